@@ -106,6 +106,11 @@ stock_clients() {
     tee "$log/clients.log"
 }
 
+# The wheel, and redis-py over it.
+python_client() {
+  scripts/python_client.sh 2>&1 | tee "$log/python-client.log"
+}
+
 scripts/install_test_tools.sh
 step "python environment" scripts/python_venv.sh
 step "formatting" cargo fmt --all --check
@@ -115,6 +120,7 @@ suites
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/loom" \
   suite loom cargo test --locked --package keyway-ring --lib
 step "stock clients" stock_clients
+step "python client" python_client
 fuzz
 
 echo

@@ -5,6 +5,9 @@
 //! plays the checked-in seeds through them with any toolchain. An input is
 //! read through [`Choices`], so that any bytes whatever mean something.
 
+pub mod bus_frames;
+pub mod bus_hello;
+pub mod bus_url;
 mod choices;
 pub mod command_keys;
 pub mod config_text;
@@ -31,7 +34,10 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 22] = [
+    ("bus_frames", bus_frames::run),
+    ("bus_hello", bus_hello::run),
+    ("bus_url", bus_url::run),
     ("command_keys", command_keys::run),
     ("config_text", config_text::run),
     ("hello", hello::run),

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod bus;
 mod circuit;
 mod cluster;
 mod describe;
@@ -34,6 +35,7 @@ mod warnings;
 mod without_effect;
 
 pub use address::ListenAddr;
+pub use bus::{BusConfig, read_token};
 pub use describe::{MemoryBound, describe};
 pub use document::reference;
 pub use error::ConfigError;

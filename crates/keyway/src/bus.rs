@@ -1,17 +1,55 @@
-//! `keyway bus`.
+//! `keyway bus`: a node of the bus, and questions to its tree.
 
-use anyhow::{Context, Result};
+use crate::bus_bench::{Bench, bench, take_part};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use keyway_bus_bench::{
-    Case, Channel, Options, SENDERS_MAX, Sizes, json, round_trips, run, table, trips_table,
-};
-use std::io::{IsTerminal, Write};
+use keyway_bus::{Event, NodeId, Reason, SendOptions, Settings, Tokens, Upstream, Url};
+use keyway_channel::{Driver, DriverSettings, clock, here};
+use keyway_config::{BusConfig, read_token};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// How long a node waits before it looks whether it is to end; its heartbeat is no rarer.
+const TURN: Duration = Duration::from_millis(500);
+
+/// What can be done on the bus.
 #[derive(Debug, Subcommand)]
 pub enum Bus {
+    /// Join the bus as a node until SIGTERM or SIGINT; then leave in order. Prints what happens.
+    Node {
+        /// Its file: see docs/bus.md.
+        file: PathBuf,
+    },
+    /// Send a message to a node and wait for word of its arrival.
+    Send {
+        #[command(flatten)]
+        through: Through,
+        /// The node it is for, as z1.proxy.7.3.
+        node: NodeId,
+        /// What it says.
+        text: String,
+    },
+    /// Ask a node whether it is there, and how long that takes.
+    Ping {
+        #[command(flatten)]
+        through: Through,
+        /// The node; without one, that which is connected to.
+        node: Option<NodeId>,
+        /// How often.
+        #[arg(long, default_value_t = 4)]
+        count: u32,
+    },
+    /// Print a node and all below it, each with its upstream and its labels.
+    Tree {
+        #[command(flatten)]
+        through: Through,
+        /// The node; without one, that which is connected to.
+        node: Option<NodeId>,
+    },
     /// Measure what the channels carry: messages filled, sent, received and checked.
     ///
     /// A receiver and each sender are processes; with two cores or more the receiver has one, and
@@ -25,88 +63,221 @@ pub enum Bus {
         /// What it is to do.
         order: String,
     },
+    /// Print what a node has counted.
+    Stats {
+        #[command(flatten)]
+        through: Through,
+        /// The node; without one, that which is connected to.
+        node: Option<NodeId>,
+    },
 }
 
+/// How to come to the bus.
 #[derive(Debug, Args)]
-pub struct Bench {
-    /// Channels, by comma: shm, unix, tcp6.
-    #[arg(long, value_delimiter = ',', default_value = "shm,unix,tcp6")]
-    channels: Vec<Channel>,
-    /// Lengths of messages, drawn evenly, by comma, in bytes.
-    #[arg(long, value_delimiter = ',', default_value = "8-128,8-16384", value_name = "MIN-MAX")]
-    sizes: Vec<Sizes>,
-    /// Numbers of senders, by comma.
-    #[arg(long, value_delimiter = ',', default_value = "1,16", value_parser = senders)]
-    senders: Vec<usize>,
-    /// How long each row sends.
-    #[arg(long, default_value = "3", value_parser = seconds)]
-    seconds: Duration,
-    /// How often all rows are measured, one after the other; the medians are printed.
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// Capacity of each ring in KiB, a power of two.
-    #[arg(long, default_value = "1024", value_parser = ring_kib)]
-    ring: usize,
-    /// Write everything that was measured to this file, too.
+pub struct Through {
+    /// Where a node listens; several are tried in their order.
+    #[arg(long, required = true, value_name = "URL")]
+    at: Vec<Url>,
+    /// A file with the token of the bus.
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
-fn senders(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (1..=SENDERS_MAX).contains(number));
-    number.ok_or_else(|| format!("a number of senders is from 1 to {SENDERS_MAX}"))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|number| (0.01..=3600.0).contains(number));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "seconds are from 0.01 to 3600".to_owned())
-}
-
-fn ring_kib(text: &str) -> Result<usize, String> {
-    let kib: Option<usize> = text.parse().ok();
-    let fits = |kib: &usize| kib.is_power_of_two() && (256..=65_536).contains(kib);
-    kib.filter(fits).ok_or_else(|| "a ring has a power of two from 256 to 65536 KiB".to_owned())
+    token_file: Option<PathBuf>,
+    /// How long to wait for an answer, in seconds.
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    within: u64,
 }
 
 /// Does what was typed.
-pub fn bus(command: Bus) -> Result<ExitCode> {
-    match command {
+pub fn run(bus: Bus) -> Result<ExitCode> {
+    match bus {
+        Bus::Node { file } => node(&file),
         Bus::Bench(arguments) => bench(arguments),
-        Bus::BenchEnd { order } => {
-            keyway_bus_bench::end(&order)?;
-            Ok(ExitCode::SUCCESS)
+        Bus::BenchEnd { order } => take_part(&order),
+        Bus::Send { through, node, text } => Guest::join(&through)?.send(node, &text),
+        Bus::Ping { through, node, count } => Guest::join(&through)?.ping(node, count),
+        Bus::Tree { through, node } => Guest::join(&through)?.ask(node, "bus.tree"),
+        Bus::Stats { through, node } => Guest::join(&through)?.ask(node, "bus.stats"),
+    }
+}
+
+/// Grows with every start: see [`Settings::incarnation`].
+fn incarnation() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let millis = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
+    millis << 20
+}
+
+fn node(file: &std::path::Path) -> Result<ExitCode> {
+    let config = match BusConfig::load(file) {
+        Ok(config) => config,
+        Err(errors) => {
+            errors.iter().for_each(|error| eprintln!("{error}"));
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let mut settings = config.settings;
+    (settings.place, settings.incarnation) = (here(), incarnation());
+    let mut driver = Driver::new(settings, DriverSettings { share_with: config.share_with })?;
+    let urls: Vec<String> = driver.urls().iter().map(ToString::to_string).collect();
+    println!("ready {} {}", driver.node().id(), urls.join(" "));
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&is_over))
+            .context("cannot watch for signals")?;
+    }
+    loop {
+        driver.turn(TURN)?;
+        while let Some(event) = driver.poll_event() {
+            if event == Event::Gone {
+                return Ok(ExitCode::SUCCESS);
+            }
+            on_event(&mut driver, event);
+        }
+        // ORDER: nothing but the flag itself is told.
+        if is_over.swap(false, Ordering::Relaxed) {
+            driver.node().leave(clock());
         }
     }
 }
 
-fn bench(arguments: Bench) -> Result<ExitCode> {
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let options = Options {
-        channels: arguments.channels,
-        sizes: arguments.sizes,
-        senders: arguments.senders,
-        length: arguments.seconds,
-        rounds: arguments.rounds.into(),
-        ring_len: arguments.ring << 10,
-        again: [&program.display().to_string(), "bus", "bench-end"].map(str::to_owned).to_vec(),
-    };
-    let is_shown = std::io::stderr().is_terminal();
-    let outcomes = run(&options, |case: &Case, round| {
-        if is_shown {
-            let Case { channel, sizes, senders } = case;
-            eprint!("\r\x1b[Kround {}: {channel}, {sizes} B, {senders} senders", round + 1);
+/// One line for everything that happens, for people and for tests.
+fn on_event(driver: &mut Driver, event: Event) {
+    match event {
+        Event::PeerUp { identity, by_us, .. } => {
+            let how = if by_us { "dialled" } else { "accepted" };
+            println!("peer {} {how} {}", identity.id, identity.labels);
         }
-    });
-    if is_shown {
-        eprint!("\r\x1b[K");
+        Event::PeerDown { id, reason } => println!("lost {id}: {reason}"),
+        Event::Refused { id, reason } => println!("refused {id}: {reason}"),
+        Event::Joined(id) => println!("joined {id}"),
+        Event::Left(id) => println!("left {id}"),
+        Event::Upstream(Some(id)) => println!("upstream {id}"),
+        Event::Upstream(None) => println!("upstream none"),
+        Event::Message { from, body, .. } => {
+            println!("message {from} {}", String::from_utf8_lossy(&body).escape_debug());
+        }
+        Event::Command { from, seq, .. } => {
+            // Nobody here has commands; an answer that cannot be sent is a timeout there.
+            let _ = driver.node().reply(
+                from,
+                seq,
+                1,
+                &["this node has no commands of its own"],
+                clock(),
+            );
+        }
+        Event::Push { topic, epoch, version, body } => {
+            println!("push {topic} {epoch} {version} {} bytes", body.len());
+            driver.node().applied(&topic, keyway_bus::Stamp { epoch, version }, true, clock());
+        }
+        Event::PushConflict { topic, epoch, version } => {
+            println!("conflict {topic} {epoch} {version}")
+        }
+        _ => {}
     }
-    let (outcomes, trips) = (outcomes?, round_trips(&options)?);
-    let tables = [table(&outcomes), trips_table(&trips)].join("\n");
-    let _ = std::io::stdout().write_all(tables.as_bytes());
-    if let Some(file) = arguments.json {
-        std::fs::write(&file, json(&outcomes, &trips)?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+}
+
+/// Somebody who asks and goes.
+struct Guest {
+    driver: Driver,
+    upstream: NodeId,
+    within: Duration,
+}
+
+impl Guest {
+    fn join(through: &Through) -> Result<Self> {
+        let mut settings = Settings::of(NodeId::NONE);
+        settings.upstreams = vec![Upstream { id: NodeId::NONE, urls: through.at.clone() }];
+        (settings.place, settings.incarnation) = (here(), incarnation());
+        if let Some(file) = &through.token_file {
+            let named = || format!("token file {}", file.display());
+            let token = read_token(&file.to_string_lossy())
+                .map_err(anyhow::Error::msg)
+                .with_context(named)?;
+            let mut tokens = Tokens::default();
+            tokens.add(&token).with_context(named)?;
+            settings.tokens = tokens;
+        }
+        let driver = Driver::new(settings, DriverSettings::default())?;
+        let within = Duration::from_secs(through.within.clamp(1, 3600));
+        let mut guest = Self { driver, upstream: NodeId::NONE, within };
+        guest.upstream = guest.wait(|event| match event {
+            Event::Upstream(Some(id)) => Some(Ok(id)),
+            // What will not be otherwise in a moment; that nobody listens yet may be.
+            Event::Refused { reason, .. }
+                if reason != Reason::DialFailed && reason != Reason::Closed =>
+            {
+                Some(Err(reason))
+            }
+            _ => None,
+        })??;
+        Ok(guest)
     }
-    let is_whole = outcomes.iter().all(|one| one.lost == 0 && one.wrong == 0);
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+
+    /// Waits until an event is what is looked for.
+    fn wait<T>(&mut self, mut find: impl FnMut(Event) -> Option<T>) -> Result<T> {
+        let end = clock() + self.within;
+        loop {
+            while let Some(event) = self.driver.poll_event() {
+                if let Some(found) = find(event) {
+                    return Ok(found);
+                }
+            }
+            let now = clock();
+            if now >= end {
+                bail!("no answer within {} seconds", self.within.as_secs());
+            }
+            self.driver.turn(end.since(now))?;
+        }
+    }
+
+    /// Leaves, so that nobody waits for it.
+    fn leave(mut self) -> Result<ExitCode> {
+        self.driver.node().leave(clock());
+        self.wait(|event| (event == Event::Gone).then_some(()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn send(mut self, node: NodeId, text: &str) -> Result<ExitCode> {
+        let options = SendOptions { ack_within: Some(self.within), no_upstream: false };
+        let begin = clock();
+        let sent = self.driver.node().send(node, text.as_bytes(), options, begin)?;
+        let outcome = self.wait(|event| match event {
+            Event::Acked { seq } if seq == sent => Some(Ok(())),
+            Event::Failed { seq, by, reason, .. } if seq == sent => Some(Err((by, reason))),
+            _ => None,
+        })?;
+        match outcome {
+            Ok(()) => println!("arrived at {node} after {:?}", clock().since(begin)),
+            Err((by, reason)) => bail!("not delivered: {by} says: {reason}"),
+        }
+        self.leave()
+    }
+
+    fn command(&mut self, node: NodeId, name: &str) -> Result<Vec<Vec<u8>>> {
+        let sent = self.driver.node().command(node, &[name], self.within, clock())?;
+        let outcome = self.wait(|event| match event {
+            Event::Result { seq, items, .. } if seq == sent => Some(Ok(items)),
+            Event::Failed { seq, by, reason, .. } if seq == sent => Some(Err((by, reason))),
+            _ => None,
+        })?;
+        outcome.map_err(|(by, reason)| anyhow::anyhow!("{by} says: {reason}"))
+    }
+
+    fn ping(mut self, node: Option<NodeId>, count: u32) -> Result<ExitCode> {
+        let node = node.unwrap_or(self.upstream);
+        for _ in 0..count {
+            let begin = clock();
+            self.command(node, "bus.ping")?;
+            println!("pong from {node} after {:?}", clock().since(begin));
+        }
+        self.leave()
+    }
+
+    fn ask(mut self, node: Option<NodeId>, name: &str) -> Result<ExitCode> {
+        let node = node.unwrap_or(self.upstream);
+        for line in self.command(node, name)? {
+            println!("{}", String::from_utf8_lossy(&line));
+        }
+        self.leave()
+    }
 }

@@ -1,6 +1,5 @@
 //! What can be typed after `keyway`.
 
-use crate::bus::{Bus, bus};
 use crate::locate::{Question, locate};
 use crate::memory;
 use anyhow::Result;
@@ -42,11 +41,11 @@ enum Command {
     Check(Check),
     /// Tell which server of each pool a key goes to while all servers are in use.
     Locate(Locate),
+    /// The bus: join it as a node, ask its nodes, measure its channels.
+    #[command(subcommand)]
+    Bus(crate::bus::Bus),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
-    /// The bus between processes.
-    #[command(subcommand)]
-    Bus(Bus),
 }
 
 #[derive(Debug, Args)]
@@ -117,8 +116,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(arguments) => Ok(check(&arguments.file)),
         Command::Locate(arguments) => located(arguments),
+        Command::Bus(bus) => crate::bus::run(bus),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
-        Command::Bus(command) => bus(command),
     }
 }
 

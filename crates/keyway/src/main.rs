@@ -9,6 +9,7 @@
 
 mod admin;
 mod bus;
+mod bus_bench;
 mod cli;
 mod facts;
 mod locate;

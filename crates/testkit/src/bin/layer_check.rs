@@ -30,6 +30,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("script", 3),
     ("config", 3),
     ("net", 4),
+    ("channel", 4),
     ("worker", 4),
     ("sim", 4),
     ("control", 5),

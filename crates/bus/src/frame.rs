@@ -1,0 +1,382 @@
+//! Frames: a head of 40 bytes, the path of who passed it on, a body.
+//!
+//! ```text
+//!  0 body_len u32 | 4 version u8 | 5 kind u8 | 6 flags u16 | 8 seq u64 | 16 src u64 | 24 dst u64
+//! 32 ttl u8 | 33 hops u8 | 34 channel u16 | 36 crc32c u32 | 40 hops ids of 8 bytes, then the body
+//! ```
+//!
+//! `body_len` counts the path too. The checksum is over all but itself.
+
+use crate::fault::Reason;
+use crate::id::NodeId;
+
+/// Bytes in front of every body.
+pub const HEAD_LEN: usize = 40;
+/// The version of frames there is.
+pub const VERSION: u8 = 1;
+/// Nodes a message may pass at most; its path has no more places.
+pub const TTL_MAX: u8 = 16;
+/// Bytes of a body in one frame at most; longer ones go in fragments, so that nothing waits behind
+/// more than this.
+pub const FRAGMENT_LEN: usize = 64 << 10;
+/// Bytes behind a head at most: a fragment, its path, and the length of the whole in the first.
+pub const FRAME_BODY_MAX: usize = FRAGMENT_LEN + TTL_MAX as usize * 8 + 8;
+/// Bytes of a frame at most.
+pub const FRAME_LEN_MAX: usize = HEAD_LEN + FRAME_BODY_MAX;
+/// Bytes of a message, in all its fragments, at most.
+pub const MESSAGE_LEN_MAX: usize = 64 << 20;
+/// Bytes behind a head before the peer is let in: a stranger makes us keep no more.
+pub const STRANGER_BODY_MAX: usize = 16 << 10;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Who dials says who it is.
+    Hello = 1,
+    /// Who was dialled answers with a nonce.
+    Challenge = 2,
+    /// Proofs of the tokens, labels, addresses.
+    Register = 3,
+    /// Let in, with a proof in return.
+    Welcome = 4,
+    /// Not let in.
+    Reject = 5,
+    /// Are you there?
+    Ping = 6,
+    /// Yes.
+    Pong = 7,
+    /// How much was taken, and how much may come.
+    Credit = 8,
+    /// Send me nothing more.
+    Goaway = 9,
+    /// A node tells its upstream whether it goes through it.
+    Attach = 10,
+    /// Who is below, and who no longer is.
+    Topology = 11,
+    /// A version of a topic.
+    Push = 12,
+    /// What versions a node has.
+    Have = 13,
+    /// What version a node has applied.
+    Applied = 14,
+    /// A message.
+    Message = 15,
+    /// A message, or a command, that came back.
+    Failure = 16,
+    /// A message has arrived.
+    Ack = 17,
+    /// A command.
+    Command = 18,
+    /// Its result.
+    Result = 19,
+}
+
+impl Kind {
+    const ALL: [Kind; 19] = [
+        Kind::Hello,
+        Kind::Challenge,
+        Kind::Register,
+        Kind::Welcome,
+        Kind::Reject,
+        Kind::Ping,
+        Kind::Pong,
+        Kind::Credit,
+        Kind::Goaway,
+        Kind::Attach,
+        Kind::Topology,
+        Kind::Push,
+        Kind::Have,
+        Kind::Applied,
+        Kind::Message,
+        Kind::Failure,
+        Kind::Ack,
+        Kind::Command,
+        Kind::Result,
+    ];
+
+    fn of(byte: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(byte).checked_sub(1)?).copied()
+    }
+
+    /// Whether it is for a node that may be further away.
+    pub fn is_routed(self) -> bool {
+        self as u8 >= Kind::Applied as u8
+    }
+
+    /// Whether it may come in fragments.
+    pub fn may_fragment(self) -> bool {
+        matches!(self, Kind::Push | Kind::Message | Kind::Result)
+    }
+
+    /// Whether it needs no credit, and goes ahead of everything.
+    pub fn is_urgent(self) -> bool {
+        (self as u8) <= Kind::Goaway as u8
+    }
+
+    /// The channel it goes on.
+    pub fn channel(self) -> Channel {
+        match self {
+            Kind::Message => Channel::Data,
+            Kind::Push | Kind::Have | Kind::Applied => Channel::Config,
+            _ => Channel::Control,
+        }
+    }
+}
+
+/// A queue of its own, with credit of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Channel {
+    /// The tree, commands, acknowledgements, failures.
+    Control = 0,
+    /// Pushes.
+    Config = 1,
+    /// Messages.
+    Data = 2,
+}
+
+/// How many channels there are.
+pub const CHANNELS: usize = 3;
+
+/// Bits of a frame.
+pub mod flags {
+    /// The sender wants an [`super::Kind::Ack`].
+    pub const ACK: u16 = 1;
+    /// One of several fragments.
+    pub const FRAGMENT: u16 = 2;
+    /// The first of them: the length of the whole, a u32, precedes it.
+    pub const FIRST: u16 = 4;
+    /// The last of them.
+    pub const LAST: u16 = 8;
+    /// The body is compressed.
+    pub const COMPRESSED: u16 = 16;
+    /// Of a failure: the message may have arrived for all that.
+    pub const MAYBE: u16 = 32;
+    /// Must not go to an upstream.
+    pub const NO_UPSTREAM: u16 = 64;
+    /// All of them: others are refused.
+    pub const ALL: u16 = 127;
+}
+
+/// A head, but for its lengths and its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it is.
+    pub kind: Kind,
+    /// Bits of [`flags`].
+    pub flags: u16,
+    /// The sender's number of it, growing.
+    pub seq: u64,
+    /// Who it is from.
+    pub src: NodeId,
+    /// Who it is for.
+    pub dst: NodeId,
+    /// Nodes it may still pass.
+    pub ttl: u8,
+}
+
+impl Head {
+    /// A frame for the peer itself, without a number.
+    pub fn plain(kind: Kind, src: NodeId, dst: NodeId) -> Self {
+        Self { kind, flags: 0, seq: 0, src, dst, ttl: 0 }
+    }
+
+    /// Whether `flag` is set.
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A frame, where it lies in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its head.
+    pub head: Head,
+    /// The ids of who passed it on, 8 bytes each.
+    pub path: &'a [u8],
+    /// The rest.
+    pub body: &'a [u8],
+    /// Bytes of the frame in all.
+    pub len: usize,
+}
+
+/// What lies at the beginning of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A frame.
+    Frame(Frame<'a>),
+    /// The beginning of one that takes at least so many bytes.
+    NeedMore(usize),
+}
+
+fn u16_at(buf: &[u8; HEAD_LEN], at: usize) -> u16 {
+    u16::from_le_bytes([buf[at], buf[at + 1]])
+}
+
+fn u64_at(buf: &[u8; HEAD_LEN], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| buf[at + i]))
+}
+
+fn checksum(head: &[u8], rest: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&head[..36]), rest)
+}
+
+/// Reads the frame at the beginning of `buf`; what is behind its head is at most `body_len_max` long.
+pub fn parse(buf: &[u8], body_len_max: usize) -> Result<Parsed<'_>, Reason> {
+    let Some((head, rest)) = buf.split_first_chunk::<HEAD_LEN>() else {
+        return Ok(Parsed::NeedMore(HEAD_LEN));
+    };
+    let body_len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    let (kind, flags, hops) = (Kind::of(head[5]), u16_at(head, 6), head[33]);
+    let Some(kind) = kind.filter(|_| head[4] == VERSION) else { return Err(Reason::NoFrame) };
+    let path_len = usize::from(hops) * 8;
+    if body_len > body_len_max.min(FRAME_BODY_MAX)
+        || hops > TTL_MAX
+        || head[32] > TTL_MAX
+        || path_len > body_len
+        || flags & !flags::ALL != 0
+        || u16_at(head, 34) != kind.channel() as u16
+        || (flags & flags::FRAGMENT != 0 && !kind.may_fragment())
+    {
+        return Err(Reason::NoFrame);
+    }
+    if rest.len() < body_len {
+        return Ok(Parsed::NeedMore(HEAD_LEN + body_len));
+    }
+    let rest = &rest[..body_len];
+    let crc = u32::from_le_bytes([head[36], head[37], head[38], head[39]]);
+    if checksum(head, rest) != crc {
+        return Err(Reason::Checksum);
+    }
+    let (path, body) = rest.split_at(path_len);
+    let head = Head {
+        kind,
+        flags,
+        seq: u64_at(head, 8),
+        src: NodeId(u64_at(head, 16)),
+        dst: NodeId(u64_at(head, 24)),
+        ttl: head[32],
+    };
+    Ok(Parsed::Frame(Frame { head, path, body, len: HEAD_LEN + body_len }))
+}
+
+/// Appends a frame whose body is the `parts`, one behind the other; gives its length.
+///
+/// The path has at most [`TTL_MAX`] ids and the body at most [`FRAGMENT_LEN`] + 4 bytes.
+pub fn append(out: &mut Vec<u8>, head: &Head, path: &[u8], parts: [&[u8]; 2]) -> usize {
+    let body_len = path.len() + parts[0].len() + parts[1].len();
+    assert!(body_len <= FRAME_BODY_MAX && path.len() <= usize::from(TTL_MAX) * 8);
+    let start = out.len();
+    let mut bytes = [0; HEAD_LEN];
+    bytes[0..4].copy_from_slice(&(body_len as u32).to_le_bytes());
+    bytes[4] = VERSION;
+    bytes[5] = head.kind as u8;
+    bytes[6..8].copy_from_slice(&head.flags.to_le_bytes());
+    bytes[8..16].copy_from_slice(&head.seq.to_le_bytes());
+    bytes[16..24].copy_from_slice(&head.src.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&head.dst.0.to_le_bytes());
+    bytes[32] = head.ttl;
+    bytes[33] = (path.len() / 8) as u8;
+    bytes[34..36].copy_from_slice(&(head.kind.channel() as u16).to_le_bytes());
+    out.reserve(HEAD_LEN + body_len);
+    out.extend_from_slice(&bytes);
+    out.extend_from_slice(path);
+    out.extend_from_slice(parts[0]);
+    out.extend_from_slice(parts[1]);
+    let crc = checksum(&bytes, &out[start + HEAD_LEN..]);
+    out[start + 36..start + HEAD_LEN].copy_from_slice(&crc.to_le_bytes());
+    HEAD_LEN + body_len
+}
+
+/// The ids in a path.
+pub fn path_ids(path: &[u8]) -> impl Iterator<Item = NodeId> {
+    path.chunks_exact(8).map(|id| NodeId(u64::from_le_bytes(std::array::from_fn(|i| id[i]))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head() -> Head {
+        Head {
+            kind: Kind::Message,
+            flags: flags::ACK,
+            seq: 9,
+            src: NodeId(1),
+            dst: NodeId(2),
+            ttl: 16,
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_frame_are_these() {
+        let mut out = Vec::new();
+        append(&mut out, &head(), &7u64.to_le_bytes(), [b"he", b"llo"]);
+        let expected = [
+            &[13, 0, 0, 0, 1, 15, 1, 0][..],
+            &[9, 0, 0, 0, 0, 0, 0, 0],
+            &[1, 0, 0, 0, 0, 0, 0, 0],
+            &[2, 0, 0, 0, 0, 0, 0, 0],
+            &[16, 1, 2, 0],
+        ]
+        .concat();
+        assert_eq!(out[..36], expected);
+        assert_eq!(out[40..], *b"\x07\0\0\0\0\0\0\0hello");
+        let Ok(Parsed::Frame(frame)) = parse(&out, FRAME_BODY_MAX) else { panic!() };
+        assert_eq!((frame.head, frame.body, frame.len), (head(), &b"hello"[..], out.len()));
+        assert_eq!(path_ids(frame.path).collect::<Vec<_>>(), [NodeId(7)]);
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let mut out = Vec::new();
+        append(&mut out, &head(), &[], [b"body", b""]);
+        for bit in 0..out.len() * 8 {
+            let mut bent = out.clone();
+            bent[bit / 8] ^= 1 << (bit % 8);
+            let outcome = parse(&bent, FRAME_BODY_MAX);
+            let waits = matches!(outcome, Ok(Parsed::NeedMore(_)));
+            assert!(outcome.is_err() || (waits && bit < 32), "bit {bit}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_in_pieces_says_how_much_it_needs() {
+        let mut out = Vec::new();
+        append(&mut out, &head(), &[], [b"body", b""]);
+        for len in 0..out.len() {
+            let at_least = if len < HEAD_LEN { HEAD_LEN } else { out.len() };
+            assert_eq!(parse(&out[..len], FRAME_BODY_MAX), Ok(Parsed::NeedMore(at_least)));
+        }
+    }
+
+    #[test]
+    fn a_stranger_s_frame_is_short() {
+        let mut out = Vec::new();
+        append(&mut out, &head(), &[], [&[0; STRANGER_BODY_MAX + 1], b""]);
+        assert_eq!(parse(&out, STRANGER_BODY_MAX), Err(Reason::NoFrame));
+        assert!(parse(&out, FRAME_BODY_MAX).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn frames_survive_their_bytes(
+            kind in 1u8..=19, flag in 0u16..128, seq: u64, src: u64, dst: u64, ttl in 0u8..=16,
+            path in prop::collection::vec(any::<u64>(), 0..=16),
+            body in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let kind = Kind::of(kind).unwrap();
+            let flags = if kind.may_fragment() { flag } else { flag & !flags::FRAGMENT };
+            let head = Head { kind, flags, seq, src: NodeId(src), dst: NodeId(dst), ttl };
+            let path: Vec<u8> = path.iter().flat_map(|id| id.to_le_bytes()).collect();
+            let mut out = Vec::new();
+            append(&mut out, &head, &path, [&body, &[]]);
+            let len = out.len();
+            out.extend_from_slice(b"next");
+            let frame = Frame { head, path: &path, body: &body, len };
+            prop_assert_eq!(parse(&out, FRAME_BODY_MAX), Ok(Parsed::Frame(frame)));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What is waited for: acknowledgements, results of commands.
+
+use super::Node;
+use super::input::Came;
+use crate::event::Event;
+use crate::fault::{Reason, SendFault};
+use crate::frame::{FRAGMENT_LEN, Head, Kind, flags};
+use crate::id::NodeId;
+use crate::peer::{Identity, Origin};
+use crate::url::by_nearness;
+use crate::wire::{Reader, Writer};
+use keyway_base::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments of a command at most, its name among them.
+const ARGS_MAX: usize = 256;
+
+struct Awaited {
+    dst: NodeId,
+    deadline: Time,
+    /// Asked by the node itself, which wants to dial the other.
+    is_own: bool,
+}
+
+/// Numbers of messages whose outcome somebody wants to know.
+#[derive(Default)]
+pub(super) struct Waiting {
+    by_seq: BTreeMap<u64, Awaited>,
+    by_time: BTreeSet<(Time, u64)>,
+}
+
+impl Waiting {
+    pub fn deadline(&self) -> Option<Time> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    fn take(&mut self, seq: u64, dst: NodeId) -> Option<Awaited> {
+        let awaited = self.by_seq.get(&seq).filter(|awaited| awaited.dst == dst)?;
+        self.by_time.remove(&(awaited.deadline, seq));
+        self.by_seq.remove(&seq)
+    }
+}
+
+fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<Vec<u8>>> {
+    let count = from.u32()? as usize;
+    // Each has a length of four bytes: a lie about their number reserves nothing.
+    if count > count_max || count > from.rest().len() / 4 {
+        return None;
+    }
+    let mut items = Vec::with_capacity(count);
+    for _ in 0..count {
+        items.push(from.bytes()?.to_vec());
+    }
+    from.end()?;
+    Some(items)
+}
+
+fn write_items<T: AsRef<[u8]>>(items: &[T], out: &mut Writer<'_>) {
+    out.u32(items.len() as u32);
+    items.iter().for_each(|item| out.bytes(item.as_ref()));
+}
+
+impl Node {
+    pub(super) fn check_waiting(&self) -> Result<(), SendFault> {
+        let is_full = self.waiting.by_seq.len() >= self.settings.waiting_max;
+        if is_full { Err(SendFault::TooManyWaiting) } else { Ok(()) }
+    }
+
+    pub(super) fn await_answer(&mut self, seq: u64, dst: NodeId, deadline: Time) {
+        self.await_as(seq, dst, deadline, false);
+    }
+
+    fn await_as(&mut self, seq: u64, dst: NodeId, deadline: Time, is_own: bool) {
+        self.waiting.by_seq.insert(seq, Awaited { dst, deadline, is_own });
+        self.waiting.by_time.insert((deadline, seq));
+        self.wake_at(deadline);
+    }
+
+    /// Whether somebody waited, and wants to know.
+    pub(super) fn end_waiting(&mut self, seq: u64, dst: NodeId, reason: Reason) -> bool {
+        match self.waiting.take(seq, dst) {
+            Some(awaited) if awaited.is_own => {
+                self.tell(Event::Refused { id: dst, reason });
+                false
+            }
+            Some(_) => true,
+            None => {
+                self.counts.late_answers += 1;
+                false
+            }
+        }
+    }
+
+    pub(super) fn expire_waiting(&mut self, now: Time) {
+        while let Some((at, seq)) = self.waiting.by_time.first().copied()
+            && at <= now
+        {
+            self.waiting.by_time.remove(&(at, seq));
+            let Some(awaited) = self.waiting.by_seq.remove(&seq) else { continue };
+            if awaited.is_own {
+                self.tell(Event::Refused { id: awaited.dst, reason: Reason::Timeout });
+                continue;
+            }
+            self.counts.failed += 1;
+            let (dst, by, reason) = (awaited.dst, self.id, Reason::Timeout);
+            self.tell(Event::Failed { seq, dst, by, reason, maybe: true });
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, head: &Head) {
+        if self.end_waiting(head.seq, head.src, Reason::Unknown) {
+            self.tell(Event::Acked { seq: head.seq });
+        }
+    }
+
+    /// Asks a node to do something: its name, then arguments; 64 KiB in all. [`Event::Result`] or
+    /// [`Event::Failed`] comes, once. Names that begin with `bus.` are answered by the node itself:
+    /// `bus.ping`, `bus.tree`, `bus.stats`, `bus.topics`, `bus.who`.
+    pub fn command<T: AsRef<[u8]>>(
+        &mut self,
+        dst: NodeId,
+        args: &[T],
+        within: Duration,
+        now: Time,
+    ) -> Result<u64, SendFault> {
+        self.ask(dst, args, now + within, false, now)
+    }
+
+    fn ask<T: AsRef<[u8]>>(
+        &mut self,
+        dst: NodeId,
+        args: &[T],
+        deadline: Time,
+        is_own: bool,
+        now: Time,
+    ) -> Result<u64, SendFault> {
+        self.check_waiting()?;
+        let len: usize = args.iter().map(|arg| arg.as_ref().len() + 4).sum();
+        if len + 4 > FRAGMENT_LEN || args.is_empty() || args.len() > ARGS_MAX {
+            return Err(SendFault::Refused(Reason::TooLarge));
+        }
+        let mut body = Vec::with_capacity(len + 4);
+        write_items(args, &mut Writer::new(&mut body));
+        let head = self.head_for(dst, Kind::Command)?;
+        self.await_as(head.seq, dst, deadline, is_own);
+        if dst == self.id {
+            self.on_command(&head, &[], &body, now);
+            return Ok(head.seq);
+        }
+        self.pass(&head, &[], Came::Slice(&body), None, now).map_err(|reason| {
+            self.waiting.take(head.seq, dst);
+            SendFault::Refused(reason)
+        })?;
+        Ok(head.seq)
+    }
+
+    pub(super) fn on_command(&mut self, head: &Head, path: &[u8], body: &[u8], now: Time) {
+        let args = read_items(Reader::new(body), ARGS_MAX).filter(|args| !args.is_empty());
+        let Some(args) = args else { return self.refuse(head, path, Reason::Malformed) };
+        if !args[0].starts_with(b"bus.") {
+            return self.tell(Event::Command { from: head.src, seq: head.seq, args });
+        }
+        match self.builtin(&args) {
+            Some(items) => {
+                // One that cannot be sent is a timeout there.
+                let _ = self.reply(head.src, head.seq, 0, &items, now);
+            }
+            None => self.refuse(head, path, Reason::NoCommand),
+        }
+    }
+
+    /// Answers an [`Event::Command`].
+    pub fn reply<T: AsRef<[u8]>>(
+        &mut self,
+        to: NodeId,
+        seq: u64,
+        status: u16,
+        items: &[T],
+        now: Time,
+    ) -> Result<(), SendFault> {
+        let mut body = Vec::new();
+        let mut out = Writer::new(&mut body);
+        out.u16(status);
+        write_items(items, &mut out);
+        if body.len() > self.settings.message_len_max {
+            return Err(SendFault::Refused(Reason::TooLarge));
+        }
+        let mut head = Head {
+            kind: Kind::Result,
+            flags: 0,
+            seq,
+            src: self.id,
+            dst: to,
+            ttl: self.settings.ttl,
+        };
+        if to == self.id {
+            self.on_result(&head, &Came::Slice(&body));
+            return Ok(());
+        }
+        if self.settings.compress
+            && let Some(packed) = crate::compress::compressed(&body)
+        {
+            head.flags |= flags::COMPRESSED;
+            body = packed;
+        }
+        self.pass(&head, &[], Came::Whole(Arc::new(body)), None, now).map_err(SendFault::Refused)
+    }
+
+    pub(super) fn on_result(&mut self, head: &Head, body: &Came<'_>) {
+        let Some(awaited) = self.waiting.take(head.seq, head.src) else {
+            self.counts.late_answers += 1;
+            return;
+        };
+        let plain = self.plain_body(head, body, self.settings.message_len_max);
+        let result = plain.as_deref().and_then(|plain| {
+            let mut from = Reader::new(plain);
+            Some((from.u16()?, read_items(from, usize::MAX)?))
+        });
+        match result {
+            Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items),
+            Some((status, items)) => {
+                self.tell(Event::Result { seq: head.seq, from: head.src, status, items });
+            }
+            None => {
+                let (dst, by, reason) = (head.src, self.id, Reason::Malformed);
+                self.tell(Event::Failed { seq: head.seq, dst, by, reason, maybe: true });
+            }
+        }
+    }
+
+    /// Makes a connection to a node that is neither above nor below, so that messages to it go direct.
+    /// Where it is, it is asked through the tree. [`Event::PeerUp`] or [`Event::Refused`] comes.
+    pub fn connect_direct(
+        &mut self,
+        id: NodeId,
+        within: Duration,
+        now: Time,
+    ) -> Result<(), SendFault> {
+        let is_there = self.by_id.contains_key(&id)
+            || self.dials.values().any(|origin| *origin == Origin::Direct(id));
+        if is_there || id == self.id {
+            return Ok(());
+        }
+        self.ask(id, &[b"bus.who"], now + within, true, now).map(|_| ())
+    }
+
+    fn dial_direct(&mut self, id: NodeId, items: &[Vec<u8>]) {
+        let identity = items.first().and_then(|item| Identity::read(id, &mut Reader::new(item)));
+        let urls = identity.map_or(Vec::new(), |identity| {
+            by_nearness(&identity.urls, self.settings.place, identity.place)
+        });
+        if urls.is_empty() {
+            return self.tell(Event::Refused { id, reason: Reason::DialFailed });
+        }
+        self.dial(Origin::Direct(id), urls);
+    }
+}

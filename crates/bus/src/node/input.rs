@@ -1,0 +1,190 @@
+//! What comes on a connection, frame by frame.
+
+use super::Node;
+use crate::event::Event;
+use crate::fault::Reason;
+use crate::frame::{self, Frame, Head, Kind, Parsed, flags};
+use crate::peer::{Identity, Origin, PeerKey, Step, Sum};
+use keyway_base::Time;
+use std::sync::Arc;
+
+/// A body that came: in a buffer that is read from, or put together.
+#[derive(Clone)]
+pub(super) enum Came<'a> {
+    Slice(&'a [u8]),
+    Whole(Arc<Vec<u8>>),
+}
+
+impl Came<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Came::Slice(bytes) => bytes,
+            Came::Whole(bytes) => bytes,
+        }
+    }
+}
+
+impl Node {
+    /// Bytes have come on a connection: any number, cut anywhere.
+    pub fn handle_input(&mut self, key: PeerKey, bytes: &[u8], now: Time) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let mut partial = std::mem::take(&mut peer.partial);
+        let is_partial = !partial.is_empty();
+        if is_partial {
+            partial.extend_from_slice(bytes);
+        }
+        let all = if is_partial { &partial[..] } else { bytes };
+        let len = self.handle_frames(key, all, now);
+        let left = all.len() - len;
+        if left > 0
+            && let Some(peer) = self.peers.get_mut(key)
+        {
+            if is_partial {
+                partial.drain(..len);
+            } else {
+                partial.extend_from_slice(&bytes[len..]);
+            }
+            peer.partial = partial;
+        }
+        self.mark(key);
+        self.settle(now);
+    }
+
+    /// Handles whole frames; gives the bytes they took. All of them, if the connection has ended by one.
+    fn handle_frames(&mut self, key: PeerKey, bytes: &[u8], now: Time) -> usize {
+        let mut at = 0;
+        loop {
+            let Some(peer) = self.peers.get(key) else { return bytes.len() };
+            let frame = match frame::parse(&bytes[at..], peer.body_len_max()) {
+                Ok(Parsed::Frame(frame)) => frame,
+                Ok(Parsed::NeedMore(_)) => return at,
+                Err(reason) => {
+                    self.close(key, reason, now);
+                    return bytes.len();
+                }
+            };
+            at += frame.len;
+            if let Err(reason) = self.handle_frame(key, &frame, now) {
+                self.close(key, reason, now);
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, key: PeerKey, frame: &Frame<'_>, now: Time) -> Result<(), Reason> {
+        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
+        match peer.accept_frame(frame, &self.settings, &mut self.assembly_left, now)? {
+            Step::Done => {}
+            Step::Frame => {
+                self.dispatch(key, frame.head, frame.path, Came::Slice(frame.body), now)?
+            }
+            Step::Whole { head, body, sum, .. } if head.kind == Kind::Push => {
+                self.on_push(key, &head, body, sum, now)?;
+            }
+            Step::Whole { head, path, body, .. } => {
+                self.dispatch(key, head, &path, Came::Whole(Arc::new(body)), now)?;
+            }
+            Step::Refused(reason) => {
+                if frame.head.kind == Kind::Push {
+                    return Err(reason);
+                }
+                self.refuse(&frame.head, frame.path, reason);
+            }
+            Step::Asked(identity) => self.on_asked(key, *identity, now)?,
+            Step::Registered => self.on_registered(key, now)?,
+            Step::Leaves(reason) => self.on_leaves(key, reason, now),
+        }
+        Ok(())
+    }
+
+    fn dispatch(
+        &mut self,
+        key: PeerKey,
+        head: Head,
+        path: &[u8],
+        body: Came<'_>,
+        now: Time,
+    ) -> Result<(), Reason> {
+        match head.kind {
+            Kind::Attach => self.on_attach(key, body.bytes()),
+            Kind::Topology => self.on_topology(key, body.bytes()),
+            Kind::Push => self.on_push(key, &head, body.bytes().to_vec(), Sum::default(), now),
+            Kind::Have => self.on_have(key, body.bytes()),
+            _ => {
+                self.on_routed(key, &head, path, body, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// A dialler has proved what it has to.
+    fn on_asked(&mut self, key: PeerKey, identity: Identity, now: Time) -> Result<(), Reason> {
+        let id = identity.id;
+        // Of two that dial each other as siblings the dial of the lower id counts.
+        let dials_it = |origin: &Origin| *origin == Origin::Direct(id);
+        let is_dialled = self.dials.values().any(dials_it)
+            || self.peers.iter().any(|(_, peer)| peer.identity.is_none() && dials_it(&peer.origin));
+        if is_dialled && self.id < id {
+            return Err(Reason::IdInUse);
+        }
+        self.make_room_for(&identity, now)?;
+        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
+        peer.welcome(identity, &self.settings, now);
+        self.on_up(key, now);
+        Ok(())
+    }
+
+    /// A connection of the same node gives way if the node was started anew.
+    fn make_room_for(&mut self, identity: &Identity, now: Time) -> Result<(), Reason> {
+        let Some(old) = self.by_id.get(&identity.id).copied() else { return Ok(()) };
+        let known = self.peers.get(old).and_then(|peer| peer.identity.as_deref());
+        if known.is_some_and(|known| known.incarnation >= identity.incarnation) {
+            return Err(Reason::IdInUse);
+        }
+        self.close(old, Reason::Replaced, now);
+        Ok(())
+    }
+
+    /// Whom we dialled has let us in.
+    fn on_registered(&mut self, key: PeerKey, now: Time) -> Result<(), Reason> {
+        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
+        let Some(identity) = peer.identity.take() else { return Ok(()) };
+        let our_id = peer.our_id();
+        if self.settings.id.is_none() {
+            self.id = our_id;
+        }
+        // Without an identity, it is not yet among those that could be in the way.
+        self.make_room_for(&identity, now)?;
+        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
+        peer.identity = Some(identity);
+        if let Origin::Uplink(at) = peer.origin {
+            self.on_uplink_up(at, key, now);
+        }
+        self.on_up(key, now);
+        Ok(())
+    }
+
+    fn on_up(&mut self, key: PeerKey, now: Time) {
+        let Some(peer) = self.peers.get(key) else { return };
+        let Some(identity) = peer.identity.clone() else { return };
+        let (relation, by_us, deadline) =
+            (peer.relation, peer.origin != Origin::Accepted, peer.deadline(&self.settings));
+        self.by_id.insert(identity.id, key);
+        self.tell(Event::PeerUp { identity, relation, by_us });
+        self.may_unpark = true;
+        self.wake_at(deadline);
+        self.choose_upstream(now);
+    }
+
+    /// The body of a frame as its sender meant it; `None` if it is not what it says.
+    pub(super) fn plain_body(
+        &self,
+        head: &Head,
+        body: &Came<'_>,
+        len_max: usize,
+    ) -> Option<Vec<u8>> {
+        if !head.has(flags::COMPRESSED) {
+            return Some(body.bytes().to_vec());
+        }
+        crate::compress::decompressed(body.bytes(), len_max)
+    }
+}

@@ -1,0 +1,92 @@
+//! Going in order: what was sent is taken first.
+
+use super::Node;
+use crate::event::Event;
+use crate::fault::Reason;
+use crate::peer::{Origin, PeerKey, Relation};
+use keyway_base::Time;
+
+impl Node {
+    /// Leaves the bus: peers are told, send elsewhere what they had for this node, and are waited for
+    /// until all that was sent is taken. [`Event::Gone`] comes when the last connection is closed.
+    pub fn leave(&mut self, now: Time) {
+        if self.leaving.is_some() {
+            return;
+        }
+        self.leaving = Some(now + self.settings.leave);
+        self.dials.clear();
+        for key in self.peers.keys() {
+            match self.peers.get(key).is_some_and(|peer| peer.identity.is_some()) {
+                true => self.retire(key, Reason::Leaving, now),
+                false => self.close(key, Reason::Leaving, now),
+            }
+        }
+        self.check_leave(now);
+        self.wake_at(now + self.settings.leave);
+    }
+
+    /// Says farewell to a peer, and closes the connection once nothing is under way on it.
+    fn retire(&mut self, key: PeerKey, reason: Reason, now: Time) {
+        let until = now + self.settings.leave;
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.say_goaway(reason);
+        peer.retiring = Some(until);
+        peer.tell_credit();
+        self.retiring.push(key);
+        self.wake_at(until);
+        self.mark(key);
+    }
+
+    /// Closes direct connections that nobody has used.
+    pub(super) fn retire_idle(&mut self, now: Time) {
+        let idle = self.settings.direct_idle;
+        for key in self.peers.keys() {
+            let Some(peer) = self.peers.get_mut(key) else { continue };
+            let is_direct =
+                matches!(peer.origin, Origin::Direct(_)) && peer.relation == Relation::Sibling;
+            if is_direct
+                && peer.is_open()
+                && peer.retiring.is_none()
+                && now.since(peer.used_at) >= idle
+            {
+                peer.is_leaving = true;
+                self.retire(key, Reason::Idle, now);
+            }
+        }
+    }
+
+    /// A peer says farewell, or answers ours.
+    pub(super) fn on_leaves(&mut self, key: PeerKey, reason: Reason, now: Time) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        if reason == Reason::Bye {
+            peer.said_bye = true;
+            return;
+        }
+        peer.farewell = Some(reason);
+        if std::mem::replace(&mut peer.is_leaving, true) && peer.retiring.is_none() {
+            return;
+        }
+        let remains = peer.take_unsent();
+        peer.say_goaway(Reason::Bye);
+        peer.tell_credit();
+        self.forget_ways(key);
+        self.choose_upstream(now);
+        self.route_remains(remains, now);
+    }
+
+    /// Closes what has nothing under way any more.
+    pub(super) fn check_leave(&mut self, now: Time) {
+        for key in std::mem::take(&mut self.retiring) {
+            let Some(peer) = self.peers.get(key) else { continue };
+            let is_over = peer.retiring.is_some_and(|until| now >= until);
+            match is_over || (peer.said_bye && peer.is_done() && !peer.has_output()) {
+                true => self.close(key, Reason::Leaving, now),
+                false => self.retiring.push(key),
+            }
+        }
+        if self.leaving.is_some() && self.peers.is_empty() && !self.is_gone {
+            self.is_gone = true;
+            self.tell(Event::Gone);
+        }
+    }
+}

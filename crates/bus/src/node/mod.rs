@@ -1,0 +1,429 @@
+//! All connections of a node: the tree, the ways, what is sent, what is waited for.
+//!
+//! In: `handle_*` (a connection is there, bytes came, it is gone, time has passed) and what the user asks
+//! (`send`, `command`, `publish`, `leave`). Out: [`Node::poll_action`], [`Node::poll_dirty`] with
+//! [`Node::poll_output`], [`Node::poll_event`]; all three until there is nothing, after every call in.
+//! Nothing but the node holds a connection's state, and a key of one that is closed is a normal outcome.
+
+mod answers;
+mod below;
+mod builtin;
+mod input;
+mod leave;
+mod pushes;
+mod routing;
+mod tree;
+mod uplinks;
+
+pub use routing::SendOptions;
+
+use crate::event::{Action, DialKey, Event};
+use crate::fault::Reason;
+use crate::id::NodeId;
+use crate::peer::outbox::Routed;
+use crate::peer::{Line, Origin, Peer, PeerKey, Traffic};
+use crate::push::Topics;
+use crate::settings::Settings;
+use answers::Waiting;
+use below::Below;
+use keyway_base::{Slab, Time};
+use routing::Seen;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use uplinks::Uplinks;
+
+/// Failures kept at most for senders that cannot be reached at the moment.
+const PARKED_MAX: usize = 4096;
+
+/// A node of the bus.
+pub struct Node {
+    settings: Settings,
+    /// Who this is: of a guest, what its upstream says.
+    id: NodeId,
+    peers: Slab<Peer>,
+    by_id: BTreeMap<NodeId, PeerKey>,
+    dials: BTreeMap<DialKey, Origin>,
+    next_dial: u64,
+    uplinks: Uplinks,
+    below: Below,
+    /// Nodes whose way has changed, to be told to the upstream.
+    untold: BTreeSet<NodeId>,
+    attach_stamp: u64,
+    next_seq: u64,
+    seen: Seen,
+    waiting: Waiting,
+    topics: Topics,
+    /// Failures whose sender cannot be reached, and whether that may have changed.
+    parked: VecDeque<Routed>,
+    may_unpark: bool,
+    /// What is left for messages in parts.
+    assembly_left: usize,
+    events: VecDeque<Event>,
+    events_len: usize,
+    /// Whether peers get no credit until the user has taken events.
+    is_held: bool,
+    actions: VecDeque<Action>,
+    dirty: VecDeque<PeerKey>,
+    leaving: Option<Time>,
+    /// Connections that are closed once nothing is under way on them.
+    retiring: Vec<PeerKey>,
+    is_gone: bool,
+    next_timeout: Time,
+    random: u64,
+    counts: Counts,
+}
+
+/// What a node has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages and commands of its own.
+    pub sent: u64,
+    /// Messages for it.
+    pub delivered: u64,
+    /// Frames that it passed on.
+    pub relayed: u64,
+    /// Failures that it has sent to others.
+    pub refused: u64,
+    /// Failures of its own messages.
+    pub failed: u64,
+    /// Failures that nobody could be told, for there was no room to keep them.
+    pub untold_failures: u64,
+    /// Answers that nobody waited for any more.
+    pub late_answers: u64,
+    /// Nodes below that there was no room for.
+    pub nodes_over: u64,
+    /// Times that the upstream changed.
+    pub upstream_changes: u64,
+    /// Pushes sent, whole.
+    pub pushes_full: u64,
+    /// Pushes sent as what changed.
+    pub pushes_delta: u64,
+}
+
+/// A connection, for who looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// Its key.
+    pub peer: PeerKey,
+    /// Who is there; nobody before the registration.
+    pub id: NodeId,
+    /// What was counted.
+    pub traffic: Traffic,
+    /// Bytes that wait to be sent.
+    pub queued_len: usize,
+    /// Whether messages may be sent to it.
+    pub is_open: bool,
+}
+
+impl Node {
+    /// A node that begins at `now`. `random` is any number, other ones for other nodes: retries are
+    /// spread by it. Settings with [`Settings::faults`] are for who wrote them, not for here.
+    pub fn new(settings: Settings, random: u64, now: Time) -> Self {
+        let mut node = Self {
+            id: settings.id,
+            peers: Slab::new(),
+            by_id: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            next_dial: 0,
+            uplinks: Uplinks::new(settings.upstreams.len(), now),
+            below: Below::default(),
+            untold: BTreeSet::new(),
+            attach_stamp: settings.incarnation,
+            next_seq: settings.incarnation,
+            seen: Seen::default(),
+            waiting: Waiting::default(),
+            topics: Topics::default(),
+            parked: VecDeque::new(),
+            may_unpark: false,
+            assembly_left: settings.assembly_len_max,
+            events: VecDeque::new(),
+            events_len: 0,
+            is_held: false,
+            actions: VecDeque::new(),
+            dirty: VecDeque::new(),
+            leaving: None,
+            retiring: Vec::new(),
+            is_gone: false,
+            next_timeout: now,
+            random: random | 1,
+            counts: Counts::default(),
+            settings,
+        };
+        node.handle_timeout(now);
+        node
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// What it was told at its start.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// All connections.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView> {
+        self.peers.iter().map(|(peer, at)| PeerView {
+            peer,
+            id: at.id(),
+            traffic: at.traffic,
+            queued_len: at.queued_len(),
+            is_open: at.is_open(),
+        })
+    }
+
+    /// The nodes below, each with its upstream.
+    pub fn nodes_below(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        self.below.iter().map(|(id, known)| (id, known.parent))
+    }
+
+    /// The nodes below that have a label of this value.
+    pub fn nodes_with(&self, name: &str, value: &str) -> Vec<NodeId> {
+        let has = |known: &below::Known<'_>| known.identity.labels.get(name) == Some(value);
+        self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
+    }
+
+    /// Somebody has connected; `None` if there are too many, and the connection is to be closed.
+    pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
+        // Strangers leave room for those who are let in.
+        let strangers = self.peers.iter().filter(|(_, peer)| peer.identity.is_none()).count();
+        let strangers_max = (self.settings.peers_max / 4).max(16);
+        let is_full = self.peers.len() >= self.settings.peers_max || strangers >= strangers_max;
+        if is_full || self.leaving.is_some() {
+            return None;
+        }
+        let guest_id = NodeId::guest(self.id, self.draw());
+        let peer = Peer::accepted(&self.settings, self.id, line, guest_id, now);
+        Some(self.insert(peer))
+    }
+
+    /// A dial has come to a connection; `None` if nobody waits for it any more, and it is to be closed.
+    pub fn handle_connected(&mut self, dial: DialKey, line: &Line, now: Time) -> Option<PeerKey> {
+        let origin = self.dials.remove(&dial)?;
+        if self.leaving.is_some() {
+            return None;
+        }
+        let expected = match origin {
+            Origin::Uplink(at) => self.settings.upstreams[at].id,
+            Origin::Direct(id) => id,
+            Origin::Accepted => NodeId::NONE,
+        };
+        let peer = Peer::dialled(&self.settings, self.id, origin, line, expected, now);
+        let key = self.insert(peer);
+        if let Origin::Uplink(at) = origin {
+            self.uplinks.on_connected(at, key);
+        }
+        Some(key)
+    }
+
+    /// No address of a dial could be connected to.
+    pub fn handle_dial_failed(&mut self, dial: DialKey, now: Time) {
+        let Some(origin) = self.dials.remove(&dial) else { return };
+        self.on_dial_lost(origin, Reason::DialFailed, now);
+        self.settle(now);
+    }
+
+    /// A connection has ended by itself.
+    pub fn handle_closed(&mut self, peer: PeerKey, now: Time) {
+        self.drop_peer(peer, Reason::Closed, now);
+        self.settle(now);
+    }
+
+    /// Time has passed: to be called at [`Node::poll_deadline`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now < self.next_timeout {
+            return;
+        }
+        for key in self.peers.keys() {
+            let outcome = self.peers.get_mut(key).map(|peer| peer.on_timeout(&self.settings, now));
+            match outcome {
+                Some(Err(reason)) => self.close(key, reason, now),
+                _ => self.mark(key),
+            }
+        }
+        self.retire_idle(now);
+        self.expire_waiting(now);
+        self.seen.forget(now);
+        self.settle(now);
+        self.next_timeout = self.compute_deadline(now);
+    }
+
+    /// When [`Node::handle_timeout`] is to be called.
+    pub fn poll_deadline(&self) -> Time {
+        self.next_timeout
+    }
+
+    fn compute_deadline(&self, now: Time) -> Time {
+        let idle = now + Duration::from_secs(60);
+        let peers = self.peers.iter().map(|(_, peer)| peer.deadline(&self.settings));
+        let retiring = self.peers.iter().filter_map(|(_, peer)| peer.retiring).min();
+        let first = peers.min().unwrap_or(idle).min(idle).min(retiring.unwrap_or(idle));
+        let uplinks = self.uplinks.deadline(self.settings.prefer_after);
+        let first = first.min(uplinks.filter(|_| self.leaving.is_none()).unwrap_or(idle));
+        first.min(self.waiting.deadline().unwrap_or(idle))
+    }
+
+    /// Makes sure that [`Node::handle_timeout`] is called at `at`.
+    fn wake_at(&mut self, at: Time) {
+        self.next_timeout = self.next_timeout.min(at);
+    }
+
+    /// What is to be done with connections.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// A connection that has something to say. Each is told once until it is polled.
+    pub fn poll_dirty(&mut self) -> Option<PeerKey> {
+        while let Some(key) = self.dirty.pop_front() {
+            if let Some(peer) = self.peers.get_mut(key) {
+                peer.is_listed = false;
+                if peer.has_output() {
+                    return Some(key);
+                }
+            }
+        }
+        None
+    }
+
+    /// Appends what is to be sent on a connection, until `out` is `len_max` long or one frame longer;
+    /// whether there is more. Who sends should not be more than 128 KiB ahead of the system: a ping waits
+    /// behind no more than that.
+    pub fn poll_output(
+        &mut self,
+        peer: PeerKey,
+        out: &mut Vec<u8>,
+        len_max: usize,
+        now: Time,
+    ) -> bool {
+        let Some(peer) = self.peers.get_mut(peer) else { return false };
+        // Data first: what keeps the tree together is held only where the user takes nothing at all.
+        let is_all = self.events_len > 2 * self.settings.inbox_len_max;
+        let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
+        peer.poll_output(out, len_max, held, now);
+        let has_more = peer.has_output();
+        if peer.retiring.is_some() {
+            self.wake_at(now);
+        }
+        has_more
+    }
+
+    /// What has happened, the oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.events_len -= event.weight();
+        if self.is_held && self.events_len <= self.settings.inbox_len_max / 2 {
+            self.is_held = false;
+            self.tell_all_credit();
+        }
+        Some(event)
+    }
+
+    fn tell_all_credit(&mut self) {
+        for key in self.peers.keys() {
+            if let Some(peer) = self.peers.get_mut(key) {
+                peer.tell_credit();
+            }
+            self.mark(key);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.events_len += event.weight();
+        self.is_held |= self.events_len > self.settings.inbox_len_max;
+        self.events.push_back(event);
+    }
+
+    fn insert(&mut self, peer: Peer) -> PeerKey {
+        let deadline = peer.deadline(&self.settings);
+        let key = self.peers.insert(peer);
+        self.wake_at(deadline);
+        self.mark(key);
+        key
+    }
+
+    /// Lists a connection that has output.
+    fn mark(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers.get_mut(key)
+            && !peer.is_listed
+            && peer.has_output()
+        {
+            peer.is_listed = true;
+            self.dirty.push_back(key);
+        }
+    }
+
+    /// Ends a connection from this side.
+    fn close(&mut self, key: PeerKey, reason: Reason, now: Time) {
+        let Some(peer) = self.peers.get(key) else { return };
+        let last_words = peer.last_words(reason);
+        self.actions.push_back(Action::Close { peer: key, last_words });
+        self.drop_peer(key, reason, now);
+    }
+
+    /// Forgets a connection: its ways are gone, what it had to send goes elsewhere or back.
+    fn drop_peer(&mut self, key: PeerKey, reason: Reason, now: Time) {
+        let Some(mut peer) = self.peers.remove(key) else { return };
+        self.assembly_left += peer.assembly_len();
+        let id = peer.id();
+        let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);
+        if self.by_id.get(&id) == Some(&key) {
+            self.by_id.remove(&id);
+        }
+        if id.is_none() {
+            self.on_dial_lost(peer.origin, reason, now);
+            return;
+        }
+        self.tell(Event::PeerDown { id, reason });
+        self.forget_ways(key);
+        if let Origin::Uplink(at) = peer.origin {
+            let at = self.uplinks.on_lost(at, now, reason, &self.settings, self.random);
+            self.draw();
+            self.wake_at(at);
+        }
+        self.choose_upstream(now);
+        let remains = peer.take_remains();
+        self.route_remains(remains, now);
+    }
+
+    fn on_dial_lost(&mut self, origin: Origin, reason: Reason, now: Time) {
+        let id = match origin {
+            Origin::Uplink(at) => {
+                let at_time = self.uplinks.on_lost(at, now, reason, &self.settings, self.random);
+                self.draw();
+                self.wake_at(at_time);
+                self.settings.upstreams[at].id
+            }
+            Origin::Direct(id) => id,
+            Origin::Accepted => NodeId::NONE,
+        };
+        self.tell(Event::Refused { id, reason });
+    }
+
+    /// What is done once at the end of every call: the upstream hears what changed, failures that were
+    /// kept go on their way.
+    fn settle(&mut self, now: Time) {
+        self.dial_uplinks(now);
+        self.choose_upstream(now);
+        self.tell_ways(now);
+        self.unpark(now);
+        if self.leaving.is_some() || !self.retiring.is_empty() {
+            self.check_leave(now);
+        }
+    }
+
+    /// The next number by chance: for jitter and ids of guests, never for secrets.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}

@@ -1,0 +1,247 @@
+//! Versions of topics on their way down, and word of them on its way up.
+
+use super::Node;
+use super::input::Came;
+use crate::compress::decompressed;
+use crate::event::Event;
+use crate::fault::{Reason, SendFault};
+use crate::frame::{Head, Kind, MESSAGE_LEN_MAX, TTL_MAX, flags};
+use crate::id::NodeId;
+use crate::peer::{Origin, PeerKey, Sum};
+use crate::push::{AppliedAt, Bounds, Held, Push, Stamp, Taken, is_topic};
+use crate::wire::{Reader, Writer};
+use keyway_base::Time;
+use std::collections::BTreeMap;
+
+/// Bytes of a topic's body at most: a push says more than its body.
+const TOPIC_BODY_MAX: usize = MESSAGE_LEN_MAX - 1024;
+
+impl Node {
+    fn bounds(&self) -> Bounds {
+        let (count, len) = (self.settings.topics_max, self.settings.topics_len_max);
+        Bounds { count, len, body_len: TOPIC_BODY_MAX }
+    }
+
+    /// Publishes a version to all nodes below, now and when they come. It must be later than the one
+    /// there is.
+    pub fn publish(&mut self, topic: &str, stamp: Stamp, body: Vec<u8>) -> Result<(), SendFault> {
+        if !is_topic(topic) {
+            return Err(SendFault::Topic);
+        }
+        if self.topics.map.get(topic).is_some_and(|known| known.stamp >= stamp) {
+            return Err(SendFault::Stale);
+        }
+        let (id, bounds) = (self.id, self.bounds());
+        self.topics.publish(topic, stamp, id, body, bounds).map_err(SendFault::Refused)?;
+        if let Some(kept) = self.topics.map.get_mut(topic) {
+            kept.own = Some((stamp, true));
+        }
+        self.offer_all();
+        Ok(())
+    }
+
+    /// The latest version of a topic that this node has.
+    pub fn topic(&self, name: &str) -> Option<(Stamp, &[u8])> {
+        self.topics.map.get(name).map(|topic| (topic.stamp, &topic.body[..]))
+    }
+
+    /// The nodes below that have not told that they have applied the latest version of a topic which this
+    /// node has published, and what they told last.
+    pub fn laggards(&self, topic: &str) -> Vec<(NodeId, Option<AppliedAt>)> {
+        let Some(topic) = self.topics.map.get(topic).filter(|topic| topic.publisher == self.id)
+        else {
+            return Vec::new();
+        };
+        let told = |id: NodeId| (id, topic.applied.get(&id).copied());
+        let lags = |(_, applied): &(NodeId, Option<AppliedAt>)| {
+            !applied.is_some_and(|applied| applied.is_good && applied.stamp >= topic.stamp)
+        };
+        let members = self.below.iter().filter(|(id, _)| !id.is_guest());
+        members.map(|(id, _)| told(id)).filter(lags).collect()
+    }
+
+    /// The user has applied a version that came by [`Event::Push`], or could not. The publisher hears it.
+    pub fn applied(&mut self, topic: &str, stamp: Stamp, is_good: bool, now: Time) {
+        let Some(kept) = self.topics.map.get_mut(topic) else { return };
+        kept.own = Some((stamp, is_good));
+        let name = topic.to_owned();
+        self.tell_applied(&name, now);
+    }
+
+    /// A new upstream may know another publisher, or the last word was lost.
+    pub(super) fn tell_own_applied(&mut self, now: Time) {
+        let names: Vec<String> = self.topics.map.keys().cloned().collect();
+        names.iter().for_each(|name| self.tell_applied(name, now));
+    }
+
+    fn tell_applied(&mut self, name: &str, now: Time) {
+        let Some(topic) = self.topics.map.get(name) else { return };
+        let (Some((stamp, is_good)), publisher) = (topic.own, topic.publisher) else { return };
+        if publisher == self.id || self.leaving.is_some() {
+            return;
+        }
+        let mut body = Vec::new();
+        let mut out = Writer::new(&mut body);
+        out.text(name);
+        stamp.write(&mut out);
+        out.u8(u8::from(is_good));
+        let head = Head {
+            kind: Kind::Applied,
+            flags: 0,
+            seq: 0,
+            src: self.id,
+            dst: publisher,
+            ttl: TTL_MAX,
+        };
+        // What cannot be sent now is told when there is an upstream again.
+        let _ = self.pass(&head, &[], Came::Slice(&body), None, now);
+    }
+
+    pub(super) fn on_applied(&mut self, head: &Head, body: &[u8], now: Time) {
+        let mut from = Reader::new(body);
+        let read = (|| Some((from.text()?.to_owned(), Stamp::read(&mut from)?, from.u8()? == 1)))();
+        let Some((name, stamp, is_good)) = read else { return };
+        let (own, nodes_max) = (self.id, self.settings.nodes_max);
+        let Some(topic) = self.topics.map.get_mut(&name).filter(|topic| topic.publisher == own)
+        else {
+            return;
+        };
+        if topic.applied.len() >= nodes_max && !topic.applied.contains_key(&head.src) {
+            return;
+        }
+        // Word that was sent again may come behind later word.
+        if topic.applied.get(&head.src).is_some_and(|known| known.stamp > stamp) {
+            return;
+        }
+        topic.applied.insert(head.src, AppliedAt { stamp, is_good, at: now });
+        let (epoch, version) = (stamp.epoch, stamp.version);
+        self.tell(Event::Applied { topic: name, node: head.src, epoch, version, is_good });
+    }
+
+    /// Tells a new upstream what versions this node has; it sends what is later.
+    pub(super) fn tell_all_versions(&mut self, key: PeerKey, now: Time) {
+        let mut body = vec![1];
+        let mut out = Writer::new(&mut body);
+        out.u16(self.topics.map.len() as u16);
+        for (name, topic) in &self.topics.map {
+            out.text(name);
+            topic.stamp.write(&mut out);
+            out.u8(1);
+        }
+        self.push_plain(key, Kind::Have, &body, now);
+    }
+
+    fn tell_version(&mut self, key: PeerKey, name: &str, is_good: bool, now: Time) {
+        let stamp = self.topics.map.get(name).map(|topic| topic.stamp).unwrap_or_default();
+        let mut body = vec![0];
+        let mut out = Writer::new(&mut body);
+        out.u16(1);
+        out.text(name);
+        stamp.write(&mut out);
+        out.u8(u8::from(is_good));
+        self.push_plain(key, Kind::Have, &body, now);
+    }
+
+    /// A child tells what it has.
+    pub(super) fn on_have(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
+        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
+        if !peer.is_attached {
+            // It has changed its upstream, and this came after that.
+            return Ok(());
+        }
+        let mut from = Reader::new(body);
+        let (is_all, count) = from.u8().zip(from.u16()).ok_or(Reason::Malformed)?;
+        if is_all == 1 {
+            peer.versions = Some(BTreeMap::new());
+        }
+        let Some(versions) = &mut peer.versions else { return Err(Reason::Unexpected) };
+        for _ in 0..count {
+            let read = (|| Some((from.text()?, Stamp::read(&mut from)?, from.u8()? == 1)))();
+            let (name, stamp, is_good) = read.ok_or(Reason::Malformed)?;
+            if !is_topic(name) || versions.len() > 2 * self.settings.topics_max {
+                return Err(Reason::Malformed);
+            }
+            let have = if is_good { Some(stamp) } else { None };
+            versions.insert(name.to_owned(), Held { have, is_on_its_way: false });
+        }
+        from.end().ok_or(Reason::Malformed)?;
+        self.offer(key);
+        Ok(())
+    }
+
+    fn offer_all(&mut self) {
+        for key in self.peers.keys() {
+            self.offer(key);
+        }
+    }
+
+    /// Sends a child what is later than what it has: one version of a topic at a time, so one that is slow
+    /// gets the latest next, and not all in between.
+    fn offer(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
+        let (our_id, id) = (peer.our_id(), peer.id());
+        let Some(mut versions) = peer.versions.take() else { return };
+        let compress = self.settings.compress;
+        for (name, topic) in &mut self.topics.map {
+            let held = versions.entry(name.clone()).or_default();
+            if held.is_on_its_way || held.have >= Some(topic.stamp) {
+                continue;
+            }
+            let (body, tail, is_packed) = topic.push_for(name, held.have, compress);
+            let mut head = Head::plain(Kind::Push, our_id, id);
+            head.flags |= if is_packed { flags::COMPRESSED } else { 0 };
+            let is_delta = topic.is_delta_from(held.have);
+            let Some(peer) = self.peers.get_mut(key) else { return };
+            if peer.push_large(&head, &[], body, &tail, &self.settings).is_ok() {
+                held.is_on_its_way = true;
+                self.counts.pushes_delta += u64::from(is_delta);
+                self.counts.pushes_full += u64::from(!is_delta);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.versions = Some(versions);
+        }
+        self.mark(key);
+    }
+
+    /// An upstream pushes a version.
+    pub(super) fn on_push(
+        &mut self,
+        key: PeerKey,
+        head: &Head,
+        body: Vec<u8>,
+        sum: Sum,
+        now: Time,
+    ) -> Result<(), Reason> {
+        let origin = self.peers.get(key).map(|peer| peer.origin);
+        if !matches!(origin, Some(Origin::Uplink(_))) {
+            return Err(Reason::Unexpected);
+        }
+        let (body, sum) = match head.has(flags::COMPRESSED) {
+            true => {
+                (decompressed(&body, MESSAGE_LEN_MAX).ok_or(Reason::Malformed)?, Sum::default())
+            }
+            false => (body, sum),
+        };
+        let push = Push::read(body).ok_or(Reason::Malformed)?;
+        let (name, stamp) = (push.topic.clone(), push.stamp);
+        let (epoch, version) = (stamp.epoch, stamp.version);
+        let bounds = self.bounds();
+        match self.topics.take(push, sum, bounds)? {
+            Taken::New => {
+                self.tell_version(key, &name, true, now);
+                let body =
+                    self.topics.map.get(&name).map(|topic| topic.body.clone()).unwrap_or_default();
+                self.tell(Event::Push { topic: name, epoch, version, body });
+                self.offer_all();
+            }
+            Taken::Known => self.tell_version(key, &name, true, now),
+            Taken::WantsFull => self.tell_version(key, &name, false, now),
+            Taken::Conflict => {
+                self.tell_version(key, &name, true, now);
+                self.tell(Event::PushConflict { topic: name, epoch, version });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,415 @@
+//! Messages on their way: direct, down, up, or back to their sender.
+
+use super::input::Came;
+use super::{Node, PARKED_MAX};
+use crate::event::Event;
+use crate::fault::{Reason, SendFault};
+use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};
+use crate::id::NodeId;
+use crate::peer::outbox::{Custody, Remains, Routed};
+use crate::peer::{Body, PeerKey};
+use crate::wire::{Reader, Writer};
+use keyway_base::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a failure, or of word of what was applied, at most.
+const KEPT_LEN_MAX: usize = 128;
+/// Senders whose last message is remembered at most.
+const SEEN_MAX: usize = 65_536;
+/// How long. A sender that was silent for longer may be heard with an older number.
+const SEEN_FOR: Duration = Duration::from_secs(600);
+
+/// How a message is to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// Wait so long for word that it has arrived; then [`Event::Acked`] or [`Event::Failed`] comes, once.
+    pub ack_within: Option<Duration>,
+    /// Only to nodes below this one, or connected to it.
+    pub no_upstream: bool,
+}
+
+/// The last message of each sender: what is not later is not delivered, so nothing comes twice or out
+/// of order, whatever ways there are.
+#[derive(Default)]
+pub(super) struct Seen {
+    last: BTreeMap<NodeId, (u64, Time)>,
+}
+
+impl Seen {
+    /// Whether `seq` is later than all before, and it is from now on the last.
+    fn is_next(&mut self, src: NodeId, seq: u64, now: Time) -> bool {
+        if let Some(last) = self.last.get_mut(&src) {
+            let is_next = seq > last.0;
+            if is_next {
+                *last = (seq, now);
+            }
+            return is_next;
+        }
+        if self.last.len() >= SEEN_MAX {
+            let oldest = self.last.iter().min_by_key(|(_, (_, at))| *at).map(|(id, _)| *id);
+            oldest.map(|id| self.last.remove(&id));
+        }
+        self.last.insert(src, (seq, now));
+        true
+    }
+
+    pub fn forget(&mut self, now: Time) {
+        if self.last.len() > 1024 {
+            self.last.retain(|_, (_, at)| now.since(*at) < SEEN_FOR);
+        }
+    }
+}
+
+impl Node {
+    /// Sends a message; gives its number. Nothing of what is refused has left.
+    pub fn send(
+        &mut self,
+        dst: NodeId,
+        body: &[u8],
+        options: SendOptions,
+        now: Time,
+    ) -> Result<u64, SendFault> {
+        if body.len() > self.settings.message_len_max {
+            return Err(SendFault::Refused(Reason::TooLarge));
+        }
+        if options.ack_within.is_some() {
+            self.check_waiting()?;
+        }
+        let mut head = self.head_for(dst, Kind::Message)?;
+        head.flags |= if options.ack_within.is_some() { flags::ACK } else { 0 };
+        head.flags |= if options.no_upstream { flags::NO_UPSTREAM } else { 0 };
+        if dst == self.id {
+            self.tell(Event::Message { from: dst, seq: head.seq, body: body.to_vec() });
+            if options.ack_within.is_some() {
+                self.tell(Event::Acked { seq: head.seq });
+            }
+            self.counts.delivered += 1;
+            return Ok(head.seq);
+        }
+        let packed = if self.settings.compress { crate::compress::compressed(body) } else { None };
+        let body = match packed {
+            Some(packed) => {
+                head.flags |= flags::COMPRESSED;
+                Came::Whole(Arc::new(packed))
+            }
+            None if body.len() > FRAGMENT_LEN => Came::Whole(Arc::new(body.to_vec())),
+            None => Came::Slice(body),
+        };
+        self.pass(&head, &[], body, None, now).map_err(SendFault::Refused)?;
+        if let Some(within) = options.ack_within {
+            self.await_answer(head.seq, dst, now + within);
+        }
+        Ok(head.seq)
+    }
+
+    /// A head of ours with the next number.
+    pub(super) fn head_for(&mut self, dst: NodeId, kind: Kind) -> Result<Head, SendFault> {
+        if dst.is_none() {
+            return Err(SendFault::NoDestination);
+        }
+        if self.leaving.is_some() {
+            return Err(SendFault::Refused(Reason::Leaving));
+        }
+        self.next_seq += 1;
+        self.counts.sent += 1;
+        Ok(Head { kind, flags: 0, seq: self.next_seq, src: self.id, dst, ttl: self.settings.ttl })
+    }
+
+    /// A frame that is for this node, or for another.
+    pub(super) fn on_routed(
+        &mut self,
+        from: PeerKey,
+        head: &Head,
+        path: &[u8],
+        body: Came<'_>,
+        now: Time,
+    ) {
+        if head.dst == self.id {
+            return self.deliver(head, path, &body, now);
+        }
+        // These may be kept: longer than they can be, they are none.
+        let is_kept = matches!(head.kind, Kind::Failure | Kind::Applied);
+        if is_kept && body.bytes().len() > KEPT_LEN_MAX {
+            return;
+        }
+        if head.kind == Kind::Failure {
+            let routed =
+                Routed { head: *head, path: path.to_vec(), body: Arc::new(body.bytes().to_vec()) };
+            return self.send_back(routed, Some(from));
+        }
+        let kept = (head.kind == Kind::Applied).then(|| body.bytes().to_vec());
+        match (self.relay(from, head, path, body, now), kept) {
+            (Ok(()), _) => {}
+            (Err(Reason::Unreachable), Some(body)) => {
+                self.park(Routed { head: *head, path: path.to_vec(), body: Arc::new(body) });
+            }
+            (Err(reason), _) => self.refuse(head, path, reason),
+        }
+    }
+
+    fn relay(
+        &mut self,
+        from: PeerKey,
+        head: &Head,
+        path: &[u8],
+        body: Came<'_>,
+        now: Time,
+    ) -> Result<(), Reason> {
+        if head.src == self.id || path_ids(path).any(|id| id == self.id) {
+            return Err(Reason::Loop);
+        }
+        if head.ttl == 0 || path.len() >= usize::from(TTL_MAX) * 8 {
+            return Err(Reason::Ttl);
+        }
+        let mut longer = [0; TTL_MAX as usize * 8];
+        let len = path.len() + 8;
+        longer[..path.len()].copy_from_slice(path);
+        longer[path.len()..len].copy_from_slice(&self.id.0.to_le_bytes());
+        let head = Head { ttl: head.ttl - 1, ..*head };
+        self.pass(&head, &longer[..len], body, Some(from), now)?;
+        self.counts.relayed += 1;
+        Ok(())
+    }
+
+    /// The connection that leads to `dst`, but for the one it came on.
+    fn way_to(
+        &self,
+        dst: NodeId,
+        from: Option<PeerKey>,
+        no_upstream: bool,
+    ) -> Result<PeerKey, Reason> {
+        let usable = |key: &PeerKey| {
+            Some(*key) != from && self.peers.get(*key).is_some_and(|peer| peer.is_open())
+        };
+        let direct = self.by_id.get(&dst).copied().filter(usable);
+        if let Some(key) = direct.or_else(|| self.below.way(dst).filter(usable)) {
+            return Ok(key);
+        }
+        match self.uplinks.active_peer().filter(usable) {
+            Some(_) if no_upstream => Err(Reason::NoUpstream),
+            Some(key) => Ok(key),
+            None => Err(Reason::Unreachable),
+        }
+    }
+
+    /// Queues a frame on the way to its destination.
+    pub(super) fn pass(
+        &mut self,
+        head: &Head,
+        path: &[u8],
+        body: Came<'_>,
+        from: Option<PeerKey>,
+        now: Time,
+    ) -> Result<(), Reason> {
+        let key = self.way_to(head.dst, from, head.has(flags::NO_UPSTREAM))?;
+        let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
+        peer.used_at = now;
+        match body {
+            Came::Slice(body) => peer.push(head, path, body, &self.settings)?,
+            Came::Whole(body) => peer.push_large(head, path, body, &[], &self.settings)?,
+        }
+        if !peer.is_listed {
+            self.mark(key);
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, head: &Head, path: &[u8], body: &Came<'_>, now: Time) {
+        match head.kind {
+            Kind::Message => self.on_message(head, path, body, now),
+            Kind::Command => self.on_command(head, path, body.bytes(), now),
+            Kind::Result => self.on_result(head, body),
+            Kind::Ack => self.on_ack(head),
+            Kind::Failure => self.on_failure(head, body.bytes()),
+            Kind::Applied => self.on_applied(head, body.bytes(), now),
+            _ => {}
+        }
+    }
+
+    fn on_message(&mut self, head: &Head, path: &[u8], body: &Came<'_>, now: Time) {
+        let Some(body) = self.plain_body(head, body, self.settings.message_len_max) else {
+            return self.refuse(head, path, Reason::Malformed);
+        };
+        if !self.seen.is_next(head.src, head.seq, now) {
+            return self.refuse(head, path, Reason::Late);
+        }
+        self.counts.delivered += 1;
+        self.tell(Event::Message { from: head.src, seq: head.seq, body });
+        if head.has(flags::ACK) {
+            let ack = Head {
+                kind: Kind::Ack,
+                flags: 0,
+                src: self.id,
+                dst: head.src,
+                ttl: TTL_MAX,
+                ..*head
+            };
+            // One that cannot be sent is a timeout there.
+            let _ = self.pass(&ack, &[], Came::Slice(&[]), None, now);
+        }
+    }
+
+    /// Sends word to the sender of what cannot go on.
+    pub(super) fn refuse(&mut self, head: &Head, path: &[u8], reason: Reason) {
+        self.fail(head, path, reason, false);
+    }
+
+    fn fail(&mut self, head: &Head, path: &[u8], reason: Reason, maybe: bool) {
+        if !matches!(head.kind, Kind::Message | Kind::Command) {
+            return;
+        }
+        let flags = (head.flags & flags::ACK) | if maybe { flags::MAYBE } else { 0 };
+        let mut body = Vec::with_capacity(19);
+        let mut out = Writer::new(&mut body);
+        out.u64(head.dst.0);
+        out.u64(self.id.0);
+        out.u16(reason as u16);
+        out.u8(head.kind as u8);
+        let back = Head {
+            kind: Kind::Failure,
+            flags,
+            seq: head.seq,
+            src: self.id,
+            dst: head.src,
+            ttl: TTL_MAX,
+        };
+        if head.src == self.id {
+            return self.on_failure(&back, &body);
+        }
+        self.counts.refused += 1;
+        self.send_back(Routed { head: back, path: path.to_vec(), body: Arc::new(body) }, None);
+    }
+
+    /// Sends a failure the way its message came: the last node of its path is the next. Where that is
+    /// not connected any more, the way is looked for; where there is none, the failure is kept.
+    fn send_back(&mut self, mut routed: Routed, from: Option<PeerKey>) {
+        if routed.head.ttl == 0 {
+            // Nodes do not agree on the way: they will once they have heard what has changed.
+            routed.head.ttl = TTL_MAX;
+            routed.path.clear();
+            return self.park(routed);
+        }
+        let next = path_ids(&routed.path).last().unwrap_or(routed.head.dst);
+        let is_open = |key: &PeerKey| self.peers.get(*key).is_some_and(|peer| peer.is_open());
+        let key = match self.by_id.get(&next).copied().filter(is_open) {
+            Some(key) => {
+                routed.path.truncate(routed.path.len().saturating_sub(8));
+                Ok(key)
+            }
+            None => {
+                routed.path.clear();
+                self.way_to(routed.head.dst, from, false)
+            }
+        };
+        let head = Head { ttl: routed.head.ttl - 1, ..routed.head };
+        let is_sent = key.ok().and_then(|key| {
+            let peer = self.peers.get_mut(key)?;
+            peer.push(&head, &routed.path, &routed.body, &self.settings).ok()?;
+            self.mark(key);
+            Some(())
+        });
+        if is_sent.is_none() {
+            self.park(routed);
+        }
+    }
+
+    fn send_again(&mut self, routed: Routed, now: Time) {
+        if routed.head.kind == Kind::Failure {
+            return self.send_back(routed, None);
+        }
+        let body = Came::Whole(Arc::clone(&routed.body));
+        if self.pass(&routed.head, &routed.path, body, None, now).is_err() {
+            self.park(routed);
+        }
+    }
+
+    fn park(&mut self, routed: Routed) {
+        if self.parked.len() >= PARKED_MAX {
+            self.parked.pop_front();
+            self.counts.untold_failures += 1;
+        }
+        self.parked.push_back(routed);
+    }
+
+    /// Tries failures again once there may be a way.
+    pub(super) fn unpark(&mut self, now: Time) {
+        if !std::mem::take(&mut self.may_unpark) {
+            return;
+        }
+        for routed in std::mem::take(&mut self.parked) {
+            self.send_again(routed, now);
+        }
+    }
+
+    fn on_failure(&mut self, head: &Head, body: &[u8]) {
+        let mut from = Reader::new(body);
+        let read = (|| Some((NodeId(from.u64()?), NodeId(from.u64()?), from.u16()?, from.u8()?)))();
+        let Some((dst, by, code, kind)) = read else { return };
+        let is_awaited = head.has(flags::ACK) || kind == Kind::Command as u8;
+        let (reason, maybe) = (Reason::of(code), head.has(flags::MAYBE));
+        if is_awaited && !self.end_waiting(head.seq, dst, reason) {
+            return;
+        }
+        self.counts.failed += 1;
+        self.tell(Event::Failed { seq: head.seq, dst, by, reason, maybe });
+    }
+
+    /// What a lost connection leaves: what was not sent goes another way, what may have arrived is
+    /// never sent again.
+    pub(super) fn route_remains(&mut self, remains: Remains, now: Time) {
+        for custody in remains.in_doubt {
+            match custody {
+                Custody::Sender { kind, src, dst, seq, flags } => {
+                    let head = Head { kind, flags, seq, src, dst, ttl: 0 };
+                    self.fail(&head, &[], Reason::LinkLost, true);
+                }
+                Custody::Again(routed) => self.send_again(*routed, now),
+                Custody::Nobody => {}
+            }
+        }
+        for routed in remains.unsent {
+            if matches!(routed.head.kind, Kind::Failure | Kind::Applied) {
+                self.send_again(routed, now);
+                continue;
+            }
+            let body: Body = routed.body;
+            let outcome = self.pass(&routed.head, &routed.path, Came::Whole(body), None, now);
+            if let Err(reason) = outcome {
+                // The way it came has its last hop in the path: this node itself.
+                let own = self.id;
+                let came: Vec<u8> = path_ids(&routed.path)
+                    .take_while(|id| *id != own)
+                    .flat_map(|id| id.0.to_le_bytes())
+                    .collect();
+                self.refuse(&routed.head, &came, reason);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_later_is_next() {
+        let mut seen = Seen::default();
+        assert!(seen.is_next(NodeId(1), 5, Time(0)));
+        assert!(!seen.is_next(NodeId(1), 5, Time(0)) && !seen.is_next(NodeId(1), 4, Time(0)));
+        assert!(seen.is_next(NodeId(1), 7, Time(0)) && seen.is_next(NodeId(2), 1, Time(0)));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut seen = Seen::default();
+        for id in 0..=SEEN_MAX as u64 {
+            assert!(seen.is_next(NodeId(id), 5, Time(id)));
+        }
+        assert_eq!(seen.last.len(), SEEN_MAX);
+        assert!(!seen.last.contains_key(&NodeId(0)));
+        seen.forget(Time(0) + SEEN_FOR + SEEN_FOR);
+        assert!(seen.last.is_empty());
+    }
+}

@@ -1,0 +1,341 @@
+//! What came on one channel of a connection: credit, and messages put together from fragments.
+
+use crate::fault::Reason;
+use crate::frame::{Frame, Head, Kind, flags};
+
+/// The receiving side of a channel.
+pub(crate) struct Inbox {
+    window: u64,
+    received: u64,
+    granted: u64,
+    reported: u64,
+    assembly: Assembly,
+}
+
+enum Assembly {
+    None,
+    Whole {
+        head: Head,
+        path: Vec<u8>,
+        total: usize,
+        bytes: Vec<u8>,
+        sum: Sum,
+    },
+    /// What there was no memory for: the rest is passed over.
+    Skipped {
+        seq: u64,
+        left: usize,
+    },
+}
+
+/// Bytes at the end of a message that are not summed: what a push says of its body is there.
+pub(crate) const UNSUMMED: usize = 512;
+
+/// The crc32c of the beginning of a message, made as it comes: all at once it would take as long as a ping
+/// may, of a long one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    crc: u32,
+    len: usize,
+}
+
+impl Sum {
+    fn go_on(&mut self, bytes: &[u8], end: usize) {
+        if end > self.len {
+            self.crc = crc32c::crc32c_append(self.crc, &bytes[self.len..end]);
+            self.len = end;
+        }
+    }
+
+    /// The crc32c of all of `bytes`, of which this is the sum of the beginning.
+    pub fn of(self, bytes: &[u8]) -> u32 {
+        match bytes.get(self.len..) {
+            Some(rest) => crc32c::crc32c_append(self.crc, rest),
+            None => crc32c::crc32c(bytes),
+        }
+    }
+}
+
+/// What a frame was.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All there is of it.
+    Single,
+    /// One of several, and not the last.
+    Kept,
+    /// The last: this is the whole.
+    Done { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
+    /// The first of something there is no memory for.
+    Refused(Reason),
+}
+
+impl Inbox {
+    pub fn new(window: u32) -> Self {
+        let window = u64::from(window);
+        Self { window, received: 0, granted: window, reported: 0, assembly: Assembly::None }
+    }
+
+    /// Counts a frame against the credit, and keeps it if it is a fragment. `memory` is what all messages
+    /// in parts may still take.
+    pub fn accept(
+        &mut self,
+        frame: &Frame<'_>,
+        len_max: usize,
+        memory: &mut usize,
+    ) -> Result<Part, Reason> {
+        self.received += frame.len as u64;
+        if self.received > self.granted {
+            return Err(Reason::Credit);
+        }
+        if !frame.head.has(flags::FRAGMENT) {
+            let is_between = !matches!(self.assembly, Assembly::None);
+            return if is_between { Err(Reason::Fragments) } else { Ok(Part::Single) };
+        }
+        match frame.head.has(flags::FIRST) {
+            true => self.begin(frame, len_max, memory),
+            false => self.go_on(frame, memory),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        frame: &Frame<'_>,
+        len_max: usize,
+        memory: &mut usize,
+    ) -> Result<Part, Reason> {
+        let is_free = matches!(self.assembly, Assembly::None);
+        let Some((total, part)) = frame.body.split_first_chunk::<4>().filter(|_| is_free) else {
+            return Err(Reason::Fragments);
+        };
+        let total = u32::from_le_bytes(*total) as usize;
+        if part.is_empty() || part.len() >= total || frame.head.has(flags::LAST) {
+            return Err(Reason::Fragments);
+        }
+        if total > len_max || total > *memory {
+            self.assembly = Assembly::Skipped { seq: frame.head.seq, left: total - part.len() };
+            let reason = if total > len_max { Reason::TooLarge } else { Reason::Memory };
+            return Ok(Part::Refused(reason));
+        }
+        *memory -= total;
+        // The rest is reserved once it comes: one who only begins takes no memory.
+        let mut bytes = Vec::with_capacity(total.min(1 << 20));
+        bytes.extend_from_slice(part);
+        let head =
+            Head { flags: frame.head.flags & !(flags::FRAGMENT | flags::FIRST), ..frame.head };
+        self.assembly =
+            Assembly::Whole { head, path: frame.path.to_vec(), total, bytes, sum: Sum::default() };
+        Ok(Part::Kept)
+    }
+
+    fn go_on(&mut self, frame: &Frame<'_>, memory: &mut usize) -> Result<Part, Reason> {
+        let part = frame.body;
+        let is_last = frame.head.has(flags::LAST);
+        match &mut self.assembly {
+            Assembly::Whole { head, total, bytes, sum, .. } => {
+                let len = bytes.len() + part.len();
+                let fits = len <= *total && (len == *total) == is_last && !part.is_empty();
+                if !fits || head.seq != frame.head.seq || head.kind != frame.head.kind {
+                    return Err(Reason::Fragments);
+                }
+                bytes.extend_from_slice(part);
+                if head.kind == Kind::Push {
+                    sum.go_on(bytes, bytes.len().saturating_sub(UNSUMMED));
+                }
+            }
+            Assembly::Skipped { seq, left } => {
+                let fits =
+                    part.len() <= *left && (part.len() == *left) == is_last && !part.is_empty();
+                if !fits || *seq != frame.head.seq {
+                    return Err(Reason::Fragments);
+                }
+                *left -= part.len();
+            }
+            Assembly::None => return Err(Reason::Fragments),
+        }
+        if !is_last {
+            return Ok(Part::Kept);
+        }
+        match std::mem::replace(&mut self.assembly, Assembly::None) {
+            Assembly::Whole { head, path, total, bytes, sum } => {
+                *memory += total;
+                Ok(Part::Done { head, path, body: bytes, sum })
+            }
+            _ => Ok(Part::Kept),
+        }
+    }
+
+    /// Memory that the message in parts holds.
+    pub fn assembly_len(&self) -> usize {
+        match &self.assembly {
+            Assembly::Whole { total, .. } => *total,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is time to tell what was taken: after a quarter of the window, or anything at all when
+    /// `eagerly`.
+    pub fn is_credit_due(&self, eagerly: bool) -> bool {
+        let unsaid = self.received - self.reported;
+        unsaid >= self.window / 4
+            || (eagerly && (unsaid > 0 || self.granted < self.received + self.window))
+    }
+
+    /// What to tell: bytes taken, and how many may have been sent. A channel that is `held` gets no more
+    /// than it has.
+    pub fn credit(&mut self, held: bool) -> (u64, u64) {
+        self.reported = self.received;
+        if !held {
+            self.granted = self.received + self.window;
+        }
+        (self.received, self.granted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{self, Parsed};
+    use crate::id::NodeId;
+    use crate::peer::outbox::Outbox;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn fragment(flag: u16, seq: u64, body: &[u8]) -> Vec<u8> {
+        let flags = flags::FRAGMENT | flag;
+        let head = Head { kind: Kind::Message, flags, seq, src: NodeId(1), dst: NodeId(2), ttl: 4 };
+        let mut out = Vec::new();
+        frame::append(&mut out, &head, &[], [body, &[]]);
+        out
+    }
+
+    fn accept(inbox: &mut Inbox, bytes: &[u8], memory: &mut usize) -> Result<Part, Reason> {
+        let Ok(Parsed::Frame(frame)) = frame::parse(bytes, frame::FRAME_BODY_MAX) else { panic!() };
+        inbox.accept(&frame, 1000, memory)
+    }
+
+    #[test]
+    fn more_than_the_credit_is_a_fault() {
+        let mut inbox = Inbox::new(100);
+        let bytes = fragment(flags::FIRST, 1, &[9, 0, 0, 0, 1, 1, 1, 1]);
+        let mut memory = 100;
+        assert_eq!(accept(&mut inbox, &bytes, &mut memory), Ok(Part::Kept));
+        assert!(inbox.is_credit_due(false));
+        assert_eq!(inbox.credit(true), (48, 100));
+        let more = fragment(0, 1, &[1]);
+        assert_eq!(accept(&mut inbox, &more, &mut memory), Ok(Part::Kept));
+        assert_eq!(accept(&mut inbox, &more, &mut memory), Err(Reason::Credit));
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_passed_over_and_told_once() {
+        let mut inbox = Inbox::new(10_000);
+        let mut memory = 5;
+        let first = fragment(flags::FIRST, 1, &[6, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(accept(&mut inbox, &first, &mut memory), Ok(Part::Refused(Reason::Memory)));
+        assert_eq!(accept(&mut inbox, &fragment(0, 1, &[1]), &mut memory), Ok(Part::Kept));
+        assert_eq!(
+            accept(&mut inbox, &fragment(flags::LAST, 1, &[1]), &mut memory),
+            Ok(Part::Kept)
+        );
+        let next = fragment(flags::FIRST, 2, &[5, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(accept(&mut inbox, &next, &mut memory), Ok(Part::Kept));
+        assert_eq!((memory, inbox.assembly_len()), (0, 5));
+        let done = accept(&mut inbox, &fragment(flags::LAST, 2, &[1]), &mut memory);
+        assert!(matches!(done, Ok(Part::Done { body, .. }) if body == [1; 5]));
+        assert_eq!(memory, 5);
+        let long = fragment(flags::FIRST, 3, &[0xe9, 3, 0, 0, 1]);
+        assert_eq!(accept(&mut inbox, &long, &mut 2000), Ok(Part::Refused(Reason::TooLarge)));
+    }
+
+    #[test]
+    fn fragments_that_do_not_fit_are_a_fault() {
+        let first = fragment(flags::FIRST, 1, &[6, 0, 0, 0, 1, 1]);
+        for bad in [
+            fragment(flags::FIRST, 1, &[6, 0, 0, 0, 1, 1]),
+            fragment(0, 1, &[1, 1, 1, 1]),
+            fragment(flags::LAST, 1, &[1, 1, 1]),
+            fragment(0, 1, &[1, 1, 1, 1, 1]),
+            fragment(0, 1, &[]),
+            fragment(flags::LAST, 2, &[1, 1, 1, 1]),
+        ] {
+            let mut inbox = Inbox::new(10_000);
+            accept(&mut inbox, &first, &mut 100).unwrap();
+            assert_eq!(accept(&mut inbox, &bad, &mut 100), Err(Reason::Fragments));
+        }
+        assert_eq!(
+            accept(&mut Inbox::new(1000), &fragment(0, 1, &[1]), &mut 100),
+            Err(Reason::Fragments)
+        );
+    }
+
+    #[test]
+    fn the_sum_of_a_push_is_made_as_it_comes() {
+        let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(1 << 20));
+        outbox.set_credit(0, 1 << 20);
+        let body: Vec<u8> = (0..200_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
+        let head = Head::plain(Kind::Push, NodeId(1), NodeId(2));
+        outbox.push_large(&head, &[], Arc::new(body.clone()), b"what it is");
+        let mut out = Vec::new();
+        outbox.poll(&mut out, 1 << 20);
+        let (mut rest, mut done) = (&out[..], None);
+        while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
+            if let Part::Done { body, sum, .. } =
+                inbox.accept(&frame, 1 << 20, &mut (1 << 20)).unwrap()
+            {
+                done = Some((body, sum));
+            }
+            rest = &rest[frame.len..];
+        }
+        let (whole, sum) = done.unwrap();
+        assert_eq!(whole, [&body[..], b"what it is"].concat());
+        assert_eq!(sum.len, whole.len() - UNSUMMED);
+        assert_eq!(sum.of(&body), crc32c::crc32c(&body));
+        assert_eq!(
+            sum.of(&body[..10]),
+            crc32c::crc32c(&body[..10]),
+            "shorter than what was summed"
+        );
+    }
+
+    proptest! {
+        /// Whatever is queued comes out of the other side, whatever the credit and the room.
+        #[test]
+        fn what_is_queued_arrives_whole_and_in_order(
+            lens in prop::collection::vec(0usize..200_000, 1..6),
+            rooms in prop::collection::vec(1usize..150_000, 1..20),
+        ) {
+            let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(140_000));
+            outbox.set_credit(0, 140_000);
+            for (seq, len) in lens.iter().enumerate() {
+                let head = Head {
+                    kind: Kind::Message, flags: 0, seq: seq as u64, src: NodeId(1), dst: NodeId(2), ttl: 4,
+                };
+                outbox.push_large(&head, &[], Arc::new(vec![seq as u8; *len]), &[]);
+            }
+            let mut got = Vec::new();
+            let mut memory = 1 << 20;
+            let mut rooms = rooms.iter().cycle();
+            while !outbox.is_done() {
+                let mut out = Vec::new();
+                outbox.poll(&mut out, *rooms.next().unwrap());
+                let mut rest = &out[..];
+                while !rest.is_empty() {
+                    let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) else { panic!() };
+                    match inbox.accept(&frame, 1 << 20, &mut memory).unwrap() {
+                        Part::Single => got.push((frame.head.seq, frame.body.to_vec())),
+                        Part::Done { head, body, .. } => got.push((head.seq, body)),
+                        Part::Kept => {}
+                        Part::Refused(_) => panic!(),
+                    }
+                    rest = &rest[frame.len..];
+                }
+                let (taken, limit) = inbox.credit(false);
+                prop_assert!(outbox.set_credit(taken, limit));
+            }
+            let expected: Vec<_> =
+                lens.iter().enumerate().map(|(seq, len)| (seq as u64, vec![seq as u8; *len])).collect();
+            prop_assert!(got == expected);
+            prop_assert_eq!(memory, 1 << 20);
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! One connection: registration, frames, credit, heartbeat.
+//!
+//! [`Peer::accept_frame`] takes what came, [`Peer::poll_output`] gives what goes. Pings, credit and farewells are
+//! not queued but due, so they go ahead of everything and take no room.
+
+mod handshake;
+mod inbox;
+pub(crate) mod outbox;
+
+pub use handshake::{Identity, Line, Relation};
+pub use outbox::Body;
+
+use crate::fault::Reason;
+use crate::frame::{
+    self, CHANNELS, Channel, FRAGMENT_LEN, FRAME_BODY_MAX, Frame, Head, Kind, STRANGER_BODY_MAX,
+};
+use crate::id::NodeId;
+use crate::push::Held;
+use crate::settings::Settings;
+use crate::wire::{Reader, Writer};
+use handshake::{Handshake, Progress};
+pub(crate) use inbox::Sum;
+use inbox::{Inbox, Part};
+use keyway_base::{Key, Time};
+use outbox::{Outbox, Remains};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Names a connection.
+pub type PeerKey = Key<Peer>;
+
+/// Why a connection is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Dialled as the upstream of that place in the settings.
+    Uplink(usize),
+    /// Dialled as a sibling.
+    Direct(NodeId),
+    /// Accepted.
+    Accepted,
+}
+
+/// What a frame was to this connection.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing more to be done.
+    Done,
+    /// A dialler wants in: [`Peer::welcome`] or an end.
+    Asked(Box<Identity>),
+    /// It is registered.
+    Registered,
+    /// The other side leaves.
+    Leaves(Reason),
+    /// The frame, whole as it is.
+    Frame,
+    /// A message that was put together.
+    Whole { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
+    /// A message in parts that is not taken.
+    Refused(Reason),
+}
+
+/// What was counted on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames that came.
+    pub frames_in: u64,
+    /// Bytes that came.
+    pub bytes_in: u64,
+    /// Bytes that went.
+    pub bytes_out: u64,
+    /// Pings that were answered.
+    pub pongs: u64,
+    /// The last round trip, in nanoseconds; 0 before the first.
+    pub rtt_ns: u64,
+    /// Round trips, smoothed by an eighth.
+    pub rtt_smooth_ns: u64,
+}
+
+/// What goes ahead of every queue, at the next output.
+#[derive(Default)]
+struct Due {
+    ping: bool,
+    pong: Option<u64>,
+    credit: [bool; CHANNELS],
+    goaway: Option<Reason>,
+}
+
+/// One connection of a node.
+pub struct Peer {
+    pub(crate) origin: Origin,
+    pub(crate) identity: Option<Box<Identity>>,
+    pub(crate) relation: Relation,
+    /// Bytes of a frame that has not come whole.
+    pub(crate) partial: Vec<u8>,
+    pub(crate) traffic: Traffic,
+    /// Set when either side leaves: nothing new goes there.
+    pub(crate) is_leaving: bool,
+    /// Whether it is in the list of who has output.
+    pub(crate) is_listed: bool,
+    /// Whether the node that was dialled takes us for a part of its tree: see `Attach`.
+    pub(crate) is_attached: bool,
+    pub(crate) used_at: Time,
+    /// Until when it is waited for what is under way, once this side has said farewell.
+    pub(crate) retiring: Option<Time>,
+    /// Whether it has answered that.
+    pub(crate) said_bye: bool,
+    /// Why it leaves.
+    pub(crate) farewell: Option<Reason>,
+    /// What a child that goes through this node has of each topic.
+    pub(crate) versions: Option<BTreeMap<String, Held>>,
+    our_id: NodeId,
+    handshake: Option<Handshake>,
+    opening: Vec<u8>,
+    due: Due,
+    outboxes: [Outbox; CHANNELS],
+    inboxes: [Inbox; CHANNELS],
+    /// Whether the data channel goes before that of config at the next turn.
+    data_first: bool,
+    since: Time,
+    heard_at: Time,
+    ping_at: Time,
+}
+
+impl Peer {
+    pub(crate) fn dialled(
+        settings: &Settings,
+        our_id: NodeId,
+        origin: Origin,
+        line: &Line,
+        expected: NodeId,
+        now: Time,
+    ) -> Self {
+        let relation = match origin {
+            Origin::Direct(_) => Relation::Sibling,
+            _ => Relation::Child,
+        };
+        let mut opening = Vec::new();
+        let handshake = Handshake::dial(settings, our_id, line, expected, relation, &mut opening);
+        Self { opening, relation, ..Self::new(settings, our_id, origin, handshake, now) }
+    }
+
+    pub(crate) fn accepted(
+        settings: &Settings,
+        our_id: NodeId,
+        line: &Line,
+        guest_id: NodeId,
+        now: Time,
+    ) -> Self {
+        let handshake = Handshake::accept(our_id, line, guest_id);
+        Self::new(settings, our_id, Origin::Accepted, handshake, now)
+    }
+
+    fn new(
+        settings: &Settings,
+        our_id: NodeId,
+        origin: Origin,
+        handshake: Handshake,
+        now: Time,
+    ) -> Self {
+        Self {
+            origin,
+            identity: None,
+            relation: Relation::Child,
+            partial: Vec::new(),
+            traffic: Traffic::default(),
+            is_leaving: false,
+            is_listed: false,
+            is_attached: false,
+            used_at: now,
+            retiring: None,
+            said_bye: false,
+            farewell: None,
+            versions: None,
+            our_id,
+            handshake: Some(handshake),
+            opening: Vec::new(),
+            due: Due::default(),
+            outboxes: Default::default(),
+            inboxes: settings.windows.map(Inbox::new),
+            data_first: true,
+            since: now,
+            heard_at: now,
+            ping_at: now,
+        }
+    }
+
+    /// Who is there; nobody before the registration.
+    pub fn id(&self) -> NodeId {
+        self.identity.as_ref().map_or(NodeId::NONE, |identity| identity.id)
+    }
+
+    /// Our own id on this connection.
+    pub(crate) fn our_id(&self) -> NodeId {
+        self.our_id
+    }
+
+    /// Whether messages may be sent to it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.identity.is_some() && !self.is_leaving
+    }
+
+    pub(crate) fn body_len_max(&self) -> usize {
+        if self.identity.is_some() { FRAME_BODY_MAX } else { STRANGER_BODY_MAX }
+    }
+
+    /// Takes a frame that came. `memory` is what is left for messages in parts, of all connections.
+    pub(crate) fn accept_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        settings: &Settings,
+        memory: &mut usize,
+        now: Time,
+    ) -> Result<Step, Reason> {
+        self.traffic.frames_in += 1;
+        if self.identity.is_none() {
+            return self.handle_stranger(frame, settings, now);
+        }
+        self.heard_at = now;
+        if frame.head.kind.is_urgent() {
+            return self.handle_urgent(frame, now);
+        }
+        let len_max = match frame.head.kind {
+            Kind::Message => settings.message_len_max,
+            _ => frame::MESSAGE_LEN_MAX,
+        };
+        let channel = frame.head.kind.channel() as usize;
+        let part = self.inboxes[channel].accept(frame, len_max, memory)?;
+        self.due.credit[channel] |=
+            self.inboxes[channel].is_credit_due(self.is_leaving || self.retiring.is_some());
+        Ok(match part {
+            Part::Single => Step::Frame,
+            Part::Kept => Step::Done,
+            Part::Done { head, path, body, sum } => Step::Whole { head, path, body, sum },
+            Part::Refused(reason) => Step::Refused(reason),
+        })
+    }
+
+    fn handle_stranger(
+        &mut self,
+        frame: &Frame<'_>,
+        settings: &Settings,
+        now: Time,
+    ) -> Result<Step, Reason> {
+        let Some(handshake) = &mut self.handshake else { return Err(Reason::Unexpected) };
+        match handshake.handle(frame, settings, &mut self.opening)? {
+            Progress::Going => Ok(Step::Done),
+            Progress::Asked(identity) => {
+                self.relation = handshake.relation();
+                Ok(Step::Asked(Box::new(identity)))
+            }
+            Progress::Welcome(identity) => {
+                self.open(identity, now);
+                Ok(Step::Registered)
+            }
+        }
+    }
+
+    /// Lets the dialler in.
+    pub(crate) fn welcome(&mut self, identity: Identity, settings: &Settings, now: Time) {
+        if let Some(handshake) = &mut self.handshake {
+            handshake.welcome(settings, &mut self.opening);
+        }
+        self.open(identity, now);
+    }
+
+    fn open(&mut self, identity: Identity, now: Time) {
+        let Some(handshake) = self.handshake.take() else { return };
+        self.our_id = handshake.our_id();
+        for (outbox, window) in self.outboxes.iter_mut().zip(handshake.windows()) {
+            outbox.set_credit(0, u64::from(window));
+        }
+        self.identity = Some(Box::new(identity));
+        self.heard_at = now;
+        self.ping_at = now;
+        self.used_at = now;
+    }
+
+    fn handle_urgent(&mut self, frame: &Frame<'_>, now: Time) -> Result<Step, Reason> {
+        let mut from = Reader::new(frame.body);
+        match frame.head.kind {
+            Kind::Ping => self.due.pong = Some(from.u64().ok_or(Reason::Malformed)?),
+            Kind::Pong => {
+                let sent_at = Time(from.u64().ok_or(Reason::Malformed)?);
+                self.note_rtt(now.since(sent_at));
+            }
+            Kind::Credit => {
+                let credit = (|| Some((from.u8()?, from.u64()?, from.u64()?)))();
+                let (channel, taken, limit) = credit.ok_or(Reason::Malformed)?;
+                let outbox =
+                    self.outboxes.get_mut(usize::from(channel)).ok_or(Reason::Malformed)?;
+                if !outbox.set_credit(taken, limit) {
+                    return Err(Reason::Credit);
+                }
+            }
+            Kind::Goaway => {
+                let code = from.u16().ok_or(Reason::Malformed)?;
+                return Ok(Step::Leaves(Reason::of(code)));
+            }
+            _ => return Err(Reason::Unexpected),
+        }
+        Ok(Step::Done)
+    }
+
+    fn note_rtt(&mut self, rtt: Duration) {
+        let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let traffic = &mut self.traffic;
+        traffic.pongs += 1;
+        traffic.rtt_ns = rtt;
+        traffic.rtt_smooth_ns = match traffic.rtt_smooth_ns {
+            0 => rtt,
+            smooth => smooth - smooth / 8 + rtt / 8,
+        };
+    }
+
+    /// Queues a frame, if there is room for it.
+    pub(crate) fn push(
+        &mut self,
+        head: &Head,
+        path: &[u8],
+        body: &[u8],
+        settings: &Settings,
+    ) -> Result<(), Reason> {
+        let outbox = &mut self.outboxes[head.kind.channel() as usize];
+        if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
+            return Err(Reason::Full);
+        }
+        outbox.push(head, path, body);
+        Ok(())
+    }
+
+    /// Queues a frame whose body may be long, with a few bytes more behind it.
+    pub(crate) fn push_large(
+        &mut self,
+        head: &Head,
+        path: &[u8],
+        body: Body,
+        tail: &[u8],
+        settings: &Settings,
+    ) -> Result<(), Reason> {
+        let outbox = &mut self.outboxes[head.kind.channel() as usize];
+        if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
+            return Err(Reason::Full);
+        }
+        outbox.push_large(head, path, body, tail);
+        Ok(())
+    }
+
+    /// Says farewell at the next output.
+    pub(crate) fn say_goaway(&mut self, reason: Reason) {
+        self.due.goaway = Some(reason);
+    }
+
+    /// Wants credit told for all that was taken, the data channel's too once it is no more held.
+    pub(crate) fn tell_credit(&mut self) {
+        for (due, inbox) in self.due.credit.iter_mut().zip(&self.inboxes) {
+            *due |= inbox.is_credit_due(true);
+        }
+    }
+
+    /// Whether all that was queued was sent and taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.due.goaway.is_none() && self.outboxes.iter().all(Outbox::is_done)
+    }
+
+    /// Whether [`Peer::poll_output`] has something to say.
+    pub(crate) fn has_output(&self) -> bool {
+        let due = &self.due;
+        let is_open = self.identity.is_some();
+        !self.opening.is_empty()
+            || (is_open
+                && (due.ping
+                    || due.pong.is_some()
+                    || due.goaway.is_some()
+                    || due.credit.contains(&true)))
+            || (is_open && self.outboxes.iter().any(Outbox::is_ready))
+    }
+
+    /// Appends what is to be sent until `out` is `len_max` bytes long, or a frame longer. The other side
+    /// gets no more credit for channels that are `held`.
+    pub(crate) fn poll_output(
+        &mut self,
+        out: &mut Vec<u8>,
+        len_max: usize,
+        held: [bool; CHANNELS],
+        now: Time,
+    ) {
+        let start = out.len();
+        out.append(&mut self.opening);
+        if self.identity.is_some() {
+            self.poll_due(out, held, now);
+            self.outboxes[Channel::Control as usize].poll(out, len_max);
+            self.poll_bodies(out, len_max);
+        }
+        self.traffic.bytes_out += (out.len() - start) as u64;
+    }
+
+    /// Config and data take turns of a fragment.
+    fn poll_bodies(&mut self, out: &mut Vec<u8>, len_max: usize) {
+        while out.len() < len_max {
+            let order = [Channel::Config, Channel::Data];
+            let ready = order.map(|channel| self.outboxes[channel as usize].is_ready());
+            let channel = match ready {
+                [false, false] => return,
+                [true, false] => Channel::Config,
+                [false, true] => Channel::Data,
+                [true, true] if self.data_first => Channel::Data,
+                [true, true] => Channel::Config,
+            };
+            self.data_first = channel == Channel::Config;
+            let turn_end = len_max.min(out.len() + FRAGMENT_LEN);
+            self.outboxes[channel as usize].poll(out, turn_end);
+        }
+    }
+
+    fn poll_due(&mut self, out: &mut Vec<u8>, held: [bool; CHANNELS], now: Time) {
+        let due = std::mem::take(&mut self.due);
+        let mut body = Vec::with_capacity(24);
+        if let Some(echo) = due.pong {
+            Writer::new(&mut body).u64(echo);
+            self.say(Kind::Pong, &body, out);
+        }
+        if due.ping {
+            body.clear();
+            Writer::new(&mut body).u64(now.0);
+            self.say(Kind::Ping, &body, out);
+        }
+        for (channel, _) in due.credit.iter().enumerate().filter(|(_, due)| **due) {
+            let (taken, limit) = self.inboxes[channel].credit(held[channel]);
+            body.clear();
+            let mut writer = Writer::new(&mut body);
+            writer.u8(channel as u8);
+            writer.u64(taken);
+            writer.u64(limit);
+            self.say(Kind::Credit, &body, out);
+        }
+        if let Some(reason) = due.goaway {
+            body.clear();
+            Writer::new(&mut body).u16(reason as u16);
+            self.say(Kind::Goaway, &body, out);
+        }
+    }
+
+    fn say(&self, kind: Kind, body: &[u8], out: &mut Vec<u8>) {
+        frame::append(out, &Head::plain(kind, self.our_id, self.id()), &[], [body, &[]]);
+    }
+
+    /// What is said last to one that is not let in; nothing to one that is.
+    pub(crate) fn last_words(&self, reason: Reason) -> Vec<u8> {
+        let mut out = self.opening.clone();
+        let mut body = Vec::new();
+        Writer::new(&mut body).u16(reason as u16);
+        Writer::new(&mut body).text(reason.text());
+        match (self.identity.is_some(), self.origin) {
+            (true, _) => self.say(Kind::Goaway, &body, &mut out),
+            (false, Origin::Accepted) => self.say(Kind::Reject, &body, &mut out),
+            (false, _) => {}
+        }
+        out
+    }
+
+    /// When [`Peer::on_timeout`] is due.
+    pub(crate) fn deadline(&self, settings: &Settings) -> Time {
+        match self.identity.is_some() {
+            false => self.since + settings.handshake,
+            true => (self.ping_at + settings.heartbeat).min(self.heard_at + silence(settings)),
+        }
+    }
+
+    /// Pings in time, and tells when the other side is silent for too long.
+    pub(crate) fn on_timeout(&mut self, settings: &Settings, now: Time) -> Result<(), Reason> {
+        if self.identity.is_none() {
+            let is_late = now >= self.since + settings.handshake;
+            return if is_late { Err(Reason::HandshakeTimeout) } else { Ok(()) };
+        }
+        if now >= self.heard_at + silence(settings) {
+            return Err(Reason::Silent);
+        }
+        if now >= self.ping_at + settings.heartbeat {
+            self.ping_at = now;
+            self.due.ping = true;
+            self.tell_credit();
+        }
+        Ok(())
+    }
+
+    /// Takes what is for other nodes out of the queues of a connection that is gone.
+    pub(crate) fn take_remains(&mut self) -> Remains {
+        let mut remains = Remains::default();
+        self.outboxes.iter_mut().for_each(|outbox| outbox.take_remains(&mut remains));
+        remains
+    }
+
+    /// The same of one that is leaving.
+    pub(crate) fn take_unsent(&mut self) -> Remains {
+        let mut remains = Remains::default();
+        self.outboxes.iter_mut().for_each(|outbox| outbox.take_unsent(&mut remains));
+        remains
+    }
+
+    /// Memory that its messages in parts hold.
+    pub(crate) fn assembly_len(&self) -> usize {
+        self.inboxes.iter().map(Inbox::assembly_len).sum()
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn queued_len(&self) -> usize {
+        self.outboxes.iter().map(Outbox::queued_len).sum()
+    }
+}
+
+fn silence(settings: &Settings) -> Duration {
+    settings.heartbeat * settings.silent_after
+}

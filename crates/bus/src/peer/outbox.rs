@@ -1,0 +1,359 @@
+//! What is to be sent on one channel of a connection, and what was sent and not yet taken.
+
+use crate::frame::{self, FRAGMENT_LEN, Frame, HEAD_LEN, Head, Kind, Parsed, flags};
+use crate::id::NodeId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A body that several queues may hold.
+pub type Body = Arc<Vec<u8>>;
+
+/// Who is to be told if what was sent does not arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Custody {
+    /// Nobody: it is said again on the next connection, or answered in time or not.
+    Nobody,
+    /// The sender of a message or a command.
+    Sender { kind: Kind, flags: u16, src: NodeId, dst: NodeId, seq: u64 },
+    /// It is sent again: a failure, or word of what was applied, which may come twice.
+    Again(Box<Routed>),
+}
+
+/// A frame that goes its way through nodes, taken out of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Routed {
+    pub head: Head,
+    pub path: Vec<u8>,
+    pub body: Body,
+}
+
+struct Large {
+    head: Head,
+    path: Vec<u8>,
+    body: Body,
+    /// What goes behind the body, in a fragment of its own.
+    tail: Vec<u8>,
+    at: usize,
+}
+
+enum Entry {
+    /// So many bytes of `small`, a whole frame.
+    Small(u32, Custody),
+    Large(Large),
+}
+
+/// What a queue leaves when its connection is lost.
+#[derive(Default)]
+pub(crate) struct Remains {
+    /// Sent, and perhaps not taken.
+    pub in_doubt: Vec<Custody>,
+    /// Not sent, or not the whole of it.
+    pub unsent: Vec<Routed>,
+}
+
+/// The sending side of a channel. Small frames lie composed in one buffer, large bodies are cut as they
+/// are sent.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    small: Vec<u8>,
+    small_start: usize,
+    entries: VecDeque<Entry>,
+    queued_len: usize,
+    /// Bytes sent since the beginning, and how many may be.
+    sent: u64,
+    limit: u64,
+    /// What ends at a position that the peer has not taken yet.
+    in_flight: VecDeque<(u64, Custody)>,
+    taken: u64,
+}
+
+fn custody(head: &Head, path: &[u8], body: &[u8]) -> Custody {
+    match head.kind {
+        Kind::Message | Kind::Command => Custody::Sender {
+            kind: head.kind,
+            flags: head.flags,
+            src: head.src,
+            dst: head.dst,
+            seq: head.seq,
+        },
+        Kind::Failure | Kind::Applied => Custody::Again(Box::new(Routed {
+            head: *head,
+            path: path.to_vec(),
+            body: Arc::new(body.to_vec()),
+        })),
+        _ => Custody::Nobody,
+    }
+}
+
+impl Outbox {
+    /// Bytes that wait.
+    pub fn queued_len(&self) -> usize {
+        self.queued_len
+    }
+
+    /// Whether everything was sent, and taken by the peer.
+    pub fn is_done(&self) -> bool {
+        self.entries.is_empty() && self.taken == self.sent
+    }
+
+    /// Queues a frame with a body of at most [`FRAGMENT_LEN`].
+    pub fn push(&mut self, head: &Head, path: &[u8], body: &[u8]) {
+        let len = frame::append(&mut self.small, head, path, [body, &[]]);
+        self.queued_len += len;
+        self.entries.push_back(Entry::Small(len as u32, custody(head, path, body)));
+    }
+
+    /// Queues a body of any length, with a few bytes behind it; the body stays where it is.
+    pub fn push_large(&mut self, head: &Head, path: &[u8], body: Body, tail: &[u8]) {
+        if !tail.is_empty() && body.len() + tail.len() <= FRAGMENT_LEN {
+            return self.push(head, path, &[&body, tail].concat());
+        }
+        if body.len() + tail.len() <= FRAGMENT_LEN {
+            return self.push(head, path, &body);
+        }
+        self.queued_len += body.len() + tail.len();
+        let mut head = *head;
+        head.flags |= flags::FRAGMENT;
+        self.entries.push_back(Entry::Large(Large {
+            head,
+            path: path.to_vec(),
+            body,
+            tail: tail.to_vec(),
+            at: 0,
+        }));
+    }
+
+    /// What the peer says it has taken, and how much may be sent; whether that can be.
+    pub fn set_credit(&mut self, taken: u64, limit: u64) -> bool {
+        if taken > self.sent || taken < self.taken || limit < taken {
+            return false;
+        }
+        self.taken = taken;
+        self.limit = self.limit.max(limit);
+        while self.in_flight.front().is_some_and(|(end, _)| *end <= taken) {
+            self.in_flight.pop_front();
+        }
+        true
+    }
+
+    /// Whether there is a frame that may be sent now.
+    pub fn is_ready(&self) -> bool {
+        let len = match self.entries.front() {
+            None => return false,
+            Some(Entry::Small(len, _)) => *len as usize,
+            Some(Entry::Large(large)) => large.next_len(),
+        };
+        self.sent + len as u64 <= self.limit
+    }
+
+    /// Appends frames while they have credit and `out` is shorter than `len_max`.
+    pub fn poll(&mut self, out: &mut Vec<u8>, len_max: usize) {
+        while out.len() < len_max && self.is_ready() {
+            match self.entries.front_mut() {
+                Some(Entry::Large(large)) => {
+                    let (len, chunk, is_last) = large.append_next(out);
+                    self.sent += len as u64;
+                    self.queued_len -= chunk;
+                    if is_last {
+                        self.finish_large();
+                    }
+                }
+                _ => self.poll_small(out),
+            }
+        }
+        if self.small_start == self.small.len() {
+            self.small.clear();
+            self.small_start = 0;
+            self.small.shrink_to(1 << 20);
+        } else if self.small_start > 256 << 10 && self.small_start > self.small.len() / 2 {
+            self.small.drain(..self.small_start);
+            self.small_start = 0;
+        }
+    }
+
+    fn poll_small(&mut self, out: &mut Vec<u8>) {
+        let Some(Entry::Small(len, custody)) = self.entries.pop_front() else { return };
+        let end = self.small_start + len as usize;
+        out.extend_from_slice(&self.small[self.small_start..end]);
+        self.small_start = end;
+        self.sent += u64::from(len);
+        self.queued_len -= len as usize;
+        self.note(custody);
+    }
+
+    fn finish_large(&mut self) {
+        let Some(Entry::Large(large)) = self.entries.pop_front() else { return };
+        self.note(custody(&large.head, &[], &[]));
+    }
+
+    fn note(&mut self, custody: Custody) {
+        if custody != Custody::Nobody {
+            self.in_flight.push_back((self.sent, custody));
+        }
+    }
+
+    /// Takes out everything that is for other nodes: the connection is gone.
+    pub fn take_remains(&mut self, remains: &mut Remains) {
+        remains.in_doubt.extend(self.in_flight.drain(..).map(|(_, custody)| custody));
+        while let Some(entry) = self.entries.pop_front() {
+            self.take_entry(entry, remains);
+        }
+        self.queued_len = 0;
+    }
+
+    /// Takes out what is for other nodes and was not begun: the peer is leaving.
+    pub fn take_unsent(&mut self, remains: &mut Remains) {
+        let is_begun = matches!(self.entries.front(), Some(Entry::Large(large)) if large.at > 0);
+        let begun = if is_begun { self.entries.pop_front() } else { None };
+        while let Some(entry) = self.entries.pop_front() {
+            self.take_entry(entry, remains);
+        }
+        self.queued_len = 0;
+        if let Some(Entry::Large(large)) = &begun {
+            self.queued_len = large.len() - large.at;
+        }
+        self.entries.extend(begun);
+    }
+
+    fn take_entry(&mut self, entry: Entry, remains: &mut Remains) {
+        let routed = match entry {
+            Entry::Small(len, _) => {
+                let end = self.small_start + len as usize;
+                let routed = parsed(&self.small[self.small_start..end]);
+                self.small_start = end;
+                routed
+            }
+            Entry::Large(large) => {
+                let head = Head { flags: large.head.flags & !flags::FRAGMENT, ..large.head };
+                Some(Routed { head, path: large.path, body: large.body })
+            }
+        };
+        remains.unsent.extend(routed.filter(|routed| routed.head.kind.is_routed()));
+    }
+}
+
+fn parsed(bytes: &[u8]) -> Option<Routed> {
+    match frame::parse(bytes, frame::FRAME_BODY_MAX) {
+        Ok(Parsed::Frame(Frame { head, path, body, .. })) => {
+            Some(Routed { head, path: path.to_vec(), body: Arc::new(body.to_vec()) })
+        }
+        _ => None,
+    }
+}
+
+impl Large {
+    fn len(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+
+    /// What is in the next fragment: of the body, or the tail.
+    fn part(&self) -> &[u8] {
+        match self.body.get(self.at..).filter(|rest| !rest.is_empty()) {
+            Some(rest) => &rest[..rest.len().min(FRAGMENT_LEN)],
+            None => &self.tail,
+        }
+    }
+
+    fn next_len(&self) -> usize {
+        let extra = if self.at == 0 { self.path.len() + 4 } else { 0 };
+        HEAD_LEN + extra + self.part().len()
+    }
+
+    /// Appends the next fragment: bytes of its frame, bytes of the body in it, whether it is the last.
+    fn append_next(&mut self, out: &mut Vec<u8>) -> (usize, usize, bool) {
+        let part = self.part();
+        let chunk = part.len();
+        let (is_first, is_last) = (self.at == 0, self.at + chunk == self.len());
+        let mut head = self.head;
+        head.flags |=
+            if is_first { flags::FIRST } else { 0 } | if is_last { flags::LAST } else { 0 };
+        let total = (self.len() as u32).to_le_bytes();
+        let len = match is_first {
+            true => frame::append(out, &head, &self.path, [&total, part]),
+            false => frame::append(out, &head, &[], [part, &[]]),
+        };
+        self.at += chunk;
+        (len, chunk, is_last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(seq: u64) -> Head {
+        Head { kind: Kind::Message, flags: 0, seq, src: NodeId(1), dst: NodeId(2), ttl: 4 }
+    }
+
+    fn seqs(custody: &[Custody]) -> Vec<u64> {
+        let seq = |one: &Custody| match one {
+            Custody::Sender { seq, .. } => *seq,
+            _ => panic!("{one:?}"),
+        };
+        custody.iter().map(seq).collect()
+    }
+
+    #[test]
+    fn nothing_is_sent_without_credit() {
+        let mut outbox = Outbox::default();
+        outbox.push(&head(1), &[], b"12345");
+        outbox.push(&head(2), &[], b"12345");
+        let mut out = Vec::new();
+        outbox.poll(&mut out, 1000);
+        assert!(out.is_empty());
+        assert!(outbox.set_credit(0, 89));
+        outbox.poll(&mut out, 1000);
+        assert_eq!(out.len(), 45);
+        assert!(outbox.set_credit(45, 90));
+        outbox.poll(&mut out, 1000);
+        assert_eq!(out.len(), 90);
+        assert!(!outbox.is_done());
+        assert!(!outbox.set_credit(91, 200), "more than was sent");
+        assert!(outbox.set_credit(90, 200) && outbox.is_done());
+    }
+
+    #[test]
+    fn what_remains_is_told_apart_by_what_was_taken() {
+        let mut outbox = Outbox::default();
+        for seq in 1..=3 {
+            outbox.push(&head(seq), &[], b"12345");
+        }
+        outbox.push_large(&head(4), &[], Arc::new(vec![1; 100_000]), &[]);
+        outbox.set_credit(0, 45 * 3 + 70_000);
+        let mut out = Vec::new();
+        outbox.poll(&mut out, 1 << 20);
+        assert_eq!(out.len(), 45 * 3 + HEAD_LEN + 4 + FRAGMENT_LEN);
+        outbox.set_credit(45, 1 << 20);
+        let mut remains = Remains::default();
+        outbox.take_remains(&mut remains);
+        assert_eq!(seqs(&remains.in_doubt), [2, 3]);
+        // The large one was not sent whole: nobody can have it.
+        assert_eq!(remains.unsent.len(), 1);
+        assert_eq!((remains.unsent[0].head, remains.unsent[0].body.len()), (head(4), 100_000));
+    }
+
+    #[test]
+    fn a_large_body_goes_in_fragments_that_say_which_they_are() {
+        let mut outbox = Outbox::default();
+        outbox.set_credit(0, 1 << 20);
+        outbox.push_large(&head(1), &[9; 8], Arc::new(vec![1; 2 * FRAGMENT_LEN + 1]), &[]);
+        let mut out = Vec::new();
+        outbox.poll(&mut out, 1 << 20);
+        let mut rest = &out[..];
+        let mut seen = Vec::new();
+        while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
+            seen.push((frame.head.flags, frame.body.len()));
+            rest = &rest[frame.len..];
+        }
+        let fragment = flags::FRAGMENT;
+        assert_eq!(
+            seen,
+            [
+                (fragment | flags::FIRST, FRAGMENT_LEN + 4),
+                (fragment, FRAGMENT_LEN),
+                (fragment | flags::LAST, 1)
+            ]
+        );
+        assert_eq!(outbox.queued_len(), 0);
+    }
+}

@@ -1,0 +1,420 @@
+//! Versions of topics: what there is, what changed, who has what.
+
+use crate::compress::{COMPRESS_LEN_MAX, COMPRESS_LEN_MIN, compressed};
+use crate::fault::Reason;
+use crate::id::NodeId;
+use crate::peer::{Body, Sum};
+use crate::wire::{Reader, Writer};
+use keyway_base::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a topic's name at most.
+pub const TOPIC_LEN_MAX: usize = 63;
+
+/// Longer bodies go whole: a delta is applied in one go, and 64 MiB at once would hold up pings for longer than
+/// the same bytes in fragments.
+const DELTA_BODY_MAX: usize = 8 << 20;
+
+/// When something was published: by epoch, then by version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Grows when who publishes changes.
+    pub epoch: u64,
+    /// Grows with each version of an epoch.
+    pub version: u64,
+}
+
+impl Stamp {
+    pub(crate) fn write(self, out: &mut Writer<'_>) {
+        out.u64(self.epoch);
+        out.u64(self.version);
+    }
+
+    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Stamp { epoch: from.u64()?, version: from.u64()? })
+    }
+}
+
+/// What makes one body of another: bytes replaced in one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Delta {
+    pub base: Stamp,
+    offset: usize,
+    removed: usize,
+    inserted: Vec<u8>,
+}
+
+impl Delta {
+    /// From `old` to `new`, if that is less than half of `new`.
+    pub fn between(base: Stamp, old: &[u8], new: &[u8]) -> Option<Self> {
+        let offset = same_len(old, new, false);
+        let tail = same_len(&old[offset..], &new[offset..], true);
+        let inserted = &new[offset..new.len() - tail];
+        let removed = old.len() - tail - offset;
+        (inserted.len() < new.len() / 2 && old.len().max(new.len()) <= DELTA_BODY_MAX)
+            .then(|| Delta { base, offset, removed, inserted: inserted.to_vec() })
+    }
+
+    pub fn apply(&self, old: &[u8], len_max: usize) -> Option<Vec<u8>> {
+        let end = self.offset.checked_add(self.removed)?;
+        let (before, after) = (old.get(..self.offset)?, old.get(end..)?);
+        let len = before.len() + self.inserted.len() + after.len();
+        (len <= len_max.min(DELTA_BODY_MAX)).then(|| [before, &self.inserted, after].concat())
+    }
+}
+
+/// How many bytes are the same at the beginning, or at the end.
+fn same_len(a: &[u8], b: &[u8], at_end: bool) -> usize {
+    let max = a.len().min(b.len());
+    let is_same = |from: usize, to: usize| match at_end {
+        true => a[a.len() - to..a.len() - from] == b[b.len() - to..b.len() - from],
+        false => a[from..to] == b[from..to],
+    };
+    // In steps first: bytes are compared many at a time then.
+    let mut len = 0;
+    while len < max && is_same(len, (len + 4096).min(max)) {
+        len = (len + 4096).min(max);
+    }
+    while len < max && is_same(len, len + 1) {
+        len += 1;
+    }
+    len
+}
+
+/// What a push says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Push {
+    pub topic: String,
+    pub stamp: Stamp,
+    pub publisher: NodeId,
+    pub crc: u32,
+    pub form: Form,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Full(Vec<u8>),
+    Delta(Delta),
+}
+
+impl Push {
+    /// Reads a body: what it carries, then what that is, then the length of the latter. In that order
+    /// the body of a topic is not copied.
+    pub fn read(mut body: Vec<u8>) -> Option<Self> {
+        let (rest, len) = body.split_last_chunk::<2>()?;
+        let at = rest.len().checked_sub(usize::from(u16::from_le_bytes(*len)))?;
+        let mut from = Reader::new(&rest[at..]);
+        let topic = from.text().filter(|topic| is_topic(topic))?.to_owned();
+        let stamp = Stamp::read(&mut from)?;
+        let publisher = NodeId(from.u64()?);
+        let crc = from.u32()?;
+        let delta = match from.u8()? {
+            0 => None,
+            1 => Some((Stamp::read(&mut from)?, from.u32()? as usize, from.u32()? as usize)),
+            _ => return None,
+        };
+        from.end()?;
+        body.truncate(at);
+        let form = match delta {
+            None => Form::Full(body),
+            Some((base, offset, removed)) => {
+                Form::Delta(Delta { base, offset, removed, inserted: body })
+            }
+        };
+        Some(Self { topic, stamp, publisher, crc, form })
+    }
+}
+
+pub(crate) fn is_topic(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
+    (1..=TOPIC_LEN_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// What a node has told about a topic of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppliedAt {
+    /// What it has applied, or could not apply.
+    pub stamp: Stamp,
+    /// Whether it could.
+    pub is_good: bool,
+    /// When it said so.
+    pub at: Time,
+}
+
+/// The latest version of a topic.
+pub(crate) struct Topic {
+    pub stamp: Stamp,
+    pub publisher: NodeId,
+    pub body: Body,
+    crc: u32,
+    delta: Option<Delta>,
+    /// A full push, compressed.
+    full: Option<Body>,
+    /// What the user of this node said it has applied.
+    pub own: Option<(Stamp, bool)>,
+    /// What others said, if this node published it.
+    pub applied: BTreeMap<NodeId, AppliedAt>,
+}
+
+/// What a child has of a topic, as far as it has told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub have: Option<Stamp>,
+    /// A later version was sent, and is not answered yet.
+    pub is_on_its_way: bool,
+}
+
+/// Every topic.
+#[derive(Default)]
+pub(crate) struct Topics {
+    pub map: BTreeMap<String, Topic>,
+    len: usize,
+}
+
+/// What became of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    New,
+    /// As old as, or older than, what is there.
+    Known,
+    /// As old, and another body.
+    Conflict,
+    /// A delta to another version.
+    WantsFull,
+}
+
+/// A version's body, its sum, and what it changes.
+struct Made {
+    body: Vec<u8>,
+    crc: u32,
+    delta: Option<Delta>,
+}
+
+/// Bounds of [`Topics`].
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub count: usize,
+    pub len: usize,
+    pub body_len: usize,
+}
+
+impl Topics {
+    /// Takes what was pushed.
+    pub fn take(&mut self, push: Push, sum: Sum, bounds: Bounds) -> Result<Taken, Reason> {
+        let known = self.map.get(&push.topic);
+        match known.map(|known| (known.stamp, known.crc)) {
+            Some((stamp, crc)) if stamp == push.stamp && crc != push.crc => {
+                return Ok(Taken::Conflict);
+            }
+            Some((stamp, _)) if stamp >= push.stamp => return Ok(Taken::Known),
+            _ => {}
+        }
+        let (body, delta) = match (push.form, known) {
+            (Form::Full(body), _) => (body, None),
+            (Form::Delta(delta), Some(known)) if delta.base == known.stamp => {
+                match delta.apply(&known.body, bounds.body_len) {
+                    Some(body) if crc32c::crc32c(&body) == push.crc => (body, Some(delta)),
+                    _ => return Ok(Taken::WantsFull),
+                }
+            }
+            (Form::Delta(_), _) => return Ok(Taken::WantsFull),
+        };
+        if delta.is_none() && sum.of(&body) != push.crc {
+            return Err(Reason::Checksum);
+        }
+        let made = Made { body, crc: push.crc, delta };
+        self.put(&push.topic, push.stamp, push.publisher, made, bounds)?;
+        Ok(Taken::New)
+    }
+
+    /// Makes a newer version, with what has changed.
+    pub fn publish(
+        &mut self,
+        name: &str,
+        stamp: Stamp,
+        publisher: NodeId,
+        body: Vec<u8>,
+        bounds: Bounds,
+    ) -> Result<(), Reason> {
+        let old = self.map.get(name);
+        let delta = old.and_then(|old| Delta::between(old.stamp, &old.body, &body));
+        let crc = crc32c::crc32c(&body);
+        self.put(name, stamp, publisher, Made { body, crc, delta }, bounds)
+    }
+
+    /// Keeps a newer version.
+    fn put(
+        &mut self,
+        name: &str,
+        stamp: Stamp,
+        publisher: NodeId,
+        made: Made,
+        bounds: Bounds,
+    ) -> Result<(), Reason> {
+        let Made { body, crc, delta } = made;
+        let known = self.map.get(name);
+        let freed = known.map_or(0, |known| known.body.len());
+        let is_one_more = known.is_none() && self.map.len() >= bounds.count;
+        if body.len() > bounds.body_len || self.len - freed + body.len() > bounds.len || is_one_more
+        {
+            return Err(Reason::TooLarge);
+        }
+        self.len = self.len - freed + body.len();
+        let old = self.map.remove(name);
+        let (own, applied) = old.map(|old| (old.own, old.applied)).unwrap_or_default();
+        let body = Arc::new(body);
+        let topic = Topic { stamp, publisher, body, crc, delta, full: None, own, applied };
+        self.map.insert(name.to_owned(), topic);
+        Ok(())
+    }
+}
+
+impl Topic {
+    /// The push for one that has `have`: what it carries, what goes behind that, and whether the former
+    /// is both, compressed.
+    pub fn push_for(
+        &mut self,
+        name: &str,
+        have: Option<Stamp>,
+        compress: bool,
+    ) -> (Body, Vec<u8>, bool) {
+        let tail = self.tail(name, have);
+        if let Some(delta) = self.delta.as_ref().filter(|delta| Some(delta.base) == have) {
+            return packed(&delta.inserted, &tail, compress)
+                .unwrap_or_else(|| (Arc::new(delta.inserted.clone()), tail, false));
+        }
+        if let Some(packed) = &self.full {
+            return (Arc::clone(packed), Vec::new(), true);
+        }
+        match packed(&self.body, &tail, compress) {
+            Some(made) => {
+                self.full = Some(Arc::clone(&made.0));
+                made
+            }
+            None => (Arc::clone(&self.body), tail, false),
+        }
+    }
+
+    /// Whether one that has `have` is sent what changed, and not the whole.
+    pub fn is_delta_from(&self, have: Option<Stamp>) -> bool {
+        self.delta.as_ref().is_some_and(|delta| Some(delta.base) == have)
+    }
+
+    fn tail(&self, name: &str, have: Option<Stamp>) -> Vec<u8> {
+        let delta = self.delta.as_ref().filter(|delta| Some(delta.base) == have);
+        let mut tail = Vec::new();
+        let mut out = Writer::new(&mut tail);
+        out.text(name);
+        self.stamp.write(&mut out);
+        out.u64(self.publisher.0);
+        out.u32(self.crc);
+        out.u8(u8::from(delta.is_some()));
+        if let Some(delta) = delta {
+            delta.base.write(&mut out);
+            out.u32(delta.offset as u32);
+            out.u32(delta.removed as u32);
+        }
+        let len = tail.len() as u16;
+        tail.extend_from_slice(&len.to_le_bytes());
+        tail
+    }
+}
+
+fn packed(body: &[u8], tail: &[u8], compress: bool) -> Option<(Body, Vec<u8>, bool)> {
+    let fits =
+        compress && (COMPRESS_LEN_MIN..=COMPRESS_LEN_MAX).contains(&(body.len() + tail.len()));
+    let packed = fits.then(|| compressed(&[body, tail].concat())).flatten()?;
+    Some((Arc::new(packed), Vec::new(), true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOUNDS: Bounds = Bounds { count: 2, len: 10_000, body_len: 5_000 };
+
+    fn stamp(version: u64) -> Stamp {
+        Stamp { epoch: 1, version }
+    }
+
+    fn pushed(from: &mut Topics, have: Option<Stamp>) -> Push {
+        let (body, tail, packed) = from.map.get_mut("a").unwrap().push_for("a", have, true);
+        let body = [&body[..], &tail].concat();
+        let body = match packed {
+            true => crate::compress::decompressed(&body, 1 << 20).unwrap(),
+            false => body,
+        };
+        Push::read(body).unwrap()
+    }
+
+    #[test]
+    fn a_change_of_a_version_that_is_there_goes_as_a_delta() {
+        let (mut parent, mut child) = (Topics::default(), Topics::default());
+        let mut body = vec![b'x'; 3000];
+        parent.publish("a", stamp(1), NodeId(1), body.clone(), BOUNDS).unwrap();
+        let first = pushed(&mut parent, None);
+        assert_eq!(child.take(first.clone(), Sum::default(), BOUNDS), Ok(Taken::New));
+        assert_eq!(child.take(first, Sum::default(), BOUNDS), Ok(Taken::Known));
+        body.splice(100..110, *b"changed");
+        parent.publish("a", stamp(2), NodeId(1), body.clone(), BOUNDS).unwrap();
+        let delta = pushed(&mut parent, Some(stamp(1)));
+        assert!(matches!(&delta.form, Form::Delta(delta) if delta.inserted.len() <= 7));
+        assert_eq!(
+            Topics::default().take(delta.clone(), Sum::default(), BOUNDS),
+            Ok(Taken::WantsFull)
+        );
+        assert_eq!(child.take(delta, Sum::default(), BOUNDS), Ok(Taken::New));
+        assert_eq!(*child.map["a"].body, body);
+        assert!(matches!(pushed(&mut parent, Some(stamp(0))).form, Form::Full(_)));
+    }
+
+    #[test]
+    fn an_older_version_and_another_of_the_same_are_not_taken() {
+        let mut topics = Topics::default();
+        topics.publish("a", stamp(2), NodeId(1), b"two".to_vec(), BOUNDS).unwrap();
+        let push = |version, body: &[u8]| Push {
+            topic: "a".to_owned(),
+            stamp: stamp(version),
+            publisher: NodeId(1),
+            crc: crc32c::crc32c(body),
+            form: Form::Full(body.to_vec()),
+        };
+        assert_eq!(topics.take(push(1, b"one"), Sum::default(), BOUNDS), Ok(Taken::Known));
+        assert_eq!(topics.take(push(2, b"other"), Sum::default(), BOUNDS), Ok(Taken::Conflict));
+        let bent = Push { crc: 1, ..push(3, b"three") };
+        assert_eq!(topics.take(bent, Sum::default(), BOUNDS), Err(Reason::Checksum));
+        assert_eq!(*topics.map["a"].body, b"two");
+    }
+
+    #[test]
+    fn topics_are_bounded() {
+        let mut topics = Topics::default();
+        for name in ["a", "b"] {
+            topics.publish(name, stamp(1), NodeId(1), vec![0; 5000], BOUNDS).unwrap();
+        }
+        assert!(topics.publish("c", stamp(1), NodeId(1), vec![], BOUNDS).is_err());
+        assert!(topics.publish("a", stamp(2), NodeId(1), vec![0; 5001], BOUNDS).is_err());
+        assert!(topics.publish("a", stamp(2), NodeId(1), vec![0; 5000], BOUNDS).is_ok());
+        assert!(!is_topic("") && !is_topic("a b") && is_topic("pools/a.toml"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_delta_makes_the_new_body_of_the_old(
+            old in prop::collection::vec(0u8..3, 0..60), new in prop::collection::vec(0u8..3, 0..60),
+        ) {
+            if let Some(delta) = Delta::between(stamp(1), &old, &new) {
+                prop_assert_eq!(delta.apply(&old, 100), Some(new));
+            }
+        }
+
+        #[test]
+        fn no_push_is_a_panic(body in prop::collection::vec(any::<u8>(), 0..100), old in prop::collection::vec(any::<u8>(), 0..50)) {
+            if let Some(Push { form: Form::Delta(delta), .. }) = Push::read(body) {
+                let _ = delta.apply(&old, 100);
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Whole buses on virtual time: trees, fail-over, relay, pushes, and what must hold whatever a seed
+//! breaks.
+
+mod laws;
+mod world;
+
+use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};
+use std::time::Duration;
+use world::{World, id, settings, url};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// 0 root, 1 and 2 below it, 3 and 4 below 1 with 2 as standby, 5 below 2 with 1.
+fn tree(seed: u64) -> World {
+    let mut world = World::new(seed);
+    for upstreams in [&[][..], &[0], &[0], &[1, 2], &[1, 2], &[2, 1]] {
+        let index = world.nodes.len();
+        world.add(settings(index, upstreams));
+    }
+    world.run_until(5 * SECOND, "all nodes joined", |world| {
+        world.node(0).nodes_below().count() == 5
+    });
+    // The primary is gone back to once it is there for five seconds.
+    world.run(8 * SECOND);
+    world
+}
+
+fn with_ack() -> SendOptions {
+    SendOptions { ack_within: Some(5 * SECOND), no_upstream: false }
+}
+
+fn is_message(event: &Event) -> bool {
+    matches!(event, Event::Message { .. })
+}
+
+#[test]
+fn every_node_reaches_every_other_with_word_of_it() {
+    let mut world = tree(1);
+    for from in 0..6 {
+        for to in 0..6 {
+            let now = world.now;
+            world.node(from).send(id(to), b"hello", with_ack(), now).unwrap();
+        }
+    }
+    world.run(SECOND);
+    for index in 0..6 {
+        assert_eq!(world.count(index, is_message), 6, "node {index}");
+        assert_eq!(world.count(index, |event| matches!(event, Event::Acked { .. })), 6);
+    }
+    // From 3 to 4 by their common upstream, not by the root.
+    assert_eq!(world.node(1).counts().refused, 0);
+}
+
+#[test]
+fn an_unknown_destination_comes_back_from_the_root_with_its_name() {
+    let mut world = tree(2);
+    let now = world.now;
+    let nobody = NodeId(12345);
+    let seq = world.node(3).send(nobody, b"hello", SendOptions::default(), now).unwrap();
+    world.run(SECOND);
+    let expected =
+        Event::Failed { seq, dst: nobody, by: id(0), reason: Reason::Unreachable, maybe: false };
+    assert!(world.events(3).contains(&expected), "{:?}", world.events(3).last());
+    let down = SendOptions { no_upstream: true, ..SendOptions::default() };
+    let now = world.now;
+    let refused = world.node(3).send(id(5), b"", down, now);
+    assert_eq!(refused, Err(keyway_bus::SendFault::Refused(Reason::NoUpstream)));
+}
+
+#[test]
+fn a_message_goes_no_further_than_its_ttl() {
+    let mut world = World::new(3);
+    world.add(settings(0, &[]));
+    for index in 1..6 {
+        let mut one = settings(index, &[index - 1]);
+        one.ttl = 3;
+        world.add(one);
+    }
+    world.run_until(5 * SECOND, "a chain", |world| world.node(0).nodes_below().count() == 5);
+    let now = world.now;
+    let near = world.node(5).send(id(1), b"near", with_ack(), now).unwrap();
+    let far = world.node(5).send(id(0), b"far", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(5).contains(&Event::Acked { seq: near }));
+    let expected =
+        Event::Failed { seq: far, dst: id(0), by: id(1), reason: Reason::Ttl, maybe: false };
+    assert!(world.events(5).contains(&expected));
+}
+
+#[test]
+fn a_dead_process_is_noticed_at_once_and_a_dead_host_within_three_and_a_half_seconds() {
+    let mut world = tree(4);
+    let start = world.now;
+    world.kill(3);
+    world.run_until(SECOND, "the root knows", |world| world.node(0).nodes_below().count() == 4);
+    assert!(world.now.since(start) < Duration::from_millis(50));
+    let start = world.now;
+    world.silence(1, 4);
+    world.silence(2, 4);
+    world.run_until(5 * SECOND, "node 1 gave it up", |world| {
+        world.count(1, |event| *event == Event::PeerDown { id: id(4), reason: Reason::Silent }) == 1
+    });
+    assert!(world.now.since(start) < Duration::from_millis(3500), "{:?}", world.now.since(start));
+}
+
+#[test]
+fn a_node_fails_over_to_its_standby_and_back() {
+    let mut world = tree(5);
+    assert_eq!(world.node(3).upstream(), Some(id(1)));
+    world.kill(1);
+    let start = world.now;
+    world.run_until(SECOND, "the standby is used", |world| world.node(3).upstream() == Some(id(2)));
+    assert!(world.now.since(start) < Duration::from_millis(50));
+    world.run(SECOND);
+    let now = world.now;
+    let seq = world.node(0).send(id(3), b"found", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(0).contains(&Event::Acked { seq }));
+    let mut again = settings(1, &[0]);
+    again.incarnation = 2 << 20;
+    world.restart(1, again);
+    world.run(10 * SECOND);
+    assert_eq!(world.node(3).upstream(), Some(id(1)));
+    let now = world.now;
+    let seq = world.node(5).send(id(3), b"found", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(5).contains(&Event::Acked { seq }));
+}
+
+#[test]
+fn siblings_talk_directly_once_they_are_connected_and_part_when_idle() {
+    let mut world = tree(6);
+    let now = world.now;
+    world.node(3).connect_direct(id(5), SECOND, now).unwrap();
+    world.node(5).connect_direct(id(3), SECOND, now).unwrap();
+    world.run(SECOND);
+    let relayed = world.node(0).counts().relayed;
+    let now = world.now;
+    let seq = world.node(3).send(id(5), b"direct", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(3).contains(&Event::Acked { seq }));
+    assert_eq!(world.node(0).counts().relayed, relayed);
+    let both = |world: &mut World| world.node(3).peers().filter(|peer| peer.id == id(5)).count();
+    assert_eq!(both(&mut world), 1, "one connection, though both dialled");
+    world.run(70 * SECOND);
+    assert_eq!(both(&mut world), 0);
+    let now = world.now;
+    let seq = world.node(3).send(id(5), b"through the tree", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(3).contains(&Event::Acked { seq }));
+}
+
+#[test]
+fn commands_have_results_whoever_answers_them() {
+    let mut world = tree(7);
+    let now = world.now;
+    let echo = world.node(3).command(id(5), &["echo", "a", ""], SECOND, now).unwrap();
+    let ping = world.node(3).command(id(5), &["bus.ping"], SECOND, now).unwrap();
+    let tree = world.node(3).command(id(0), &["bus.tree"], SECOND, now).unwrap();
+    let none = world.node(3).command(id(5), &["bus.nonsense"], SECOND, now).unwrap();
+    world.run(SECOND);
+    let result = |seq: u64| {
+        world.events(3).iter().find_map(|event| match event {
+            Event::Result { seq: at, items, .. } if *at == seq => Some(items.clone()),
+            _ => None,
+        })
+    };
+    assert_eq!(result(echo).unwrap(), [b"echo".to_vec(), b"a".to_vec(), vec![]]);
+    assert_eq!(result(ping).unwrap(), [b"pong".to_vec()]);
+    assert_eq!(result(tree).unwrap().len(), 6);
+    let expected =
+        Event::Failed { seq: none, dst: id(5), by: id(5), reason: Reason::NoCommand, maybe: false };
+    assert!(world.events(3).contains(&expected));
+}
+
+#[test]
+fn a_push_reaches_everybody_and_laggards_are_seen() {
+    let mut world = tree(8);
+    let mut body = vec![b'x'; 200_000];
+    let publish = |world: &mut World, version: u64, body: &[u8]| {
+        let stamp = Stamp { epoch: 1, version };
+        world.node(0).publish("pools", stamp, body.to_vec()).unwrap();
+    };
+    publish(&mut world, 1, &body);
+    world.run(SECOND);
+    assert_eq!(world.node(0).laggards("pools"), []);
+    body[777] = b'y';
+    publish(&mut world, 2, &body);
+    world.silence(1, 4);
+    world.silence(2, 4);
+    world.run(SECOND);
+    let lags: Vec<NodeId> = world.node(0).laggards("pools").iter().map(|(id, _)| *id).collect();
+    assert_eq!(lags, [id(4)]);
+    assert_eq!(world.node(0).counts().pushes_delta, 2);
+    world.heal();
+    world.run(10 * SECOND);
+    for index in 1..6 {
+        let stamp = Stamp { epoch: 1, version: 2 };
+        let (has, is) = world.node(index).topic("pools").unwrap();
+        assert!(has == stamp && is == body, "node {index} has {has:?}");
+    }
+    assert_eq!(world.node(0).laggards("pools"), []);
+    let stale = world.node(0).publish("pools", Stamp { epoch: 1, version: 2 }, vec![]);
+    assert_eq!(stale, Err(keyway_bus::SendFault::Stale));
+}
+
+#[test]
+fn a_ping_does_not_wait_for_a_large_body() {
+    let mut world = tree(9);
+    // 100 MiB/s: a body of 64 MiB takes more than half a second on each hop. It does not compress.
+    world.bytes_per_ms = 100 << 10;
+    let body: Vec<u8> = {
+        let random = &mut world.random;
+        std::iter::repeat_with(|| random.next() as u8).take((64 << 20) - 2048).collect()
+    };
+    world.node(0).publish("large", Stamp { epoch: 1, version: 1 }, body).unwrap();
+    let mut worst = 0;
+    for _ in 0..20 {
+        let start = world.now;
+        let seq = world.node(0).command(id(3), &["bus.ping"], 5 * SECOND, start).unwrap();
+        world.run_until(5 * SECOND, "pong", |world| {
+            world
+                .events(0)
+                .iter()
+                .rev()
+                .any(|event| matches!(event, Event::Result { seq: at, .. } if *at == seq))
+        });
+        worst = worst.max(world.now.since(start).as_micros());
+        world.run(Duration::from_millis(50));
+    }
+    // Two hops, each way: behind 128 KiB that a driver is ahead, 1.3 ms, on each hop down.
+    assert!(worst < 5000, "{worst} us");
+    world.run(10 * SECOND);
+    assert_eq!(world.node(0).laggards("large"), []);
+}
+
+#[test]
+fn large_messages_arrive_whole_and_too_large_ones_do_not_leave() {
+    let mut world = tree(10);
+    let len = 64 << 20;
+    let body: Vec<u8> = {
+        let random = &mut world.random;
+        std::iter::repeat_with(|| random.next() as u8).take(len).collect()
+    };
+    let options = SendOptions { ack_within: Some(60 * SECOND), no_upstream: false };
+    let now = world.now;
+    let seq = world.node(3).send(id(5), &body, options, now).unwrap();
+    let over = [&body[..], b"x"].concat();
+    let refused = world.node(3).send(id(5), &over, options, now);
+    assert_eq!(refused, Err(keyway_bus::SendFault::Refused(Reason::TooLarge)));
+    world.run(20 * SECOND);
+    assert!(world.events(3).contains(&Event::Acked { seq }));
+    let is_it = |event: &Event| matches!(event, Event::Message { body: got, .. } if *got == body);
+    assert_eq!(world.count(5, is_it), 1);
+}
+
+#[test]
+fn a_node_that_leaves_loses_nothing_and_is_not_missed() {
+    let mut world = tree(11);
+    let mut sent = Vec::new();
+    for number in 0..200u32 {
+        let now = world.now;
+        let body = vec![number as u8; 3000];
+        sent.push(world.node(3).send(id(5), &body, with_ack(), now).unwrap());
+        sent.push(world.node(3).send(id(1), &body, with_ack(), now).unwrap());
+    }
+    let now = world.now;
+    world.run(Duration::from_millis(1));
+    world.node(1).leave(now);
+    world.run_until(4 * SECOND, "node 1 is gone", |world| {
+        world.count(1, |event| *event == Event::Gone) == 1
+    });
+    assert_eq!(world.node(1).peers().count(), 0);
+    world.run(6 * SECOND);
+    for seq in sent {
+        let outcomes: Vec<&Event> = world
+            .events(3)
+            .iter()
+            .filter(|event| match event {
+                Event::Acked { seq: at } | Event::Failed { seq: at, .. } => *at == seq,
+                _ => false,
+            })
+            .collect();
+        assert_eq!(outcomes.len(), 1, "{seq}: {outcomes:?}");
+        if let Event::Failed { maybe, .. } = outcomes[0] {
+            assert!(!maybe, "{outcomes:?}");
+        }
+    }
+    let reason = Reason::Leaving;
+    assert!(world.events(0).contains(&Event::PeerDown { id: id(1), reason }));
+}
+
+#[test]
+fn a_user_who_takes_nothing_stops_senders_and_not_heartbeats() {
+    let mut world = World::new(12);
+    let mut root = settings(0, &[]);
+    root.inbox_len_max = 100_000;
+    world.add(root);
+    let mut child = settings(1, &[0]);
+    child.queue_len_max = 1 << 20;
+    child.compress = false;
+    world.add(child);
+    world.run(2 * SECOND);
+    world.takes_events = false;
+    let mut sent = 0;
+    loop {
+        let now = world.now;
+        match world.node(1).send(id(0), &[7; 60_000], SendOptions::default(), now) {
+            Ok(_) => sent += 1,
+            Err(fault) => {
+                assert_eq!(fault, keyway_bus::SendFault::Refused(Reason::Full));
+                break;
+            }
+        }
+        world.run(Duration::from_millis(10));
+        assert!(sent < 200, "nothing holds it back");
+    }
+    world.run(20 * SECOND);
+    assert_eq!(world.node(1).upstream(), Some(id(0)), "silence is not death");
+    world.takes_events = true;
+    world.run(5 * SECOND);
+    assert_eq!(world.count(0, is_message), sent);
+}
+
+#[test]
+fn commands_that_nobody_takes_stop_their_sender_too() {
+    let mut world = World::new(16);
+    let mut root = settings(0, &[]);
+    root.inbox_len_max = 100_000;
+    world.add(root);
+    let mut child = settings(1, &[0]);
+    child.queue_len_max = 1 << 20;
+    world.add(child);
+    world.run(2 * SECOND);
+    world.takes_events = false;
+    let argument = vec![7; 30_000];
+    let refused = (0..500).find_map(|_| {
+        let now = world.now;
+        let sent = world.node(1).command(id(0), &[&b"do"[..], &argument], 60 * SECOND, now);
+        world.run(Duration::from_millis(10));
+        sent.err()
+    });
+    assert_eq!(refused, Some(keyway_bus::SendFault::Refused(Reason::Full)));
+    world.takes_events = true;
+    world.run(5 * SECOND);
+    assert_eq!(world.node(1).upstream(), Some(id(0)));
+    let is_done = |event: &Event| matches!(event, Event::Result { .. });
+    assert!(
+        world.count(1, is_done) > 0
+            && world.count(1, is_done)
+                == world.count(0, |event| matches!(event, Event::Command { .. }))
+    );
+}
+
+#[test]
+fn a_cycle_of_upstreams_is_seen_and_ended() {
+    let mut world = World::new(13);
+    world.add(settings(0, &[1]));
+    world.add(settings(1, &[2]));
+    world.add(settings(2, &[0]));
+    world.run(10 * SECOND);
+    let cycles: usize = (0..3)
+        .map(|index| {
+            world.count(index, |event| {
+                matches!(event, Event::PeerDown { reason: Reason::Cycle, .. })
+            })
+        })
+        .sum();
+    assert!(cycles > 0);
+}
+
+#[test]
+fn a_node_without_the_token_and_one_that_is_there_already_are_not_let_in() {
+    let mut world = World::new(14);
+    world.add(settings(0, &[]));
+    let mut stranger = settings(1, &[0]);
+    stranger.tokens = keyway_bus::Tokens::default();
+    stranger.tokens.add(b"quite another token, as long").unwrap();
+    world.add(stranger);
+    world.run(2 * SECOND);
+    let denied = Event::Refused { id: id(0), reason: Reason::Denied };
+    assert!(world.events(1).contains(&denied), "{:?}", world.events(1));
+    world.add(settings(2, &[0]));
+    world.run(2 * SECOND);
+    let mut double = settings(3, &[0]);
+    double.id = id(2);
+    world.add(double);
+    world.run(2 * SECOND);
+    let in_use = Event::Refused { id: id(0), reason: Reason::IdInUse };
+    assert!(world.events(3).contains(&in_use));
+    assert_eq!(world.node(2).upstream(), Some(id(0)));
+}
+
+#[test]
+fn a_guest_gets_an_id_and_an_answer() {
+    let mut world = tree(15);
+    let mut guest = settings(6, &[3]);
+    guest.id = NodeId::NONE;
+    guest.urls = Vec::new();
+    let index = world.add(guest);
+    world.run(SECOND);
+    assert!(world.node(index).id().is_guest());
+    let now = world.now;
+    let seq = world.node(index).command(id(5), &["bus.ping"], SECOND, now).unwrap();
+    world.run(SECOND);
+    assert!(
+        world.count(index, |event| matches!(event, Event::Result { seq: at, .. } if *at == seq))
+            == 1
+    );
+    let _ = url(0);
+}

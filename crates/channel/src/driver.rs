@@ -1,0 +1,500 @@
+//! The loop: waits for sockets, bells, dials and the node's next deadline, and carries bytes.
+
+use crate::dial::{self, Outcome};
+use crate::listen::{Came, Decided, Greeting, Listener};
+use crate::stream::Stream;
+use keyway_base::{Key, Slab, Time};
+use keyway_bus::{Action, DialKey, Event, Line, Node, PeerKey, Place, Settings, Url};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// Bytes read from a connection at once. More makes other connections wait.
+const READ_LEN: usize = 64 << 10;
+/// Reads of one connection in a turn.
+const READS_PER_TURN: usize = 4;
+/// Bytes that are taken from the node ahead of a socket: a ping waits behind no more.
+const AHEAD_LEN: usize = 64 << 10;
+/// Dials at once. Each has a thread.
+const DIALS_MAX: usize = 32;
+/// How long the last words of a connection are tried.
+const LINGER: Duration = Duration::from_millis(500);
+/// How long nobody is accepted after that has failed, for want of descriptors mostly.
+const PAUSE: Duration = Duration::from_millis(100);
+/// For the first bytes on a socket where memory is shared.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// What a descriptor is, in the low bits of its word in epoll.
+const STREAM: u64 = 0;
+const LISTENER: u64 = 2;
+const WAKE: u64 = 3;
+
+/// What a driver is told at its start, beside its node's settings.
+#[derive(Clone, Debug, Default)]
+pub struct DriverSettings {
+    /// Users whose processes memory is shared with, beside this process's own and root. Others speak over
+    /// the socket.
+    pub share_with: Vec<u32>,
+}
+
+enum State {
+    /// Not yet known what it wants.
+    Greeting(Option<Greeting>, Time),
+    Open(PeerKey),
+    /// The node is done with it: what is left is written, and the end awaited.
+    Closing(Time),
+}
+
+struct Conn {
+    stream: Option<Stream>,
+    state: State,
+    out: Vec<u8>,
+    out_start: usize,
+    waits_for_room: bool,
+}
+
+/// A node with its channels.
+pub struct Driver {
+    node: Node,
+    settings: DriverSettings,
+    epoll: OwnedFd,
+    listeners: Vec<Listener>,
+    paused_until: Option<Time>,
+    conns: Slab<Conn>,
+    by_peer: BTreeMap<u64, Key<Conn>>,
+    /// Connections to be served before anything is waited for.
+    again: Vec<Key<Conn>>,
+    /// Connections that are not the node's, for each has a deadline.
+    others: Vec<Key<Conn>>,
+    dials: usize,
+    outcomes: (Sender<Outcome>, Receiver<Outcome>),
+    wake: Arc<OwnedFd>,
+    ready: Vec<epoll::Event>,
+    buf: Vec<u8>,
+    uid: u32,
+}
+
+/// The clock that nodes live by.
+pub fn clock() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// Where this process runs, as far as the system tells.
+pub fn here() -> Place {
+    let mut host = [0; 16];
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    for (byte, pair) in host.iter_mut().zip(digits.chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).unwrap_or_default();
+        *byte = u8::from_str_radix(pair, 16).unwrap_or_default();
+    }
+    // Two processes may have one number in two namespaces: that it is this one is told by connecting.
+    Place { host, process: u64::from(std::process::id()) }
+}
+
+fn draw<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut at = 0;
+    while at < N {
+        at += getrandom(&mut bytes[at..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+fn line(stream: &Stream) -> io::Result<Line> {
+    Ok(Line { binding: stream.binding().to_vec(), is_trusted: false, nonce: draw()? })
+}
+
+impl Driver {
+    /// A node that listens on the addresses of its settings; ports that it was given are announced.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on; it is named.
+    pub fn new(mut node: Settings, settings: DriverSettings) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        epoll::add(&epoll, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        let mut listeners = Vec::new();
+        for (at, url) in node.urls.iter_mut().enumerate() {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{url}: {error}"));
+            let listener = Listener::bind(url).map_err(named)?;
+            *url = listener.url().clone();
+            let data = EventData::new_u64((at as u64) << 2 | LISTENER);
+            epoll::add(&epoll, listener.fd(), data, EventFlags::IN)?;
+            listeners.push(listener);
+        }
+        let random = u64::from_le_bytes(draw()?);
+        Ok(Self {
+            node: Node::new(node, random, clock()),
+            settings,
+            epoll,
+            listeners,
+            paused_until: None,
+            conns: Slab::new(),
+            by_peer: BTreeMap::new(),
+            again: Vec::new(),
+            others: Vec::new(),
+            dials: 0,
+            outcomes: channel(),
+            wake,
+            ready: Vec::with_capacity(256),
+            buf: vec![0; READ_LEN],
+            uid: rustix::process::geteuid().as_raw(),
+        })
+    }
+
+    /// The node. What it is asked to do is carried out by the next [`Driver::turn`].
+    pub fn node(&mut self) -> &mut Node {
+        &mut self.node
+    }
+
+    /// Where it listens.
+    pub fn urls(&self) -> Vec<Url> {
+        self.listeners.iter().map(|listener| listener.url().clone()).collect()
+    }
+
+    /// A descriptor to write a u64 to from another thread, so that [`Driver::turn`] returns.
+    pub fn waker(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.wake)
+    }
+
+    /// What has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.node.poll_event()
+    }
+
+    /// Waits, at most so long, and does what is to be done.
+    ///
+    /// # Errors
+    /// Of the system, when it cannot be waited for anything.
+    pub fn turn(&mut self, wait_max: Duration) -> io::Result<()> {
+        let now = clock();
+        self.serve(now);
+        self.wait(now, wait_max)?;
+        let now = clock();
+        let ready = std::mem::take(&mut self.ready);
+        for event in &ready {
+            self.on_ready(event.data.u64(), event.flags, now);
+        }
+        self.ready = ready;
+        for key in std::mem::take(&mut self.again) {
+            self.read(key, now);
+        }
+        self.finish_dials(now);
+        self.expire(now);
+        if now >= self.node.poll_deadline() {
+            self.node.handle_timeout(now);
+        }
+        self.serve(now);
+        Ok(())
+    }
+
+    fn wait(&mut self, now: Time, wait_max: Duration) -> io::Result<()> {
+        let mut wait = wait_max.min(self.node.poll_deadline().since(now));
+        if !self.again.is_empty() {
+            wait = Duration::ZERO;
+        }
+        if !self.others.is_empty() || self.paused_until.is_some() {
+            wait = wait.min(PAUSE);
+        }
+        let timeout = Timespec {
+            tv_sec: wait.as_secs().min(3600) as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        self.ready.clear();
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut self.ready),
+            Some(&timeout),
+        ) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn on_ready(&mut self, word: u64, flags: EventFlags, now: Time) {
+        let key = Key::from_bits(word >> 2);
+        match word & 3 {
+            LISTENER => self.accept((word >> 2) as usize, now),
+            WAKE => drop(rustix::io::read(&*self.wake, &mut [0; 8])),
+            _ => self.on_conn(key, flags, now),
+        }
+    }
+
+    fn on_conn(&mut self, key: Key<Conn>, flags: EventFlags, now: Time) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        match &mut conn.stream {
+            Some(Stream::Rings(rings)) => {
+                let is_over = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+                rings.on_socket(flags.intersects(is_over));
+            }
+            _ => {}
+        }
+        let is_rings = conn.stream.as_ref().is_some_and(Stream::is_rings);
+        if is_rings || flags.contains(EventFlags::OUT) {
+            self.write(key, now);
+        }
+        if is_rings
+            || flags
+                .intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP)
+        {
+            self.read(key, now);
+        }
+    }
+
+    fn accept(&mut self, at: usize, now: Time) {
+        for _ in 0..64 {
+            match self.listeners[at].accept() {
+                Ok(Came::Stream(stream)) => self.open_accepted(stream, &[], now),
+                Ok(Came::Undecided(greeting)) => self.greet(greeting, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => return self.pause(now),
+            }
+        }
+    }
+
+    fn pause(&mut self, now: Time) {
+        self.paused_until = Some(now + PAUSE);
+        for listener in &self.listeners {
+            let _ = epoll::delete(&self.epoll, listener.fd());
+        }
+    }
+
+    fn resume(&mut self) {
+        self.paused_until = None;
+        for (at, listener) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64((at as u64) << 2 | LISTENER);
+            let _ = epoll::add(&self.epoll, listener.fd(), data, EventFlags::IN);
+        }
+    }
+
+    fn greet(&mut self, greeting: Greeting, now: Time) {
+        let max = self.node.settings().peers_max;
+        if self.others.len() >= max {
+            return;
+        }
+        let conn = Conn::of(None, State::Greeting(None, now + GREETING));
+        let key = self.conns.insert(conn);
+        let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
+        if epoll::add(&self.epoll, greeting.fd(), data, EventFlags::IN).is_err() {
+            self.conns.remove(key);
+            return;
+        }
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.state = State::Greeting(Some(greeting), now + GREETING);
+        }
+        self.others.push(key);
+    }
+
+    fn go_on_greeting(&mut self, key: Key<Conn>, now: Time) {
+        let Some(Conn { state: State::Greeting(greeting, _), .. }) = self.conns.get_mut(key) else {
+            return;
+        };
+        let Some(taken) = greeting.take() else { return };
+        // What becomes of it is registered anew, with what it is then.
+        let (uid, share_with) = (self.uid, &self.settings.share_with);
+        let may_share = |user: u32| user == uid || user == 0 || share_with.contains(&user);
+        let fd_gone = epoll::delete(&self.epoll, taken.fd());
+        match taken.go_on(may_share) {
+            Ok(Decided::NotYet(same)) if fd_gone.is_ok() => {
+                let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
+                let is_added = epoll::add(&self.epoll, same.fd(), data, EventFlags::IN).is_ok();
+                *greeting = Some(same).filter(|_| is_added);
+            }
+            Ok(Decided::Stream(stream, said)) => {
+                self.conns.remove(key);
+                self.open_accepted(stream, &said, now);
+            }
+            _ => drop(self.conns.remove(key)),
+        }
+    }
+
+    fn open_accepted(&mut self, stream: Stream, said: &[u8], now: Time) {
+        let Ok(line) = line(&stream) else { return };
+        let Some(peer) = self.node.handle_accepted(&line, now) else { return };
+        self.open(stream, peer, now);
+        if !said.is_empty() {
+            self.node.handle_input(peer, said, now);
+        }
+    }
+
+    fn open(&mut self, stream: Stream, peer: PeerKey, now: Time) {
+        let key = self.conns.insert(Conn::of(None, State::Open(peer)));
+        let data = |tag: u64| EventData::new_u64(key.to_bits() << 2 | tag);
+        let wanted = EventFlags::IN | EventFlags::RDHUP;
+        let added = epoll::add(&self.epoll, stream.fd(), data(STREAM), wanted);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.stream = Some(stream);
+        }
+        self.by_peer.insert(peer.to_bits(), key);
+        if added.is_err() {
+            return self.lose(key, now);
+        }
+        // A ring's bell rings once it was announced that it is listened to: by the first read.
+        self.again.push(key);
+    }
+
+    fn finish_dials(&mut self, now: Time) {
+        while let Ok((dial, outcome)) = self.outcomes.1.try_recv() {
+            self.dials -= 1;
+            let ready = outcome.and_then(|dialled| {
+                let stream = dialled.into_stream()?;
+                let line = line(&stream)?;
+                Ok((stream, line))
+            });
+            match ready {
+                Ok((stream, line)) => {
+                    if let Some(peer) = self.node.handle_connected(dial, &line, now) {
+                        self.open(stream, peer, now);
+                    }
+                }
+                Err(_) => self.node.handle_dial_failed(dial, now),
+            }
+        }
+    }
+
+    fn dial(&mut self, dial: DialKey, urls: Vec<Url>, now: Time) {
+        let is_started = self.dials < DIALS_MAX
+            && dial::start(dial, urls, self.outcomes.0.clone(), Arc::clone(&self.wake)).is_ok();
+        match is_started {
+            true => self.dials += 1,
+            false => self.node.handle_dial_failed(dial, now),
+        }
+    }
+
+    /// Does what the node wants, until it wants nothing.
+    fn serve(&mut self, now: Time) {
+        loop {
+            if let Some(action) = self.node.poll_action() {
+                match action {
+                    Action::Dial { dial, urls } => self.dial(dial, urls, now),
+                    Action::Close { peer, last_words } => self.close(peer, &last_words, now),
+                }
+                continue;
+            }
+            let Some(peer) = self.node.poll_dirty() else { return };
+            if let Some(key) = self.by_peer.get(&peer.to_bits()).copied() {
+                self.write(key, now);
+            }
+        }
+    }
+
+    /// The node is done with a connection.
+    fn close(&mut self, peer: PeerKey, last_words: &[u8], now: Time) {
+        let Some(key) = self.by_peer.remove(&peer.to_bits()) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.out.extend_from_slice(last_words);
+        conn.state = State::Closing(now + LINGER);
+        self.others.push(key);
+        self.write(key, now);
+    }
+
+    fn read(&mut self, key: Key<Conn>, now: Time) {
+        for _ in 0..READS_PER_TURN {
+            let Some(conn) = self.conns.get_mut(key) else { return };
+            let Some(stream) = &mut conn.stream else { return self.go_on_greeting(key, now) };
+            match stream.read(&mut self.buf) {
+                Ok(0) => return self.lose(key, now),
+                Ok(len) => {
+                    if let State::Open(peer) = conn.state {
+                        self.node.handle_input(peer, &self.buf[..len], now);
+                        self.serve(now);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.lose(key, now),
+            }
+        }
+        self.again.push(key);
+    }
+
+    /// A connection has ended.
+    fn lose(&mut self, key: Key<Conn>, now: Time) {
+        let Some(conn) = self.conns.remove(key) else { return };
+        if let State::Open(peer) = conn.state {
+            self.by_peer.remove(&peer.to_bits());
+            self.node.handle_closed(peer, now);
+        }
+    }
+
+    fn write(&mut self, key: Key<Conn>, now: Time) {
+        loop {
+            let Some(conn) = self.conns.get_mut(key) else { return };
+            let Some(stream) = &mut conn.stream else { return };
+            if conn.out_start == conn.out.len() {
+                conn.out.clear();
+                conn.out_start = 0;
+                match conn.state {
+                    State::Open(peer) => {
+                        self.node.poll_output(peer, &mut conn.out, AHEAD_LEN, now);
+                    }
+                    State::Closing(_) => stream.finish(),
+                    State::Greeting(..) => {}
+                }
+                if conn.out.is_empty() {
+                    return self.want_room(key, false);
+                }
+            }
+            match stream.write(&conn.out[conn.out_start..]) {
+                Ok(len) => conn.out_start += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.want_room(key, true);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // What the other side has said before it ended is read first.
+                    conn.out.clear();
+                    conn.out_start = 0;
+                    return self.again.push(key);
+                }
+            }
+        }
+    }
+
+    /// Whether to be told when there is room to write; a ring tells in any case.
+    fn want_room(&mut self, key: Key<Conn>, wanted: bool) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(stream) = &conn.stream else { return };
+        if conn.waits_for_room == wanted || stream.is_rings() {
+            return;
+        }
+        conn.waits_for_room = wanted;
+        let mut flags = EventFlags::IN | EventFlags::RDHUP;
+        flags.set(EventFlags::OUT, wanted);
+        let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
+        let _ = epoll::modify(&self.epoll, stream.fd(), data, flags);
+    }
+
+    /// Ends what has had its time.
+    fn expire(&mut self, now: Time) {
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.resume();
+        }
+        for key in std::mem::take(&mut self.others) {
+            let Some(conn) = self.conns.get(key) else { continue };
+            match conn.state {
+                State::Open(_) => {}
+                State::Greeting(_, until) | State::Closing(until) if until <= now => {
+                    self.conns.remove(key);
+                }
+                _ => self.others.push(key),
+            }
+        }
+    }
+}
+
+impl Conn {
+    fn of(stream: Option<Stream>, state: State) -> Self {
+        Self { stream, state, out: Vec::new(), out_start: 0, waits_for_room: false }
+    }
+}

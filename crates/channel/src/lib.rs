@@ -1,0 +1,15 @@
+//! A node of the bus on real channels: TCP, unix sockets, rings in shared memory.
+//!
+//! A [`Driver`] has one [`keyway_bus::Node`], its listening sockets and its connections, all of one
+//! thread, and waits for them in one place. What takes long, looking names up and connecting, happens on
+//! threads of its own. Knows nothing of what nodes say; without `unsafe`.
+
+#![forbid(unsafe_code)]
+
+mod dial;
+mod driver;
+mod listen;
+mod rings;
+mod stream;
+
+pub use driver::{Driver, DriverSettings, clock, here};

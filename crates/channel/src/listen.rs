@@ -1,0 +1,179 @@
+//! Listening sockets, and what those that came through unix sockets want.
+
+use crate::dial::{addresses, mem_name, unix_addr};
+use crate::rings::Rings;
+use crate::stream::Stream;
+use keyway_bus::{SocketName, Url};
+use keyway_ring::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, answer, peer_uid, refuse};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+/// Bytes of both rings of a connection at most, for who asks for them.
+const RINGS_LEN_MAX: usize = 128 << 20;
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+pub(crate) struct Listener {
+    socket: Socket,
+    /// Whether memory is shared with who asks for it.
+    shares: bool,
+    /// A path to be removed at the end.
+    path: Option<String>,
+    url: Url,
+}
+
+/// Somebody who has connected.
+pub(crate) enum Came {
+    Stream(Stream),
+    /// Through a unix socket where memory is shared: what comes first says whether it is wanted.
+    Undecided(Greeting),
+}
+
+impl Listener {
+    pub fn bind(url: &Url) -> io::Result<Self> {
+        let (socket, path, shares, url) = match url {
+            Url::Tcp { host, port } => {
+                let listener = TcpListener::bind(&addresses(host, *port)?[..])?;
+                let port = listener.local_addr()?.port();
+                let url = Url::Tcp { host: host.clone(), port };
+                (Socket::Tcp(listener), None, false, url)
+            }
+            Url::Unix(at) => (Socket::Unix(bind_unix(at)?), path_of(at), false, url.clone()),
+            Url::Shm { at, .. } => (Socket::Unix(bind_unix(at)?), path_of(at), true, url.clone()),
+            Url::Mem(name) => (Socket::Unix(bind_unix(&mem_name(name))?), None, true, url.clone()),
+        };
+        let listener = Self { socket, shares, path, url };
+        match &listener.socket {
+            Socket::Tcp(socket) => socket.set_nonblocking(true)?,
+            Socket::Unix(socket) => socket.set_nonblocking(true)?,
+        }
+        Ok(listener)
+    }
+
+    /// Where it listens: with the port it was given.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
+        }
+    }
+
+    pub fn accept(&self) -> io::Result<Came> {
+        match &self.socket {
+            Socket::Tcp(socket) => {
+                let (stream, _) = socket.accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                Ok(Came::Stream(Stream::Tcp(stream)))
+            }
+            Socket::Unix(socket) => {
+                let (stream, _) = socket.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(match self.shares {
+                    true => Came::Undecided(Greeting { stream, bytes: [0; HELLO_LEN], len: 0 }),
+                    false => Came::Stream(Stream::Unix(stream)),
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Gone already if somebody else has removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn path_of(at: &SocketName) -> Option<String> {
+    match at {
+        SocketName::Path(path) => Some(path.clone()),
+        SocketName::Abstract(_) => None,
+    }
+}
+
+/// A socket's file on which nobody listens is what a process that died has left, and is replaced.
+fn bind_unix(at: &SocketName) -> io::Result<UnixListener> {
+    let addr = unix_addr(at)?;
+    let bound = UnixListener::bind_addr(&addr);
+    let is_taken = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+    let Some(path) = path_of(at).filter(|_| is_taken) else { return bound };
+    let is_dead = matches!(UnixStream::connect(&path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused);
+    if !is_dead {
+        return bound;
+    }
+    std::fs::remove_file(&path)?;
+    UnixListener::bind_addr(&addr)
+}
+
+/// One of whom it is not known yet whether memory is to be shared.
+pub(crate) struct Greeting {
+    stream: UnixStream,
+    bytes: [u8; HELLO_LEN],
+    len: usize,
+}
+
+/// What a greeting came to.
+pub(crate) enum Decided {
+    /// More must come.
+    NotYet(Greeting),
+    /// A stream, and what was read of it already.
+    Stream(Stream, Vec<u8>),
+}
+
+impl Greeting {
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Reads what it says. `may_share` tells by user whether memory is shared.
+    pub fn go_on(mut self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
+        use io::Read;
+        loop {
+            match self.stream.read(&mut self.bytes[self.len..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => self.len += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Decided::NotYet(self));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            let said = &self.bytes[..self.len];
+            if !HELLO_MAGIC.starts_with(&said[..self.len.min(HELLO_MAGIC.len())]) {
+                let said = said.to_vec();
+                return Ok(Decided::Stream(Stream::Unix(self.stream), said));
+            }
+            if self.len == HELLO_LEN {
+                return self.share(may_share);
+            }
+        }
+    }
+
+    fn share(self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
+        let Some(hello) = Hello::decode(&self.bytes) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no hello of rings"));
+        };
+        if !may_share(peer_uid(&self.stream)?) {
+            refuse(&self.stream, Refusal::User)?;
+            return Ok(Decided::Stream(Stream::Unix(self.stream), Vec::new()));
+        }
+        let stream = match answer(&self.stream, &hello, RINGS_LEN_MAX)? {
+            Ok(shared) => Stream::Rings(Box::new(Rings::new(shared, self.stream))),
+            Err(_) => Stream::Unix(self.stream),
+        };
+        Ok(Decided::Stream(stream, Vec::new()))
+    }
+}

@@ -1,0 +1,338 @@
+//! The file of `keyway bus node`: a node of the bus, with every mistake in it at once.
+
+use crate::error::{ConfigError, Problem, Report, any_of, nearest, quoted};
+use crate::load::read_configuration;
+use crate::syntax;
+use crate::value::{parse_duration, parse_size};
+use keyway_bus::{IdRange, Labels, NodeId, Settings, Upstream, Url};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Every key of the file, and what it is for: docs/bus.md has them as a table.
+const KEYS: [(&str, &str, &str); 15] = [
+    ("id", "\"z1.proxy.7.3\"", "who it is; without one it is a guest, and given an id"),
+    (
+        "listen",
+        "[\"tcp://0.0.0.0:6390\", \"shm:///run/keyway/bus\"]",
+        "where others can dial it, at most four",
+    ),
+    ("labels", "{ rack = \"b2\" }", "what it says of itself"),
+    (
+        "token_files",
+        "[\"/etc/keyway/bus.token\"]",
+        "files with a secret each, 16 to 1024 bytes; the first line counts",
+    ),
+    ("open", "true", "let anybody in, without a token"),
+    ("accept", "[\"z1.proxy\", \"z1.cache\"]", "ids that are let in; all without it"),
+    ("upstream", "[[upstream]] with urls and id", "the primary upstream, then its standby"),
+    (
+        "share_with",
+        "[1001]",
+        "users whose processes memory is shared with, beside its own and root",
+    ),
+    ("ttl", "16", "nodes a message may pass, 1 to 16"),
+    ("heartbeat", "\"1s\"", "between two pings"),
+    ("message_len_max", "\"64MiB\"", "longest message"),
+    ("queue_len_max", "\"80MiB\"", "most that waits for one peer on a channel"),
+    ("inbox_len_max", "\"64MiB\"", "most that its user has not taken"),
+    ("peers_max", "1024", "connections at most"),
+    ("compress", "true", "whether bodies from 1 KiB on are compressed"),
+];
+
+/// A node of the bus, as its file has it.
+#[derive(Clone, Debug)]
+pub struct BusConfig {
+    /// For the node; its place and incarnation are the process's to fill in.
+    pub settings: Settings,
+    /// Users whose processes memory is shared with.
+    pub share_with: Vec<u32>,
+}
+
+impl BusConfig {
+    /// Reads the file and the token files it names.
+    ///
+    /// # Errors
+    /// Everything wrong with them, in line order; or that the file cannot be read.
+    pub fn load(path: &Path) -> Result<BusConfig, Vec<ConfigError>> {
+        let text = read_configuration(path, "TOML")?;
+        Self::from_str(&text, &path.display().to_string(), &read_token)
+    }
+
+    /// Reads `text`, which came from the file called `path`. `read_token` gives the secret in a file, or
+    /// says why not.
+    ///
+    /// # Errors
+    /// Everything wrong with it, in line order.
+    pub fn from_str(
+        text: &str,
+        path: &str,
+        read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<BusConfig, Vec<ConfigError>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut report = Report::new(path, text);
+        let (document, errors) = DeTable::parse_recoverable(text);
+        syntax::report_all(text, &errors, &mut report);
+        let config = read(document.get_ref(), read_token, &mut report);
+        report.finish()?;
+        Ok(config)
+    }
+}
+
+/// The secret in a file: its first line.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read_token(path: &str) -> Result<Vec<u8>, String> {
+    let text = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(text.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default().to_vec())
+}
+
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("the keys are {}", any_of(known.iter().copied())),
+    };
+    Problem::new(format!("unknown key {}", quoted(name)), hint)
+}
+
+fn read(
+    table: &DeTable<'_>,
+    read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    report: &mut Report<'_>,
+) -> BusConfig {
+    let mut config = BusConfig { settings: Settings::of(NodeId::NONE), share_with: Vec::new() };
+    let names: Vec<&str> = KEYS.iter().map(|(name, ..)| *name).collect();
+    let (mut is_open, mut is_whole) = (false, true);
+    for (name, value) in table {
+        let at = value.span().start;
+        let Some((key, example, _)) = KEYS.iter().find(|(known, ..)| known == name.get_ref())
+        else {
+            report.mistake(name.span().start, unknown(name.get_ref(), &names));
+            is_whole = false;
+            continue;
+        };
+        let outcome = match *key {
+            "open" => as_bool(value).map(|open| is_open = open),
+            "upstream" => read_upstreams(value, &mut config.settings, report),
+            "token_files" => read_tokens(value, &mut config.settings, read_token, report),
+            _ => read_key(key, value, &mut config),
+        };
+        if let Err(what) = outcome {
+            is_whole = false;
+            report.mistake(
+                at,
+                Problem::new(format!("{key}: {what}"), format!("write it as {key} = {example}")),
+            );
+        }
+    }
+    if config.settings.tokens.is_empty() && !is_open && !table.contains_key("token_files") {
+        let hint = "add token_files, or open = true if anybody may come in";
+        report.consequence(0, Problem::new("there is no token", hint));
+    }
+    // What is missing because it is wrong is not told a second time.
+    for fault in config.settings.faults().into_iter().filter(|_| is_whole) {
+        report.consequence(0, Problem::new(fault, "see docs/bus.md"));
+    }
+    config
+}
+
+fn read_key(key: &str, value: &Spanned<DeValue<'_>>, config: &mut BusConfig) -> Result<(), String> {
+    let settings = &mut config.settings;
+    match key {
+        "id" => settings.id = parsed(value)?,
+        "listen" => settings.urls = list(value)?,
+        "accept" => settings.accept = list::<IdRange>(value)?,
+        "labels" => settings.labels = labels(value)?,
+        "share_with" => {
+            let items = value.get_ref().as_array().ok_or("it is no list")?;
+            let user = |item| number(item, 0, u64::from(u32::MAX)).map(|user| user as u32);
+            config.share_with = items.iter().map(user).collect::<Result<_, _>>()?;
+        }
+        "ttl" => settings.ttl = number(value, 1, 16)? as u8,
+        "peers_max" => settings.peers_max = number(value, 1, 65_536)? as usize,
+        "heartbeat" => settings.heartbeat = duration(value)?,
+        "message_len_max" => settings.message_len_max = size(value, 1 << 10, 64 << 20)?,
+        "queue_len_max" => settings.queue_len_max = size(value, 1 << 16, 1 << 30)?,
+        "inbox_len_max" => settings.inbox_len_max = size(value, 1 << 16, 1 << 30)?,
+        "compress" => settings.compress = as_bool(value)?,
+        _ => return Err("it cannot be set".to_owned()),
+    }
+    Ok(())
+}
+
+fn as_bool(value: &Spanned<DeValue<'_>>) -> Result<bool, String> {
+    value.get_ref().as_bool().ok_or_else(|| "it is neither true nor false".to_owned())
+}
+
+fn text<'v>(value: &'v Spanned<DeValue<'_>>) -> Result<&'v str, String> {
+    value.get_ref().as_str().ok_or_else(|| "it is no text in double quotes".to_owned())
+}
+
+fn parsed<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<T, String> {
+    text(value)?.parse().map_err(|fault: T::Err| fault.to_string())
+}
+
+fn list<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<Vec<T>, String> {
+    let items = value.get_ref().as_array().ok_or("it is no list")?;
+    items.iter().map(parsed).collect()
+}
+
+fn labels(value: &Spanned<DeValue<'_>>) -> Result<Labels, String> {
+    let table = value.get_ref().as_table().ok_or("it is no table")?;
+    let mut labels = Labels::default();
+    for (name, value) in table {
+        labels.set(name.get_ref(), text(value)?).map_err(|fault| fault.to_string())?;
+    }
+    Ok(labels)
+}
+
+fn number(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, String> {
+    let written = value.get_ref().as_integer().and_then(|written| written.as_str().parse().ok());
+    written
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| format!("it is no number from {min} to {max}"))
+}
+
+fn duration(value: &Spanned<DeValue<'_>>) -> Result<Duration, String> {
+    let range = (Duration::from_millis(10), Duration::from_secs(600));
+    let duration = parse_duration(text(value)?, range).map_err(|problem| problem.what)?;
+    let fits = duration >= range.0 && duration <= range.1;
+    if fits { Ok(duration) } else { Err("it is not from 10ms to 10m".to_owned()) }
+}
+
+fn size(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<usize, String> {
+    let size = parse_size(text(value)?, (min, max)).map_err(|problem| problem.what)?;
+    let fits = (min..=max).contains(&size);
+    if fits { Ok(size as usize) } else { Err(format!("it is not from {min} to {max} bytes")) }
+}
+
+fn read_tokens(
+    value: &Spanned<DeValue<'_>>,
+    settings: &mut Settings,
+    read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    report: &mut Report<'_>,
+) -> Result<(), String> {
+    for item in value.get_ref().as_array().ok_or("it is no list")? {
+        let path = text(item)?;
+        let added = read_token(path)
+            .and_then(|token| settings.tokens.add(&token).map_err(|fault| fault.to_string()));
+        if let Err(what) = added {
+            let hint = "make it with: head -c 24 /dev/urandom | base64 > FILE";
+            report.mistake(
+                item.span().start,
+                Problem::new(format!("token file {}: {what}", quoted(path)), hint),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn read_upstreams(
+    value: &Spanned<DeValue<'_>>,
+    settings: &mut Settings,
+    report: &mut Report<'_>,
+) -> Result<(), String> {
+    for item in value.get_ref().as_array().ok_or("it is no list of tables")? {
+        let table = item.get_ref().as_table().ok_or("it is no list of tables")?;
+        let mut upstream = Upstream { id: NodeId::NONE, urls: Vec::new() };
+        for (name, value) in table {
+            match name.get_ref().as_ref() {
+                "id" => upstream.id = parsed(value)?,
+                "urls" => upstream.urls = list::<Url>(value)?,
+                other => report.mistake(name.span().start, unknown(other, &["id", "urls"])),
+            }
+        }
+        if upstream.urls.is_empty() {
+            return Err("one has no urls".to_owned());
+        }
+        settings.upstreams.push(upstream);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<BusConfig, Vec<String>> {
+        let token = |path: &str| match path {
+            "/token" => Ok(b"a token that is long enough".to_vec()),
+            _ => Ok(b"short".to_vec()),
+        };
+        BusConfig::from_str(text, "bus.toml", &token)
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let config = read(
+            r#"
+id = "z1.proxy.7.3"
+listen = ["tcp://127.0.0.1:6390", "shm:///run/bus"]
+labels = { rack = "b2" }
+token_files = ["/token"]
+accept = ["z1.proxy", "z1.cache"]
+share_with = [1001]
+ttl = 8
+heartbeat = "500ms"
+message_len_max = "1MiB"
+queue_len_max = "2MiB"
+inbox_len_max = "2MiB"
+peers_max = 10
+compress = false
+
+[[upstream]]
+id = "z1.control.0.1"
+urls = ["tcp://10.0.0.1:6390"]
+
+[[upstream]]
+urls = ["ipv6://::1:6390"]
+"#,
+        )
+        .unwrap();
+        let settings = config.settings;
+        assert_eq!((settings.id.to_string(), settings.ttl), ("z1.proxy.7.3".to_owned(), 8));
+        assert_eq!(
+            (settings.urls.len(), settings.upstreams.len(), settings.accept.len()),
+            (2, 2, 2)
+        );
+        assert_eq!((settings.message_len_max, settings.compress), (1 << 20, false));
+        assert_eq!(
+            (settings.heartbeat, config.share_with),
+            (Duration::from_millis(500), vec![1001])
+        );
+        assert!(!settings.tokens.is_empty());
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_line_and_what_to_write() {
+        let errors = read(
+            "id = \"z1.proxi.7.3\"\nlisten = [\"http://a:1\"]\nhartbeat = \"1s\"\nttl = 17\ntoken_files = [\"/short\"]\n",
+        )
+        .unwrap_err();
+        let starts: Vec<&str> = errors.iter().map(|error| &error[..10]).collect();
+        assert_eq!(starts, ["bus.toml:1", "bus.toml:2", "bus.toml:3", "bus.toml:4", "bus.toml:5"]);
+        assert!(
+            errors[1].contains("tcp://host:port") && errors[2].contains("did you mean heartbeat?")
+        );
+    }
+
+    #[test]
+    fn a_bus_without_a_token_must_be_meant() {
+        let errors = read("id = \"z1.proxy.7.3\"\n").unwrap_err();
+        assert!(errors[0].contains("there is no token"), "{errors:?}");
+        assert!(read("id = \"z1.proxy.7.3\"\nopen = true\n").is_ok());
+    }
+
+    #[test]
+    fn every_key_stands_in_the_page_of_the_bus() {
+        let page = include_str!("../../../docs/bus.md");
+        for (name, example, meaning) in KEYS {
+            let row = format!("| `{name}` | `{example}` | {meaning} |");
+            assert!(page.contains(&row), "docs/bus.md lacks: {row}");
+        }
+    }
+}
