@@ -37,6 +37,7 @@ const ALONE: &[(&str, &str)] = &[
     ("keyway/hedging", "a second server is asked after what reads usually take"),
     ("keyway/latencies", "what took a millisecond and more is counted"),
     ("keyway/replicated_failover", "how long writes fail is bounded"),
+    ("keyway/shm_clients", "clients at rest take no processor time"),
     ("keyway/timeouts", "time-outs of milliseconds, and replies that come right after"),
     ("store/pauses", "no call takes a millisecond of processor time"),
 ];
