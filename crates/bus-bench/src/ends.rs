@@ -5,10 +5,15 @@ use crate::message::{Sink, Source};
 use crate::round::{RoundOrder, take_part};
 use crate::run::Fault;
 use crate::{shared, stream};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// How long a sender waits for room when its time is up: what fits into a channel is received in
+/// much less, unless nobody receives.
+pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a sender looks at the clock: once in so many bytes.
 const BYTES_PER_LOOK: usize = 1 << 20;
@@ -61,6 +66,8 @@ pub enum Task<F, R> {
 /// # Errors
 /// When it is no task, or the system refuses.
 pub fn end(task: &str) -> Result<(), Fault> {
+    // Nobody is left to tell anything when the one that has started it is gone.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task<Order, RoundOrder> = serde_json::from_str(task)?;
     let core = match &task {
         Task::Flow(order) => order.core,
@@ -113,6 +120,11 @@ impl Sending {
             end: meter.start + Duration::from_millis(order.send_ms),
             meter,
         }
+    }
+
+    /// Until when room is waited for.
+    pub fn until(&self) -> Instant {
+        self.end + ROOM_PATIENCE
     }
 
     /// A message of that length was sent; whether there is time for another.

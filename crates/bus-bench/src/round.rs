@@ -1,7 +1,8 @@
 //! Round trips: one message there and back at a time, between two processes.
 
+use crate::crew::{Process, hear};
 use crate::ends::{Order, Task, say};
-use crate::run::{Fault, Options, Process};
+use crate::run::{Fault, Options, cores};
 use keyway_ring::{HELLO_LEN, Hello, Pipe, Spin, answer, ask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -125,13 +126,13 @@ fn measure(order: &RoundOrder) -> Result<Trips, Fault> {
 }
 
 fn measure_over(mut other: impl Read + Write, order: &RoundOrder) -> Result<Trips, Fault> {
-    let (mut message, mut times) = ([7; LEN], Vec::new());
+    let (mut message, mut back, mut times) = ([0; LEN], [0; LEN], Vec::new());
     let mut trip = |nth: u8| {
         message.fill(nth);
         other.write_all(&message)?;
         other.flush()?;
-        other.read_exact(&mut message)?;
-        match message.iter().all(|&byte| byte == nth) {
+        other.read_exact(&mut back)?;
+        match back == message {
             true => Ok::<_, Fault>(()),
             false => Err(Fault::Wrong("another message came back")),
         }
@@ -176,16 +177,17 @@ pub fn round_trips(options: &Options) -> Result<Vec<Trips>, Fault> {
 
 fn between_two(options: &Options, way: Way) -> Result<Trips, Fault> {
     let path = options.socket();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (cores, until) = (cores()?, options.until());
     let length_ms = options.length.as_millis() as u64;
-    let core = |core| (cores > 1).then_some(core);
-    let mut order = RoundOrder { way, path, length_ms, core: core(0), is_echo: true };
-    let mut echo = Process::start("the echo", options, &round(&order))?;
-    let _: u16 = echo.hear()?;
-    (order.is_echo, order.core) = (false, core(1));
-    let trips = Process::start("who asks", options, &round(&order))?.hear();
+    let core = cores.map(|cores| cores[0]);
+    let mut order = RoundOrder { way, path, length_ms, core, is_echo: true };
+    let mut crew = vec![Process::start("the echo", options, &round(&order))?];
+    hear::<u16>(&mut crew, 0, until)?;
+    (order.is_echo, order.core) = (false, cores.map(|cores| cores[1]));
+    crew.push(Process::start("who asks", options, &round(&order))?);
+    let trips = hear::<Trips>(&mut crew, 1, until);
     let _ = std::fs::remove_file(&order.path);
-    trips
+    Ok(trips?.remove(0))
 }
 
 fn round(order: &RoundOrder) -> Task<&Order, &RoundOrder> {

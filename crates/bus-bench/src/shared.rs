@@ -20,6 +20,8 @@ const GIVEN_BACK: usize = 4;
 /// How long is looked before it is slept.
 const SPIN: Duration = Duration::from_micros(50);
 
+const FULL: Fault = Fault::Wrong("the receiver makes no room");
+
 /// Memory of rings in the process that has made it.
 fn descriptor(place: &Path) -> Result<rustix::fd::OwnedFd, Fault> {
     Ok(File::options().read(true).write(true).open(place)?.into())
@@ -46,11 +48,14 @@ pub fn send(order: &Order, sender: usize) -> Result<Account, Fault> {
 fn send_records(order: &Order, mut records: Records<Arc<Mapping>>) -> Result<Account, Fault> {
     let (mut spin, bell) = (Spin::adaptive(SPIN), Bell::default());
     let mut sending = Sending::new(order, 0);
+    let until = Some(sending.until());
     loop {
         let message = sending.source.fill();
         while !records.push(Tag::default(), message)? {
             let room = record_len(message.len());
-            records.end().wait_for_room(room, (&mut spin, &bell), None)?;
+            if !records.end().wait_for_room(room, (&mut spin, &bell), until)? {
+                return Err(FULL);
+            }
         }
         if records.end().unpublished() >= BATCH_LEN {
             records.end().flush(&bell);
@@ -70,10 +75,14 @@ fn send_in_lane(
 ) -> Result<Account, Fault> {
     let (mut spin, bell) = (Spin::never(), Bell::default());
     let mut sending = Sending::new(order, sender);
+    let until = Some(sending.until());
     loop {
         let message = sending.source.fill();
         while !lane.push(Tag::default(), message)? {
-            lane.wait_for_room(record_len(message.len()), (&mut spin, &bell), None)?;
+            let room = record_len(message.len());
+            if !lane.wait_for_room(room, (&mut spin, &bell), until)? {
+                return Err(FULL);
+            }
         }
         if lane.records().end().unpublished() >= BATCH_LEN {
             lane.flush(&bell);
