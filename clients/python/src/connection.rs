@@ -33,17 +33,17 @@ impl Connection {
         database: u32,
     ) -> PyResult<Connection> {
         let timeout = seconds(timeout)?;
-        let options = Options {
-            connect_timeout: seconds(connect_timeout)?,
-            timeout,
-            username,
-            password,
-            database,
-            ..Options::default()
-        };
-        let inner = py.detach(|| Inner::open_with(url, &options)).map_err(error)?;
+        let bare =
+            Options { connect_timeout: seconds(connect_timeout)?, timeout, ..Options::default() };
+        let options = Options { username, password, database, ..Options::default() };
+        let first = options.first_commands().map_err(error)?;
+        let inner = py.detach(|| Inner::open_with(url, &bare)).map_err(error)?;
         let transport = name(inner.stream().transport());
-        Ok(Connection { inner: Turns::new(inner), transport, timeout })
+        let connection = Connection { inner: Turns::new(inner), transport, timeout };
+        for command in &first {
+            raised(py, connection.reply(py, command)?)?;
+        }
+        Ok(connection)
     }
 
     /// What carries the bytes: "shm", "unix" or "tcp".
@@ -56,12 +56,7 @@ impl Connection {
     #[pyo3(signature = (*arguments))]
     fn command<'py>(&self, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
-        let words = words(arguments.as_any())?;
-        let mut turn = self.turn(py)?;
-        turn.append(&words).map_err(error)?;
-        let reply = self.all_or_closed(py, &mut turn, Inner::ready_reply)?;
-        drop(turn);
-        raised(py, reply)
+        raised(py, self.reply(py, &words(arguments.as_any())?)?)
     }
 
     /// Sends many commands at once and returns their replies in order. Errors of single commands
@@ -139,6 +134,13 @@ impl Connection {
                 Taken::Closed => return Err(closed()),
             }
         }
+    }
+
+    /// Sends a command and waits for its reply, which may be an error.
+    fn reply<A: AsRef<[u8]>>(&self, py: Python<'_>, command: &[A]) -> PyResult<Value> {
+        let mut turn = self.turn(py)?;
+        turn.append(command).map_err(error)?;
+        self.all_or_closed(py, &mut turn, Inner::ready_reply)
     }
 
     /// As [`Connection::all`]; a wait that was ended before leaves replies that would be taken for

@@ -167,6 +167,13 @@ class ConnectionTest(unittest.TestCase):
             self.connection.receive()
         self.assertEqual(self.connection.command("PING"), "PONG")
 
+    def test_a_signal_ends_a_log_in(self):
+        with server_of_one(lambda one: one.recv(100) and one.recv(100)) as url:
+            start = time.monotonic()
+            with self.assertRaises(Alarm), alarm(0.2):
+                keyway.Connection(url, password="secret")
+            self.assertLess(time.monotonic() - start, 5)
+
     def test_nobody_waits_behind_who_waits(self):
         raised = []
 

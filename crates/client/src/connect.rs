@@ -104,7 +104,12 @@ fn ask(
     };
     match first_byte(socket, waiting).map_err(late)? {
         // Answers begin like that, and come in one piece; nothing else does.
-        Some(0) => hear(socket, hello),
+        Some(0) => {
+            socket.set_read_timeout(waiting.left().map_err(late)?)?;
+            let answer = hear(socket, hello);
+            socket.set_read_timeout(None)?;
+            answer
+        }
         Some(_) => Err(instead(&words(socket, waiting)?)),
         None => Err(said.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())),
     }

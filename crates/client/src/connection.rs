@@ -56,6 +56,31 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The commands that log in and select a database, where that is asked for, to be sent first.
+    ///
+    /// # Errors
+    /// When there is a user without a password.
+    pub fn first_commands(&self) -> Result<Vec<Vec<String>>, Error> {
+        let mut commands = Vec::new();
+        let auth = || "AUTH".to_owned();
+        match (&self.username, &self.password) {
+            (Some(user), Some(password)) => {
+                commands.push(vec![auth(), user.clone(), password.clone()]);
+            }
+            (None, Some(password)) => commands.push(vec![auth(), password.clone()]),
+            (Some(_), None) => {
+                return Err(Error::Refused("a user without a password cannot log in".to_owned()));
+            }
+            (None, None) => {}
+        }
+        if self.database != 0 {
+            commands.push(vec!["SELECT".to_owned(), self.database.to_string()]);
+        }
+        Ok(commands)
+    }
+}
+
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
@@ -90,21 +115,14 @@ impl Connection {
     /// When the URL is none, there is no connection, or the server refuses.
     pub fn open_with(url: &str, options: &Options) -> Result<Connection, Error> {
         let endpoint: Endpoint = url.parse()?;
-        if options.username.is_some() && options.password.is_none() {
-            return Err(Error::Refused("a user without a password cannot log in".to_owned()));
-        }
+        let first = options.first_commands()?;
         let mut stream = Stream::connect(&endpoint, options.connect_timeout)
             .map_err(|error| Error::Connect(endpoint.to_string(), error))?;
         stream.set_timeout(options.timeout);
         let mut connection = Connection::over(stream);
         connection.reply_len_max = options.reply_len_max;
-        match (&options.username, &options.password) {
-            (Some(user), Some(password)) => connection.command(&["AUTH", user, password])?,
-            (None, Some(password)) => connection.command(&["AUTH", password])?,
-            _ => Value::Nil,
-        };
-        if options.database != 0 {
-            connection.command(&["SELECT", &options.database.to_string()])?;
+        for command in first {
+            connection.command(&command)?;
         }
         Ok(connection)
     }

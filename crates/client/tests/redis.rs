@@ -364,3 +364,20 @@ fn who_gives_no_memory_is_quoted() {
         }
     }
 }
+
+/// Who begins to answer a hello and does not go on holds nobody for longer than was said.
+#[test]
+fn an_answer_that_does_not_end_is_none() {
+    let (_directory, path, serving) = one(|mut socket| {
+        socket.write_all(b"\0KWSHM1!").unwrap();
+        // Until the client is gone.
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    let options =
+        Options { connect_timeout: Some(Duration::from_millis(200)), ..Options::default() };
+    let start = Instant::now();
+    let error = Connection::open_with(&format!("shm://{}", path.display()), &options).unwrap_err();
+    assert!(matches!(error, Error::Connect(..)), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    serving.join().unwrap();
+}
