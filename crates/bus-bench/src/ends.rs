@@ -5,6 +5,7 @@ use crate::message::{Sink, Source};
 use crate::round::{RoundOrder, take_part};
 use crate::run::Fault;
 use crate::{shared, stream};
+use keyway_ring::Spin;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -73,21 +74,26 @@ pub fn end(task: &str) -> Result<(), Fault> {
         Task::Flow(order) => order.core,
         Task::Round(order) => order.core(),
     };
+    // Before it is held to a core: who may use one only does not look before it sleeps.
+    let spin = match &task {
+        Task::Flow(_) => Spin::adaptive(shared::SPIN),
+        Task::Round(order) => order.spin(),
+    };
     if let Some(core) = core {
         let mut cores = rustix::thread::CpuSet::new();
         cores.set(core);
         rustix::thread::sched_setaffinity(None, &cores)?;
     }
     match task {
-        Task::Flow(order) => flow(&order),
-        Task::Round(order) => take_part(&order),
+        Task::Flow(order) => flow(&order, spin),
+        Task::Round(order) => take_part(&order, spin),
     }
 }
 
-fn flow(order: &Order) -> Result<(), Fault> {
+fn flow(order: &Order, spin: Spin) -> Result<(), Fault> {
     let account = match (order.case.channel, order.sender) {
-        (Channel::Shm, Some(sender)) => shared::send(order, sender)?,
-        (Channel::Shm, None) => shared::receive(order)?,
+        (Channel::Shm, Some(sender)) => shared::send(order, sender, spin)?,
+        (Channel::Shm, None) => shared::receive(order, spin)?,
         (_, Some(sender)) => stream::send(order, sender)?,
         (_, None) => stream::receive(order)?,
     };

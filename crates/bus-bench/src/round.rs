@@ -63,6 +63,11 @@ impl RoundOrder {
     pub fn core(&self) -> Option<usize> {
         self.core
     }
+
+    /// How its way waits.
+    pub fn spin(&self) -> Spin {
+        if self.way == Way::ShmLooking { Spin::adaptive(SPIN) } else { Spin::never() }
+    }
 }
 
 /// Times of round trips, in nanoseconds.
@@ -79,15 +84,11 @@ pub struct Trips {
 }
 
 /// Does its part, and tells.
-pub fn take_part(order: &RoundOrder) -> Result<(), Fault> {
-    if order.is_echo { echo(order) } else { say(&measure(order)?) }
+pub fn take_part(order: &RoundOrder, spin: Spin) -> Result<(), Fault> {
+    if order.is_echo { echo(order, spin) } else { say(&measure(order, spin)?) }
 }
 
-fn spin(way: Way) -> Spin {
-    if way == Way::ShmLooking { Spin::adaptive(SPIN) } else { Spin::never() }
-}
-
-fn echo(order: &RoundOrder) -> Result<(), Fault> {
+fn echo(order: &RoundOrder, spin: Spin) -> Result<(), Fault> {
     let listener = UnixListener::bind(&order.path)?;
     say(&0_u16)?;
     let mut socket = listener.accept()?.0;
@@ -99,7 +100,7 @@ fn echo(order: &RoundOrder) -> Result<(), Fault> {
     let hello = Hello::decode(&hello).ok_or(Fault::Wrong("no hello"))?;
     let shared =
         answer(&socket, &hello, 1 << 20)?.map_err(|_| Fault::Wrong("no memory for rings"))?;
-    echo_over(Pipe::new(shared, socket, spin(order.way)))
+    echo_over(Pipe::new(shared, socket, spin))
 }
 
 fn echo_over(mut other: impl Read + Write) -> Result<(), Fault> {
@@ -115,14 +116,14 @@ fn echo_over(mut other: impl Read + Write) -> Result<(), Fault> {
     }
 }
 
-fn measure(order: &RoundOrder) -> Result<Trips, Fault> {
+fn measure(order: &RoundOrder, spin: Spin) -> Result<Trips, Fault> {
     let socket = UnixStream::connect(&order.path)?;
     if order.way == Way::Unix {
         return measure_over(socket, order);
     }
     let shared = ask(&socket, &Hello::new(RING_LEN, RING_LEN))?
         .map_err(|_| Fault::Wrong("no memory for rings"))?;
-    measure_over(Pipe::new(shared, socket, spin(order.way)), order)
+    measure_over(Pipe::new(shared, socket, spin), order)
 }
 
 fn measure_over(mut other: impl Read + Write, order: &RoundOrder) -> Result<Trips, Fault> {

@@ -115,6 +115,7 @@ fn what_is_whole_is_counted(channel: Channel, senders: usize) {
 
 fn trips_are_measured() {
     let trips = round_trips(&options(Channel::Shm, 1, RIGHT, Duration::from_millis(100))).unwrap();
+    println!("{}", keyway_bus_bench::trips_table(&trips));
     assert_eq!(trips.iter().map(|one| one.way).collect::<Vec<Way>>(), Way::ALL);
 }
 
