@@ -1,18 +1,22 @@
 //! Commands and replies.
 
-use crate::stream::{name, seconds};
+use crate::stream::{SLICE, name, seconds};
+use crate::turns::{Taken, Turn, Turns};
 use crate::values::{ReplyError, argument, error, value};
-use keyway_client::{Connection as Inner, Options, Value};
-use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
+use keyway_client::{Connection as Inner, Error, Options, Value};
+use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use std::sync::Mutex;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
 
 /// A connection to a server, at shm:///path, unix:///path or tcp://host:port. Threads that share
 /// one take turns.
 #[pyclass(module = "keyway", frozen)]
 pub struct Connection {
-    inner: Mutex<Option<Inner>>,
+    inner: Turns<Inner>,
+    transport: &'static str,
+    timeout: Option<Duration>,
 }
 
 #[pymethods]
@@ -28,31 +32,31 @@ impl Connection {
         password: Option<String>,
         database: u32,
     ) -> PyResult<Connection> {
-        let options = Options {
-            connect_timeout: seconds(connect_timeout)?,
-            timeout: seconds(timeout)?,
-            username,
-            password,
-            database,
-            ..Options::default()
-        };
-        let inner = py.detach(|| Inner::open_with(url, &options)).map_err(error)?;
-        Ok(Connection { inner: Mutex::new(Some(inner)) })
+        let timeout = seconds(timeout)?;
+        let bare =
+            Options { connect_timeout: seconds(connect_timeout)?, timeout, ..Options::default() };
+        let options = Options { username, password, database, ..Options::default() };
+        let first = options.first_commands().map_err(error)?;
+        let inner = py.detach(|| Inner::open_with(url, &bare)).map_err(error)?;
+        let transport = name(inner.stream().transport());
+        let connection = Connection { inner: Turns::new(inner), transport, timeout };
+        for command in &first {
+            raised(py, connection.reply(py, command)?)?;
+        }
+        Ok(connection)
     }
 
     /// What carries the bytes: "shm", "unix" or "tcp".
     #[getter]
-    fn transport(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |inner| Ok(name(inner.stream().transport())))
+    fn transport(&self) -> &'static str {
+        self.transport
     }
 
     /// Sends a command and returns its reply; an error is raised.
     #[pyo3(signature = (*arguments))]
     fn command<'py>(&self, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
-        let words = words(arguments.as_any())?;
-        let reply = self.with(py, |inner| inner.command(&words).map_err(error))?;
-        value(py, reply)
+        raised(py, self.reply(py, &words(arguments.as_any())?)?)
     }
 
     /// Sends many commands at once and returns their replies in order. Errors of single commands
@@ -61,13 +65,23 @@ impl Connection {
         let py = commands.py();
         let commands: Vec<Vec<Vec<u8>>> =
             commands.try_iter()?.map(|command| words(&command?)).collect::<PyResult<_>>()?;
-        let replies = self.with(py, |inner| {
-            let mut pipeline = inner.pipeline();
-            commands.iter().for_each(|command| {
-                pipeline.add(command);
-            });
-            pipeline.run().map_err(error)
+        if commands.iter().any(Vec::is_empty) {
+            return Err(ReplyError::new_err("a command has at least a name"));
+        }
+        let mut turn = self.turn(py)?;
+        let appended = py.detach(|| commands.iter().try_for_each(|command| turn.append(command)));
+        appended.map_err(error)?;
+        let mut replies = Vec::new();
+        let replies = self.all_or_closed(py, &mut turn, move |inner| {
+            while replies.len() < commands.len() {
+                match inner.ready_reply()? {
+                    Some(reply) => replies.push(reply),
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(std::mem::take(&mut replies)))
         })?;
+        drop(turn);
         let values: Vec<_> =
             replies.into_iter().map(|reply| value(py, reply)).collect::<PyResult<_>>()?;
         PyList::new(py, values)
@@ -78,22 +92,26 @@ impl Connection {
     #[pyo3(signature = (*arguments))]
     fn send(&self, arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
         let words = words(arguments.as_any())?;
-        self.with(arguments.py(), |inner| inner.append(&words).map_err(error))
+        let py = arguments.py();
+        let mut turn = self.turn(py)?;
+        turn.append(&words).map_err(error)?;
+        self.all_or_closed(py, &mut turn, |inner| Ok(inner.is_flushed()?.then_some(())))
     }
 
-    /// Waits for the next reply or message.
+    /// Waits for the next reply or message. A signal's handler that raises ends the wait alone.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.with(py, |inner| inner.receive().map_err(error))? {
-            Value::Error(text) => {
-                Err(ReplyError::new_err(String::from_utf8_lossy(&text).into_owned()))
-            }
-            reply => value(py, reply),
-        }
+        let mut turn = self.turn(py)?;
+        let came = self.all(py, &mut turn, |inner| match inner.take_push() {
+            None => inner.ready(),
+            push => Ok(push),
+        })?;
+        drop(turn);
+        raised(py, came)
     }
 
-    /// Ends the connection. Twice is no error.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.inner.lock().map(|mut inner| drop(inner.take())).map_err(|_| failed()))
+    /// Ends the connection, whatever another thread does with it. Twice is no error.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -101,27 +119,108 @@ impl Connection {
     }
 
     #[pyo3(signature = (*_raised))]
-    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close(py)
+    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyTuple>) {
+        self.close(py);
     }
 }
 
 impl Connection {
-    fn with<T: Send>(
+    /// Waits for the connection. A signal's handler that raises ends that.
+    fn turn(&self, py: Python<'_>) -> PyResult<Turn<'_, Inner>> {
+        loop {
+            match py.detach(|| self.inner.take(SLICE)) {
+                Taken::Turn(turn) => return Ok(turn),
+                Taken::Busy => py.check_signals()?,
+                Taken::Closed => return Err(closed()),
+            }
+        }
+    }
+
+    /// Sends a command and waits for its reply, which may be an error.
+    fn reply<A: AsRef<[u8]>>(&self, py: Python<'_>, command: &[A]) -> PyResult<Value> {
+        let mut turn = self.turn(py)?;
+        turn.append(command).map_err(error)?;
+        self.all_or_closed(py, &mut turn, Inner::ready_reply)
+    }
+
+    /// As [`Connection::all`]; a wait that was ended before leaves replies that would be taken for
+    /// others', and so ends the connection.
+    fn all_or_closed<T: Send>(
         &self,
         py: Python<'_>,
-        does: impl FnOnce(&mut Inner) -> PyResult<T> + Send,
+        turn: &mut Turn<'_, Inner>,
+        ready: impl FnMut(&mut Inner) -> Result<Option<T>, Error> + Send,
     ) -> PyResult<T> {
-        py.detach(|| {
-            let mut inner = self.inner.lock().map_err(|_| failed())?;
-            let closed = || PyConnectionError::new_err("the connection is closed");
-            does(inner.as_mut().ok_or_else(closed)?)
-        })
+        self.all(py, turn, ready).inspect_err(|_| self.close(py))
+    }
+
+    /// Sends and receives until `ready`, in slices between which signals are asked for; the server
+    /// may do nothing for the timeout and no longer.
+    fn all<T: Send>(
+        &self,
+        py: Python<'_>,
+        turn: &mut Turn<'_, Inner>,
+        mut ready: impl FnMut(&mut Inner) -> Result<Option<T>, Error> + Send,
+    ) -> PyResult<T> {
+        // None before the first wait.
+        let mut done = None;
+        loop {
+            let slice = py.detach(|| slice(turn, &mut ready, &mut done, self.timeout));
+            match slice {
+                Ok(Some(outcome)) => return Ok(outcome),
+                Ok(None) => py.check_signals()?,
+                Err(why) => {
+                    self.close(py);
+                    return Err(error(why));
+                }
+            }
+            if self.inner.is_closed() {
+                return Err(closed());
+            }
+        }
     }
 }
 
-fn failed() -> PyErr {
-    PyRuntimeError::new_err("a thread failed within the connection")
+/// One slice of a wait; `None` when there is more to wait. When the server last did something is in
+/// `done`.
+fn slice<T>(
+    inner: &mut Inner,
+    ready: &mut impl FnMut(&mut Inner) -> Result<Option<T>, Error>,
+    done: &mut Option<Instant>,
+    timeout: Option<Duration>,
+) -> Result<Option<T>, Error> {
+    let start = Instant::now();
+    let mut now = start;
+    loop {
+        if let Some(outcome) = ready(inner)? {
+            return Ok(Some(outcome));
+        }
+        let waited = now.duration_since(*done.get_or_insert(now));
+        let left = timeout.map_or(SLICE, |timeout| timeout.saturating_sub(waited));
+        let in_slice = SLICE.saturating_sub(now - start);
+        if in_slice.is_zero() {
+            return Ok(None);
+        }
+        let is_moved = inner.advance(left.min(in_slice))?;
+        now = Instant::now();
+        match is_moved {
+            true => *done = Some(now),
+            false if left.is_zero() => return Err(Error::Lost(ErrorKind::TimedOut.into())),
+            false => {}
+        }
+    }
+}
+
+fn closed() -> PyErr {
+    PyConnectionError::new_err("the connection is closed")
+}
+
+/// A reply; an error is raised.
+fn raised(py: Python<'_>, reply: Value) -> PyResult<Bound<'_, PyAny>> {
+    match reply {
+        Value::Error(text) => Err(ReplyError::new_err(String::from_utf8_lossy(&text).into_owned())),
+        reply => value(py, reply),
+    }
 }
 
 fn words(command: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {

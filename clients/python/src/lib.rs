@@ -4,6 +4,7 @@
 
 mod connection;
 mod stream;
+mod turns;
 mod values;
 
 use pyo3::prelude::*;

@@ -1,17 +1,28 @@
 //! Bytes to a server and back, with the methods of a socket.
 
+use crate::turns::{Taken, Turns};
 use crate::values::connect_error;
 use keyway_client::{Endpoint, Stream as Bytes, Transport};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PySlice};
-use std::io::{self, ErrorKind};
-use std::sync::Mutex;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a wait goes on before it is asked whether a signal came.
-const SLICE: Duration = Duration::from_millis(100);
+pub const SLICE: Duration = Duration::from_millis(100);
+
+/// What is received and kept while something is sent, in bytes: a server whose replies nobody reads
+/// beyond that stops reading.
+const EARLY_MAX: usize = 16 << 20;
+
+/// Bytes that are received at once while something is sent.
+const EARLY_READ_LEN: usize = 64 << 10;
+
+/// Who leaves the stream to a thread that waits for it leaves it for so long.
+const GIVES_WAY: Duration = Duration::from_millis(1);
 
 /// Linux's numbers, by which Python's libraries know an error.
 const EAGAIN: i32 = 11;
@@ -36,12 +47,16 @@ pub fn seconds(time: Option<f64>) -> PyResult<Option<Duration>> {
 /// of a socket that redis-py and others need.
 #[pyclass(module = "keyway", frozen)]
 pub struct Stream {
-    inner: Mutex<Inner>,
+    inner: Turns<Inner>,
+    timeout: Mutex<Option<Duration>>,
+    transport: &'static str,
 }
 
 struct Inner {
-    bytes: Option<Bytes>,
-    timeout: Option<Duration>,
+    bytes: Bytes,
+    /// Received while something was sent; what was not taken begins at `taken`.
+    early: Vec<u8>,
+    taken: usize,
 }
 
 #[pymethods]
@@ -54,31 +69,37 @@ impl Stream {
         let timeout = seconds(connect_timeout)?;
         let bytes = py.detach(|| Bytes::connect(&endpoint, timeout));
         let bytes = bytes.map_err(|error| connect_error(&endpoint.to_string(), &error))?;
-        Ok(Stream { inner: Mutex::new(Inner { bytes: Some(bytes), timeout: None }) })
+        let transport = name(bytes.transport());
+        let inner = Turns::new(Inner { bytes, early: Vec::new(), taken: 0 });
+        Ok(Stream { inner, timeout: Mutex::new(None), transport })
     }
 
     /// What carries the bytes: "shm", "unix" or "tcp".
     #[getter]
-    fn transport(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |inner| inner.open().map(|bytes| name(bytes.transport())))?
+    fn transport(&self) -> &'static str {
+        self.transport
     }
 
-    /// Bounds how long each of the methods waits: None for ever, 0 not at all.
-    fn settimeout(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let timeout = seconds(timeout)?;
-        self.with(py, |inner| inner.timeout = timeout)
+    /// Bounds how long each of the methods waits for the server: None for ever, 0 not at all.
+    fn settimeout(&self, timeout: Option<f64>) -> PyResult<()> {
+        *self.timeout() = seconds(timeout)?;
+        Ok(())
     }
 
-    fn gettimeout(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        self.with(py, |inner| inner.timeout.map(|timeout| timeout.as_secs_f64()))
+    fn gettimeout(&self) -> Option<f64> {
+        self.timeout().map(|timeout| timeout.as_secs_f64())
     }
 
-    /// Sends all of some bytes.
+    /// Sends all of some bytes. What comes while the server does not take them is kept for who
+    /// receives, so that neither side waits for the other.
     fn sendall(&self, py: Python<'_>, data: PyBuffer<u8>) -> PyResult<()> {
         let data = data.to_vec(py)?;
-        let mut sent = 0;
+        let mut sent = match data.is_empty() {
+            true => 0,
+            false => self.slices(py, |inner| inner.send_at_once(&data))?,
+        };
         while sent < data.len() {
-            sent += self.exchange(py, &data[sent..], &mut [])?.0;
+            sent += self.slices(py, |inner| inner.send(&data[sent..]))?;
         }
         Ok(())
     }
@@ -92,7 +113,7 @@ impl Stream {
         _flags: i32,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let mut into = vec![0; size.min(1 << 20)];
-        let (_, received) = self.exchange(py, &[], &mut into)?;
+        let received = self.receive(py, &mut into)?;
         Ok(PyBytes::new(py, &into[..received]))
     }
 
@@ -111,7 +132,7 @@ impl Stream {
             some => some.min(room.len()?),
         };
         let mut into = vec![0; len.min(1 << 20)];
-        let (_, received) = self.exchange(py, &[], &mut into)?;
+        let received = self.receive(py, &mut into)?;
         room.set_item(
             PySlice::new(py, 0, received as isize, 1),
             PyBytes::new(py, &into[..received]),
@@ -122,79 +143,120 @@ impl Stream {
     /// Says that nothing more will be sent.
     #[pyo3(signature = (_how = 1))]
     fn shutdown(&self, py: Python<'_>, _how: i32) -> PyResult<()> {
-        self.with(py, |inner| inner.open()?.finish().map_err(|error| os_error(&error)))?
+        self.slices(py, |inner| inner.bytes.finish())
     }
 
-    /// Ends the connection. Twice is no error.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |inner| drop(inner.bytes.take()))
+    /// Ends the connection, whatever another thread does with it. Twice is no error.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
     }
 }
 
 impl Stream {
-    /// Does something with what is inside, without the interpreter's lock while another thread
-    /// has it.
-    fn with<T: Send>(
-        &self,
-        py: Python<'_>,
-        does: impl FnOnce(&mut Inner) -> T + Send,
-    ) -> PyResult<T> {
-        py.detach(|| {
-            let mut inner =
-                self.inner.lock().map_err(|_| PyOSError::new_err("a thread failed in here"))?;
-            Ok(does(&mut inner))
-        })
+    /// Never held for longer than it takes to look.
+    fn timeout(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.timeout.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes and reads what can be, within the timeout.
-    fn exchange(&self, py: Python<'_>, out: &[u8], into: &mut [u8]) -> PyResult<(usize, usize)> {
-        let start = Instant::now();
+    fn receive(&self, py: Python<'_>, into: &mut [u8]) -> PyResult<usize> {
+        // Room for nothing: nothing to wait for.
+        if into.is_empty() {
+            return Ok(0);
+        }
+        self.slices(py, |inner| inner.receive(into))
+    }
+
+    /// Does what may take its time, within the timeout and without the interpreter's lock, in
+    /// slices between which signals are asked for.
+    fn slices<T: Send>(
+        &self,
+        py: Python<'_>,
+        mut does: impl FnMut(&mut Inner) -> io::Result<T> + Send,
+    ) -> PyResult<T> {
+        let (start, timeout) = (Instant::now(), *self.timeout());
         loop {
-            let done = self.with(py, |inner| inner.exchange(out, into, start))??;
-            match done {
-                Some(both) => return Ok(both),
-                None => py.check_signals()?,
+            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            let slice = left.map_or(SLICE, |left| left.min(SLICE));
+            match py.detach(|| self.slice(slice, &mut does)) {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                Err(error) => return Err(os_error(&error)),
+            }
+            py.check_signals()?;
+            match timeout {
+                Some(Duration::ZERO) => {
+                    let what = "nothing can be done without waiting";
+                    return Err(PyBlockingIOError::new_err((EAGAIN, what)));
+                }
+                Some(timeout) if start.elapsed() >= timeout => {
+                    return Err(PyTimeoutError::new_err("timed out"));
+                }
+                _ => {}
             }
         }
+    }
+
+    fn slice<T>(
+        &self,
+        slice: Duration,
+        does: &mut impl FnMut(&mut Inner) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let outcome = match self.inner.take(slice) {
+            Taken::Turn(mut inner) => {
+                inner.bytes.set_timeout(Some(slice));
+                does(&mut inner)
+            }
+            Taken::Busy => return Err(ErrorKind::TimedOut.into()),
+            Taken::Closed => return Err(io::Error::other("the stream is closed")),
+        };
+        if outcome.is_err() && self.inner.is_wanted() {
+            std::thread::sleep(GIVES_WAY);
+        }
+        outcome
     }
 }
 
 impl Inner {
-    fn open(&mut self) -> PyResult<&mut Bytes> {
-        self.bytes.as_mut().ok_or_else(|| PyOSError::new_err("the stream is closed"))
+    /// Sends what can be sent without waiting, which may be nothing.
+    fn send_at_once(&mut self, out: &[u8]) -> io::Result<usize> {
+        self.bytes.set_timeout(Some(Duration::ZERO));
+        match self.bytes.write(out) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(0),
+            other => other,
+        }
     }
 
-    /// One slice of a wait; `None` when there is more to wait.
-    fn exchange(
-        &mut self,
-        out: &[u8],
-        into: &mut [u8],
-        start: Instant,
-    ) -> PyResult<Option<(usize, usize)>> {
-        let timeout = self.timeout;
-        let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
-        let bytes = self.open()?;
-        bytes.set_timeout(Some(left.map_or(SLICE, |left| left.min(SLICE))));
-        // Nothing to send, and room for nothing: nothing to wait for.
-        if out.is_empty() && into.is_empty() {
-            return Ok(Some((0, 0)));
+    /// Sends some, or receives some that is kept.
+    fn send(&mut self, out: &[u8]) -> io::Result<usize> {
+        self.early.drain(..self.taken);
+        self.taken = 0;
+        let len = self.early.len();
+        if len >= EARLY_MAX {
+            return self.bytes.write(out);
         }
-        let done = match into.is_empty() {
-            true => io::Write::write(bytes, out).map(|written| (written, 0)),
-            false => bytes.exchange(out, into),
-        };
-        match done {
-            Ok((0, 0)) if !out.is_empty() => Err(os_error(&ErrorKind::BrokenPipe.into())),
-            Ok(both) => Ok(Some(both)),
-            Err(error) if error.kind() == ErrorKind::TimedOut => match left {
-                Some(left) if left <= SLICE && timeout == Some(Duration::ZERO) => {
-                    Err(PyBlockingIOError::new_err((EAGAIN, "nothing can be done without waiting")))
-                }
-                Some(left) if left <= SLICE => Err(PyTimeoutError::new_err("timed out")),
-                _ => Ok(None),
-            },
-            Err(error) => Err(os_error(&error)),
+        self.early.resize(len + EARLY_READ_LEN, 0);
+        let done = self.bytes.exchange(out, &mut self.early[len..]);
+        self.early.truncate(len + done.as_ref().map_or(0, |&(_, received)| received));
+        match done? {
+            (0, 0) => Err(ErrorKind::BrokenPipe.into()),
+            (sent, _) => Ok(sent),
         }
+    }
+
+    /// Receives what was kept first.
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let early = &self.early[self.taken..];
+        if early.is_empty() {
+            return self.bytes.read(into);
+        }
+        let len = early.len().min(into.len());
+        into[..len].copy_from_slice(&early[..len]);
+        self.taken += len;
+        if self.taken == self.early.len() {
+            self.early = Vec::new();
+            self.taken = 0;
+        }
+        Ok(len)
     }
 }
 

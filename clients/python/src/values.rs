@@ -4,7 +4,7 @@ use keyway_client::{Error, Value};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyConnectionError, PyException, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::io;
 
 create_exception!(keyway, ReplyError, PyException, "The server has answered with an error.");
@@ -45,9 +45,15 @@ pub fn argument(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         return Ok(bytes.to_vec());
     }
     // A truth is an integer to Python, and to a server it is none.
-    let is_number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
-    if is_number && !value.is_instance_of::<pyo3::types::PyBool>() {
-        return Ok(value.repr()?.extract::<String>()?.into_bytes());
+    if !value.is_instance_of::<PyBool>() {
+        // Kinds of numbers, as those of an enumeration, may show as something else.
+        let py = value.py();
+        for number in [py.get_type::<PyInt>(), py.get_type::<PyFloat>()] {
+            if value.is_instance(&number)? {
+                let digits = number.call_method1("__repr__", (value,))?;
+                return Ok(digits.extract::<String>()?.into_bytes());
+            }
+        }
     }
     let kind = value.get_type().name()?;
     Err(PyTypeError::new_err(format!("an argument is bytes, str, int or float, not {kind}")))

@@ -1,8 +1,11 @@
 """The package against a server whose URL is in KEYWAY_URL; KEYWAY_TRANSPORT says what must carry it."""
 
+import contextlib
+import enum
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 import unittest
@@ -13,6 +16,59 @@ import redis
 
 URL = os.environ["KEYWAY_URL"]
 TRANSPORT = os.environ["KEYWAY_TRANSPORT"]
+
+
+class Alarm(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def alarm(seconds):
+    """A signal in so many seconds, whose handler raises Alarm."""
+
+    def ring(_number, _frame):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def server_of_one(serve):
+    """The URL of a server of one connection, which does `serve` with it."""
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
+        path = f"{directory}/one.sock"
+        listener.bind(path)
+        listener.listen()
+
+        def accept():
+            with listener.accept()[0] as one, contextlib.suppress(OSError):
+                serve(one)
+
+        serving = threading.Thread(target=accept, daemon=True)
+        serving.start()
+        yield f"unix://{path}"
+        serving.join(20)
+
+
+def echo(one):
+    """Reads nothing before what it has read is sent back."""
+    while data := one.recv(1 << 16):
+        one.sendall(data)
+
+
+class Number(enum.IntEnum):
+    SEVEN = 7
+
+
+class Shown(float):
+    def __repr__(self):
+        return f"Shown({float(self)})"
 
 
 class ConnectionTest(unittest.TestCase):
@@ -68,6 +124,111 @@ class ConnectionTest(unittest.TestCase):
         self.assertEqual(listener.receive(), [b"subscribe", b"news", 1])
         self.connection.command("PUBLISH", "news", "paper")
         self.assertEqual(listener.receive(), [b"message", b"news", b"paper"])
+
+    def test_numbers_of_other_kinds_are_their_digits(self):
+        self.assertEqual(self.connection.command("INCRBY", "n", Number.SEVEN), 7)
+        self.assertEqual(self.connection.command("INCRBYFLOAT", "n", Shown(0.5)), b"7.5")
+
+    def test_what_is_sent_is_sent_at_once(self):
+        listener = keyway.Connection(URL, timeout=20)
+        self.addCleanup(listener.close)
+        listener.send("SUBSCRIBE", "papers")
+        end = time.monotonic() + 10
+        while self.connection.command("PUBLISH", "papers", "x") == 0:
+            self.assertLess(time.monotonic(), end, "it is not sent")
+        self.assertEqual(listener.receive()[0], b"subscribe")
+        self.assertEqual(listener.receive()[2], b"x")
+
+    def test_messages_between_replies_are_received(self):
+        self.connection.command("HELLO", 3)
+        self.connection.send("SUBSCRIBE", "k")
+        self.assertEqual(self.connection.receive(), [b"subscribe", b"k", 1])
+        other = keyway.Connection(URL, timeout=20)
+        self.addCleanup(other.close)
+        other.command("PUBLISH", "k", "x")
+        self.assertEqual(self.connection.command("ECHO", "y"), b"y")
+        self.assertEqual(self.connection.receive(), [b"message", b"k", b"x"])
+
+    def test_a_signal_ends_a_wait(self):
+        for wait in [
+            lambda: self.connection.command("BLPOP", "nothing", 0),
+            lambda: self.connection.pipeline([("PING",), ("BLPOP", "nothing", 0)]),
+        ]:
+            start = time.monotonic()
+            with self.assertRaises(Alarm), alarm(0.2):
+                wait()
+            self.assertLess(time.monotonic() - start, 5)
+            # The reply to that would be taken for another's.
+            with self.assertRaises(ConnectionError):
+                self.connection.command("PING")
+            self.connection = keyway.Connection(URL, timeout=20)
+            self.addCleanup(self.connection.close)
+        with self.assertRaises(Alarm), alarm(0.2):
+            self.connection.receive()
+        self.assertEqual(self.connection.command("PING"), "PONG")
+
+    def test_a_signal_ends_a_log_in(self):
+        with server_of_one(lambda one: one.recv(100) and one.recv(100)) as url:
+            start = time.monotonic()
+            with self.assertRaises(Alarm), alarm(0.2):
+                keyway.Connection(url, password="secret")
+            self.assertLess(time.monotonic() - start, 5)
+
+    def test_nobody_waits_behind_who_waits(self):
+        raised = []
+
+        def wait():
+            try:
+                self.connection.command("BLPOP", "nothing", 0)
+            except ConnectionError as error:
+                raised.append(error)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        time.sleep(0.1)
+        start = time.monotonic()
+        self.assertEqual(self.connection.transport, TRANSPORT)
+        with self.assertRaises(Alarm), alarm(0.2):
+            self.connection.command("PING")
+        self.connection.close()
+        waiting.join(10)
+        self.assertFalse(waiting.is_alive())
+        self.assertLess(time.monotonic() - start, 5)
+        self.assertIn("closed", str(raised[0]))
+
+    def test_threads_take_turns(self):
+        def count():
+            for _ in range(200):
+                self.connection.command("INCR", "n")
+
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.connection.command("GET", "n"), b"800")
+
+    def test_the_timeout_is_since_the_server_did_something(self):
+        def trickle(one):
+            one.recv(100)
+            for byte in b"+PONG\r\n":
+                time.sleep(0.15)
+                one.sendall(bytes([byte]))
+            one.recv(100)
+            time.sleep(2)
+
+        with server_of_one(trickle) as url, keyway.Connection(url, timeout=0.45) as connection:
+            self.assertEqual(connection.command("PING"), "PONG")
+            start = time.monotonic()
+            with self.assertRaises(TimeoutError):
+                connection.command("PING")
+            waited = time.monotonic() - start
+            self.assertGreaterEqual(waited, 0.45)
+            self.assertLess(waited, 1)
+
+    def test_a_user_without_a_password_is_told(self):
+        with self.assertRaisesRegex(keyway.ReplyError, "without a password"):
+            keyway.Connection(URL, username="u")
 
     def test_waits_end_in_time_and_other_threads_go_on(self):
         waiting = keyway.Connection(URL, timeout=0.3)
@@ -126,19 +287,53 @@ class StreamTest(unittest.TestCase):
             self.stream.recv(10)
 
     def test_a_signal_ends_a_wait(self):
-        class Alarm(Exception):
-            pass
-
-        def ring(_number, _frame):
-            raise Alarm
-
-        before = signal.signal(signal.SIGALRM, ring)
-        self.addCleanup(signal.signal, signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
         start = time.monotonic()
-        with self.assertRaises(Alarm):
+        with self.assertRaises(Alarm), alarm(0.2):
             self.stream.recv(10)
         self.assertLess(time.monotonic() - start, 5)
+
+    def test_no_time_is_none(self):
+        self.stream.settimeout(0)
+        start = time.monotonic()
+        for _ in range(1000):
+            with self.assertRaises(BlockingIOError):
+                self.stream.recv(10)
+        # At a millisecond each it would be a second.
+        self.assertLess(time.monotonic() - start, 0.5)
+
+    def test_who_closes_does_not_wait_for_who_waits(self):
+        raised = []
+
+        def wait():
+            try:
+                self.stream.recv(10)
+            except OSError as error:
+                raised.append(error)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        time.sleep(0.1)
+        start = time.monotonic()
+        self.assertEqual(self.stream.transport, TRANSPORT)
+        self.stream.close()
+        self.assertLess(time.monotonic() - start, 2)
+        waiting.join(10)
+        self.assertIn("closed", str(raised[0]))
+
+    def test_much_is_sent_while_much_comes(self):
+        with server_of_one(echo) as url:
+            stream = keyway.Stream(url)
+            stream.settimeout(2)
+            data = os.urandom(8 << 20)
+            stream.sendall(data)
+            back = bytearray()
+            while len(back) < len(data):
+                back += stream.recv(100_000)
+            self.assertEqual(bytes(back), data)
+            # What is kept has a bound.
+            with self.assertRaises(TimeoutError):
+                stream.sendall(bytes(32 << 20))
+            stream.close()
 
 
 class RedisPyTest(unittest.TestCase):

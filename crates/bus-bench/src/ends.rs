@@ -5,10 +5,16 @@ use crate::message::{Sink, Source};
 use crate::round::{RoundOrder, take_part};
 use crate::run::Fault;
 use crate::{shared, stream};
+use keyway_ring::Spin;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// How long a sender waits for room when its time is up: what fits into a channel is received in
+/// much less, unless nobody receives.
+pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a sender looks at the clock: once in so many bytes.
 const BYTES_PER_LOOK: usize = 1 << 20;
@@ -61,10 +67,17 @@ pub enum Task<F, R> {
 /// # Errors
 /// When it is no task, or the system refuses.
 pub fn end(task: &str) -> Result<(), Fault> {
+    // Nobody is left to tell anything when the one that has started it is gone.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let task: Task<Order, RoundOrder> = serde_json::from_str(task)?;
     let core = match &task {
         Task::Flow(order) => order.core,
         Task::Round(order) => order.core(),
+    };
+    // Before it is held to a core: who may use one only does not look before it sleeps.
+    let spin = match &task {
+        Task::Flow(_) => Spin::adaptive(shared::SPIN),
+        Task::Round(order) => order.spin(),
     };
     if let Some(core) = core {
         let mut cores = rustix::thread::CpuSet::new();
@@ -72,15 +85,15 @@ pub fn end(task: &str) -> Result<(), Fault> {
         rustix::thread::sched_setaffinity(None, &cores)?;
     }
     match task {
-        Task::Flow(order) => flow(&order),
-        Task::Round(order) => take_part(&order),
+        Task::Flow(order) => flow(&order, spin),
+        Task::Round(order) => take_part(&order, spin),
     }
 }
 
-fn flow(order: &Order) -> Result<(), Fault> {
+fn flow(order: &Order, spin: Spin) -> Result<(), Fault> {
     let account = match (order.case.channel, order.sender) {
-        (Channel::Shm, Some(sender)) => shared::send(order, sender)?,
-        (Channel::Shm, None) => shared::receive(order)?,
+        (Channel::Shm, Some(sender)) => shared::send(order, sender, spin)?,
+        (Channel::Shm, None) => shared::receive(order, spin)?,
         (_, Some(sender)) => stream::send(order, sender)?,
         (_, None) => stream::receive(order)?,
     };
@@ -113,6 +126,11 @@ impl Sending {
             end: meter.start + Duration::from_millis(order.send_ms),
             meter,
         }
+    }
+
+    /// Until when room is waited for.
+    pub fn until(&self) -> Instant {
+        self.end + ROOM_PATIENCE
     }
 
     /// A message of that length was sent; whether there is time for another.

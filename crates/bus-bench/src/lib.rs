@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "time is what is measured")]
 
 mod case;
+mod crew;
 mod ends;
 mod message;
 mod round;

@@ -1,7 +1,8 @@
 //! Round trips: one message there and back at a time, between two processes.
 
+use crate::crew::{Process, hear};
 use crate::ends::{Order, Task, say};
-use crate::run::{Fault, Options, Process};
+use crate::run::{Fault, Options, cores};
 use keyway_ring::{HELLO_LEN, Hello, Pipe, Spin, answer, ask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -62,6 +63,11 @@ impl RoundOrder {
     pub fn core(&self) -> Option<usize> {
         self.core
     }
+
+    /// How its way waits.
+    pub fn spin(&self) -> Spin {
+        if self.way == Way::ShmLooking { Spin::adaptive(SPIN) } else { Spin::never() }
+    }
 }
 
 /// Times of round trips, in nanoseconds.
@@ -78,15 +84,11 @@ pub struct Trips {
 }
 
 /// Does its part, and tells.
-pub fn take_part(order: &RoundOrder) -> Result<(), Fault> {
-    if order.is_echo { echo(order) } else { say(&measure(order)?) }
+pub fn take_part(order: &RoundOrder, spin: Spin) -> Result<(), Fault> {
+    if order.is_echo { echo(order, spin) } else { say(&measure(order, spin)?) }
 }
 
-fn spin(way: Way) -> Spin {
-    if way == Way::ShmLooking { Spin::adaptive(SPIN) } else { Spin::never() }
-}
-
-fn echo(order: &RoundOrder) -> Result<(), Fault> {
+fn echo(order: &RoundOrder, spin: Spin) -> Result<(), Fault> {
     let listener = UnixListener::bind(&order.path)?;
     say(&0_u16)?;
     let mut socket = listener.accept()?.0;
@@ -98,7 +100,7 @@ fn echo(order: &RoundOrder) -> Result<(), Fault> {
     let hello = Hello::decode(&hello).ok_or(Fault::Wrong("no hello"))?;
     let shared =
         answer(&socket, &hello, 1 << 20)?.map_err(|_| Fault::Wrong("no memory for rings"))?;
-    echo_over(Pipe::new(shared, socket, spin(order.way)))
+    echo_over(Pipe::new(shared, socket, spin))
 }
 
 fn echo_over(mut other: impl Read + Write) -> Result<(), Fault> {
@@ -114,24 +116,24 @@ fn echo_over(mut other: impl Read + Write) -> Result<(), Fault> {
     }
 }
 
-fn measure(order: &RoundOrder) -> Result<Trips, Fault> {
+fn measure(order: &RoundOrder, spin: Spin) -> Result<Trips, Fault> {
     let socket = UnixStream::connect(&order.path)?;
     if order.way == Way::Unix {
         return measure_over(socket, order);
     }
     let shared = ask(&socket, &Hello::new(RING_LEN, RING_LEN))?
         .map_err(|_| Fault::Wrong("no memory for rings"))?;
-    measure_over(Pipe::new(shared, socket, spin(order.way)), order)
+    measure_over(Pipe::new(shared, socket, spin), order)
 }
 
 fn measure_over(mut other: impl Read + Write, order: &RoundOrder) -> Result<Trips, Fault> {
-    let (mut message, mut times) = ([7; LEN], Vec::new());
+    let (mut message, mut back, mut times) = ([0; LEN], [0; LEN], Vec::new());
     let mut trip = |nth: u8| {
         message.fill(nth);
         other.write_all(&message)?;
         other.flush()?;
-        other.read_exact(&mut message)?;
-        match message.iter().all(|&byte| byte == nth) {
+        other.read_exact(&mut back)?;
+        match back == message {
             true => Ok::<_, Fault>(()),
             false => Err(Fault::Wrong("another message came back")),
         }
@@ -176,16 +178,17 @@ pub fn round_trips(options: &Options) -> Result<Vec<Trips>, Fault> {
 
 fn between_two(options: &Options, way: Way) -> Result<Trips, Fault> {
     let path = options.socket();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (cores, until) = (cores()?, options.until());
     let length_ms = options.length.as_millis() as u64;
-    let core = |core| (cores > 1).then_some(core);
-    let mut order = RoundOrder { way, path, length_ms, core: core(0), is_echo: true };
-    let mut echo = Process::start("the echo", options, &round(&order))?;
-    let _: u16 = echo.hear()?;
-    (order.is_echo, order.core) = (false, core(1));
-    let trips = Process::start("who asks", options, &round(&order))?.hear();
+    let core = cores.map(|cores| cores[0]);
+    let mut order = RoundOrder { way, path, length_ms, core, is_echo: true };
+    let mut crew = vec![Process::start("the echo", options, &round(&order))?];
+    hear::<u16>(&mut crew, 0, until)?;
+    (order.is_echo, order.core) = (false, cores.map(|cores| cores[1]));
+    crew.push(Process::start("who asks", options, &round(&order))?);
+    let trips = hear::<Trips>(&mut crew, 1, until);
     let _ = std::fs::remove_file(&order.path);
-    trips
+    Ok(trips?.remove(0))
 }
 
 fn round(order: &RoundOrder) -> Task<&Order, &RoundOrder> {

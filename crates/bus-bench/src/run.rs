@@ -1,15 +1,15 @@
 //! Starts the processes of a case, and makes a row of what they tell.
 
 use crate::case::{Case, Channel, Sizes};
+use crate::crew::{PATIENCE, Process, hear};
 use crate::ends::{Account, Order, Task};
 use crate::round::RoundOrder;
 use keyway_ring::{Ended, Segment, SharedDoorbell};
 use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::thread::CpuSet;
 use serde::Serialize;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a run is to measure.
 #[derive(Clone, Debug)]
@@ -37,6 +37,11 @@ impl Options {
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
         path
+    }
+
+    /// When what begins now is over at the latest.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.length + PATIENCE
     }
 }
 
@@ -84,6 +89,9 @@ pub enum Fault {
     /// A process ended without an account.
     #[error("{0} has failed: {1}")]
     Process(&'static str, String),
+    /// A process did nothing for too long.
+    #[error("{0} does not come to an end")]
+    Late(&'static str),
 }
 
 impl From<rustix::io::Errno> for Fault {
@@ -137,7 +145,7 @@ fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
         _ => None,
     };
     let socket = options.socket();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores()?;
     let mut order = Order {
         case,
         sender: None,
@@ -145,23 +153,33 @@ fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
         ring_len: options.ring_len,
         places: memory.as_ref().map_or_else(|| vec![socket.clone()], Memory::places),
         port: 0,
-        core: (cores > 1).then_some(0),
+        core: cores.map(|cores| cores[0]),
     };
-    let mut receiver = Process::start("the receiver", options, &flow(&order))?;
+    let until = options.until();
+    let mut crew = vec![Process::start("the receiver", options, &flow(&order))?];
     if case.channel != Channel::Shm {
-        order.port = receiver.hear()?;
+        order.port = hear(&mut crew, 0, until)?[0];
     }
-    order.core = (cores > 1).then_some(1);
-    let mut senders = Vec::new();
+    order.core = cores.map(|cores| cores[1]);
     for sender in 0..case.senders {
         order.sender = Some(sender);
-        senders.push(Process::start("a sender", options, &flow(&order))?);
+        crew.push(Process::start("a sender", options, &flow(&order))?);
     }
-    let sent = senders.iter_mut().map(Process::hear).collect::<Result<Vec<Account>, _>>();
-    let received = sent.and_then(|sent| Ok((sent, receiver.hear::<Account>()?)));
+    let accounts = hear::<Account>(&mut crew, 0, until);
     let _ = std::fs::remove_file(&socket);
-    let (sent, received) = received?;
-    Ok(outcome(case, &sent, &received))
+    let mut received = accounts?;
+    let sent = received.split_off(1);
+    Ok(outcome(case, &sent, &received[0]))
+}
+
+/// The first two cores that this process may use; none when there are no two.
+pub(crate) fn cores() -> Result<Option<[usize; 2]>, Fault> {
+    Ok(first_two(&rustix::thread::sched_getaffinity(None)?))
+}
+
+fn first_two(allowed: &CpuSet) -> Option<[usize; 2]> {
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+    Some([cores.next()?, cores.next()?])
 }
 
 fn flow(order: &Order) -> Task<&Order, &RoundOrder> {
@@ -171,7 +189,8 @@ fn flow(order: &Order) -> Task<&Order, &RoundOrder> {
 fn outcome(case: Case, sent: &[Account], received: &Account) -> Outcome {
     let seconds = received.wall_us.max(1) as f64 / 1e6;
     let messages: u64 = received.messages.iter().sum();
-    let all_sent: u64 = sent.iter().flat_map(|one| &one.messages).sum();
+    let each_sent = sent.iter().flat_map(|one| &one.messages);
+    let lost = each_sent.zip(&received.messages).map(|(sent, came)| sent.saturating_sub(*came));
     let senders_cpu: u64 = sent.iter().map(|one| one.cpu_us).sum();
     let per_message = |cpu_us: u64| cpu_us as f64 * 1000.0 / messages.max(1) as f64;
     let per_second = messages as f64 / seconds;
@@ -186,7 +205,7 @@ fn outcome(case: Case, sent: &[Account], received: &Account) -> Outcome {
             sent.iter().map(|one| one.resident_kib).max().unwrap_or(0),
             received.resident_kib,
         ),
-        lost: all_sent.abs_diff(messages),
+        lost: lost.sum(),
         wrong: received.wrong,
     }
 }
@@ -214,47 +233,27 @@ impl Memory {
     }
 }
 
-/// A process of a case. It does not outlive this.
-pub(crate) struct Process {
-    what: &'static str,
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Process {
-    pub(crate) fn start(
-        what: &'static str,
-        options: &Options,
-        task: &impl Serialize,
-    ) -> Result<Process, Fault> {
-        let (program, arguments) =
-            options.again.split_first().ok_or(Fault::Wrong("nothing to start"))?;
-        let mut child = Command::new(program)
-            .args(arguments)
-            .arg(serde_json::to_string(task)?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = child.stdout.take().ok_or(Fault::Wrong("a process without output"))?;
-        Ok(Process { what, child, output: BufReader::new(output) })
+    #[test]
+    fn the_first_two_cores_that_are_allowed_are_taken() {
+        let mut allowed = CpuSet::new();
+        assert_eq!(first_two(&allowed), None);
+        allowed.set(3);
+        assert_eq!(first_two(&allowed), None);
+        allowed.set(9);
+        allowed.set(5);
+        assert_eq!(first_two(&allowed), Some([3, 5]));
     }
 
-    /// The next line it tells.
-    pub(crate) fn hear<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Fault> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        if line.is_empty() {
-            let status = self.child.wait()?;
-            return Err(Fault::Process(self.what, status.to_string()));
-        }
-        Ok(serde_json::from_str(&line)?)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Has ended already, as a rule.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    #[test]
+    fn what_one_sender_has_lost_is_not_made_up_for_by_what_another_has_doubled() {
+        let case = Case { channel: Channel::Shm, sizes: Sizes { min: 8, max: 8 }, senders: 2 };
+        let sent = |count| Account { messages: vec![count], ..Account::default() };
+        let received = Account { messages: vec![7, 11], wrong: 2, ..Account::default() };
+        let outcome = outcome(case, &[sent(10), sent(10)], &received);
+        assert_eq!((outcome.lost, outcome.wrong), (3, 2));
     }
 }

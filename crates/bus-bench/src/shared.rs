@@ -18,7 +18,9 @@ const BATCH_LEN: usize = 16 << 10;
 const GIVEN_BACK: usize = 4;
 
 /// How long is looked before it is slept.
-const SPIN: Duration = Duration::from_micros(50);
+pub const SPIN: Duration = Duration::from_micros(50);
+
+const FULL: Fault = Fault::Wrong("the receiver makes no room");
 
 /// Memory of rings in the process that has made it.
 fn descriptor(place: &Path) -> Result<rustix::fd::OwnedFd, Fault> {
@@ -35,22 +37,29 @@ fn doorbell(order: &Order) -> Result<SharedDoorbell, Fault> {
     Ok(SharedDoorbell::open(descriptor(&order.places[order.case.senders])?)?)
 }
 
-pub fn send(order: &Order, sender: usize) -> Result<Account, Fault> {
+pub fn send(order: &Order, sender: usize, spin: Spin) -> Result<Account, Fault> {
     let producer = Producer::new(ring(order, sender)?);
     match order.case.senders {
-        1 => send_records(order, Records::new(producer)),
+        1 => send_records(order, Records::new(producer), spin),
         _ => send_in_lane(order, sender, Lane::new(producer, doorbell(order)?, sender)),
     }
 }
 
-fn send_records(order: &Order, mut records: Records<Arc<Mapping>>) -> Result<Account, Fault> {
-    let (mut spin, bell) = (Spin::adaptive(SPIN), Bell::default());
+fn send_records(
+    order: &Order,
+    mut records: Records<Arc<Mapping>>,
+    mut spin: Spin,
+) -> Result<Account, Fault> {
+    let bell = Bell::default();
     let mut sending = Sending::new(order, 0);
+    let until = Some(sending.until());
     loop {
         let message = sending.source.fill();
         while !records.push(Tag::default(), message)? {
             let room = record_len(message.len());
-            records.end().wait_for_room(room, (&mut spin, &bell), None)?;
+            if !records.end().wait_for_room(room, (&mut spin, &bell), until)? {
+                return Err(FULL);
+            }
         }
         if records.end().unpublished() >= BATCH_LEN {
             records.end().flush(&bell);
@@ -70,10 +79,14 @@ fn send_in_lane(
 ) -> Result<Account, Fault> {
     let (mut spin, bell) = (Spin::never(), Bell::default());
     let mut sending = Sending::new(order, sender);
+    let until = Some(sending.until());
     loop {
         let message = sending.source.fill();
         while !lane.push(Tag::default(), message)? {
-            lane.wait_for_room(record_len(message.len()), (&mut spin, &bell), None)?;
+            let room = record_len(message.len());
+            if !lane.wait_for_room(room, (&mut spin, &bell), until)? {
+                return Err(FULL);
+            }
         }
         if lane.records().end().unpublished() >= BATCH_LEN {
             lane.flush(&bell);
@@ -86,16 +99,16 @@ fn send_in_lane(
     }
 }
 
-pub fn receive(order: &Order) -> Result<Account, Fault> {
+pub fn receive(order: &Order, spin: Spin) -> Result<Account, Fault> {
     match order.case.senders {
-        1 => receive_records(order),
-        _ => receive_from_lanes(order),
+        1 => receive_records(order, spin),
+        _ => receive_from_lanes(order, spin),
     }
 }
 
-fn receive_records(order: &Order) -> Result<Account, Fault> {
+fn receive_records(order: &Order, mut spin: Spin) -> Result<Account, Fault> {
     let mut reader = RecordReader::new(Consumer::new(ring(order, 0)?), order.case.sizes.max);
-    let (mut spin, bell) = (Spin::adaptive(SPIN), Bell::default());
+    let bell = Bell::default();
     let (mut receiving, mut message) = (Receiving::new(order), Vec::new());
     loop {
         match reader.next(&mut message) {
@@ -115,12 +128,12 @@ fn receive_records(order: &Order) -> Result<Account, Fault> {
     }
 }
 
-fn receive_from_lanes(order: &Order) -> Result<Account, Fault> {
+fn receive_from_lanes(order: &Order, mut spin: Spin) -> Result<Account, Fault> {
     let mut inbox = Inbox::new(doorbell(order)?);
     for sender in 0..order.case.senders {
         inbox.add(Consumer::new(ring(order, sender)?), order.case.sizes.max);
     }
-    let (mut spin, bell) = (Spin::adaptive(SPIN), Bell::default());
+    let bell = Bell::default();
     let (mut receiving, mut message) = (Receiving::new(order), Vec::new());
     let mut left = order.case.senders;
     while left > 0 {

@@ -2,7 +2,7 @@
 //! connection begins with the number of its sender.
 
 use crate::case::Channel;
-use crate::ends::{Account, Order, Receiving, Sending, say};
+use crate::ends::{Account, Order, ROOM_PATIENCE, Receiving, Sending, say};
 use crate::run::Fault;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -23,9 +23,14 @@ pub fn send(order: &Order, sender: usize) -> Result<Account, Fault> {
         Channel::Tcp6 => {
             let socket = TcpStream::connect((Ipv6Addr::LOCALHOST, order.port))?;
             socket.set_nodelay(true)?;
+            socket.set_write_timeout(Some(ROOM_PATIENCE))?;
             send_over(order, sender, socket)
         }
-        _ => send_over(order, sender, UnixStream::connect(&order.places[0])?),
+        _ => {
+            let socket = UnixStream::connect(&order.places[0])?;
+            socket.set_write_timeout(Some(ROOM_PATIENCE))?;
+            send_over(order, sender, socket)
+        }
     }
 }
 
@@ -40,7 +45,10 @@ fn send_over(order: &Order, sender: usize, mut socket: impl Write) -> Result<Acc
         let len = message.len();
         let goes_on = sending.sent(len);
         if out.len() >= BATCH_LEN || !goes_on {
-            socket.write_all(&out)?;
+            socket.write_all(&out).map_err(|why| match why.kind() {
+                ErrorKind::WouldBlock => Fault::Wrong("the receiver takes nothing"),
+                _ => why.into(),
+            })?;
             out.clear();
         }
         if !goes_on {

@@ -8,6 +8,9 @@
  *
  * A connection is used by one thread at a time. Every function waits, for as long as the options
  * say. Nothing here changes signal handlers, and writing to a server that is gone raises no SIGPIPE.
+ *
+ * A connection belongs to the process that has opened it. A child of a fork must not use one that it
+ * inherited, but open its own; that it closes the inherited one does no harm to its parent's.
  */
 #ifndef KEYWAY_H
 #define KEYWAY_H
@@ -26,7 +29,7 @@ typedef struct keyway_reply keyway_reply;
 typedef struct keyway_options {
   int64_t connect_timeout_ms; /* 0: 5000; less: without a bound */
   int64_t timeout_ms;         /* for replies; 0: 60000; less: without a bound */
-  const char *username;       /* null: the default user */
+  const char *username;       /* with a password; null: the default user */
   const char *password;       /* null: does not log in */
   uint32_t database;
 } keyway_options;
@@ -81,6 +84,14 @@ int keyway_append(keyway_connection *connection, size_t count, const char *const
 
 /* Sends what was appended, and waits for the next reply. */
 keyway_reply *keyway_next(keyway_connection *connection);
+
+/* Sends what was appended, and waits for no reply; 0, or -1 for an error. */
+int keyway_flush(keyway_connection *connection);
+
+/* Sends what was appended, and waits up to `wait_ms` milliseconds for the next reply, whatever the
+ * options say. 1 when it is in `*reply`; 0 when none has come, which leaves the connection as it is:
+ * the reply is still to be read; -1 for an error. `*reply` is null for the latter two. */
+int keyway_next_within(keyway_connection *connection, uint32_t wait_ms, keyway_reply **reply);
 
 /* The oldest message that came between replies (RESP3); null when there is none. */
 keyway_reply *keyway_next_push(keyway_connection *connection);

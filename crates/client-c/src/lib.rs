@@ -242,6 +242,49 @@ pub unsafe extern "C" fn keyway_next(connection: *mut Handle) -> *mut Reply {
 /// # Safety
 /// `connection` is of [`keyway_open`] and not closed.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn keyway_flush(connection: *mut Handle) -> c_int {
+    // SAFETY: as the caller promises.
+    let handle = unsafe { &mut *connection };
+    match handle.connection.flush() {
+        Ok(()) => 0,
+        Err(why) => {
+            handle.fail(&why);
+            -1
+        }
+    }
+}
+
+/// See `keyway.h`.
+///
+/// # Safety
+/// `connection` is of [`keyway_open`] and not closed; `reply` may be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn keyway_next_within(
+    connection: *mut Handle,
+    wait_ms: u32,
+    reply: *mut *mut Reply,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let handle = unsafe { &mut *connection };
+    let wait = Duration::from_millis(wait_ms.into());
+    let (came, code) = match handle.connection.reply_within(wait) {
+        Ok(Some(value)) => (Box::into_raw(Box::new(Reply::from(value))), 1),
+        Ok(None) => (std::ptr::null_mut(), 0),
+        Err(why) => {
+            handle.fail(&why);
+            (std::ptr::null_mut(), -1)
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { reply.write(came) };
+    code
+}
+
+/// See `keyway.h`.
+///
+/// # Safety
+/// `connection` is of [`keyway_open`] and not closed.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn keyway_next_push(connection: *mut Handle) -> *mut Reply {
     // SAFETY: as the caller promises.
     match unsafe { &mut *connection }.connection.take_push() {

@@ -1,8 +1,11 @@
 /* Talks to the server of argv[1], and ends with 0 when every reply is what it should be. */
+#define _POSIX_C_SOURCE 200809L
 #include "keyway.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define EXPECT(what)                                                    \
   do {                                                                  \
@@ -62,6 +65,34 @@ static void pipelines(keyway_connection *c) {
   keyway_free(reply);
 }
 
+/* A reply that is late is waited for again, and what is flushed is sent. */
+static void short_waits(keyway_connection *c, const char *url) {
+  keyway_reply *reply = (keyway_reply *)&reply;
+  EXPECT(keyway_append(c, 3, (const char *[]){"BLPOP", "late", "0"}, NULL) == 0);
+  EXPECT(keyway_flush(c) == 0);
+  EXPECT(keyway_next_within(c, 0, &reply) == 0 && reply == NULL);
+  EXPECT(keyway_next_within(c, 20, &reply) == 0 && reply == NULL);
+  keyway_connection *other = keyway_open(url, NULL, NULL, 0);
+  EXPECT(other != NULL);
+  keyway_free(say(other, 2, (const char *[]){"SELECT", "2"}));
+  keyway_free(say(other, 3, (const char *[]){"RPUSH", "late", "x"}));
+  keyway_close(other);
+  EXPECT(keyway_next_within(c, 10000, &reply) == 1 && keyway_count(reply) == 2);
+  keyway_free(reply);
+}
+
+/* A child that closes what it has inherited leaves it to its parent. */
+static void forks(keyway_connection *c) {
+  int status = -1;
+  pid_t child = fork();
+  if (child == 0) {
+    keyway_close(c);
+    _exit(0);
+  }
+  EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  keyway_free(say(c, 1, (const char *[]){"PING"}));
+}
+
 static void newer_kinds(keyway_connection *c) {
   keyway_reply *reply = say(c, 2, (const char *[]){"HELLO", "3"});
   EXPECT(keyway_kind_of(reply) == KEYWAY_MAP && keyway_count(reply) % 2 == 0);
@@ -89,6 +120,9 @@ static void what_fails(void) {
   EXPECT(strstr(error, "nothing is called redis://") != NULL && strlen(error) < sizeof error);
   EXPECT(keyway_open("nowhere", NULL, cut, sizeof cut) == NULL && strlen(cut) == 7);
   EXPECT(keyway_open(NULL, NULL, NULL, 0) == NULL);
+  keyway_options nameless = {.username = "u"};
+  EXPECT(keyway_open("unix:///nowhere", &nameless, error, sizeof error) == NULL);
+  EXPECT(strstr(error, "without a password") != NULL);
   keyway_close(NULL);
   keyway_free(NULL);
 }
@@ -107,6 +141,8 @@ int main(int argc, char **argv) {
   EXPECT(keyway_error(c)[0] == 0);
   strings(c);
   pipelines(c);
+  if (options.database == 2) short_waits(c, argv[1]);
+  forks(c);
   newer_kinds(c);
   EXPECT(keyway_command(c, 0, NULL, NULL) == NULL && keyway_error(c)[0] != 0);
   keyway_free(say(c, 1, (const char *[]){"PING"}));

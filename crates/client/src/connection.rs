@@ -2,11 +2,11 @@
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::stream::Stream;
+use crate::stream::{Stream, Waiting};
 use crate::value::Value;
 use keyway_resp::{Framer, Framing, FramingFault, Protocol, reply};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// Bytes that are read at once, as a rule.
@@ -14,6 +14,10 @@ const READ_LEN: usize = 64 << 10;
 
 /// Input buffers larger than this are given back once they are empty.
 const KEPT_LEN_MAX: usize = 1 << 20;
+
+/// What a flush receives and keeps, in bytes: a server that is not read from beyond that stops
+/// reading.
+const UNREAD_MAX: usize = 64 << 20;
 
 /// How deep replies may nest.
 const DEPTH_MAX: u32 = 128;
@@ -29,7 +33,7 @@ pub struct Options {
     /// How long the server may do nothing while a reply is waited for; 60 s. `None` for commands
     /// that wait without a bound of their own.
     pub timeout: Option<Duration>,
-    /// User to log in as; the default user when a password alone is given.
+    /// User to log in as, with the password; the default user when a password alone is given.
     pub username: Option<String>,
     /// Password to log in with.
     pub password: Option<String>,
@@ -49,6 +53,31 @@ impl Default for Options {
             database: 0,
             reply_len_max: 1 << 30,
         }
+    }
+}
+
+impl Options {
+    /// The commands that log in and select a database, where that is asked for, to be sent first.
+    ///
+    /// # Errors
+    /// When there is a user without a password.
+    pub fn first_commands(&self) -> Result<Vec<Vec<String>>, Error> {
+        let mut commands = Vec::new();
+        let auth = || "AUTH".to_owned();
+        match (&self.username, &self.password) {
+            (Some(user), Some(password)) => {
+                commands.push(vec![auth(), user.clone(), password.clone()]);
+            }
+            (None, Some(password)) => commands.push(vec![auth(), password.clone()]),
+            (Some(_), None) => {
+                return Err(Error::Refused("a user without a password cannot log in".to_owned()));
+            }
+            (None, None) => {}
+        }
+        if self.database != 0 {
+            commands.push(vec!["SELECT".to_owned(), self.database.to_string()]);
+        }
+        Ok(commands)
     }
 }
 
@@ -86,18 +115,14 @@ impl Connection {
     /// When the URL is none, there is no connection, or the server refuses.
     pub fn open_with(url: &str, options: &Options) -> Result<Connection, Error> {
         let endpoint: Endpoint = url.parse()?;
+        let first = options.first_commands()?;
         let mut stream = Stream::connect(&endpoint, options.connect_timeout)
             .map_err(|error| Error::Connect(endpoint.to_string(), error))?;
         stream.set_timeout(options.timeout);
         let mut connection = Connection::over(stream);
         connection.reply_len_max = options.reply_len_max;
-        match (&options.username, &options.password) {
-            (Some(user), Some(password)) => connection.command(&["AUTH", user, password])?,
-            (None, Some(password)) => connection.command(&["AUTH", password])?,
-            _ => Value::Nil,
-        };
-        if options.database != 0 {
-            connection.command(&["SELECT", &options.database.to_string()])?;
+        for command in first {
+            connection.command(&command)?;
         }
         Ok(connection)
     }
@@ -153,9 +178,7 @@ impl Connection {
     /// # Errors
     /// When the connection was lost, or `arguments` is empty.
     pub fn append<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Result<(), Error> {
-        if self.is_lost {
-            return Err(Error::Closed);
-        }
+        self.check()?;
         if arguments.is_empty() {
             return Err(Error::Refused("a command has at least a name".to_owned()));
         }
@@ -166,19 +189,40 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends what was appended, and waits for no reply. What comes meanwhile is kept.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        while !self.is_flushed()? {
+            match self.try_exchange() {
+                // What the server said before it ended is there to be received.
+                Err(error) if error.kind() != io::ErrorKind::TimedOut && self.unread() > 0 => break,
+                done => self.or_lost(done)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that was appended is sent.
+    ///
+    /// # Errors
+    /// When the connection was lost.
+    pub fn is_flushed(&self) -> Result<bool, Error> {
+        self.check()?;
+        Ok(self.output.is_empty())
+    }
+
     /// Sends what was appended, and waits for the next reply, which may be an error.
     ///
     /// # Errors
     /// When there is none.
     pub fn reply(&mut self) -> Result<Value, Error> {
         loop {
-            match self.receive()? {
-                Value::Push(_) if self.pushes.len() == PUSHES_MAX => {
-                    return Err(self.fail("too many messages that nobody has taken"));
-                }
-                push @ Value::Push(_) => self.pushes.push_back(push),
-                value => return Ok(value),
+            if let Some(value) = self.ready_reply()? {
+                return Ok(value);
             }
+            self.exchange()?;
         }
     }
 
@@ -187,15 +231,92 @@ impl Connection {
     /// # Errors
     /// When nothing comes.
     pub fn receive(&mut self) -> Result<Value, Error> {
-        if self.is_lost {
-            return Err(Error::Closed);
-        }
         loop {
-            if let Some(value) = self.take()? {
+            if let Some(value) = self.ready()? {
                 return Ok(value);
             }
             // Both at once: a server that nobody reads from stops reading.
             self.exchange()?;
+        }
+    }
+
+    /// As [`Connection::receive`], waiting for no longer than `wait`. `None` when nothing has come
+    /// by then, which leaves the connection as it is.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn receive_within(&mut self, wait: Duration) -> Result<Option<Value>, Error> {
+        self.within(wait, Connection::ready)
+    }
+
+    /// As [`Connection::reply`], waiting for no longer than `wait`. `None` when no reply has come
+    /// by then, which leaves the connection as it is: the reply is still to be read.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn reply_within(&mut self, wait: Duration) -> Result<Option<Value>, Error> {
+        self.within(wait, Connection::ready_reply)
+    }
+
+    fn within(
+        &mut self,
+        wait: Duration,
+        ready: impl Fn(&mut Connection) -> Result<Option<Value>, Error>,
+    ) -> Result<Option<Value>, Error> {
+        let mut waiting = Waiting::new(Some(wait));
+        loop {
+            if let Some(value) = ready(self)? {
+                return Ok(Some(value));
+            }
+            // What can be done at once is done when the time is up, too.
+            let left = waiting.left().map_or(Duration::ZERO, |left| left.unwrap_or(wait));
+            if !self.advance(left)? || left.is_zero() {
+                return ready(self);
+            }
+        }
+    }
+
+    /// The next reply or message of what has come already. It does not wait.
+    ///
+    /// # Errors
+    /// When the connection was lost, or what has come is no reply.
+    pub fn ready(&mut self) -> Result<Option<Value>, Error> {
+        self.check()?;
+        self.take()
+    }
+
+    /// The next reply of what has come already; messages before it are put aside for
+    /// [`Connection::take_push`]. It does not wait.
+    ///
+    /// # Errors
+    /// When the connection was lost, or what has come is no reply.
+    pub fn ready_reply(&mut self) -> Result<Option<Value>, Error> {
+        loop {
+            match self.ready()? {
+                Some(Value::Push(_)) if self.pushes.len() == PUSHES_MAX => {
+                    return Err(self.fail("too many messages that nobody has taken"));
+                }
+                Some(push @ Value::Push(_)) => self.pushes.push_back(push),
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Sends what it can of what was appended, and receives what there is, waiting up to `wait` for
+    /// one of both; whether anything was sent or received. With it, who has to look at something
+    /// else as well waits in slices.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn advance(&mut self, wait: Duration) -> Result<bool, Error> {
+        self.check()?;
+        let timeout = self.stream.timeout();
+        self.stream.set_timeout(Some(wait));
+        let done = self.try_exchange();
+        self.stream.set_timeout(timeout);
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+            other => self.or_lost(other).map(|()| true),
         }
     }
 
@@ -227,29 +348,47 @@ impl Connection {
         }
     }
 
+    /// How many bytes have come that are not taken.
+    fn unread(&self) -> usize {
+        self.filled - self.taken
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.is_lost { Err(Error::Closed) } else { Ok(()) }
+    }
+
     /// Sends and receives some.
     fn exchange(&mut self) -> Result<(), Error> {
+        let done = self.try_exchange();
+        self.or_lost(done)
+    }
+
+    fn or_lost(&mut self, done: io::Result<()>) -> Result<(), Error> {
+        done.map_err(|error| {
+            self.is_lost = true;
+            Error::Lost(error)
+        })
+    }
+
+    fn try_exchange(&mut self) -> io::Result<()> {
         self.make_room();
-        let out = &self.output[self.sent..];
-        match self.stream.exchange(out, &mut self.input[self.filled..]) {
-            Ok((0, 0)) => {
-                self.is_lost = true;
-                Err(Error::Lost(io::ErrorKind::UnexpectedEof.into()))
-            }
-            Ok((written, read)) => {
-                self.filled += read;
-                self.sent += written;
-                if self.sent == self.output.len() {
-                    self.output.clear();
-                    self.sent = 0;
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.is_lost = true;
-                Err(Error::Lost(error))
-            }
+        let (out, unread) = (&self.output[self.sent..], self.unread());
+        // Nobody takes what comes while who appends only flushes.
+        let is_full = unread >= self.at_least.max(UNREAD_MAX) && !out.is_empty();
+        let (written, read) = match is_full {
+            true => (self.stream.write(out)?, 0),
+            false => self.stream.exchange(out, &mut self.input[self.filled..])?,
+        };
+        if (written, read) == (0, 0) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        self.filled += read;
+        self.sent += written;
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+        Ok(())
     }
 
     /// Makes sure that there is room for what comes next.
@@ -263,7 +402,7 @@ impl Connection {
         }
         // A bulk says how long it is, within what is accepted; no more is taken for granted than
         // is there already.
-        let there = self.filled - self.taken;
+        let there = self.unread();
         let wanted = self.at_least.min(2 * there).max(there + READ_LEN / 4);
         if self.input.len() - self.taken < wanted {
             self.input.copy_within(self.taken..self.filled, 0);

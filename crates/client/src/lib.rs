@@ -21,7 +21,9 @@
 //! Everything waits: a connection belongs to one thread at a time. Where a server does not share
 //! memory, a connection to `shm://` goes on over the unix socket of that path.
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "who waits reads the clock")]
 
+mod connect;
 mod connection;
 mod endpoint;
 mod error;

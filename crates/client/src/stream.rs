@@ -1,15 +1,17 @@
 //! Bytes to a server and back, whatever carries them.
 
+use crate::connect::{connect_shared, connect_tcp, connect_unix};
 use crate::endpoint::Endpoint;
-use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Refusal, Shared, Spin, ask};
+use keyway_ring::{Pipe, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Nobody is connected to in no time at all.
+const CONNECT_MIN: Duration = Duration::from_millis(1);
 
 /// What carries the bytes of a [`Stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ impl Stream {
     /// Of the system.
     pub fn connect(endpoint: &Endpoint, timeout: Option<Duration>) -> io::Result<Stream> {
         let mut refusal = None;
+        let timeout = timeout.map(|timeout| timeout.max(CONNECT_MIN));
         let way = match endpoint {
             Endpoint::Tcp { host, port } => Way::Tcp(connect_tcp(host, *port, timeout)?),
             Endpoint::Unix { path } => Way::Unix(connect_unix(path, timeout)?),
@@ -85,12 +88,18 @@ impl Stream {
 
     /// Bounds how long a read or a write waits for the other side; without a bound, which is how
     /// it begins, it waits for ever.
+    ///
+    /// With a time of zero it does not wait: what cannot be done at once has timed out.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
-        // None at all would be to look once.
-        self.timeout = timeout.map(|timeout| timeout.max(Duration::from_millis(1)));
+        self.timeout = timeout;
         if let Way::Shared(pipe) = &mut self.way {
-            pipe.set_timeout(self.timeout);
+            pipe.set_timeout(timeout);
         }
+    }
+
+    /// What [`Stream::set_timeout`] has set.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// Writes what it can of `out`, and reads what there is into `into`; waits until one of both
@@ -98,7 +107,8 @@ impl Stream {
     /// everything was read.
     ///
     /// # Errors
-    /// Of the system; `TimedOut` when the other side did nothing for the time that was set.
+    /// Of the system; `TimedOut` when the other side did nothing for the time that was set. That
+    /// nobody reads any more is no error while there is something to read.
     pub fn exchange(&mut self, out: &[u8], into: &mut [u8]) -> io::Result<(usize, usize)> {
         match &mut self.way {
             Way::Tcp(socket) => exchange(socket, out, into, self.timeout),
@@ -158,115 +168,77 @@ fn exchange(
     into: &mut [u8],
     timeout: Option<Duration>,
 ) -> io::Result<(usize, usize)> {
+    let mut flags = if out.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+    flags |= if into.is_empty() { PollFlags::empty() } else { PollFlags::IN };
+    let mut waiting = Waiting::new(timeout);
     loop {
-        let written = if out.is_empty() { None } else { attempt(socket.write(out))? };
-        let read = if into.is_empty() { None } else { attempt(socket.read(into))? };
-        if written.is_some() || read.is_some() {
-            return Ok((written.unwrap_or(0), read.unwrap_or(0)));
-        }
-        wait(socket.as_fd(), !out.is_empty(), timeout)?;
-    }
-}
-
-fn attempt(done: io::Result<usize>) -> io::Result<Option<usize>> {
-    match done {
-        Ok(len) => Ok(Some(len)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn wait(socket: BorrowedFd<'_>, wants_room: bool, timeout: Option<Duration>) -> io::Result<()> {
-    let flags = if wants_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-    let timeout = timeout.map(|timeout| Timespec {
-        tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
-    match poll(&mut [PollFd::new(&socket, flags)], timeout.as_ref()) {
-        Ok(0) => Err(ErrorKind::TimedOut.into()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn connect_tcp(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        let connected = match timeout {
-            Some(timeout) => TcpStream::connect_timeout(&address, timeout),
-            None => TcpStream::connect(address),
-        };
-        match connected {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                return Ok(socket);
-            }
-            Err(error) => last = error,
+        let written = if out.is_empty() { Ok(None) } else { attempt(|| socket.write(out)) };
+        let read = if into.is_empty() { Ok(None) } else { attempt(|| socket.read(into)) };
+        match (written, read) {
+            // What the server said before it ended the connection comes first.
+            (Err(_), Ok(Some(read @ 1..))) => return Ok((0, read)),
+            (Err(error), _) => return Err(error),
+            // What was written is told; the error stays for the next.
+            (Ok(Some(written)), Err(_)) => return Ok((written, 0)),
+            (Ok(None), Err(error)) => return Err(error),
+            (Ok(None), Ok(None)) => waiting.wait(socket.as_fd(), flags)?,
+            (Ok(written), Ok(read)) => return Ok((written.unwrap_or(0), read.unwrap_or(0))),
         }
     }
-    Err(last)
 }
 
-fn connect_unix(path: &Path, timeout: Option<Duration>) -> io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // A server whose backlog is full lets who connects wait for as long as who sends.
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?).map_err(late)?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
-    Ok(socket.into())
+/// What is done by one call that does not wait; `None` when that is nothing yet.
+fn attempt(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+    loop {
+        match call() {
+            Ok(len) => return Ok(Some(len)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
-/// Shared memory, or the socket that is left when there is none.
-fn connect_shared(
-    path: &Path,
-    ring_len: usize,
-    spin: Duration,
+/// A wait that has one end, however often it is woken before.
+pub(crate) struct Waiting {
     timeout: Option<Duration>,
-) -> io::Result<Result<Pipe, (Refusal, UnixStream)>> {
-    let socket = connect_unix(path, timeout)?;
-    socket.set_read_timeout(timeout)?;
-    let shared = match ask_for_less_and_less(&socket, ring_len) {
-        Ok(Ok(shared)) => shared,
-        Ok(Err(why)) => {
-            socket.set_read_timeout(None)?;
-            return Ok(Err((why, socket)));
-        }
-        // What listens there has taken the hello for a request of another protocol.
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::WouldBlock) => {
-            let what =
-                "who listens there knows nothing of shared memory: is it a listener of shm://?";
-            return Err(io::Error::new(error.kind(), what));
-        }
-        Err(error) => return Err(error),
-    };
-    socket.set_read_timeout(None)?;
-    let spin = if spin.is_zero() { Spin::never() } else { Spin::adaptive(spin) };
-    Ok(Ok(Pipe::new(shared, socket, spin)))
+    /// Once it has begun.
+    until: Option<Instant>,
 }
 
-/// Asks for rings of `ring_len` bytes each, and for half of that while they are too large for the
-/// server.
-fn ask_for_less_and_less(
-    socket: &UnixStream,
-    ring_len: usize,
-) -> io::Result<Result<Shared, Refusal>> {
-    let mut hello = Hello::new(ring_len, ring_len);
-    loop {
-        match ask(socket, &hello)? {
-            Err(Refusal::Capacity) if hello.up > CAPACITY_MIN => {
-                hello = Hello::new(hello.up / 2, hello.up / 2);
-            }
-            outcome => return Ok(outcome),
+impl Waiting {
+    pub(crate) fn new(timeout: Option<Duration>) -> Waiting {
+        Waiting { timeout, until: None }
+    }
+
+    /// How much longer it may be; `None` is for ever.
+    pub(crate) fn left(&mut self) -> io::Result<Option<Duration>> {
+        let Some(timeout) = self.timeout else { return Ok(None) };
+        if timeout.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let now = Instant::now();
+        // A time that there is not is for ever.
+        let Some(until) = self.until.or_else(|| now.checked_add(timeout)) else {
+            return Ok(None);
+        };
+        self.until = Some(until);
+        match until.saturating_duration_since(now) {
+            Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
         }
     }
-}
 
-fn late(error: rustix::io::Errno) -> io::Error {
-    match error {
-        rustix::io::Errno::AGAIN => ErrorKind::TimedOut.into(),
-        other => other.into(),
+    /// Sleeps until the socket is ready for one of `flags`, or a signal came.
+    pub(crate) fn wait(&mut self, socket: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
+        let left = self.left()?.map(|left| Timespec {
+            tv_sec: left.as_secs().min(i64::MAX as u64) as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut [PollFd::new(&socket, flags)], left.as_ref()) {
+            Ok(0) => Err(ErrorKind::TimedOut.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
