@@ -231,12 +231,9 @@ impl Driver {
 
     fn on_conn(&mut self, key: Key<Conn>, flags: EventFlags, now: Time) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        match &mut conn.stream {
-            Some(Stream::Rings(rings)) => {
-                let is_over = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
-                rings.on_socket(flags.intersects(is_over));
-            }
-            _ => {}
+        if let Some(Stream::Rings(rings)) = &mut conn.stream {
+            let is_over = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+            rings.on_socket(flags.intersects(is_over));
         }
         let is_rings = conn.stream.as_ref().is_some_and(Stream::is_rings);
         if is_rings || flags.contains(EventFlags::OUT) {

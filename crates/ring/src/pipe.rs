@@ -1,6 +1,8 @@
 //! A pair of rings as a connection: bytes both ways, and the socket that tells when the other side
 //! rings or is gone.
 
+#![allow(clippy::disallowed_methods, reason = "a side that waits looks at the time itself")]
+
 use crate::ends::{Consumer, Ended, Producer};
 use crate::handover::Shared;
 use crate::park::Wait;
