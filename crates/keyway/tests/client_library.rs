@@ -1,5 +1,7 @@
 //! The client library with Keyway itself: over shared memory, and what it does where there is none.
 
+#![allow(clippy::disallowed_methods, reason = "one that is to sleep is left alone for a while")]
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
