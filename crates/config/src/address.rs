@@ -112,6 +112,11 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
     }
     if let Some(path) = text.strip_prefix("shm://") {
         let three = "write three slashes: \"shm:///run/keyway.shm\"";
+        if let Some((path, _)) = path.split_once('?') {
+            let what = format!("{} has options behind its path", quoted(text));
+            let hint = format!("write \"shm://{path}\"; the size of rings is `ring_max`");
+            return Err(Problem::new(what, hint));
+        }
         return parse_unix_path(path).map(ListenAddr::Shm).map_err(|problem| match problem {
             slashes if slashes.hint == SLASHES_HINT => Problem::new(slashes.what, three),
             other => other,
@@ -324,6 +329,7 @@ mod tests {
             ("tcp://*:6380", "write \"tcp://0.0.0.0:6380\" to listen on every IPv4 address"),
             ("tcp://::1:6380", "write \"tcp://[::1]:6380\""),
             ("unix://run/k.sock", "write three slashes: \"unix:///run/keyway.sock\""),
+            ("shm:///k.shm?ring=1m", "write \"shm:///k.shm\"; the size of rings is `ring_max`"),
             ("shm://run/k.shm", "write three slashes: \"shm:///run/keyway.shm\""),
             ("tcp://example.com:1", "write the IP address of the interface to listen on"),
             ("tcp://127.0.0.1", LISTEN_HINT),

@@ -47,6 +47,9 @@ fn unusable_path(bind: &ListenAddr) -> Option<String> {
         return Some(format!("there is no directory {directory}; create it, or change `bind`"));
     }
     let found = std::fs::symlink_metadata(path).ok()?;
+    if found.is_dir() {
+        return Some("that is a directory; name a file in it with `bind`".to_owned());
+    }
     (!found.file_type().is_socket()).then(|| {
         "a file that is no socket is there; remove it, or choose another path for `bind`".to_owned()
     })

@@ -54,7 +54,8 @@ fn a_cluster_pool_that_serves_nothing_is_not_ready_and_tells_why() {
     assert!(backends(&keyway).contains("\"role\":\"none\""));
 
     let empty = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    expect_not_ready(&start(cluster_pool(&[empty.address()])), &["pool \"main\"", which]);
+    let keyway = start(cluster_pool(&[empty.address()]));
+    expect_not_ready(&keyway, &["pool \"main\"", which, "names no server for any slot"]);
 
     let closed = RedisCluster::start_with(1, 0, &[], Some("geheim"));
     let keyway = start(cluster_pool(&closed.addresses()));

@@ -48,7 +48,12 @@ impl ViewError {
 
 /// The start of `text`, fit to be shown.
 fn cut(text: &[u8]) -> Box<str> {
-    text[..text.len().min(REFUSAL_LEN_MAX)].escape_ascii().to_string().into()
+    // Quotes are what errors are full of.
+    let shown = |&byte: &u8| match byte {
+        b'\'' | b'"' => char::from(byte).to_string(),
+        _ => byte.escape_ascii().to_string(),
+    };
+    text.iter().take(REFUSAL_LEN_MAX).map(shown).collect::<String>().into()
 }
 
 impl fmt::Display for ViewError {

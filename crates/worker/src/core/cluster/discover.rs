@@ -122,6 +122,9 @@ impl Core {
                 _ => Ok(view),
             }
         });
+        if matches!(&view, Ok(view) if view.owners.owned_count() == 0) {
+            shared.note_trouble(format!("what {from} says of it {}", ViewError::NoSlots));
+        }
         match view {
             Ok(view) if self.asks_another_before(pool, discovery, &view) => {}
             Ok(view) => self.learn_slots((pool, place), &view),
@@ -531,6 +534,9 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
         let slots = map.owners().owned_count();
         let servers = map.nodes().count();
+        if slots == 0 {
+            return tracing::warn!(pool, servers, "the cluster {}", ViewError::NoSlots);
+        }
         if slots < SLOT_COUNT {
             tracing::warn!(pool, slots, "the cluster does not serve all of its 16384 slots");
         }
