@@ -54,6 +54,17 @@ fn no_seed_of_clusters_breaks_a_law() {
     assert!(total.commits > 10 * CLUSTER_SEEDS && total.replies > 500 * CLUSTER_SEEDS);
 }
 
+/// Each broke a law once, and is too far off to be among the others.
+#[test]
+fn seeds_of_clusters_that_broke_a_law_once_do_so_no_more() {
+    let options = Options { clusters: true, ..Options::default() };
+    // The first command of a transaction is refused, as nobody has its slot.
+    for seed in [71220] {
+        let violation = run_seed(seed, &options).err();
+        assert_eq!(violation.map(|violation| violation.text), None, "seed {seed}");
+    }
+}
+
 /// Seeds of primaries with replicas.
 const REPLICATED_SEEDS: u64 = 200;
 
