@@ -88,6 +88,14 @@ fn no_seed_of_primaries_with_replicas_breaks_a_law() {
     assert!(total.commits > 10 * REPLICATED_SEEDS && total.replies > 500 * REPLICATED_SEEDS);
 }
 
+/// Sentinels are asked while they hear of a fail-over.
+#[test]
+fn a_seed_of_primaries_with_replicas_that_broke_a_law_once_does_so_no_more() {
+    let options = Options { replicated: true, ..Options::default() };
+    let violation = run_seed(70159, &options).err();
+    assert_eq!(violation.map(|violation| violation.text), None);
+}
+
 /// Seeds of pools that lead to others.
 const ROUTED_SEEDS: u64 = 120;
 
