@@ -77,6 +77,8 @@ impl Defect {
 pub struct Mood {
     /// It does nothing until then.
     pub stalled_until: Nanos,
+    /// Meanwhile slots came to others, or to it.
+    pub has_overslept: bool,
     /// It answers `-LOADING` until then.
     pub loading_until: Nanos,
     /// It answers `-OOM` to writes until then.
@@ -95,6 +97,8 @@ pub struct Mood {
 struct ServerConn {
     conn: ConnId,
     input: Vec<u8>,
+    /// How much of it came while the server slept and its slots became others'.
+    late: usize,
     output: Vec<u8>,
     database: u32,
     authenticated: bool,
@@ -234,6 +238,7 @@ impl Server {
             self.conns.push(ServerConn {
                 conn,
                 input: Vec::new(),
+                late: 0,
                 output: Vec::new(),
                 database: 0,
                 authenticated: self.password.is_none(),
@@ -259,6 +264,9 @@ impl Server {
         self.apply_copies(network.now, network);
         for position in 0..self.conns.len() {
             self.read(position, network);
+        }
+        if std::mem::take(&mut self.mood.has_overslept) {
+            self.conns.iter_mut().for_each(|conn| conn.late = conn.input.len());
         }
         self.serve(network, ledger);
         self.end_waits(network);
@@ -330,6 +338,7 @@ impl Server {
             match parsed {
                 Ok(Some((args, len))) => {
                     self.conns[position].input.drain(..len);
+                    self.note_late(position, &args, len, ledger);
                     self.answer(position, &args, network, ledger);
                     self.release_pushes();
                     spent += self.random.between(1, self.service);

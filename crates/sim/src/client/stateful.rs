@@ -17,10 +17,11 @@ pub(super) enum What {
     /// `GET` of a shared counter under watch.
     ReadShared,
     Multi,
-    /// A command inside `MULTI`; whether its key is on another server than
-    /// those before it, and whether the transaction is too long.
+    /// A command inside `MULTI`; whether its key is on another server than that of the
+    /// first, or than one of those before it, and whether the transaction is too long.
     Queued {
         crosses: bool,
+        crosses_any: bool,
         is_long: bool,
     },
     /// The queued commands, and whether keys are watched.
@@ -210,7 +211,8 @@ impl Client {
         draft.len += self.output.len() - start + 64;
         let is_long = draft.len > self.habits.transaction_len_max;
         draft.parts.push(part);
-        self.begin(now, What::Queued { crosses, is_long }, names.to_vec());
+        let crosses_any = self.crosses(&draft.parts, ledger);
+        self.begin(now, What::Queued { crosses, crosses_any, is_long }, names.to_vec());
     }
 
     fn end_draft(&mut self, now: Nanos, ledger: &mut Ledger, draft: Draft, watches: bool) {
@@ -519,13 +521,15 @@ impl Client {
     ) -> Result<(), String> {
         let is_static = self.is_static(ledger);
         let is_queued = matches!(begun.what, What::Queued { .. });
+        let is_crossing = text.starts_with("CROSSSLOT");
         let is_known = match &begun.what {
-            What::Queued { crosses, .. } | What::Pop { crosses, .. }
-                if text.starts_with("CROSSSLOT") =>
-            {
+            // Where a command was refused, as nobody had its key, the first that was not decides
+            // where the others are to be. Redis compares all at EXEC, which fails here anyway.
+            What::Queued { crosses_any: true, .. } if is_crossing && self.is_refused => true,
+            What::Queued { crosses, .. } | What::Pop { crosses, .. } if is_crossing => {
                 *crosses || !is_static
             }
-            What::Watch if text.starts_with("CROSSSLOT") => !is_static,
+            What::Watch if is_crossing => !is_static,
             What::Queued { is_long, .. } if text.starts_with("ERR the transaction is too long") => {
                 *is_long
             }
@@ -537,14 +541,14 @@ impl Client {
                     || self.id.is_none_or(|id| ledger.may_be_unblocked(id, expected.asked_at))
             }
             What::Exec { .. } if text.starts_with("EXECABORT") => self.is_refused,
-            What::Exec { parts, .. } if text.starts_with("CROSSSLOT") => {
+            What::Exec { parts, .. } if is_crossing => {
                 ledger.is_cluster() && self.crosses(parts, ledger)
             }
             _ => false,
         };
         self.is_refused |= is_queued;
         let is_abort = text.starts_with("EXECABORT")
-            || (text.starts_with("CROSSSLOT") && matches!(begun.what, What::Exec { .. }));
+            || (is_crossing && matches!(begun.what, What::Exec { .. }));
         if !is_known {
             let fate = match is_abort && matches!(begun.what, What::Exec { .. }) {
                 true => Fate::NotDone,

@@ -82,9 +82,12 @@ impl Server {
         }
         let before = std::mem::replace(&mut node.view, Rc::clone(&view));
         node.is_unsure = false;
+        let sleeps = network.now < self.mood.stalled_until;
+        self.mood.has_overslept |= sleeps && before.owners != view.owners;
         if view.groups > 0 {
             return self.adopt_groups(&before, network);
         }
+        let node = self.node();
         node.away.retain(|&slot, _| view.owners[usize::from(slot)] == me);
         node.here.retain(|&slot, _| view.owners[usize::from(slot)] != me);
         for conn in &mut self.conns {
@@ -98,6 +101,24 @@ impl Server {
             }
         }
         network.wake_server(self.index, network.now);
+    }
+
+    /// What came to a server while it slept, and was given up by then, may come after what its
+    /// client has written elsewhere. Redis would do it when it wakes, as it knows of nothing
+    /// yet, and lose it as a replica; here slots may have come back to one that sleeps, with all
+    /// that was written meanwhile. To a single connection that is late it happens in Redis too.
+    pub(super) fn note_late(
+        &mut self,
+        position: usize,
+        args: &[Vec<u8>],
+        len: usize,
+        ledger: &mut Ledger,
+    ) {
+        let conn = &mut self.conns[position];
+        if conn.late > 0 && !is_read(&args[0]) {
+            keys_of_request(args).iter().for_each(|key| ledger.on_straggler(key));
+        }
+        conn.late = conn.late.saturating_sub(len);
     }
 
     /// Notes that a key is to be copied.

@@ -108,7 +108,8 @@ impl Server {
             }
             b"MASTER" => {
                 let epoch = latest.members[usize::from(latest.owners[number])].epoch;
-                write_primary(&told, number, epoch, reply);
+                let leads = told.owners[number] != latest.owners[number];
+                write_primary(&told, number, (epoch, leads), reply);
             }
             b"SLAVES" => write_replicas(&told, number, reply),
             _ => ledger.fail(|| "a sentinel was asked something odd".to_owned()),
@@ -116,10 +117,12 @@ impl Server {
     }
 }
 
-fn write_primary(view: &View, number: usize, epoch: u64, reply: &mut Vec<u8>) {
+/// `leads`: of a sentinel that leads a fail-over, which tells of the old primary still.
+fn write_primary(view: &View, number: usize, (epoch, leads): (u64, bool), reply: &mut Vec<u8>) {
     let node = view.owners[number];
     let member = &view.members[usize::from(node)];
     let flags = if member.has_failed { "master,s_down,o_down" } else { "master" };
+    let flags = if leads { format!("{flags},failover_in_progress") } else { flags.to_owned() };
     let replicas = view.replicas_of(node).count();
     write_list(
         reply,
@@ -133,7 +136,7 @@ fn write_primary(view: &View, number: usize, epoch: u64, reply: &mut Vec<u8>) {
             "runid",
             &member.id,
             "flags",
-            flags,
+            &flags,
             "role-reported",
             "master",
             "config-epoch",

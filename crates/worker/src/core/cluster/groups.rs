@@ -214,9 +214,17 @@ impl Core {
         let Some(told) = self.told(pool) else { return Ok(()) };
         told.known.insert(group);
         let Some(primary) = told.primaries.remove(&place) else { return Ok(()) };
+        let address = told.addresses.remove(&place);
+        let Some(state) = self.plane.cluster_state(pool) else { return Ok(()) };
+        let known = state.map.primary(group).and_then(|place| state.map.node(usize::from(place)));
+        let known = known.map(|node| (&node.endpoint, state.map.epoch(Some(group))));
+        let Some(at) = address_of_epoch(&primary, address, known) else {
+            state.shared.ask_again();
+            return Ok(());
+        };
         let view = GroupView {
             group,
-            primary: told.addresses.remove(&place).unwrap_or(primary.endpoint),
+            primary: at,
             epoch: primary.config_epoch,
             replicas: replicas.into_iter().map(replica).collect(),
         };
@@ -364,6 +372,26 @@ impl Core {
     }
 }
 
+/// Where a primary is by a sentinel that has told its `address` first, and then the rest with
+/// the epoch. `None` if a fail-over may have come in between, so that the address is the old
+/// one's and the epoch the new one's, and who is the primary, and since when, is `known`.
+fn address_of_epoch(
+    told: &WatchedPrimary,
+    address: Option<Endpoint>,
+    known: Option<(&Endpoint, Option<u64>)>,
+) -> Option<Endpoint> {
+    if !told.state.is_failing_over {
+        // It knows of one address at any moment, and this is the later answer.
+        return Some(told.endpoint.clone());
+    }
+    let address = address.unwrap_or_else(|| told.endpoint.clone());
+    let is_torn = known.is_some_and(|(endpoint, epoch)| {
+        let is_known = told.config_epoch == epoch && *endpoint == address;
+        address == told.endpoint && told.config_epoch >= epoch && !is_known
+    });
+    (!is_torn).then_some(address)
+}
+
 /// Where a replica is, and how it is.
 fn replica(told: WatchedReplica) -> (Endpoint, NodeHealth) {
     let health = match (told.state.is_reached(), told.is_linked) {
@@ -390,5 +418,38 @@ impl Plane {
     pub(super) fn sentinels_of(&self, pool: u16) -> Option<u16> {
         let mut pairs = self.cluster.sentinels.iter();
         pairs.find(|&(_, &about)| about == pool).map(|(&of, _)| of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn primary(port: u16, flags: &str, epoch: u64) -> WatchedPrimary {
+        let words = ["name", "a", "ip", "10.0.0.1", "port", &port.to_string(), "flags", flags]
+            .map(str::to_owned);
+        let words = words.into_iter().chain(["config-epoch".to_owned(), epoch.to_string()]);
+        let words: Vec<String> =
+            words.map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        let reply = format!("*{}\r\n{}", words.len(), words.concat());
+        WatchedPrimary::from_primary(reply.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_address_of_before_is_not_taken_with_the_epoch_of_a_fail_over() {
+        let [old, new] = [1, 2].map(|port| Endpoint::tcp("10.0.0.1", port).unwrap());
+        let place = |told: &WatchedPrimary, address: &Endpoint, known: (&Endpoint, u64)| {
+            address_of_epoch(told, Some(address.clone()), Some((known.0, Some(known.1))))
+        };
+        // Who only hears of it tells of one address, and MASTER was asked later.
+        assert_eq!(place(&primary(2, "master", 5), &old, (&old, 4)).as_ref(), Some(&new));
+        let leads = primary(1, "master,failover_in_progress", 5);
+        assert_eq!(place(&leads, &new, (&old, 4)).as_ref(), Some(&new));
+        assert_eq!(place(&leads, &old, (&old, 4)), None, "it may be of the new one");
+        assert_eq!(place(&leads, &old, (&new, 5)), None, "as others have told");
+        assert_eq!(place(&leads, &old, (&old, 5)).as_ref(), Some(&old), "it has just begun");
+        assert_eq!(place(&leads, &old, (&new, 6)).as_ref(), Some(&old), "it is stale anyway");
+        let first = address_of_epoch(&leads, Some(old.clone()), None);
+        assert_eq!(first.as_ref(), Some(&old), "better than nothing");
     }
 }
