@@ -2,6 +2,7 @@
 //! breaks.
 
 mod laws;
+mod liar;
 mod world;
 
 use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};

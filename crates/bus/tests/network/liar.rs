@@ -1,0 +1,122 @@
+//! Peers that were let in and then say what they should not.
+
+use crate::world::{id, settings};
+use keyway_base::Time;
+use keyway_bus::frame::{self, FRAGMENT_LEN, FRAME_BODY_MAX, Head, Kind, Parsed};
+use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings};
+
+fn line(nonce: u8) -> Line {
+    Line { binding: b"mem".to_vec(), is_trusted: false, nonce: [nonce; 32] }
+}
+
+/// A frame that a peer was told.
+struct Told {
+    head: Head,
+    body: Vec<u8>,
+}
+
+/// A connection to the node under test, with a node at its end that registered and then says nothing.
+struct End {
+    other: Node,
+    there: PeerKey,
+    here: PeerKey,
+}
+
+/// A node under test and who is connected to it.
+struct Lab {
+    node: Node,
+    ends: Vec<End>,
+    now: Time,
+}
+
+impl Lab {
+    fn new(settings: Settings) -> Self {
+        let now = Time(1_000_000_000);
+        Self { node: Node::new(settings, 3, now), ends: Vec::new(), now }
+    }
+
+    fn of(index: usize) -> Self {
+        Self::new(settings(index, &[]))
+    }
+
+    /// A node that dials the one under test; its number here.
+    fn join(&mut self, settings: Settings) -> usize {
+        let mut other = Node::new(settings, 5, self.now);
+        let Some(Action::Dial { dial, .. }) = other.poll_action() else { panic!("no dial") };
+        let here = self.node.handle_accepted(&line(1), self.now).unwrap();
+        let there = other.handle_connected(dial, &line(2), self.now).unwrap();
+        self.register(End { other, there, here })
+    }
+
+    /// A node that the one under test dials.
+    fn serve(&mut self, settings: Settings) -> usize {
+        let Some(Action::Dial { dial, .. }) = self.node.poll_action() else { panic!("no dial") };
+        let mut other = Node::new(settings, 5, self.now);
+        let there = other.handle_accepted(&line(1), self.now).unwrap();
+        let here = self.node.handle_connected(dial, &line(2), self.now).unwrap();
+        self.register(End { other, there, here })
+    }
+
+    fn register(&mut self, mut end: End) -> usize {
+        for _ in 0..4 {
+            let mut out = Vec::new();
+            end.other.poll_output(end.there, &mut out, 1 << 20, self.now);
+            self.node.handle_input(end.here, &out, self.now);
+            out.clear();
+            self.node.poll_output(end.here, &mut out, 1 << 20, self.now);
+            end.other.handle_input(end.there, &out, self.now);
+        }
+        self.ends.push(end);
+        self.ends.len() - 1
+    }
+
+    fn say(&mut self, at: usize, head: &Head, body: &[u8]) {
+        let mut out = Vec::new();
+        frame::append(&mut out, head, &[], [body, &[]]);
+        self.node.handle_input(self.ends[at].here, &out, self.now);
+    }
+
+    /// What the peer is told; pings and credit left out.
+    fn told(&mut self, at: usize) -> Vec<Told> {
+        let mut out = Vec::new();
+        while self.node.poll_output(self.ends[at].here, &mut out, 1 << 20, self.now) {}
+        let (mut rest, mut told) = (&out[..], Vec::new());
+        while let Ok(Parsed::Frame(frame)) = frame::parse(rest, FRAME_BODY_MAX) {
+            if !frame.head.kind.is_urgent() {
+                told.push(Told { head: frame.head, body: frame.body.to_vec() });
+            }
+            rest = &rest[frame.len..];
+        }
+        told
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.node.poll_event()).collect()
+    }
+
+    fn is_there(&self, at: usize) -> bool {
+        self.node.peers().any(|peer| peer.peer == self.ends[at].here)
+    }
+}
+
+fn message(src: NodeId, dst: NodeId, seq: u64) -> Head {
+    Head { kind: Kind::Message, flags: 0, seq, src, dst, ttl: 16 }
+}
+
+#[test]
+fn a_frame_that_leaves_no_room_for_a_path_ends_its_connection_and_nothing_else() {
+    for len in [FRAGMENT_LEN, FRAGMENT_LEN + 1, FRAME_BODY_MAX] {
+        let mut lab = Lab::of(0);
+        let (from, to) = (lab.join(settings(1, &[0])), lab.join(settings(2, &[0])));
+        lab.told(to);
+        lab.say(from, &message(id(1), id(2), 1), &vec![7; len]);
+        let told = lab.told(to);
+        if len == FRAGMENT_LEN {
+            assert_eq!((told[0].head.kind, told[0].body.len()), (Kind::Message, len));
+            continue;
+        }
+        assert!(told.is_empty() && !lab.is_there(from) && lab.is_there(to));
+        let down = Event::PeerDown { id: id(1), reason: Reason::NoFrame };
+        assert!(lab.events().contains(&down));
+    }
+}
