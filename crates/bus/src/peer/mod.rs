@@ -104,6 +104,8 @@ pub struct Peer {
     pub(crate) retiring: Option<Time>,
     /// Whether it has answered that.
     pub(crate) said_bye: bool,
+    /// When the connection is closed although the other side, which has said farewell, did not.
+    pub(crate) left_by: Option<Time>,
     /// Why it leaves.
     pub(crate) farewell: Option<Reason>,
     /// What a child that goes through this node has of each topic.
@@ -169,6 +171,7 @@ impl Peer {
             used_at: now,
             retiring: None,
             said_bye: false,
+            left_by: None,
             farewell: None,
             versions: None,
             our_id,

@@ -4,6 +4,7 @@ use crate::world::{id, settings};
 use keyway_base::Time;
 use keyway_bus::frame::{self, FRAGMENT_LEN, FRAME_BODY_MAX, Head, Kind, Parsed};
 use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings};
+use std::time::Duration;
 
 fn line(nonce: u8) -> Line {
     Line { binding: b"mem".to_vec(), is_trusted: false, nonce: [nonce; 32] }
@@ -119,4 +120,30 @@ fn a_frame_that_leaves_no_room_for_a_path_ends_its_connection_and_nothing_else()
         let down = Event::PeerDown { id: id(1), reason: Reason::NoFrame };
         assert!(lab.events().contains(&down));
     }
+}
+
+#[test]
+fn an_upstream_that_says_farewell_and_stays_is_dialled_again_and_costs_no_time() {
+    let mut one = settings(2, &[0, 1]);
+    one.silent_after = 100;
+    one.heartbeat = Duration::from_secs(10);
+    let mut lab = Lab::new(one);
+    let primary = lab.serve(settings(0, &[]));
+    let standby = lab.serve(settings(1, &[]));
+    lab.now = lab.now + Duration::from_secs(6);
+    lab.node.handle_timeout(lab.now);
+    assert_eq!(lab.node.upstream(), Some(id(0)));
+    let mut farewell = (Reason::Leaving as u16).to_le_bytes().to_vec();
+    farewell.push(0);
+    lab.say(primary, &Head::plain(Kind::Goaway, id(0), id(2)), &farewell);
+    assert_eq!(lab.node.upstream(), Some(id(1)));
+    lab.node.handle_timeout(lab.now);
+    assert!(lab.node.poll_deadline() > lab.now, "it does not come to rest");
+    lab.now = lab.now + Duration::from_secs(3);
+    lab.node.handle_timeout(lab.now);
+    assert!(!lab.is_there(primary) && lab.is_there(standby));
+    lab.now = lab.now + Duration::from_secs(3);
+    lab.node.handle_timeout(lab.now);
+    let actions: Vec<Action> = std::iter::from_fn(|| lab.node.poll_action()).collect();
+    assert!(matches!(actions.last(), Some(Action::Dial { .. })), "{actions:?}");
 }
