@@ -57,6 +57,9 @@ pub struct Identity {
     pub urls: Vec<Url>,
 }
 
+/// No start of a node is later: in milliseconds, shifted left by 20, it is the year 2248.
+const INCARNATION_END: u64 = 1 << 63;
+
 impl Identity {
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         out.u64(self.incarnation);
@@ -67,7 +70,7 @@ impl Identity {
     }
 
     pub(crate) fn read(id: NodeId, from: &mut Reader<'_>) -> Option<Self> {
-        let incarnation = from.u64()?;
+        let incarnation = from.u64().filter(|incarnation| *incarnation < INCARNATION_END)?;
         let place = Place { host: from.array()?, process: from.u64()? };
         Some(Self { id, incarnation, place, labels: Labels::read(from)?, urls: read_urls(from)? })
     }

@@ -147,3 +147,44 @@ fn an_upstream_that_says_farewell_and_stays_is_dialled_again_and_costs_no_time()
     let actions: Vec<Action> = std::iter::from_fn(|| lab.node.poll_action()).collect();
     assert!(matches!(actions.last(), Some(Action::Dial { .. })), "{actions:?}");
 }
+
+/// A stranger's settings: node `index` below the node under test, started after every other.
+fn later(index: usize, upstream: usize) -> Settings {
+    let mut one = settings(index, &[upstream]);
+    one.incarnation = 9 << 20;
+    one
+}
+
+#[test]
+fn who_comes_with_the_id_of_an_upstream_does_not_take_its_place() {
+    let mut lab = Lab::new(settings(1, &[0]));
+    let first = lab.join(later(0, 1));
+    assert!(lab.events().contains(&Event::Refused { id: NodeId::NONE, reason: Reason::IdRefused }));
+    let upstream = lab.serve(settings(0, &[]));
+    let second = lab.join(later(0, 1));
+    assert!(!lab.is_there(first) && !lab.is_there(second) && lab.is_there(upstream));
+    assert_eq!(lab.node.upstream(), Some(id(0)));
+}
+
+#[test]
+fn an_upstream_without_a_name_keeps_its_place_and_takes_it_from_who_came_before() {
+    let mut one = settings(1, &[0]);
+    one.upstreams[0].id = NodeId::NONE;
+    let mut lab = Lab::new(one);
+    let first = lab.join(later(0, 1));
+    assert!(lab.is_there(first));
+    let upstream = lab.serve(settings(0, &[]));
+    let second = lab.join(later(0, 1));
+    assert!(!lab.is_there(first) && !lab.is_there(second) && lab.is_there(upstream));
+}
+
+#[test]
+fn nobody_was_started_after_all_time() {
+    let mut lab = Lab::of(0);
+    let mut last = settings(1, &[0]);
+    last.incarnation = u64::MAX - 100;
+    let at = lab.join(last);
+    assert!(!lab.is_there(at));
+    let at = lab.join(settings(1, &[0]));
+    assert!(lab.is_there(at));
+}
