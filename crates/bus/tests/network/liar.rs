@@ -2,8 +2,8 @@
 
 use crate::world::{id, settings};
 use keyway_base::Time;
-use keyway_bus::frame::{self, FRAGMENT_LEN, FRAME_BODY_MAX, Head, Kind, Parsed};
-use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings};
+use keyway_bus::frame::{self, FRAGMENT_LEN, FRAME_BODY_MAX, Head, Kind, Parsed, flags};
+use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings, Stamp};
 use std::time::Duration;
 
 fn line(nonce: u8) -> Line {
@@ -187,4 +187,129 @@ fn nobody_was_started_after_all_time() {
     assert!(!lab.is_there(at));
     let at = lab.join(settings(1, &[0]));
     assert!(lab.is_there(at));
+}
+
+/// Entry of an announcement: a node that was started at `stamp`, attached then.
+fn entry(node: NodeId, parent: NodeId, stamp: u64) -> Vec<u8> {
+    let mut body = vec![1, 0, 1];
+    for number in [node.0, stamp, parent.0, 1 << 20] {
+        body.extend(number.to_le_bytes());
+    }
+    // Host, process, no labels, no addresses.
+    body.extend([0; 24 + 2]);
+    body
+}
+
+fn announce(lab: &mut Lab, at: usize, from: NodeId, body: &[u8]) {
+    let to = lab.node.id();
+    lab.say(at, &Head::plain(Kind::Topology, from, to), body);
+}
+
+#[test]
+fn a_child_speaks_for_itself_and_those_below_it_alone() {
+    let mut lab = Lab::of(0);
+    let (liar, victim) = (lab.join(settings(1, &[0])), lab.join(settings(2, &[0])));
+    lab.told(victim);
+    lab.events();
+    for src in [id(0), id(2), id(7)] {
+        lab.say(liar, &message(src, id(0), u64::MAX), b"forged");
+        lab.say(liar, &message(src, id(2), u64::MAX), b"forged");
+    }
+    assert_eq!(lab.events(), []);
+    assert_eq!(lab.told(victim).len(), 0);
+    let told: Vec<Kind> = lab.told(liar).iter().map(|told| told.head.kind).collect();
+    assert_eq!(told, [Kind::Failure; 6], "it is told, and nobody else");
+    announce(&mut lab, liar, id(1), &entry(id(7), id(1), 1 << 20));
+    lab.say(liar, &message(id(7), id(0), 1), b"from below");
+    lab.say(victim, &message(id(2), id(0), 1), b"real");
+    let from = |event: &Event| match event {
+        Event::Message { from, .. } => Some(*from),
+        _ => None,
+    };
+    let heard: Vec<NodeId> = lab.events().iter().filter_map(from).collect();
+    assert_eq!(heard, [id(7), id(2)]);
+}
+
+#[test]
+fn an_upstream_does_not_speak_for_who_is_below() {
+    let mut lab = Lab::new(settings(1, &[0]));
+    let upstream = lab.serve(settings(0, &[]));
+    lab.join(settings(2, &[1]));
+    lab.events();
+    for src in [id(1), id(2)] {
+        lab.say(upstream, &message(src, id(1), u64::MAX), b"forged");
+    }
+    assert_eq!(lab.events(), []);
+    lab.say(upstream, &message(id(7), id(1), 1), b"from elsewhere");
+    assert_eq!(lab.events().len(), 1);
+}
+
+#[test]
+fn announcements_are_believed_as_far_as_they_can_be_true() {
+    let mut one = settings(1, &[0]);
+    one.accept = vec!["z1.proxy".parse().unwrap()];
+    let mut lab = Lab::new(one);
+    lab.serve(settings(0, &[]));
+    let (liar, owner) = (lab.join(settings(2, &[1])), lab.join(settings(3, &[1])));
+    // A node that is announced as attached after all time gives way to a later start.
+    announce(&mut lab, liar, id(2), &entry(id(7), id(2), u64::MAX));
+    let mut late = entry(id(7), id(3), 2 << 20);
+    late[27..35].copy_from_slice(&(2u64 << 20).to_le_bytes());
+    announce(&mut lab, owner, id(3), &late);
+    assert!(lab.node.nodes_below().any(|one| one == (id(7), id(3))));
+    // Who would not be let in here is not below either.
+    let other: NodeId = "z1.cache.1.1".parse().unwrap();
+    announce(&mut lab, liar, id(2), &entry(other, id(2), 1 << 20));
+    assert!(lab.is_there(liar) && lab.node.nodes_below().all(|(id, _)| id != other));
+    // An upstream is not below.
+    announce(&mut lab, liar, id(2), &entry(id(0), id(2), 1 << 20));
+    assert!(!lab.is_there(liar));
+    assert!(lab.events().contains(&Event::PeerDown { id: id(2), reason: Reason::Cycle }));
+}
+
+#[test]
+fn a_guest_announces_nobody() {
+    let mut lab = Lab::of(0);
+    let mut guest = settings(1, &[0]);
+    guest.id = NodeId::NONE;
+    let at = lab.join(guest);
+    let own = lab.ends[at].other.id();
+    assert!(own.is_guest() && lab.is_there(at));
+    announce(&mut lab, at, own, &entry(id(7), own, 1 << 20));
+    assert!(!lab.is_there(at) && lab.node.nodes_below().count() == 0);
+}
+
+#[test]
+fn word_of_a_version_that_there_is_not_is_ignored() {
+    let mut lab = Lab::of(0);
+    let at = lab.join(settings(1, &[0]));
+    lab.node.publish("pools", Stamp { epoch: 1, version: 1 }, vec![1]).unwrap();
+    lab.events();
+    let word = |lab: &mut Lab, version: u64| {
+        let mut body = b"\x05pools".to_vec();
+        body.extend([1u64, version].iter().flat_map(|number| number.to_le_bytes()));
+        body.push(1);
+        let head = Head { kind: Kind::Applied, ..message(id(1), id(0), 0) };
+        lab.say(at, &head, &body);
+        lab.events().len()
+    };
+    assert_eq!((word(&mut lab, 9), lab.node.laggards("pools").len()), (0, 1));
+    assert_eq!((word(&mut lab, 1), lab.node.laggards("pools").len()), (1, 0));
+}
+
+#[test]
+fn one_that_begins_messages_without_end_takes_no_more_than_its_share() {
+    let mut lab = Lab::of(0);
+    let (liar, other) = (lab.join(settings(1, &[0])), lab.join(settings(2, &[0])));
+    let first = flags::FRAGMENT | flags::FIRST;
+    let begin = [&(64u32 << 20).to_le_bytes()[..], &[7; 100]].concat();
+    for kind in [Kind::Message, Kind::Push, Kind::Result] {
+        lab.say(liar, &Head { kind, flags: first, ..message(id(1), id(0), 5) }, &begin);
+    }
+    let begin = [&(64u32 << 20).to_le_bytes()[..], &[7; 100]].concat();
+    lab.say(other, &Head { flags: first, ..message(id(2), id(0), 5) }, &begin);
+    assert!(
+        lab.is_there(other) && lab.told(other).iter().all(|told| told.head.kind != Kind::Failure)
+    );
+    assert!(!lab.is_there(liar), "a push that there is no memory for ends the connection");
 }
