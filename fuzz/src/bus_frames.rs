@@ -4,7 +4,7 @@
 
 use crate::Choices;
 use keyway_base::Time;
-use keyway_bus::frame::{self, FRAGMENT_LEN, Head, Kind, flags};
+use keyway_bus::frame::{self, FRAME_BODY_MAX, Head, Kind, flags};
 use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Settings, Stamp, Upstream};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,6 +55,8 @@ impl Pair {
             pair.carry(1, now);
             pair.carry(0, now);
         }
+        // To whom either passes on what is for node 3.
+        pair.nodes.iter_mut().for_each(|node| join_third(node, now));
         pair
     }
 
@@ -62,6 +64,25 @@ impl Pair {
         let mut out = Vec::new();
         self.nodes[from].poll_output(self.keys[from], &mut out, 1 << 20, now);
         self.nodes[1 - from].handle_input(self.keys[1 - from], &out, now);
+    }
+}
+
+/// Lets node 3 in below `node`, and forgets its end: what goes there stays in its queue or is given out.
+fn join_third(node: &mut Node, now: Time) {
+    let mut settings = Settings::of(NodeId(3));
+    let urls = vec!["mem://b".parse().expect("it is one")];
+    settings.upstreams = vec![Upstream { id: node.id(), urls }];
+    let mut third = Node::new(settings, 7, now);
+    let Some(Action::Dial { dial, .. }) = third.poll_action() else { panic!("it does not dial") };
+    let key = node.handle_accepted(&line(3), now).expect("there is room");
+    let there = third.handle_connected(dial, &line(4), now).expect("it has dialled");
+    for _ in 0..4 {
+        let mut out = Vec::new();
+        third.poll_output(there, &mut out, 1 << 20, now);
+        node.handle_input(key, &out, now);
+        out.clear();
+        node.poll_output(key, &mut out, 1 << 20, now);
+        third.handle_input(there, &out, now);
     }
 }
 
@@ -110,7 +131,10 @@ fn frame_of(choices: &mut Choices<'_>) -> Vec<u8> {
         (0..choices.below(4)).flat_map(|_| choices.pick(&ids).to_le_bytes()).collect();
     let mut body = choices.bytes(120).to_vec();
     if choices.below(16) == 0 {
-        body.resize(choices.below(65_536).min(FRAGMENT_LEN), 1);
+        // Around the most that a frame may have, and anything below it.
+        let most = FRAME_BODY_MAX - path.len();
+        let len = if choices.below(2) == 0 { most - choices.below(160) } else { choices.below(most) };
+        body.resize(len, 1);
     }
     let mut out = Vec::new();
     frame::append(&mut out, &head, &path, [&body, &[]]);

@@ -222,6 +222,14 @@ fn checksum(head: &[u8], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head[..36]), rest)
 }
 
+/// Parts are of kinds that have some, and only a part is the first or the last.
+fn flags_fit(kind: Kind, flags: u16) -> bool {
+    match flags & flags::FRAGMENT != 0 {
+        true => kind.may_fragment(),
+        false => flags & (flags::FIRST | flags::LAST) == 0,
+    }
+}
+
 /// Reads the frame at the beginning of `buf`; what is behind its head is at most `body_len_max` long.
 pub fn parse(buf: &[u8], body_len_max: usize) -> Result<Parsed<'_>, Reason> {
     let Some((head, rest)) = buf.split_first_chunk::<HEAD_LEN>() else {
@@ -237,7 +245,8 @@ pub fn parse(buf: &[u8], body_len_max: usize) -> Result<Parsed<'_>, Reason> {
         || path_len > body_len
         || flags & !flags::ALL != 0
         || u16_at(head, 34) != kind.channel() as u16
-        || (flags & flags::FRAGMENT != 0 && !kind.may_fragment())
+        || !flags_fit(kind, flags)
+        || body_len - path_len > FRAGMENT_LEN + if flags & flags::FIRST != 0 { 4 } else { 0 }
     {
         return Err(Reason::NoFrame);
     }
@@ -360,6 +369,24 @@ mod tests {
         assert!(parse(&out, FRAME_BODY_MAX).is_ok());
     }
 
+    #[test]
+    fn a_body_leaves_room_for_the_path_of_who_passes_it_on() {
+        let parsed = |flags: u16, len: usize| {
+            let mut out = Vec::new();
+            append(&mut out, &Head { flags, ..head() }, &[], [&vec![0; len], b""]);
+            parse(&out, FRAME_BODY_MAX).map(|_| ())
+        };
+        let first = flags::FRAGMENT | flags::FIRST;
+        assert_eq!(parsed(0, FRAGMENT_LEN), Ok(()));
+        assert_eq!(parsed(0, FRAGMENT_LEN + 1), Err(Reason::NoFrame));
+        assert_eq!(parsed(flags::FRAGMENT, FRAGMENT_LEN + 1), Err(Reason::NoFrame));
+        assert_eq!(parsed(first, FRAGMENT_LEN + 4), Ok(()));
+        assert_eq!(parsed(first, FRAGMENT_LEN + 5), Err(Reason::NoFrame));
+        for flag in [flags::FIRST, flags::LAST] {
+            assert_eq!(parsed(flag, 10), Err(Reason::NoFrame));
+        }
+    }
+
     proptest! {
         #[test]
         fn frames_survive_their_bytes(
@@ -368,7 +395,9 @@ mod tests {
             body in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let kind = Kind::of(kind).unwrap();
-            let flags = if kind.may_fragment() { flag } else { flag & !flags::FRAGMENT };
+            let is_part = kind.may_fragment() && flag & flags::FRAGMENT != 0;
+            let parts = flags::FRAGMENT | flags::FIRST | flags::LAST;
+            let flags = if is_part { flag } else { flag & !parts };
             let head = Head { kind, flags, seq, src: NodeId(src), dst: NodeId(dst), ttl };
             let path: Vec<u8> = path.iter().flat_map(|id| id.to_le_bytes()).collect();
             let mut out = Vec::new();

@@ -12,6 +12,11 @@ pub const URLS_MAX: usize = 4;
 /// Upstreams of a node: the primary one and its standby.
 pub const UPSTREAMS_MAX: usize = 2;
 
+/// Bytes of a window at least: two frames.
+pub const WINDOW_MIN: u32 = 2 * FRAME_LEN_MAX as u32;
+/// At most.
+pub const WINDOW_MAX: u32 = 64 << 20;
+
 /// A node above this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
@@ -130,10 +135,7 @@ impl Settings {
         check(is_one_guest, "a guest, which has no id, has one upstream");
         check(self.urls.len() <= URLS_MAX, "a node announces at most four addresses");
         check((1..=TTL_MAX).contains(&self.ttl), "ttl is from 1 to 16");
-        let windows_fit = self
-            .windows
-            .iter()
-            .all(|len| (2 * FRAME_LEN_MAX..=64 << 20).contains(&(*len as usize)));
+        let windows_fit = self.windows.iter().all(|len| (WINDOW_MIN..=WINDOW_MAX).contains(len));
         check(windows_fit, "a window has room for two frames, 131500 bytes, and at most 64 MiB");
         check(self.message_len_max <= MESSAGE_LEN_MAX, "messages have at most 64 MiB");
         check(

@@ -128,9 +128,16 @@ fn read(
             );
         }
     }
-    if config.settings.tokens.is_empty() && !is_open && !table.contains_key("token_files") {
-        let hint = "add token_files, or open = true if anybody may come in";
-        report.consequence(0, Problem::new("there is no token", hint));
+    match (table.contains_key("token_files"), is_open) {
+        (false, false) => {
+            let hint = "add token_files, or open = true if anybody may come in";
+            report.consequence(0, Problem::new("there is no token", hint));
+        }
+        (true, true) => {
+            let hint = "a bus has tokens or is open: leave one of the two out";
+            report.consequence(0, Problem::new("token_files and open = true", hint));
+        }
+        _ => {}
     }
     // What is missing because it is wrong is not told a second time.
     for fault in config.settings.faults().into_iter().filter(|_| is_whole) {
@@ -190,8 +197,9 @@ fn labels(value: &Spanned<DeValue<'_>>) -> Result<Labels, String> {
 }
 
 fn number(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, String> {
-    let written = value.get_ref().as_integer().and_then(|written| written.as_str().parse().ok());
-    written
+    let written = value.get_ref().as_integer();
+    let number = written.and_then(|it| u64::from_str_radix(it.as_str(), it.radix()).ok());
+    number
         .filter(|number| (min..=max).contains(number))
         .ok_or_else(|| format!("it is no number from {min} to {max}"))
 }
@@ -215,7 +223,11 @@ fn read_tokens(
     read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     report: &mut Report<'_>,
 ) -> Result<(), String> {
-    for item in value.get_ref().as_array().ok_or("it is no list")? {
+    let items = value.get_ref().as_array().ok_or("it is no list")?;
+    if items.is_empty() {
+        return Err("it names no file; open = true lets anybody in".to_owned());
+    }
+    for item in items {
         let path = text(item)?;
         let added = read_token(path)
             .and_then(|token| settings.tokens.add(&token).map_err(|fault| fault.to_string()));
@@ -325,6 +337,21 @@ urls = ["ipv6://::1:6390"]
         let errors = read("id = \"z1.proxy.7.3\"\n").unwrap_err();
         assert!(errors[0].contains("there is no token"), "{errors:?}");
         assert!(read("id = \"z1.proxy.7.3\"\nopen = true\n").is_ok());
+        let errors = read("id = \"z1.proxy.7.3\"\ntoken_files = []\n").unwrap_err();
+        assert!(errors[0].contains("it names no file"), "{errors:?}");
+        let both = "id = \"z1.proxy.7.3\"\nopen = true\ntoken_files = [\"/token\"]\n";
+        let errors = read(both).unwrap_err();
+        assert!(errors[0].contains("token_files and open = true"), "{errors:?}");
+    }
+
+    #[test]
+    fn a_number_has_the_base_it_is_written_in() {
+        let ttl = |written: &str| {
+            read(&format!("id = \"z1.proxy.7.3\"\nopen = true\nttl = {written}\n"))
+                .map(|config| config.settings.ttl)
+        };
+        assert_eq!((ttl("0x10"), ttl("0b11"), ttl("0o7"), ttl("8")), (Ok(16), Ok(3), Ok(7), Ok(8)));
+        assert!(ttl("0x11").is_err() && ttl("-1").is_err() && ttl("17").is_err());
     }
 
     #[test]

@@ -126,18 +126,34 @@ impl Node {
         if is_dialled && self.id < id {
             return Err(Reason::IdInUse);
         }
-        self.make_room_for(&identity, now)?;
+        // An upstream is dialled, so nobody who dials us is one.
+        if self.settings.upstreams.iter().any(|upstream| upstream.id == id) {
+            return Err(Reason::IdRefused);
+        }
+        self.make_room_for(&identity, Origin::Accepted, now)?;
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         peer.welcome(identity, &self.settings, now);
         self.on_up(key, now);
         Ok(())
     }
 
-    /// A connection of the same node gives way if the node was started anew.
-    fn make_room_for(&mut self, identity: &Identity, now: Time) -> Result<(), Reason> {
+    /// A connection of the same node gives way if the node was started anew. One that this node has
+    /// dialled does not give way to who came by himself, and he does to an upstream.
+    fn make_room_for(
+        &mut self,
+        identity: &Identity,
+        origin: Origin,
+        now: Time,
+    ) -> Result<(), Reason> {
         let Some(old) = self.by_id.get(&identity.id).copied() else { return Ok(()) };
-        let known = self.peers.get(old).and_then(|peer| peer.identity.as_deref());
-        if known.is_some_and(|known| known.incarnation >= identity.incarnation) {
+        let Some(known) = self.peers.get(old) else { return Ok(()) };
+        let known_incarnation = known.identity.as_deref().map(|known| known.incarnation);
+        let gives_way = match (known.origin, origin) {
+            (Origin::Accepted, Origin::Uplink(_)) => true,
+            (Origin::Uplink(_) | Origin::Direct(_), Origin::Accepted) => false,
+            _ => known_incarnation < Some(identity.incarnation),
+        };
+        if !gives_way {
             return Err(Reason::IdInUse);
         }
         self.close(old, Reason::Replaced, now);
@@ -148,12 +164,12 @@ impl Node {
     fn on_registered(&mut self, key: PeerKey, now: Time) -> Result<(), Reason> {
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         let Some(identity) = peer.identity.take() else { return Ok(()) };
-        let our_id = peer.our_id();
+        let (our_id, origin) = (peer.our_id(), peer.origin);
         if self.settings.id.is_none() {
             self.id = our_id;
         }
         // Without an identity, it is not yet among those that could be in the way.
-        self.make_room_for(&identity, now)?;
+        self.make_room_for(&identity, origin, now)?;
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         peer.identity = Some(identity);
         if let Origin::Uplink(at) = peer.origin {

@@ -66,12 +66,26 @@ impl Node {
         if std::mem::replace(&mut peer.is_leaving, true) && peer.retiring.is_none() {
             return;
         }
+        // It closes when it has the answer, and what it sent was taken; one that does not is not waited for.
+        let left_by = now + self.settings.leave;
+        peer.left_by.get_or_insert(left_by);
         let remains = peer.take_unsent();
         peer.say_goaway(Reason::Bye);
         peer.tell_credit();
+        self.wake_at(left_by);
         self.forget_ways(key);
         self.choose_upstream(now);
         self.route_remains(remains, now);
+    }
+
+    /// Closes connections whose other side has said farewell and stayed: an upstream is dialled again.
+    pub(super) fn part_from_leaving(&mut self, now: Time) {
+        for key in self.peers.keys() {
+            let left_by = self.peers.get(key).and_then(|peer| peer.left_by);
+            if left_by.is_some_and(|at| now >= at) {
+                self.close(key, Reason::Leaving, now);
+            }
+        }
     }
 
     /// Closes what has nothing under way any more.

@@ -215,7 +215,12 @@ impl Node {
             Origin::Direct(id) => id,
             Origin::Accepted => NodeId::NONE,
         };
-        let peer = Peer::dialled(&self.settings, self.id, origin, line, expected, now);
+        // A guest is given another id with each connection to its upstream.
+        let our_id = match origin {
+            Origin::Uplink(_) => self.settings.id,
+            _ => self.id,
+        };
+        let peer = Peer::dialled(&self.settings, our_id, origin, line, expected, now);
         let key = self.insert(peer);
         if let Origin::Uplink(at) = origin {
             self.uplinks.on_connected(at, key);
@@ -249,6 +254,7 @@ impl Node {
             }
         }
         self.retire_idle(now);
+        self.part_from_leaving(now);
         self.expire_waiting(now);
         self.seen.forget(now);
         self.settle(now);
@@ -263,9 +269,14 @@ impl Node {
     fn compute_deadline(&self, now: Time) -> Time {
         let idle = now + Duration::from_secs(60);
         let peers = self.peers.iter().map(|(_, peer)| peer.deadline(&self.settings));
-        let retiring = self.peers.iter().filter_map(|(_, peer)| peer.retiring).min();
+        let retiring = self
+            .peers
+            .iter()
+            .filter_map(|(_, peer)| peer.retiring.into_iter().chain(peer.left_by).min())
+            .min();
         let first = peers.min().unwrap_or(idle).min(idle).min(retiring.unwrap_or(idle));
-        let uplinks = self.uplinks.deadline(self.settings.prefer_after);
+        let is_open = |key| self.peers.get(key).is_some_and(|peer: &Peer| peer.is_open());
+        let uplinks = self.uplinks.deadline(self.settings.prefer_after, is_open);
         let first = first.min(uplinks.filter(|_| self.leaving.is_none()).unwrap_or(idle));
         first.min(self.waiting.deadline().unwrap_or(idle))
     }
@@ -391,6 +402,10 @@ impl Node {
         self.choose_upstream(now);
         let remains = peer.take_remains();
         self.route_remains(remains, now);
+        if matches!(peer.origin, Origin::Uplink(_)) {
+            // Who was a guest there is nobody until it is let in again.
+            self.id = self.settings.id;
+        }
     }
 
     fn on_dial_lost(&mut self, origin: Origin, reason: Reason, now: Time) {

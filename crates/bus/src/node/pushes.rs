@@ -109,6 +109,10 @@ impl Node {
         if topic.applied.len() >= nodes_max && !topic.applied.contains_key(&head.src) {
             return;
         }
+        // Nobody has applied what was not published.
+        if stamp > topic.stamp {
+            return;
+        }
         // Word that was sent again may come behind later word.
         if topic.applied.get(&head.src).is_some_and(|known| known.stamp > stamp) {
             return;

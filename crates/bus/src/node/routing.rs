@@ -7,7 +7,7 @@ use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};
 use crate::id::NodeId;
 use crate::peer::outbox::{Custody, Remains, Routed};
-use crate::peer::{Body, PeerKey};
+use crate::peer::{Body, Origin, PeerKey, Relation};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::collections::BTreeMap;
@@ -126,6 +126,9 @@ impl Node {
         body: Came<'_>,
         now: Time,
     ) {
+        if !self.may_say(from, head) {
+            return self.refuse_there(from, head, path);
+        }
         if head.dst == self.id {
             return self.deliver(head, path, &body, now);
         }
@@ -147,6 +150,38 @@ impl Node {
             }
             (Err(reason), _) => self.refuse(head, path, reason),
         }
+    }
+
+    /// Whether a frame of that sender can come on a connection: from a child its own, and those of whom
+    /// the way there is that connection; from others none of whom that is below. Failures are of whoever
+    /// has refused, and nothing is made of that; word of what was applied may come by the way of before,
+    /// and would be missed.
+    fn may_say(&self, from: PeerKey, head: &Head) -> bool {
+        let Some(peer) = self.peers.get(from) else { return false };
+        if matches!(head.kind, Kind::Failure | Kind::Applied) || head.src == peer.id() {
+            return true;
+        }
+        let is_child = peer.origin == Origin::Accepted && peer.relation == Relation::Child;
+        let way = self.below.way(head.src);
+        match is_child {
+            true => way == Some(from),
+            // One of ours that comes back is refused as a loop.
+            false => way.is_none() && (head.src != self.id || head.dst != self.id),
+        }
+    }
+
+    /// Refuses what cannot be from its sender to who has said it, and to nobody else.
+    fn refuse_there(&mut self, from: PeerKey, head: &Head, path: &[u8]) {
+        if !matches!(head.kind, Kind::Message | Kind::Command) {
+            return;
+        }
+        let (back, body) = self.failure_of(head, Reason::Unreachable, false);
+        let rest = &path[..path.len().saturating_sub(8)];
+        let Some(peer) = self.peers.get_mut(from).filter(|peer| peer.is_open()) else { return };
+        self.counts.refused += 1;
+        // Who has said it holds more than it may.
+        let _ = peer.push(&back, rest, &body, &self.settings);
+        self.mark(from);
     }
 
     fn relay(
@@ -260,6 +295,15 @@ impl Node {
         if !matches!(head.kind, Kind::Message | Kind::Command) {
             return;
         }
+        let (back, body) = self.failure_of(head, reason, maybe);
+        if head.src == self.id {
+            return self.on_failure(&back, &body);
+        }
+        self.counts.refused += 1;
+        self.send_back(Routed { head: back, path: path.to_vec(), body: Arc::new(body) }, None);
+    }
+
+    fn failure_of(&self, head: &Head, reason: Reason, maybe: bool) -> (Head, Vec<u8>) {
         let flags = (head.flags & flags::ACK) | if maybe { flags::MAYBE } else { 0 };
         let mut body = Vec::with_capacity(19);
         let mut out = Writer::new(&mut body);
@@ -275,11 +319,7 @@ impl Node {
             dst: head.src,
             ttl: TTL_MAX,
         };
-        if head.src == self.id {
-            return self.on_failure(&back, &body);
-        }
-        self.counts.refused += 1;
-        self.send_back(Routed { head: back, path: path.to_vec(), body: Arc::new(body) }, None);
+        (back, body)
     }
 
     /// Sends a failure the way its message came: the last node of its path is the next. Where that is

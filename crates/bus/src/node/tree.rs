@@ -13,6 +13,9 @@ use keyway_base::Time;
 /// Bytes of one announcement at most, but for its last entry.
 const ANNOUNCEMENT_LEN: usize = 32 << 10;
 
+/// Attachments of a node that was started once; its next start is later by as many.
+const ATTACHMENTS_MAX: u64 = 1 << 20;
+
 impl Node {
     /// A child says whether messages for it go through this node.
     pub(super) fn on_attach(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
@@ -35,6 +38,8 @@ impl Node {
 
     fn note_way(&mut self, key: PeerKey, stamp: u64, parent: NodeId, identity: Identity) {
         let id = identity.id;
+        // Stamps begin at the incarnation: no other node is displaced for ever by one of all time.
+        let stamp = stamp.min(identity.incarnation.saturating_add(ATTACHMENTS_MAX));
         if self.below.len() >= self.settings.nodes_max && self.below.get(id).is_none() {
             self.counts.nodes_over += 1;
             return;
@@ -71,7 +76,8 @@ impl Node {
     /// A child says who is below it.
     pub(super) fn on_topology(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
         let Some(peer) = self.peers.get(key) else { return Ok(()) };
-        if !peer.is_attached {
+        // A guest has nobody below it.
+        if !peer.is_attached || peer.id().is_guest() {
             return Err(Reason::Unexpected);
         }
         let child = peer.id();
@@ -89,12 +95,26 @@ impl Node {
             }
             let (stamp, parent) = from.u64().zip(from.u64()).ok_or(Reason::Malformed)?;
             let identity = Identity::read(id, &mut from).ok_or(Reason::Malformed)?;
-            if id == self.id {
+            if id == self.id || self.is_above(id) {
                 return Err(Reason::Cycle);
+            }
+            // Guests were given their ids, the others are let in here by the same rule as at the door.
+            let accept = &self.settings.accept;
+            if !id.is_guest() && !accept.iter().any(|range| range.contains(id)) {
+                continue;
             }
             self.note_way(key, stamp, NodeId(parent), identity);
         }
         from.end().ok_or(Reason::Malformed)
+    }
+
+    /// Whether a node is an upstream of this one.
+    fn is_above(&self, id: NodeId) -> bool {
+        let is_uplink = |key: &PeerKey| {
+            self.peers.get(*key).is_some_and(|peer| matches!(peer.origin, Origin::Uplink(_)))
+        };
+        self.settings.upstreams.iter().any(|upstream| upstream.id == id)
+            || self.by_id.get(&id).is_some_and(is_uplink)
     }
 
     /// Tells a new upstream of all nodes below.

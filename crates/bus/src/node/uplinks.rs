@@ -81,13 +81,18 @@ impl Uplinks {
         self.up(self.active?).map(|(peer, _)| peer)
     }
 
-    pub fn deadline(&self, prefer_after: Duration) -> Option<Time> {
+    /// When an upstream is to be dialled, or the primary one, where `is_open`, to be gone back to.
+    pub fn deadline(
+        &self,
+        prefer_after: Duration,
+        is_open: impl Fn(PeerKey) -> bool,
+    ) -> Option<Time> {
         let retries = self.all.iter().filter_map(|uplink| match uplink.state {
             State::Waiting { until } => Some(until),
             _ => None,
         });
         let change = match (self.active, self.up(0)) {
-            (Some(1), Some((_, since))) => Some(since + prefer_after),
+            (Some(1), Some((peer, since))) if is_open(peer) => Some(since + prefer_after),
             _ => None,
         };
         retries.chain(change).min()

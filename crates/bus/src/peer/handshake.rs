@@ -12,7 +12,7 @@ use crate::fault::Reason;
 use crate::frame::{CHANNELS, Frame, Head, Kind, VERSION, append};
 use crate::id::NodeId;
 use crate::labels::Labels;
-use crate::settings::{Settings, URLS_MAX};
+use crate::settings::{Settings, URLS_MAX, WINDOW_MAX, WINDOW_MIN};
 use crate::token::{PROOF_LEN, Side, TOKENS_MAX, Transcript};
 use crate::url::{Place, Url};
 use crate::wire::{Reader, Writer};
@@ -57,6 +57,9 @@ pub struct Identity {
     pub urls: Vec<Url>,
 }
 
+/// No start of a node is later: in milliseconds, shifted left by 20, it is the year 2248.
+const INCARNATION_END: u64 = 1 << 63;
+
 impl Identity {
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         out.u64(self.incarnation);
@@ -67,7 +70,7 @@ impl Identity {
     }
 
     pub(crate) fn read(id: NodeId, from: &mut Reader<'_>) -> Option<Self> {
-        let incarnation = from.u64()?;
+        let incarnation = from.u64().filter(|incarnation| *incarnation < INCARNATION_END)?;
         let place = Place { host: from.array()?, process: from.u64()? };
         Some(Self { id, incarnation, place, labels: Labels::read(from)?, urls: read_urls(from)? })
     }
@@ -139,7 +142,7 @@ fn write_hello(relation: Relation, nonce: &[u8; 32], settings: &Settings) -> Vec
 fn read_windows(from: &mut Reader<'_>) -> Option<[u32; CHANNELS]> {
     let mut windows = [0; CHANNELS];
     for window in &mut windows {
-        *window = from.u32()?;
+        *window = from.u32().filter(|len| (WINDOW_MIN..=WINDOW_MAX).contains(len))?;
     }
     Some(windows)
 }
@@ -399,6 +402,17 @@ fn own_identity(settings: &Settings, id: NodeId) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::frame::{Parsed, STRANGER_BODY_MAX, parse};
+
+    #[test]
+    fn windows_that_no_frame_fits_in_are_refused() {
+        let windows = |len: u32| {
+            let bytes: Vec<u8> =
+                [WINDOW_MIN, len, WINDOW_MAX].iter().flat_map(|len| len.to_le_bytes()).collect();
+            read_windows(&mut Reader::new(&bytes)).is_some()
+        };
+        assert!(windows(WINDOW_MIN) && windows(WINDOW_MAX));
+        assert!(!windows(0) && !windows(WINDOW_MIN - 1) && !windows(WINDOW_MAX + 1));
+    }
 
     const TOKEN: &str = "a token that is long enough";
 

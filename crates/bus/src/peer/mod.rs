@@ -104,6 +104,8 @@ pub struct Peer {
     pub(crate) retiring: Option<Time>,
     /// Whether it has answered that.
     pub(crate) said_bye: bool,
+    /// When the connection is closed although the other side, which has said farewell, did not.
+    pub(crate) left_by: Option<Time>,
     /// Why it leaves.
     pub(crate) farewell: Option<Reason>,
     /// What a child that goes through this node has of each topic.
@@ -169,6 +171,7 @@ impl Peer {
             used_at: now,
             retiring: None,
             said_bye: false,
+            left_by: None,
             farewell: None,
             versions: None,
             our_id,
@@ -224,7 +227,13 @@ impl Peer {
             _ => frame::MESSAGE_LEN_MAX,
         };
         let channel = frame.head.kind.channel() as usize;
-        let part = self.inboxes[channel].accept(frame, len_max, memory)?;
+        // Whoever begins messages without end takes no more than a share.
+        let share =
+            if frame.head.has(frame::flags::FIRST) { self.share(settings) } else { usize::MAX };
+        let before = (*memory).min(share);
+        let mut left = before;
+        let part = self.inboxes[channel].accept(frame, len_max, &mut left)?;
+        *memory = *memory - before + left;
         self.due.credit[channel] |=
             self.inboxes[channel].is_credit_due(self.is_leaving || self.retiring.is_some());
         Ok(match part {
@@ -233,6 +242,18 @@ impl Peer {
             Part::Done { head, path, body, sum } => Step::Whole { head, path, body, sum },
             Part::Refused(reason) => Step::Refused(reason),
         })
+    }
+
+    /// Memory that one more message in parts may take of this peer. An upstream, which is chosen in the
+    /// settings, has all there is.
+    fn share(&self, settings: &Settings) -> usize {
+        match self.origin {
+            Origin::Uplink(_) => usize::MAX,
+            _ => settings
+                .message_len_max
+                .max(settings.assembly_len_max / 4)
+                .saturating_sub(self.assembly_len()),
+        }
     }
 
     fn handle_stranger(

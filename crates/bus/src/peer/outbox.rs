@@ -2,6 +2,7 @@
 
 use crate::frame::{self, FRAGMENT_LEN, Frame, HEAD_LEN, Head, Kind, Parsed, flags};
 use crate::id::NodeId;
+use crate::settings::WINDOW_MAX;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -125,7 +126,9 @@ impl Outbox {
 
     /// What the peer says it has taken, and how much may be sent; whether that can be.
     pub fn set_credit(&mut self, taken: u64, limit: u64) -> bool {
-        if taken > self.sent || taken < self.taken || limit < taken {
+        let ahead = limit.checked_sub(taken);
+        let fits = ahead.is_some_and(|ahead| ahead <= u64::from(WINDOW_MAX));
+        if taken > self.sent || taken < self.taken || !fits {
             return false;
         }
         self.taken = taken;
@@ -310,6 +313,10 @@ mod tests {
         assert!(!outbox.is_done());
         assert!(!outbox.set_credit(91, 200), "more than was sent");
         assert!(outbox.set_credit(90, 200) && outbox.is_done());
+        // What was sent and not taken is remembered, so that is bounded whatever the peer says.
+        let most = 90 + u64::from(WINDOW_MAX);
+        assert!(!outbox.set_credit(90, u64::MAX) && !outbox.set_credit(90, most + 1));
+        assert!(outbox.set_credit(90, most));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! breaks.
 
 mod laws;
+mod liar;
 mod world;
 
 use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};
@@ -408,4 +409,28 @@ fn a_guest_gets_an_id_and_an_answer() {
             == 1
     );
     let _ = url(0);
+}
+
+#[test]
+fn a_guest_comes_in_again_when_its_upstream_was_started_anew() {
+    let mut world = World::new(17);
+    world.add(settings(0, &[]));
+    let mut guest = settings(1, &[0]);
+    guest.id = NodeId::NONE;
+    guest.urls = Vec::new();
+    world.add(guest);
+    world.run(SECOND);
+    let first = world.node(1).id();
+    world.kill(0);
+    world.run(SECOND);
+    assert!(first.is_guest() && world.node(1).id().is_none());
+    let mut again = settings(0, &[]);
+    again.incarnation = 2 << 20;
+    world.restart(0, again);
+    world.run(5 * SECOND);
+    assert_eq!(world.node(1).upstream(), Some(id(0)), "{:?}", world.events(1));
+    let now = world.now;
+    let seq = world.node(1).send(id(0), b"hello", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(1).contains(&Event::Acked { seq }));
 }
