@@ -7,11 +7,19 @@ use keyway_bus::{Event, NodeId, Reason, SendOptions, Settings, Tokens, Upstream,
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::{BusConfig, read_token};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Prints a line to who listens: a reader that has gone is no reason to stop.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($part)*);
+    }};
+}
 
 /// How long a node waits before it looks whether it is to end; its heartbeat is no rarer.
 const TURN: Duration = Duration::from_millis(500);
@@ -118,7 +126,7 @@ fn node(file: &std::path::Path) -> Result<ExitCode> {
     (settings.place, settings.incarnation) = (here(), incarnation());
     let mut driver = Driver::new(settings, DriverSettings { share_with: config.share_with })?;
     let urls: Vec<String> = driver.urls().iter().map(ToString::to_string).collect();
-    println!("ready {} {}", driver.node().id(), urls.join(" "));
+    say!("ready {} {}", driver.node().id(), urls.join(" "));
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&is_over))
@@ -144,16 +152,16 @@ fn on_event(driver: &mut Driver, event: Event) {
     match event {
         Event::PeerUp { identity, by_us, .. } => {
             let how = if by_us { "dialled" } else { "accepted" };
-            println!("peer {} {how} {}", identity.id, identity.labels);
+            say!("peer {} {how} {}", identity.id, identity.labels);
         }
-        Event::PeerDown { id, reason } => println!("lost {id}: {reason}"),
-        Event::Refused { id, reason } => println!("refused {id}: {reason}"),
-        Event::Joined(id) => println!("joined {id}"),
-        Event::Left(id) => println!("left {id}"),
-        Event::Upstream(Some(id)) => println!("upstream {id}"),
-        Event::Upstream(None) => println!("upstream none"),
+        Event::PeerDown { id, reason } => say!("lost {id}: {reason}"),
+        Event::Refused { id, reason } => say!("refused {id}: {reason}"),
+        Event::Joined(id) => say!("joined {id}"),
+        Event::Left(id) => say!("left {id}"),
+        Event::Upstream(Some(id)) => say!("upstream {id}"),
+        Event::Upstream(None) => say!("upstream none"),
         Event::Message { from, body, .. } => {
-            println!("message {from} {}", String::from_utf8_lossy(&body).escape_debug());
+            say!("message {from} {}", String::from_utf8_lossy(&body).escape_debug());
         }
         Event::Command { from, seq, .. } => {
             // Nobody here has commands; an answer that cannot be sent is a timeout there.
@@ -166,11 +174,11 @@ fn on_event(driver: &mut Driver, event: Event) {
             );
         }
         Event::Push { topic, epoch, version, body } => {
-            println!("push {topic} {epoch} {version} {} bytes", body.len());
+            say!("push {topic} {epoch} {version} {} bytes", body.len());
             driver.node().applied(&topic, keyway_bus::Stamp { epoch, version }, true, clock());
         }
         Event::PushConflict { topic, epoch, version } => {
-            println!("conflict {topic} {epoch} {version}")
+            say!("conflict {topic} {epoch} {version}")
         }
         _ => {}
     }
@@ -247,7 +255,7 @@ impl Guest {
             _ => None,
         })?;
         match outcome {
-            Ok(()) => println!("arrived at {node} after {:?}", clock().since(begin)),
+            Ok(()) => say!("arrived at {node} after {:?}", clock().since(begin)),
             Err((by, reason)) => bail!("not delivered: {by} says: {reason}"),
         }
         self.leave()
@@ -268,7 +276,7 @@ impl Guest {
         for _ in 0..count {
             let begin = clock();
             self.command(node, "bus.ping")?;
-            println!("pong from {node} after {:?}", clock().since(begin));
+            say!("pong from {node} after {:?}", clock().since(begin));
         }
         self.leave()
     }
@@ -276,7 +284,7 @@ impl Guest {
     fn ask(mut self, node: Option<NodeId>, name: &str) -> Result<ExitCode> {
         let node = node.unwrap_or(self.upstream);
         for line in self.command(node, name)? {
-            println!("{}", String::from_utf8_lossy(&line));
+            say!("{}", String::from_utf8_lossy(&line));
         }
         self.leave()
     }

@@ -180,3 +180,22 @@ fn mistakes_in_the_file_are_told_with_their_lines() {
     assert_eq!(output.status.code(), Some(2));
     assert!(told.contains("node.toml:1: ") && told.contains("did you mean listen?"), "{told}");
 }
+
+#[test]
+fn a_reader_that_goes_is_no_panic() {
+    let scratch = Scratch::new("reader");
+    let root =
+        scratch.node("root.toml", "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n");
+    let ready = root.line("ready z1.control.0.1 tcp://127.0.0.1:");
+    let tcp = ready.split(' ').nth(2).unwrap();
+    let token = scratch.path("token");
+    let mut asker = keyway()
+        .args(["bus", "stats", "--at", tcp, "--token-file", &token])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(asker.stdout.take());
+    let output = asker.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
