@@ -48,6 +48,16 @@ fn sentinel(
     replica: &[(&'static str, String)],
     epoch: &Arc<AtomicU64>,
 ) -> ScriptedBackend {
+    sentinel_that(primary, replica, epoch, "master")
+}
+
+/// The same with other flags of the primary.
+fn sentinel_that(
+    primary: SocketAddr,
+    replica: &[(&'static str, String)],
+    epoch: &Arc<AtomicU64>,
+    flags: &'static str,
+) -> ScriptedBackend {
     let epoch = Arc::clone(epoch);
     let replica: Vec<String> =
         replica.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]).collect();
@@ -55,7 +65,7 @@ fn sentinel(
         let word = request.get(1).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
         let (ip, port) = (primary.ip().to_string(), primary.port().to_string());
         let epoch = epoch.load(Ordering::Relaxed).to_string();
-        let told = ["name", "mymaster", "ip", &ip, "port", &port, "flags", "master"];
+        let told = ["name", "mymaster", "ip", &ip, "port", &port, "flags", flags];
         match (handshake_reply(request), &word[..]) {
             (Some(reply), _) => Action::Reply(reply),
             (None, b"GET-MASTER-ADDR-BY-NAME") => Action::Reply(encode(&[&ip, &port])),
@@ -171,6 +181,28 @@ fn most_sentinels_are_believed_although_their_epoch_is_an_earlier_one() {
         keyway.process().log().matches("an earlier epoch than was known: believed").count() == 2
     });
     assert!(keyway.metrics().sum("keyway_cluster_stale_views_total", &[]) > 5.0);
+}
+
+/// As one does that is asked for the address just before it has made another the primary, and
+/// for the epoch just after.
+#[test]
+fn the_epoch_of_a_fail_over_does_not_make_the_old_primary_the_new_one() {
+    let _watch = watchdog(WITHIN, "a torn answer");
+    let (old, new) = (Replicated::start(0), Replicated::start(0));
+    let epoch = Arc::new(AtomicU64::new(7));
+    let torn = sentinel_that(old.address(0), &[], &epoch, "master,failover_in_progress");
+    let right = sentinel(new.address(0), &[], &epoch);
+    let keyway = start(through(&[torn.address(), right.address()], "[\"mymaster\"]"));
+    let mut client = keyway.client(0);
+    wait_until("the new one is found", SOON, || set(&mut client, "a") && has(&new, 0, "a"));
+    let before = torn.requests();
+    for nth in 0.. {
+        let key = format!("k{nth}");
+        assert!(set(&mut client, &key) && has(&new, 0, &key), "the {nth}th");
+        if nth >= 100 && torn.requests() > before + 15 {
+            break;
+        }
+    }
 }
 
 #[test]
