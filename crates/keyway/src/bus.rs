@@ -251,12 +251,17 @@ impl Guest {
         let sent = self.driver.node().send(node, text.as_bytes(), options, begin)?;
         let outcome = self.wait(|event| match event {
             Event::Acked { seq } if seq == sent => Some(Ok(())),
-            Event::Failed { seq, by, reason, .. } if seq == sent => Some(Err((by, reason))),
+            Event::Failed { seq, by, reason, maybe, .. } if seq == sent => {
+                Some(Err((by, reason, maybe)))
+            }
             _ => None,
         })?;
         match outcome {
             Ok(()) => say!("arrived at {node} after {:?}", clock().since(begin)),
-            Err((by, reason)) => bail!("not delivered: {by} says: {reason}"),
+            Err((_, reason, true)) => {
+                bail!("no word of its arrival, so it may have arrived: {reason}")
+            }
+            Err((by, reason, false)) => bail!("not delivered: {by} says: {reason}"),
         }
         self.leave()
     }
