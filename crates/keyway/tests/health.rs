@@ -361,3 +361,34 @@ fn connections_that_a_server_ends_together_eject_nobody() {
         clients[0].words("GET precious").error_text().contains("may be used now")
     });
 }
+
+#[test]
+fn connections_that_end_behind_unread_replies_eject_nobody() {
+    let _watch = watchdog(Duration::from_secs(60), "connections killed behind replies");
+    let server = RedisServer::start();
+    let pool = pool_of_three(&server).with("timeout", "\"5s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"));
+    let mut clients: Vec<Client> = (0..50).map(|_| keyway.client(0)).collect();
+    assert_eq!(clients[0].words("SET precious 1"), Value::simple("OK"));
+    let mut direct = server.client();
+    server.process().pause();
+    for client in &mut clients {
+        client.send(&encode(&["BLPOP", "list", "0"]));
+    }
+    // Each has a connection of its own by then, on which Keyway has asked for its number.
+    std::thread::sleep(Duration::from_millis(200));
+    keyway.process().pause();
+    server.process().resume();
+    wait_until("they wait", SOON, || {
+        direct.words("INFO clients").text().contains("blocked_clients:50")
+    });
+    direct.words("CLIENT KILL TYPE normal");
+    keyway.process().resume();
+    for client in &mut clients {
+        let text = client.reply().error_text();
+        assert!(text.contains("closed the connection"), "{text}");
+    }
+    wait_until("it serves", SOON, || clients[0].words("GET precious") == Value::bulk("1"));
+    let log = keyway.process().log();
+    assert!(!log.contains("ejected"), "{log}");
+}

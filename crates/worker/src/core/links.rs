@@ -409,19 +409,21 @@ impl Plane {
     /// which the server has `worked` stood until it was last heard; any other is
     /// an attempt to connect.
     pub(super) fn began(&self, slot: &LinkSlot, worked: bool) -> Time {
-        if worked { slot.heard } else { self.began_attempt(slot.pool, slot.id, slot.attempted) }
+        let latest = if worked { slot.heard } else { slot.attempted };
+        self.began_attempt(slot.pool, slot.id, latest)
     }
 
-    /// Since when the failure of an attempt to connect is one: so much earlier
-    /// that an attempt counts together with the latest failure if it came sooner
-    /// upon it than one link alone, after as many failures, would have tried
-    /// again. So many links take as long as one does.
-    pub(super) fn began_attempt(&self, pool: u16, id: BackendId, attempted: Time) -> Time {
+    /// Since when what fails now is a failure, having been `latest` tried or heard: so
+    /// much earlier that it counts together with the latest failure if it came sooner
+    /// upon it than one link alone, after as many failures, would have tried again. So
+    /// many links take as long as one does; and of connections that end together, some
+    /// with replies that had not been read, the first alone counts.
+    pub(super) fn began_attempt(&self, pool: u16, id: BackendId, latest: Time) -> Time {
         let options = self.link_options(pool);
         let doublings = self.plan.health.failures(id).saturating_sub(1).min(16);
         let pause = (options.backoff_min * 2u32.pow(doublings)).min(options.backoff_max);
         let shortest = pause.max(options.backoff_min) / 2;
-        Time(attempted.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
+        Time(latest.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// Something that began at `began` has failed, for what the server is like.
