@@ -2,13 +2,14 @@
 //! asks for the next.
 
 mod doubts;
+mod trouble;
 
 use crate::advice::advice;
 use crate::notices::Notice;
 use doubts::{Doubts, Verdict};
 use keyway_base::Time;
 use keyway_topology::{
-    Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
+    Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, LeftOut, Ring, ShardedPool,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,8 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
+use trouble::Trouble;
 
 pub(crate) use doubts::Speaker;
+pub(crate) use trouble::Telling;
 
 /// Pause between two questions, however many requests were sent elsewhere in
 /// between. Shorter makes servers tell all their slots again for each slot that
@@ -94,7 +97,7 @@ pub(crate) struct Learned {
     /// What is known now.
     pub(crate) map: Arc<ClusterMap>,
     /// Servers for which there was no place.
-    pub(crate) left_out: usize,
+    pub(crate) left_out: Vec<LeftOut>,
     /// Whether it is of before what was known, and most have said so.
     pub(crate) is_earlier: bool,
 }
@@ -135,8 +138,8 @@ pub struct Cluster {
     /// How often that was asked, and by place how often when it was last told.
     lags_asked: AtomicU64,
     lags_told: Box<[AtomicU64]>,
-    /// Why the latest question was not answered.
-    trouble: Mutex<String>,
+    /// Why questions are not answered.
+    trouble: Mutex<Trouble>,
     /// What is told of it in the log at most once a minute.
     pub(crate) notice: Notice,
     /// The same of addresses that cannot be reached.
@@ -155,7 +158,7 @@ impl Cluster {
         let settings = ClusterPool::clone(pool.cluster.as_ref()?);
         let (places, primaries) = (pool.servers.len() as u16, settings.primaries.len());
         let map = ClusterMap::of_seeds(&settings.seeds, places, primaries);
-        let map = Arc::new(map);
+        let map = Arc::new(map.of_nodes(settings.nodes_max));
         Some(Cluster {
             names: pool.ring_of_primaries().map(Arc::new),
             settings,
@@ -178,7 +181,7 @@ impl Cluster {
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
             lags_asked: AtomicU64::new(0),
             lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
-            trouble: Mutex::new("none was asked yet".to_owned()),
+            trouble: Mutex::new(Trouble::new("none was asked yet")),
             totals: ClusterTotals::default(),
         })
     }
@@ -254,7 +257,7 @@ impl Cluster {
             }
             Applied::Same if self.logged.lock().places_keys_as(&map) => return Lesson::Same,
             // A server has said so before, with MOVED.
-            Applied::Same => 0,
+            Applied::Same => Vec::new(),
             Applied::Next(next, left_out) => {
                 self.version.store(next.version(), Release);
                 *map = Arc::new(next);
@@ -300,13 +303,13 @@ impl Cluster {
     }
 
     /// Notes why a question was not answered.
-    pub(crate) fn note_trouble(&self, text: String) {
-        *self.trouble.lock() = text;
+    pub(crate) fn note_trouble(&self, text: String, telling: Telling, now: Time) {
+        self.trouble.lock().note(text, telling, now);
     }
 
-    /// Why the latest of those was not answered that were not.
+    /// Why questions are not answered.
     pub(crate) fn trouble(&self) -> String {
-        self.trouble.lock().clone()
+        self.trouble.lock().text().to_owned()
     }
 
     /// The same with what to change in the file, where that is known, for the pool of this name.

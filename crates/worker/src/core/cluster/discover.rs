@@ -6,14 +6,14 @@ use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
 use super::rounds::About;
 use crate::PoolKind;
-use crate::cluster::{Learned, Lesson, Speaker};
-use keyway_base::{Fault, Time};
+use crate::cluster::{Learned, Lesson, Speaker, Telling};
+use keyway_base::{BackendFault, Fault, Time};
 use keyway_command::Request;
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
     Asked, ClusterMap, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication,
-    PlaceRole, SLOT_COUNT, ViewError,
+    LeftOut, PlaceRole, SLOT_COUNT, ViewError,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -123,13 +123,15 @@ impl Core {
             }
         });
         if matches!(&view, Ok(view) if view.owners.owned_count() == 0) {
-            shared.note_trouble(format!("what {from} says of it {}", ViewError::NoSlots));
+            let what = format!("what {from} says of it {}", ViewError::NoSlots);
+            shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
         }
         match view {
             Ok(view) if self.asks_another_before(pool, discovery, &view) => {}
             Ok(view) => self.learn_slots((pool, place), &view),
             Err(error) => {
-                shared.note_trouble(format!("what {from} says of it {error}"));
+                let what = format!("what {from} says of it {error}");
+                shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
                 if shared.notice.is_due(self.plane.clock.now) {
                     tracing::warn!(
                         pool = self.plane.plan.pools[usize::from(pool)].name,
@@ -365,10 +367,25 @@ impl Plane {
         let about = self.cluster_state(self.asked_about(pool));
         if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
             let backend = self.describe_backend(pool, place);
-            state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
+            let (why, telling) = self.why_unanswered((pool, place), fault);
+            state.shared.note_trouble(format!("{backend} {why}"), telling, self.clock.now);
         }
         self.distrust(pool, place);
         self.cluster.unanswered.push((pool, place, number));
+    }
+
+    /// In words, why a server has not answered: what waited in vain for a connection was not
+    /// answered because of what kept that from being made.
+    fn why_unanswered(&self, place: (u16, u16), fault: BackendFault) -> (String, Telling) {
+        let words = fault_words(fault);
+        match (fault, self.unreached(place)) {
+            (BackendFault::Connect | BackendFault::Timeout, Some(reason)) => {
+                let cannot = fault_words(BackendFault::Connect);
+                (format!("{cannot}: {}", reason.text()), Telling::Cause)
+            }
+            (BackendFault::Timeout, None) => (words.to_owned(), Telling::Silence),
+            _ => (words.to_owned(), Telling::Cause),
+        }
     }
 
     /// Appends the error for a request that no server of a pool is known for.
@@ -522,13 +539,7 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
              a node was forgotten, or who told of the later one was wrong"
         );
     }
-    if *left_out > 0 {
-        tracing::error!(
-            pool,
-            left_out,
-            "the cluster has more servers than nodes_max: requests to these fail; set it higher"
-        );
-    }
+    tell_left_out(pool, left_out);
     let has_slots = map.primaries().is_empty();
     if !before.is_known() && has_slots {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
@@ -564,6 +575,36 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
         if !stays && node.role != PlaceRole::Seed {
             tracing::info!(pool, backend = %node.endpoint, "a server is not of the pool any more");
         }
+    }
+}
+
+/// Says in the log which servers have no place.
+fn tell_left_out(pool: &str, left_out: &[LeftOut]) {
+    if left_out.is_empty() {
+        return;
+    }
+    let [primaries, replicas] = [true, false].map(|is_primary| names_of(left_out, is_primary));
+    tracing::error!(
+        pool,
+        left_out = left_out.len(),
+        primaries,
+        replicas,
+        "there are more servers than nodes_max: those named have no place; requests for the keys of \
+         such primaries fail, and such replicas are not read; set it higher"
+    );
+}
+
+/// Their addresses, as far as one line of the log takes them; `None` where there are none.
+fn names_of(left_out: &[LeftOut], is_primary: bool) -> Option<String> {
+    const NAMED_MAX: usize = 16;
+    let those = || left_out.iter().filter(|server| server.is_primary == is_primary);
+    let count = those().count();
+    let named: Vec<String> =
+        those().take(NAMED_MAX).map(|server| server.endpoint.to_string()).collect();
+    match count.saturating_sub(NAMED_MAX) {
+        _ if count == 0 => None,
+        0 => Some(named.join(", ")),
+        more => Some(format!("{} and {more} more", named.join(", "))),
     }
 }
 

@@ -269,6 +269,7 @@ impl Core {
             if let Some(state) = self.plane.cluster_state(pool) {
                 state.shared.note_lag(place as u16, u64::MAX);
             }
+            self.plane.forget_troubles(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
             health.restore(id);
