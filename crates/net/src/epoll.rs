@@ -328,6 +328,11 @@ impl Io for EpollIo {
         SocketAddr::try_from(name).ok()
     }
 
+    fn peer_address(&self, socket: Socket) -> Option<SocketAddr> {
+        let name = rustix::net::getpeername(borrow(&socket)).ok()??;
+        SocketAddr::try_from(name).ok()
+    }
+
     fn pause_accepting(&mut self, paused: bool) {
         let events = if paused { EventFlags::empty() } else { EventFlags::IN };
         for (index, listener) in self.listeners.iter().enumerate() {

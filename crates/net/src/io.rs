@@ -157,6 +157,11 @@ pub trait Io {
         None
     }
 
+    /// Where a connection that was begun here leads; `None` where there is no address to tell.
+    fn peer_address(&self, _socket: Socket) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     /// Stops telling of waiting clients, or tells of them again: for a while
     /// there is no descriptor for another one.
     fn pause_accepting(&mut self, paused: bool);

@@ -630,6 +630,10 @@ impl Io for Ringed {
         if is_ringed(socket) { None } else { self.io.local_address(socket) }
     }
 
+    fn peer_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
+        if is_ringed(socket) { None } else { self.io.peer_address(socket) }
+    }
+
     fn pause_accepting(&mut self, paused: bool) {
         self.io.pause_accepting(paused);
     }

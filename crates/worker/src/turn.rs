@@ -415,7 +415,12 @@ impl<I: Io> Worker<I> {
 
     fn on_connected(&mut self, token: Token, socket: Socket) {
         match self.link_of(token) {
-            Some(index) => self.core.on_connected(index, socket),
+            Some(index) => {
+                if self.core.wants_peer(index) {
+                    self.core.note_peer(index, self.io.peer_address(socket));
+                }
+                self.core.on_connected(index, socket);
+            }
             None if self.on_subscriber_connected(token, socket) => {}
             // Given up in the meantime.
             None => self.io.close(socket),

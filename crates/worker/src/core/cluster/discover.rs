@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// What a server said when it was asked about its cluster.
 pub(super) struct Heard {
     what: Internal,
-    pool: u16,
-    place: u16,
-    reply: Vec<u8>,
+    pub(super) pool: u16,
+    pub(super) place: u16,
+    pub(super) reply: Vec<u8>,
 }
 
 /// So many servers of a cluster must have told of the same earlier epoch than is known, at
@@ -191,54 +191,6 @@ impl Core {
         }
         shared.note_answered(now, after);
         self.plane.trust_all(pool);
-    }
-
-    /// Notes how far the replicas of a primary are behind it.
-    fn hear_lags(&self, heard: &Heard) {
-        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
-        let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
-        let known: Vec<(u16, &Endpoint)> = state
-            .map
-            .replicas_of(heard.place)
-            .map(|(place, node)| (place, &node.endpoint))
-            .collect();
-        let mut is_any_found = known.is_empty() || told.replicas.is_empty();
-        for &(place, endpoint) in &known {
-            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
-            let replica = replica_at(endpoint, others, &told.replicas);
-            is_any_found |= replica.is_some();
-            let online = replica.filter(|replica| replica.is_online);
-            let millis = online.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
-            state.shared.note_lag(place, millis);
-        }
-        if !is_any_found && state.shared.notice.is_due(self.plane.clock.now) {
-            tracing::warn!(
-                pool = self.plane.plan.pools[usize::from(heard.pool)].name,
-                backend = self.plane.describe_backend(heard.pool, heard.place),
-                "it tells of replicas, but of none by an address that is known here: they are not \
-                 read, because of replica_lag_max; see replica-announce-ip; told at most once a \
-                 minute"
-            );
-        }
-    }
-
-    /// Asks every primary how far its replicas are behind, where that matters.
-    fn ask_lags_if_due(&mut self, pool: u16) {
-        let Some(state) = self.plane.cluster_state(pool) else { return };
-        let shared = Arc::clone(&state.shared);
-        let now = self.plane.clock.now;
-        if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
-            return;
-        }
-        let PoolState::Sharded(sharded) = &self.plane.pools[usize::from(pool)] else { return };
-        let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
-        let links: Vec<LinkIndex> =
-            primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
-        for index in links {
-            if !self.links[index].link.is_down(now) {
-                self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
-            }
-        }
     }
 
     pub(super) fn ask_if_due(&mut self, pool: u16) {
@@ -606,27 +558,6 @@ fn names_of(left_out: &[LeftOut], is_primary: bool) -> Option<String> {
         0 => Some(named.join(", ")),
         more => Some(format!("{} and {more} more", named.join(", "))),
     }
-}
-
-/// What a primary tells of the replica at an endpoint: by its address, or where it has
-/// another name for the host by its port, if no other has that.
-fn replica_at<'a>(
-    endpoint: &Endpoint,
-    mut others: impl Iterator<Item = &'a Endpoint>,
-    told: &'a [ConnectedReplica],
-) -> Option<&'a ConnectedReplica> {
-    let port = |endpoint: &Endpoint| match endpoint {
-        Endpoint::Tcp { port, .. } => Some(*port),
-        Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
-    };
-    if let Some(replica) = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint)) {
-        return Some(replica);
-    }
-    let own = port(endpoint)?;
-    let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
-    let replica = same.next()?;
-    let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
-    is_alone.then_some(replica)
 }
 
 /// Says in the log whose slots are whose now, where a server has got its first or lost its

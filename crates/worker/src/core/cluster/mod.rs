@@ -9,6 +9,7 @@
 //! | `rounds` | questions that are not answered yet, and what is done about them |
 //! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
+//! | `lags` | how far replicas are behind is asked |
 //! | `hedge` | which second server a read goes to, and when |
 //! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
@@ -21,6 +22,7 @@ mod discover;
 mod displaced;
 mod groups;
 mod hedge;
+mod lags;
 mod named;
 mod notices;
 mod readers;
@@ -48,6 +50,7 @@ use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What this worker knows of one cluster.
@@ -59,6 +62,8 @@ pub(super) struct ClusterState {
     /// Places whose servers said nothing of use since somebody last did: they may have
     /// left the cluster and still be there.
     misleading: Vec<u16>,
+    /// Where connections to servers that have names have led, by place.
+    peers: BTreeMap<u16, IpAddr>,
 }
 
 /// What this worker has to do with clusters.
@@ -88,7 +93,8 @@ pub(super) struct State {
     /// Sessions that wait for the first map of their pool, or for one in which their slot
     /// has a server.
     waiting: Vec<Key<Session>>,
-    /// Until when sessions wait for a slot to have a server, or have waited.
+    /// Until when sessions wait for a slot to have a server, or have waited: an entry for a
+    /// session at most, which leaves with it.
     unowned: BTreeMap<u64, Time>,
     /// Pools that sentinels have told something about.
     told_about: Vec<u16>,
@@ -118,7 +124,8 @@ impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
         let map = shared.map();
         let parts = Arc::new(parts_of(&map));
-        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
+        let (misleading, peers) = (Vec::new(), BTreeMap::new());
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading, peers }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -270,6 +277,7 @@ impl Core {
                 state.shared.note_lag(place as u16, u64::MAX);
             }
             self.plane.forget_troubles(pool, place as u16);
+            self.plane.forget_peer(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
             health.restore(id);
