@@ -2,17 +2,20 @@
 //! asks for the next.
 
 mod doubts;
+mod hosts;
 mod trouble;
 
 use crate::advice::advice;
 use crate::notices::Notice;
 use doubts::{Doubts, Verdict};
+use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
     Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, LeftOut, Ring, ShardedPool,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -138,6 +141,8 @@ pub struct Cluster {
     /// How often that was asked, and by place how often when it was last told.
     lags_asked: AtomicU64,
     lags_told: Box<[AtomicU64]>,
+    /// Where names lead by which replicas are known.
+    hosts: Mutex<Hosts>,
     /// Why questions are not answered.
     trouble: Mutex<Trouble>,
     /// What is told of it in the log at most once a minute.
@@ -181,6 +186,7 @@ impl Cluster {
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
             lags_asked: AtomicU64::new(0),
             lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
+            hosts: Mutex::default(),
             trouble: Mutex::new(Trouble::new("none was asked yet")),
             totals: ClusterTotals::default(),
         })
@@ -300,6 +306,31 @@ impl Cluster {
                 false
             }
         }
+    }
+
+    /// Whether two endpoints are the same port of the same host, as far as it is known where their
+    /// names lead.
+    pub(crate) fn are_same(&self, one: &Endpoint, other: &Endpoint) -> bool {
+        let (Endpoint::Tcp { host, port }, Endpoint::Tcp { host: other, port: its }) = (one, other)
+        else {
+            return one == other;
+        };
+        let hosts = self.hosts.lock();
+        let is_there = || {
+            let address = hosts.address(host);
+            address.is_some() && address == hosts.address(other)
+        };
+        port == its && (host == other || is_there())
+    }
+
+    /// Whether the caller is to look up where a host is.
+    pub(crate) fn try_claim_host(&self, host: &str, now: Time) -> bool {
+        self.hosts.lock().try_claim(host, now)
+    }
+
+    /// Notes where a host is.
+    pub(crate) fn note_host(&self, host: &str, address: Option<IpAddr>) {
+        self.hosts.lock().note(host, address);
     }
 
     /// Notes why a question was not answered.

@@ -250,6 +250,7 @@ impl<I: Io> Worker<I> {
                         self.on_subscriber_connect_failed(token, fault);
                     }
                 }
+                Event::Resolved { number, address } => self.core.note_resolved(number, address),
                 Event::Mail => self.read_mail(),
             }
         }
@@ -415,12 +416,7 @@ impl<I: Io> Worker<I> {
 
     fn on_connected(&mut self, token: Token, socket: Socket) {
         match self.link_of(token) {
-            Some(index) => {
-                if self.core.wants_peer(index) {
-                    self.core.note_peer(index, self.io.peer_address(socket));
-                }
-                self.core.on_connected(index, socket);
-            }
+            Some(index) => self.core.on_connected(index, socket),
             None if self.on_subscriber_connected(token, socket) => {}
             // Given up in the meantime.
             None => self.io.close(socket),
@@ -521,6 +517,11 @@ impl<I: Io> Worker<I> {
     fn upkeep(&mut self, now: Time) {
         self.core.tend_health();
         self.core.tend_clusters();
+        while let Some((number, host)) = self.core.next_name() {
+            if !self.io.resolve(&host, number) {
+                self.core.note_resolved(number, None);
+            }
+        }
         while let Some(index) = self.core.next_left() {
             self.lose_link(index, BackendFault::Closed);
         }

@@ -12,8 +12,7 @@ use keyway_command::Request;
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterMap, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication,
-    LeftOut, PlaceRole, SLOT_COUNT, ViewError,
+    Asked, ClusterMap, ClusterView, Discovery, Endpoint, LeftOut, PlaceRole, SLOT_COUNT, ViewError,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

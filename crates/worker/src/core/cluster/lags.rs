@@ -1,44 +1,52 @@
-//! How far replicas are behind: their primaries are asked, who call them by the addresses
-//! they come from, which need not be the names that are known here.
+//! How far replicas are behind: their primaries are asked. They call them by the addresses they
+//! come from or by what these announce, which need not be what is known here: names are
+//! looked up then, on both sides.
 
 use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
-use super::ClusterState;
 use super::discover::Heard;
+use crate::Cluster;
 use keyway_proxy::Internal;
 use keyway_resp::Protocol;
 use keyway_topology::{ConnectedReplica, Endpoint, InfoReplication};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+
+/// Host names that are to be looked up, and those that are, by number: each with its pool. A
+/// pool has a bounded number of them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    due: Vec<(u16, String)>,
+    asked: BTreeMap<u32, (u16, String)>,
+    /// The number of the latest question.
+    latest: u32,
+}
 
 impl Core {
     /// Notes how far the replicas of a primary are behind it.
     pub(super) fn hear_lags(&mut self, heard: &Heard) {
         let Some(state) = self.plane.cluster_state(heard.pool) else { return };
         let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
-        let known: Vec<Known<'_>> = state
-            .map
-            .replicas_of(heard.place)
-            .map(|(place, node)| {
-                let peer = state.peers.get(&place).copied();
-                Known { place, endpoint: &node.endpoint, peer }
-            })
-            .collect();
-        let mut is_any_found = known.is_empty() || told.replicas.is_empty();
-        let mut strangers = Vec::new();
-        for server in &known {
-            let others = known.iter().filter(|other| other.place != server.place);
-            let replica = server.told_by(others.map(|other| other.endpoint), &told.replicas);
-            is_any_found |= replica.is_some();
-            if replica.is_none() && server.peer.is_none() && is_name(server.endpoint) {
-                strangers.push(server.place);
-            }
+        let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
+        let known: Vec<(u16, &Endpoint)> =
+            map.replicas_of(heard.place).map(|(place, node)| (place, &node.endpoint)).collect();
+        let mut found = 0;
+        for &(place, endpoint) in &known {
+            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
+            let replica = replica_at(endpoint, others, &told.replicas, &shared);
+            found += usize::from(replica.is_some());
             let online = replica.filter(|replica| replica.is_online);
             let millis = online.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
-            state.shared.note_lag(server.place, millis);
+            shared.note_lag(place, millis);
         }
-        let is_told = !is_any_found && strangers.is_empty();
-        if is_told && state.shared.notice.is_due(self.plane.clock.now) {
+        if found == known.len() || told.replicas.is_empty() {
+            return;
+        }
+        let of_primary = told.replicas.iter().filter_map(|replica| replica.endpoint.as_ref());
+        let own = known.iter().map(|&(_, endpoint)| endpoint);
+        let is_asking = self.plane.look_up(heard.pool, &shared, of_primary.chain(own));
+        if found == 0 && !is_asking && shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(
                 pool = self.plane.plan.pools[usize::from(heard.pool)].name,
                 backend = self.plane.describe_backend(heard.pool, heard.place),
@@ -46,20 +54,6 @@ impl Core {
                  read, because of replica_lag_max; see replica-announce-ip; told at most once a \
                  minute"
             );
-        }
-        self.meet(heard.pool, &strangers);
-    }
-
-    /// Has servers connected to, so that it is known where their names lead.
-    fn meet(&mut self, pool: u16, places: &[u16]) {
-        let now = self.plane.clock.now;
-        for &place in places {
-            let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return };
-            let index = state.link(place, 0, Protocol::Resp2);
-            let link = &self.links[index].link;
-            if !link.is_down(now) && !link.is_awaited() {
-                self.ask_server(index, &[b"PING"], Internal::Replication);
-            }
         }
     }
 
@@ -82,90 +76,98 @@ impl Core {
         }
     }
 
-    /// Whether it matters where a connection has led.
-    pub fn wants_peer(&self, index: LinkIndex) -> bool {
-        let slot = &self.links[index];
-        let of_name = |state: &ClusterState| {
-            let node = state.map.node(usize::from(slot.backend));
-            state.shared.settings().reads.lag_max.is_some()
-                && node.is_some_and(|node| is_name(&node.endpoint))
-        };
-        self.plane.cluster_state(slot.pool).is_some_and(of_name)
+    /// The next name that is to be looked up, and the number of the question.
+    pub fn next_name(&mut self) -> Option<(u32, String)> {
+        let names = &mut self.plane.cluster.names;
+        let (pool, host) = names.due.pop()?;
+        names.latest = names.latest.wrapping_add(1);
+        names.asked.insert(names.latest, (pool, host.clone()));
+        Some((names.latest, host))
     }
 
-    /// Notes where the connection of a link has led.
-    pub fn note_peer(&mut self, index: LinkIndex, peer: Option<SocketAddr>) {
-        let slot = &self.links[index];
-        let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(slot.pool)] else {
-            return;
-        };
-        if let (Some(state), Some(peer)) = (&mut state.cluster, peer) {
-            state.peers.insert(slot.backend, peer.ip().to_canonical());
+    /// A name was looked up, or could not be.
+    pub fn note_resolved(&mut self, number: u32, address: Option<IpAddr>) {
+        let Some((pool, host)) = self.plane.cluster.names.asked.remove(&number) else { return };
+        if let Some(state) = self.plane.cluster_state(pool) {
+            state.shared.note_host(&host, address);
         }
     }
 }
 
 impl Plane {
-    /// Another server is at a place now.
-    pub(super) fn forget_peer(&mut self, pool: u16, place: u16) {
-        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
-            && let Some(state) = &mut state.cluster
-        {
-            state.peers.remove(&place);
-        }
-    }
-}
-
-/// A replica, as it is known here.
-struct Known<'a> {
-    place: u16,
-    endpoint: &'a Endpoint,
-    /// Where a connection to it has led.
-    peer: Option<IpAddr>,
-}
-
-impl Known<'_> {
-    /// What its primary tells of it: by the address that is known here, by the one that its name
-    /// leads to, or where it comes from elsewhere by its port, if no other has that.
-    fn told_by<'a, 'b>(
-        &self,
-        mut others: impl Iterator<Item = &'b Endpoint>,
-        told: &'a [ConnectedReplica],
-    ) -> Option<&'a ConnectedReplica> {
-        let by_name = told.iter().find(|it| it.endpoint.as_ref() == Some(self.endpoint));
-        let own = port(self.endpoint)?;
-        let is_there = |endpoint: &Endpoint| match endpoint {
-            Endpoint::Tcp { host, port } => {
-                *port == own && self.peer.is_some() && host.parse().ok() == self.peer
+    /// Has the hosts of endpoints looked up that are names and were not of late; returns whether
+    /// there are any.
+    fn look_up<'a>(
+        &mut self,
+        pool: u16,
+        shared: &Cluster,
+        endpoints: impl Iterator<Item = &'a Endpoint>,
+    ) -> bool {
+        let before = self.cluster.names.due.len();
+        for endpoint in endpoints {
+            if let Endpoint::Tcp { host, .. } = endpoint
+                && shared.try_claim_host(host, self.clock.now)
+            {
+                self.cluster.names.due.push((pool, host.clone()));
             }
-            Endpoint::Unix { .. } | Endpoint::Shm { .. } => false,
-        };
-        let by_address = || told.iter().find(|it| it.endpoint.as_ref().is_some_and(is_there));
-        if let Some(replica) = by_name.or_else(by_address) {
-            return Some(replica);
         }
-        let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
-        let replica = same.next()?;
-        let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
-        is_alone.then_some(replica)
+        self.cluster.names.due.len() > before
     }
 }
 
-fn port(endpoint: &Endpoint) -> Option<u16> {
-    match endpoint {
+/// What a primary tells of the replica at an endpoint: by its name or address, by where names lead,
+/// or where it has another name for the host by its port, if no other has that.
+fn replica_at<'a, 'b>(
+    endpoint: &Endpoint,
+    mut others: impl Iterator<Item = &'b Endpoint>,
+    told: &'a [ConnectedReplica],
+    shared: &Cluster,
+) -> Option<&'a ConnectedReplica> {
+    let port = |endpoint: &Endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),
         Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
+    };
+    let by_name = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint));
+    let is_there = |it: &&ConnectedReplica| {
+        it.endpoint.as_ref().is_some_and(|told| shared.are_same(told, endpoint))
+    };
+    if let Some(replica) = by_name.or_else(|| told.iter().find(is_there)) {
+        return Some(replica);
     }
-}
-
-/// Whether an endpoint is a host by its name.
-fn is_name(endpoint: &Endpoint) -> bool {
-    matches!(endpoint, Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_err())
+    let own = port(endpoint)?;
+    let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
+    let replica = same.next()?;
+    let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
+    is_alone.then_some(replica)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keyway_base::Time;
+    use keyway_topology::{ClusterPool, Discovery, ReadPolicy, ShardedPool};
+    use std::time::Duration;
+
+    /// A pool to which these names lead to these addresses.
+    fn cluster(hosts: &[(&str, &str)]) -> Cluster {
+        let pool = ShardedPool::of_cluster(ClusterPool {
+            seeds: Vec::new(),
+            nodes_max: 3,
+            discovery: Discovery::Sentinel,
+            refresh: Duration::from_secs(1),
+            redirections_max: 3,
+            retry_percent: None,
+            reads: ReadPolicy::default(),
+            primaries: vec!["one".to_owned()],
+            sentinels: None,
+        });
+        let cluster = Cluster::new(&pool).unwrap();
+        for (name, address) in hosts {
+            assert!(cluster.try_claim_host(name, Time(0)));
+            cluster.note_host(name, Some(address.parse().unwrap()));
+        }
+        cluster
+    }
 
     /// A primary's replicas, by address and how many seconds each is behind.
     fn told(replicas: &[(&str, u16, u64)]) -> Vec<ConnectedReplica> {
@@ -180,32 +182,28 @@ mod tests {
         InfoReplication::from_reply(reply.as_bytes()).unwrap().replicas
     }
 
-    fn lag(
-        own: (&str, u16, Option<&str>),
-        others: &[(&str, u16)],
-        told: &[ConnectedReplica],
-    ) -> Option<u64> {
-        let endpoint = Endpoint::tcp(own.0, own.1).unwrap();
-        let peer = own.2.map(|ip| ip.parse().unwrap());
-        let server = Known { place: 0, endpoint: &endpoint, peer };
-        let others: Vec<Endpoint> =
-            others.iter().map(|(host, port)| Endpoint::tcp(host, *port).unwrap()).collect();
-        server.told_by(others.iter(), told).map(|replica| replica.lag_seconds)
-    }
-
     #[test]
     fn a_replica_is_known_by_name_by_where_that_leads_or_by_a_port_of_its_own() {
-        let one_port = told(&[("10.0.0.2", 6379, 2), ("10.0.0.3", 6379, 3)]);
-        let others = [("c", 6379)];
-        assert_eq!(lag(("10.0.0.3", 6379, None), &others, &one_port), Some(3));
-        assert_eq!(lag(("b", 6379, None), &others, &one_port), None);
-        assert_eq!(lag(("b", 6379, Some("10.0.0.2")), &others, &one_port), Some(2));
-        assert_eq!(lag(("b", 6379, Some("10.0.0.9")), &others, &one_port), None);
-        assert_eq!(lag(("b", 6380, Some("10.0.0.2")), &others, &one_port), None);
-        let two_ports = told(&[("10.0.0.2", 6379, 2), ("10.0.0.2", 6380, 3)]);
-        assert_eq!(lag(("b", 6379, None), &[("c", 6380)], &two_ports), Some(2));
-        assert_eq!(lag(("c", 6380, Some("10.0.0.2")), &[("b", 6379)], &two_ports), Some(3));
+        let at = |host: &str, port| Endpoint::tcp(host, port).unwrap();
+        let lag = |cluster: &Cluster, own: Endpoint, other: Endpoint, told: &[ConnectedReplica]| {
+            let others = [other];
+            replica_at(&own, others.iter(), told, cluster).map(|replica| replica.lag_seconds)
+        };
+        let nobody = cluster(&[]);
+        let hosts = cluster(&[("b", "10.0.0.2"), ("c", "10.0.0.3"), ("d", "10.0.0.2")]);
+        let addresses = told(&[("10.0.0.2", 6379, 2), ("10.0.0.3", 6379, 3)]);
+        assert_eq!(lag(&nobody, at("10.0.0.3", 6379), at("b", 6379), &addresses), Some(3));
+        assert_eq!(lag(&nobody, at("b", 6379), at("c", 6379), &addresses), None);
+        assert_eq!(lag(&hosts, at("c", 6379), at("b", 6379), &addresses), Some(3));
+        assert_eq!(lag(&hosts, at("c", 6380), at("b", 6379), &addresses), None);
+        assert_eq!(lag(&hosts, at("e", 6379), at("b", 6379), &addresses), None);
         let names = told(&[("b", 6379, 2), ("c", 6379, 3)]);
-        assert_eq!(lag(("c", 6379, Some("10.0.0.2")), &[("b", 6379)], &names), Some(3));
+        assert_eq!(lag(&nobody, at("c", 6379), at("b", 6379), &names), Some(3));
+        assert_eq!(lag(&nobody, at("10.0.0.3", 6379), at("10.0.0.2", 6379), &names), None);
+        assert_eq!(lag(&hosts, at("10.0.0.3", 6379), at("10.0.0.2", 6379), &names), Some(3));
+        assert_eq!(lag(&hosts, at("d", 6379), at("c", 6379), &names), Some(2));
+        let two_ports = told(&[("10.0.0.2", 6379, 2), ("10.0.0.2", 6380, 3)]);
+        assert_eq!(lag(&nobody, at("b", 6379), at("c", 6380), &two_ports), Some(2));
+        assert_eq!(lag(&hosts, at("d", 6380), at("b", 6379), &two_ports), Some(3));
     }
 }

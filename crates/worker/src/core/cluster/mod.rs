@@ -50,7 +50,6 @@ use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What this worker knows of one cluster.
@@ -62,8 +61,6 @@ pub(super) struct ClusterState {
     /// Places whose servers said nothing of use since somebody last did: they may have
     /// left the cluster and still be there.
     misleading: Vec<u16>,
-    /// Where connections to servers that have names have led, by place.
-    peers: BTreeMap<u16, IpAddr>,
 }
 
 /// What this worker has to do with clusters.
@@ -107,6 +104,8 @@ pub(super) struct State {
     /// its server has had time enough to end it.
     displaced: Vec<(Time, LinkIndex, u32)>,
     hedges: hedge::State,
+    /// Host names that are looked up.
+    names: lags::Names,
     pub(super) split: split::Scratch,
 }
 
@@ -124,8 +123,7 @@ impl ClusterState {
     pub(super) fn new(shared: &Arc<Cluster>) -> ClusterState {
         let map = shared.map();
         let parts = Arc::new(parts_of(&map));
-        let (misleading, peers) = (Vec::new(), BTreeMap::new());
-        ClusterState { shared: Arc::clone(shared), map, parts, misleading, peers }
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
     }
 
     /// Whether its keys have slots, which it takes together and no others.
@@ -277,7 +275,6 @@ impl Core {
                 state.shared.note_lag(place as u16, u64::MAX);
             }
             self.plane.forget_troubles(pool, place as u16);
-            self.plane.forget_peer(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
             health.restore(id);
