@@ -92,6 +92,7 @@ pub struct GroupView {
 
 /// What became of a view.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
 pub enum Applied {
     /// It says what is known.
     Same,
@@ -423,9 +424,8 @@ impl ClusterMap {
         let stay: BTreeSet<&Endpoint> = chosen.iter().filter_map(endpoint).collect();
         let told = view.nodes.iter().filter(|node| is_placed(node));
         for beyond in told.filter_map(|node| node.endpoint.as_ref()) {
-            match self.place_of(beyond).filter(|_| !stay.contains(beyond)) {
-                Some(place) => self.vacate(usize::from(place), now),
-                None => {}
+            if let Some(place) = self.place_of(beyond).filter(|_| !stay.contains(beyond)) {
+                self.vacate(usize::from(place), now);
             }
         }
         self.part_with(now, |_, node| !stay.contains(&node.endpoint));
