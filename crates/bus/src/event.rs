@@ -24,12 +24,18 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// A connection did not come to be.
+    /// A connection did not come to be; or, with [`Reason::IdTwice`], two processes below have one id, of
+    /// which the one that was attached later gets its messages.
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
         /// Why.
         reason: Reason,
+    },
+    /// So many more connections of strangers did not come to be, within a second.
+    Unsaid {
+        /// How many.
+        count: u64,
     },
     /// A node is somewhere below.
     Joined(NodeId),
@@ -129,6 +135,7 @@ impl Event {
             Event::Command { args: items, .. } | Event::Result { items, .. } => {
                 items.iter().map(|item| item.len() + 24).sum()
             }
+            Event::Push { body, .. } => body.len(),
             _ => 0,
         }
     }

@@ -35,9 +35,10 @@ impl Node {
     fn tree_lines(&self) -> Vec<Vec<u8>> {
         let upstream = self.upstream().unwrap_or_default();
         let own = format!("{} {} {}", self.id, upstream, self.settings.labels);
-        let below = self.below.iter().map(|(id, known)| {
-            format!("{} {} {}", id, known.parent, known.identity.labels).into_bytes()
-        });
+        let below = self
+            .below
+            .iter()
+            .map(|(id, known)| format!("{} {} {}", id, known.parent, known.labels()).into_bytes());
         std::iter::once(own.into_bytes()).chain(below).collect()
     }
 
@@ -54,6 +55,11 @@ impl Node {
             ("late_answers", counts.late_answers),
             ("nodes_below", self.below.len() as u64),
             ("nodes_over", counts.nodes_over),
+            ("nodes_below_bytes", self.below.memory_len() as u64),
+            ("ids_twice", counts.ids_twice),
+            ("unproven", counts.unproven),
+            ("stalled", counts.stalled),
+            ("strangers_refused", counts.strangers_refused),
             ("upstream_changes", counts.upstream_changes),
             ("pushes_full", counts.pushes_full),
             ("pushes_delta", counts.pushes_delta),

@@ -205,6 +205,7 @@ impl Node {
         if let Some(peer) = self.peers.get_mut(key) {
             peer.versions = Some(versions);
         }
+        self.account(key);
         self.mark(key);
     }
 

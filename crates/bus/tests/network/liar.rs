@@ -159,7 +159,7 @@ fn later(index: usize, upstream: usize) -> Settings {
 fn who_comes_with_the_id_of_an_upstream_does_not_take_its_place() {
     let mut lab = Lab::new(settings(1, &[0]));
     let first = lab.join(later(0, 1));
-    assert!(lab.events().contains(&Event::Refused { id: NodeId::NONE, reason: Reason::IdRefused }));
+    assert!(lab.events().contains(&Event::Refused { id: id(0), reason: Reason::IdRefused }));
     let upstream = lab.serve(settings(0, &[]));
     let second = lab.join(later(0, 1));
     assert!(!lab.is_there(first) && !lab.is_there(second) && lab.is_there(upstream));
