@@ -101,6 +101,15 @@ pub enum Event {
         /// All of it, however it came.
         body: Body,
     },
+    /// There is no such topic any more.
+    Withdrawn {
+        /// Its name.
+        topic: String,
+        /// Its last epoch.
+        epoch: u64,
+        /// Its last version, by which it was withdrawn.
+        version: u64,
+    },
     /// Two bodies have one version: the second was not taken.
     PushConflict {
         /// The topic.

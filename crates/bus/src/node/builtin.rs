@@ -85,7 +85,7 @@ impl Node {
     /// of each that has not applied it.
     fn topic_lines(&self) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
-        for (name, topic) in &self.topics.map {
+        for (name, topic) in self.topics.map.iter().filter(|(_, topic)| topic.gone.is_none()) {
             let stamp = topic.stamp;
             lines.push(format!(
                 "topic {name} {} {} {} {}",

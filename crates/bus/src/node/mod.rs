@@ -283,6 +283,7 @@ impl Node {
         self.expire_waiting(now);
         self.seen.forget(now);
         self.expire_parked(now);
+        self.forget_topics(now);
         self.give_up_idle_parts(now);
         self.look_for_twins(now);
         self.settle(now);
