@@ -46,11 +46,11 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// Secrets of the bus. None: anybody is let in.
     pub tokens: Tokens,
-    /// Who is let in.
+    /// Who is let in; guests by the id that they are given.
     pub accept: Vec<IdRange>,
     /// Connections at most. Each takes up to its windows and queues of memory.
     pub peers_max: usize,
-    /// Nodes below this one at most; about 300 bytes each.
+    /// Nodes below this one at most, of 512 bytes each on average. A child may have as many as it leaves free.
     pub nodes_max: usize,
     /// Nodes that a message of ours may pass.
     pub ttl: u8,

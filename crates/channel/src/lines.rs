@@ -46,7 +46,8 @@ impl Lines {
             self.left_out = 0;
         }
         if line.len() > LINE_LEN_MAX {
-            line.truncate(line.floor_char_boundary(LINE_LEN_MAX));
+            let is_end = |at: &usize| line.is_char_boundary(*at);
+            line.truncate((0..=LINE_LEN_MAX).rev().find(is_end).unwrap_or(0));
             line.push('…');
         }
         if let Err(TrySendError::Full(_)) = sender.try_send(line) {
