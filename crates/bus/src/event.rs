@@ -24,10 +24,19 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// A connection did not come to be.
+    /// A connection did not come to be, at none of the addresses if it was dialled.
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
+        /// Why.
+        reason: Reason,
+    },
+    /// An address that was dialled led nowhere.
+    Unreached {
+        /// Who was meant; nobody if that is anybody.
+        id: NodeId,
+        /// The address.
+        at: Box<Url>,
         /// Why.
         reason: Reason,
     },
@@ -141,13 +150,13 @@ pub struct DialKey(pub u64);
 /// Something for who has the transports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to the first of these that can be connected to, and tell
-    /// [`crate::Node::handle_connected`] or [`crate::Node::handle_dial_failed`].
+    /// Connect to this address, and tell [`crate::Node::handle_connected`] or
+    /// [`crate::Node::handle_dial_failed`]. Who takes too long is not waited for.
     Dial {
         /// To be told with the outcome.
         dial: DialKey,
-        /// In this order.
-        urls: Vec<Url>,
+        /// Where.
+        url: Url,
     },
     /// Close a connection, once `last_words` were written or could not be. Its key is no more.
     Close {

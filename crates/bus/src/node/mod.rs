@@ -8,10 +8,12 @@
 mod answers;
 mod below;
 mod builtin;
+mod dials;
 mod input;
 mod leave;
 mod pushes;
 mod routing;
+mod timers;
 mod tree;
 mod uplinks;
 
@@ -26,10 +28,11 @@ use crate::push::Topics;
 use crate::settings::Settings;
 use answers::Waiting;
 use below::Below;
+pub(crate) use dials::Attempt;
+use dials::Dial;
 use keyway_base::{Slab, Time};
 use routing::Seen;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 use uplinks::Uplinks;
 
 /// Failures kept at most for senders that cannot be reached at the moment.
@@ -42,10 +45,14 @@ pub struct Node {
     id: NodeId,
     peers: Slab<Peer>,
     by_id: BTreeMap<NodeId, PeerKey>,
-    dials: BTreeMap<DialKey, Origin>,
+    dials: BTreeMap<DialKey, Dial>,
     next_dial: u64,
     uplinks: Uplinks,
     below: Below,
+    /// Whether those below were told that no root is above.
+    told_cut: bool,
+    /// Who has asked by an upstream that is not used: answers go back there.
+    asked_by: BTreeMap<NodeId, PeerKey>,
     /// Nodes whose way has changed, to be told to the upstream.
     untold: BTreeSet<NodeId>,
     attach_stamp: u64,
@@ -68,6 +75,8 @@ pub struct Node {
     /// Connections that are closed once nothing is under way on them.
     retiring: Vec<PeerKey>,
     is_gone: bool,
+    /// Connections by when they are to be looked at.
+    timers: BTreeSet<(Time, u64)>,
     next_timeout: Time,
     random: u64,
     counts: Counts,
@@ -82,6 +91,8 @@ pub struct Counts {
     pub delivered: u64,
     /// Frames that it passed on.
     pub relayed: u64,
+    /// Who connected and was turned away by the transport, as by TLS.
+    pub turned_away: u64,
     /// Failures that it has sent to others.
     pub refused: u64,
     /// Failures of its own messages.
@@ -127,6 +138,8 @@ impl Node {
             next_dial: 0,
             uplinks: Uplinks::new(settings.upstreams.len(), now),
             below: Below::default(),
+            told_cut: false,
+            asked_by: BTreeMap::new(),
             untold: BTreeSet::new(),
             attach_stamp: settings.incarnation,
             next_seq: settings.incarnation,
@@ -144,6 +157,7 @@ impl Node {
             leaving: None,
             retiring: Vec::new(),
             is_gone: false,
+            timers: BTreeSet::new(),
             next_timeout: now,
             random: random | 1,
             counts: Counts::default(),
@@ -204,86 +218,10 @@ impl Node {
         Some(self.insert(peer))
     }
 
-    /// A dial has come to a connection; `None` if nobody waits for it any more, and it is to be closed.
-    pub fn handle_connected(&mut self, dial: DialKey, line: &Line, now: Time) -> Option<PeerKey> {
-        let origin = self.dials.remove(&dial)?;
-        if self.leaving.is_some() {
-            return None;
-        }
-        let expected = match origin {
-            Origin::Uplink(at) => self.settings.upstreams[at].id,
-            Origin::Direct(id) => id,
-            Origin::Accepted => NodeId::NONE,
-        };
-        // A guest is given another id with each connection to its upstream.
-        let our_id = match origin {
-            Origin::Uplink(_) => self.settings.id,
-            _ => self.id,
-        };
-        let peer = Peer::dialled(&self.settings, our_id, origin, line, expected, now);
-        let key = self.insert(peer);
-        if let Origin::Uplink(at) = origin {
-            self.uplinks.on_connected(at, key);
-        }
-        Some(key)
-    }
-
-    /// No address of a dial could be connected to.
-    pub fn handle_dial_failed(&mut self, dial: DialKey, now: Time) {
-        let Some(origin) = self.dials.remove(&dial) else { return };
-        self.on_dial_lost(origin, Reason::DialFailed, now);
-        self.settle(now);
-    }
-
     /// A connection has ended by itself.
     pub fn handle_closed(&mut self, peer: PeerKey, now: Time) {
         self.drop_peer(peer, Reason::Closed, now);
         self.settle(now);
-    }
-
-    /// Time has passed: to be called at [`Node::poll_deadline`].
-    pub fn handle_timeout(&mut self, now: Time) {
-        if now < self.next_timeout {
-            return;
-        }
-        for key in self.peers.keys() {
-            let outcome = self.peers.get_mut(key).map(|peer| peer.on_timeout(&self.settings, now));
-            match outcome {
-                Some(Err(reason)) => self.close(key, reason, now),
-                _ => self.mark(key),
-            }
-        }
-        self.retire_idle(now);
-        self.part_from_leaving(now);
-        self.expire_waiting(now);
-        self.seen.forget(now);
-        self.settle(now);
-        self.next_timeout = self.compute_deadline(now);
-    }
-
-    /// When [`Node::handle_timeout`] is to be called.
-    pub fn poll_deadline(&self) -> Time {
-        self.next_timeout
-    }
-
-    fn compute_deadline(&self, now: Time) -> Time {
-        let idle = now + Duration::from_secs(60);
-        let peers = self.peers.iter().map(|(_, peer)| peer.deadline(&self.settings));
-        let retiring = self
-            .peers
-            .iter()
-            .filter_map(|(_, peer)| peer.retiring.into_iter().chain(peer.left_by).min())
-            .min();
-        let first = peers.min().unwrap_or(idle).min(idle).min(retiring.unwrap_or(idle));
-        let is_open = |key| self.peers.get(key).is_some_and(|peer: &Peer| peer.is_open());
-        let uplinks = self.uplinks.deadline(self.settings.prefer_after, is_open);
-        let first = first.min(uplinks.filter(|_| self.leaving.is_none()).unwrap_or(idle));
-        first.min(self.waiting.deadline().unwrap_or(idle))
-    }
-
-    /// Makes sure that [`Node::handle_timeout`] is called at `at`.
-    fn wake_at(&mut self, at: Time) {
-        self.next_timeout = self.next_timeout.min(at);
     }
 
     /// What is to be done with connections.
@@ -309,20 +247,21 @@ impl Node {
     /// behind no more than that.
     pub fn poll_output(
         &mut self,
-        peer: PeerKey,
+        key: PeerKey,
         out: &mut Vec<u8>,
         len_max: usize,
         now: Time,
     ) -> bool {
-        let Some(peer) = self.peers.get_mut(peer) else { return false };
+        let Some(peer) = self.peers.get_mut(key) else { return false };
         // Data first: what keeps the tree together is held only where the user takes nothing at all.
         let is_all = self.events_len > 2 * self.settings.inbox_len_max;
         let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
-        peer.poll_output(out, len_max, held, now);
+        peer.poll_output(out, len_max, held, self.settings.rest, now);
         let has_more = peer.has_output();
         if peer.retiring.is_some() {
             self.wake_at(now);
         }
+        self.schedule(key);
         has_more
     }
 
@@ -353,9 +292,8 @@ impl Node {
     }
 
     fn insert(&mut self, peer: Peer) -> PeerKey {
-        let deadline = peer.deadline(&self.settings);
         let key = self.peers.insert(peer);
-        self.wake_at(deadline);
+        self.schedule(key);
         self.mark(key);
         key
     }
@@ -382,15 +320,16 @@ impl Node {
     /// Forgets a connection: its ways are gone, what it had to send goes elsewhere or back.
     fn drop_peer(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let Some(mut peer) = self.peers.remove(key) else { return };
+        self.timers.remove(&(peer.timer, key.to_bits()));
         self.assembly_left += peer.assembly_len();
+        self.asked_by.retain(|_, by| *by != key);
         let id = peer.id();
         let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);
         if self.by_id.get(&id) == Some(&key) {
             self.by_id.remove(&id);
         }
         if id.is_none() {
-            self.on_dial_lost(peer.origin, reason, now);
-            return;
+            return self.on_stranger_lost(peer, reason, now);
         }
         self.tell(Event::PeerDown { id, reason });
         self.forget_ways(key);
@@ -408,25 +347,12 @@ impl Node {
         }
     }
 
-    fn on_dial_lost(&mut self, origin: Origin, reason: Reason, now: Time) {
-        let id = match origin {
-            Origin::Uplink(at) => {
-                let at_time = self.uplinks.on_lost(at, now, reason, &self.settings, self.random);
-                self.draw();
-                self.wake_at(at_time);
-                self.settings.upstreams[at].id
-            }
-            Origin::Direct(id) => id,
-            Origin::Accepted => NodeId::NONE,
-        };
-        self.tell(Event::Refused { id, reason });
-    }
-
     /// What is done once at the end of every call: the upstream hears what changed, failures that were
     /// kept go on their way.
     fn settle(&mut self, now: Time) {
         self.dial_uplinks(now);
         self.choose_upstream(now);
+        self.tell_cut(now);
         self.tell_ways(now);
         self.unpark(now);
         if self.leaving.is_some() || !self.retiring.is_empty() {

@@ -76,6 +76,10 @@ impl Node {
     /// A child says who is below it.
     pub(super) fn on_topology(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
         let Some(peer) = self.peers.get(key) else { return Ok(()) };
+        // What it said before it heard that its farewell was taken.
+        if peer.is_leaving {
+            return Ok(());
+        }
         // A guest has nobody below it.
         if !peer.is_attached || peer.id().is_guest() {
             return Err(Reason::Unexpected);
@@ -126,6 +130,10 @@ impl Node {
 
     /// Tells the upstream what has changed since.
     pub(super) fn tell_ways(&mut self, now: Time) {
+        if self.leaving.is_some() {
+            // Those above know already that nobody is here.
+            self.untold.clear();
+        }
         if self.untold.is_empty() {
             return;
         }
