@@ -133,6 +133,10 @@ reasons! {
     Expired = 86, "the certificate of the other node is not valid at this time";
     /// The other side says so of ours.
     CertificateRefused = 87, "the other node refuses our certificate, or wants one";
+    /// The other side says so of ours.
+    CertificateExpired = 89, "the other node says that our certificate has expired";
+    /// Missing, damaged, an authority's, or for something else.
+    BadCertificate = 90, "the other node shows no certificate, or one that is damaged or for something else";
     /// Anything else that TLS ends with.
     TlsFailed = 88, "there was no agreement on TLS";
 }

@@ -135,13 +135,7 @@ impl Node {
         }
     }
 
-    fn on_address_lost(
-        &mut self,
-        origin: Origin,
-        mut attempt: Attempt,
-        reason: Reason,
-        now: Time,
-    ) {
+    fn on_address_lost(&mut self, origin: Origin, mut attempt: Attempt, reason: Reason, now: Time) {
         let at = Box::new(attempt.at.clone());
         self.tell(Event::Unreached { id: self.expected(origin), at, reason });
         let worst = attempt.worst.filter(|worst| is_final(*worst)).unwrap_or(reason);

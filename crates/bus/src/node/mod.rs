@@ -218,9 +218,9 @@ impl Node {
         Some(self.insert(peer))
     }
 
-    /// A connection has ended by itself.
-    pub fn handle_closed(&mut self, peer: PeerKey, now: Time) {
-        self.drop_peer(peer, Reason::Closed, now);
+    /// A connection has ended by itself, or by its transport, which says why.
+    pub fn handle_closed(&mut self, peer: PeerKey, why: Option<Reason>, now: Time) {
+        self.drop_peer(peer, why.unwrap_or(Reason::Closed), now);
         self.settle(now);
     }
 

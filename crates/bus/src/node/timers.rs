@@ -66,7 +66,8 @@ impl Node {
 
     fn compute_deadline(&self, now: Time) -> Time {
         let first = self.timers.first().map(|(at, _)| *at);
-        let all = [first, self.uplinks_deadline(), self.waiting.deadline(), self.next_dial_deadline()];
+        let all =
+            [first, self.uplinks_deadline(), self.waiting.deadline(), self.next_dial_deadline()];
         all.into_iter().flatten().fold(now + Duration::from_secs(60), Time::min)
     }
 

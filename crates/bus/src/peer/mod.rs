@@ -8,7 +8,7 @@ mod heartbeat;
 mod inbox;
 pub(crate) mod outbox;
 
-pub use handshake::{Identity, Line, Relation};
+pub use handshake::{Identity, Line, Relation, Vouch};
 pub use outbox::Body;
 
 use crate::fault::Reason;
@@ -16,8 +16,8 @@ use crate::frame::{
     self, CHANNELS, Channel, FRAGMENT_LEN, FRAME_BODY_MAX, Frame, Head, Kind, STRANGER_BODY_MAX,
 };
 use crate::id::NodeId;
-use crate::push::Held;
 use crate::node::Attempt;
+use crate::push::Held;
 use crate::settings::{Rest, Settings};
 use crate::wire::{Reader, Writer};
 use handshake::{Handshake, Progress};

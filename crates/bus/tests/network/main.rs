@@ -288,7 +288,11 @@ fn a_node_that_leaves_loses_nothing_and_is_not_missed() {
         }
     }
     let reason = Reason::Leaving;
-    assert!(world.events(0).contains(&Event::PeerDown { id: id(1), reason }), "{:?}", world.events(0));
+    assert!(
+        world.events(0).contains(&Event::PeerDown { id: id(1), reason }),
+        "{:?}",
+        world.events(0)
+    );
 }
 
 #[test]
@@ -480,9 +484,8 @@ fn a_dial_without_an_outcome_is_given_up_and_begun_again() {
     let child = dials(&mut world, &[url(0)]);
     world.hang_dials = true;
     world.run(10 * SECOND);
-    let given_up = |event: &Event| {
-        matches!(event, Event::Unreached { reason: Reason::NoAnswer, .. })
-    };
+    let given_up =
+        |event: &Event| matches!(event, Event::Unreached { reason: Reason::NoAnswer, .. });
     assert!((2..=3).contains(&world.count(child, given_up)));
     world.hang_dials = false;
     world.run_until(5 * SECOND, "joined", |world| world.node(child).upstream() == Some(id(0)));
@@ -519,7 +522,8 @@ fn a_guest_is_answered_wherever_its_upstream_has_gone() {
         let seq = world.node(from).command(to, &["bus.ping"], SECOND, now).unwrap();
         let sent = world.node(from).send(to, b"hello", with_ack(), now).unwrap();
         world.run(2 * SECOND);
-        let is_answer = |event: &Event| matches!(event, Event::Result { seq: at, .. } if *at == seq);
+        let is_answer =
+            |event: &Event| matches!(event, Event::Result { seq: at, .. } if *at == seq);
         assert_eq!(world.count(from, is_answer), 1, "{from} asks {to}: {:?}", world.events(from));
         assert!(world.events(from).contains(&Event::Acked { seq: sent }), "{from} sends to {to}");
     }

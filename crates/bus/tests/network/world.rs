@@ -188,7 +188,7 @@ impl World {
     fn line(&mut self) -> Line {
         let mut nonce = [0; 32];
         nonce[..8].copy_from_slice(&self.random.next().to_le_bytes());
-        Line { binding: b"mem".to_vec(), is_trusted: false, nonce }
+        Line { binding: b"mem".to_vec(), vouch: None, nonce }
     }
 
     /// Lets things happen for so long.
@@ -312,7 +312,7 @@ impl World {
                 for (node, key) in conn.ends {
                     self.by_end.remove(&(node, key.to_bits()));
                     if let Some(node) = &mut self.nodes[node] {
-                        node.handle_closed(key, now);
+                        node.handle_closed(key, None, now);
                     }
                 }
             }
