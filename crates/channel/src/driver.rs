@@ -207,8 +207,9 @@ impl Driver {
         if !self.again.is_empty() {
             wait = Duration::ZERO;
         }
-        if !self.others.is_empty() || self.paused_until.is_some() {
-            wait = wait.min(PAUSE);
+        let others = self.others.iter().filter_map(|key| self.conns.get(*key)?.until());
+        if let Some(until) = others.chain(self.paused_until).min() {
+            wait = wait.min(until.since(now));
         }
         let timeout = Timespec {
             tv_sec: wait.as_secs().min(3600) as i64,
@@ -528,6 +529,14 @@ impl Driver {
 }
 
 impl Conn {
+    /// When it has had its time, if it is not the node's.
+    fn until(&self) -> Option<Time> {
+        match self.state {
+            State::Open(_) => None,
+            State::Greeting(_, until) | State::Closing(until) => Some(until),
+        }
+    }
+
     fn of(stream: Option<Stream>, state: State) -> Self {
         Self { stream, state, out: Vec::new(), out_start: 0, waits_for_room: false }
     }

@@ -14,4 +14,3 @@ mod secure;
 mod stream;
 
 pub use driver::{Driver, DriverSettings, clock, here};
-pub use secure::certificate_name;

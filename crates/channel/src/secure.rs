@@ -1,7 +1,7 @@
 //! TLS over TCP: certificates of both sides, and a node's id in the name of each.
 
 use crate::listen::keep_alive;
-use keyway_bus::{NodeId, Reason, Vouch};
+use keyway_bus::{Reason, Vouch, certificate_name};
 use keyway_tls::{Channel, PeerTls, Refusal, TlsFault};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,14 +14,6 @@ const BINDING_LABEL: &[u8] = b"EXPORTER-keyway-bus";
 const READ_LEN: usize = 17 << 10;
 /// Memory that a connection at rest keeps for what it reads and writes.
 const KEPT_LEN: usize = 4 << 10;
-
-/// The name that stands in the certificate of a node.
-pub fn certificate_name(id: NodeId) -> String {
-    match id.is_none() || id.is_guest() {
-        true => "guest.bus.keyway".to_owned(),
-        false => format!("{id}.bus.keyway"),
-    }
-}
 
 /// What an end of TLS says to an operator of the bus.
 pub(crate) fn reason(fault: TlsFault) -> Reason {

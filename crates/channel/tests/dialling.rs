@@ -3,8 +3,8 @@
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]
 
-use keyway_bus::{Event, NodeId, Reason, Settings, Upstream, Url};
-use keyway_channel::{Driver, DriverSettings, certificate_name, here};
+use keyway_bus::{Event, NodeId, Reason, Settings, Upstream, Url, certificate_name};
+use keyway_channel::{Driver, DriverSettings, here};
 use keyway_testkit::certificates::{Authority, Issued, Span};
 use keyway_tls::{Identity, PeerSettings, PeerTls};
 use std::io::{Read, Write};

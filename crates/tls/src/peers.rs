@@ -35,6 +35,7 @@ pub struct PeerSettings {
 pub struct PeerTls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    own: CertificateDer<'static>,
 }
 
 impl fmt::Debug for PeerTls {
@@ -71,6 +72,7 @@ impl PeerTls {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
                 .map_err(|_| vec![crate::client::no_authority(&settings.ca_file)])?;
+        let own = certified.cert[0].clone().into_owned();
         let ours = Arc::new(SingleCertAndKey::from(certified));
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
@@ -87,8 +89,13 @@ impl PeerTls {
             .with_client_cert_resolver(ours);
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
-        let tls = PeerTls { client: Arc::new(client), server: Arc::new(server) };
+        let tls = PeerTls { client: Arc::new(client), server: Arc::new(server), own };
         Ok(LoadedPeer { tls, warnings })
+    }
+
+    /// Whether our own certificate is made out to `name`, a host's.
+    pub fn is_named(&self, name: &str) -> bool {
+        has_name(&self.own, name)
     }
 
     /// A connection that we have dialled.

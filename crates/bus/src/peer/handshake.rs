@@ -31,6 +31,15 @@ pub enum Relation {
     Sibling = 1,
 }
 
+/// The name that stands in the certificate of a node: its id in front of `.bus.keyway`; of a guest, for
+/// [`NodeId::NONE`], `guest.bus.keyway`.
+pub fn certificate_name(id: NodeId) -> String {
+    match id.is_none() || id.is_guest() {
+        true => "guest.bus.keyway".to_owned(),
+        false => format!("{id}.bus.keyway"),
+    }
+}
+
 /// Tells of an id whether the certificate of the other side is made out to it; of [`NodeId::NONE`], whether
 /// it is a guest's.
 #[derive(Clone)]

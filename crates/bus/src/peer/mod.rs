@@ -8,7 +8,7 @@ mod heartbeat;
 mod inbox;
 pub(crate) mod outbox;
 
-pub use handshake::{Identity, Line, Relation, Vouch};
+pub use handshake::{Identity, Line, Relation, Vouch, certificate_name};
 pub use outbox::Body;
 
 use crate::fault::Reason;
