@@ -27,7 +27,7 @@ pub use event::{Action, DialKey, Event};
 pub use fault::{Reason, SendFault};
 pub use id::{IdFault, IdRange, NodeId};
 pub use labels::{LABEL_LEN_MAX, LABELS_MAX, LabelFault, Labels};
-pub use node::{Counts, Node, PeerView, SendOptions};
+pub use node::{Counts, LinkKind, Node, PeerView, SendOptions};
 pub use peer::{Body, Identity, Line, Peer, PeerKey, Relation, Traffic, Vouch, certificate_name};
 pub use push::{AppliedAt, Stamp, TOPIC_LEN_MAX};
 pub use settings::{Rest, Settings, UPSTREAMS_MAX, URLS_MAX, Upstream};

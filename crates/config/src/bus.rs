@@ -45,21 +45,13 @@ const KEYS: [(&str, &str, &str); 19] = [
     ),
     ("ttl", "16", "nodes a message may pass, 1 to 16"),
     ("heartbeat", "\"1s\"", "between two pings"),
-    (
-        "heartbeat_idle",
-        "\"30s\"",
-        "the same where nothing else was said for ten seconds",
-    ),
+    ("heartbeat_idle", "\"30s\"", "the same where nothing else was said for ten seconds"),
     ("message_len_max", "\"64MiB\"", "longest message"),
     ("queue_len_max", "\"80MiB\"", "most that waits for one peer on a channel"),
     ("inbox_len_max", "\"64MiB\"", "most that its user has not taken"),
     ("peers_max", "1024", "connections at most"),
     ("compress", "true", "whether bodies from 1 KiB on are compressed"),
-    (
-        "publish",
-        "true",
-        "whether `keyway bus publish` may publish topics through this node",
-    ),
+    ("publish", "true", "whether `keyway bus publish` may publish topics through this node"),
     (
         "admin",
         "\"127.0.0.1:9691\"",
@@ -92,6 +84,17 @@ impl BusConfig {
     pub fn load(path: &Path) -> Result<BusConfig, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
         Self::from_str(&text, &path.display().to_string(), &read_file)
+    }
+
+    /// Whether a file is one of a node of the bus: it has a key that only those have.
+    pub fn is_one(path: &Path) -> bool {
+        let text = read_configuration(path, "TOML").unwrap_or_default();
+        let (document, _) = DeTable::parse_recoverable(&text);
+        let table = document.get_ref();
+        ["upstream", "token_files", "open", "accept"].iter().any(|key| table.contains_key(*key))
+            && !["listener", "pool", "listeners", "pools"]
+                .iter()
+                .any(|key| table.contains_key(*key))
     }
 
     /// Reads `text`, which came from the file called `path`. `read_file` gives what is in a file that it

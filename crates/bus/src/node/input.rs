@@ -48,6 +48,7 @@ impl Node {
         }
         self.mark(key);
         self.schedule(key);
+        self.note_round_trip(key);
         self.settle(now);
     }
 

@@ -23,7 +23,7 @@ use crate::event::{Action, DialKey, Event};
 use crate::fault::Reason;
 use crate::id::NodeId;
 use crate::peer::outbox::Routed;
-use crate::peer::{Line, Origin, Peer, PeerKey, Traffic};
+use crate::peer::{Line, Origin, Peer, PeerKey, Relation, Traffic};
 use crate::push::Topics;
 use crate::settings::Settings;
 use answers::Waiting;
@@ -33,10 +33,14 @@ use dials::Dial;
 use keyway_base::{Slab, Time};
 use routing::Seen;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 use uplinks::Uplinks;
 
 /// Failures kept at most for senders that cannot be reached at the moment.
 const PARKED_MAX: usize = 4096;
+
+/// Round trips kept at most for who does not take them.
+const ROUND_TRIPS_MAX: usize = 1024;
 
 /// A node of the bus.
 pub struct Node {
@@ -80,6 +84,9 @@ pub struct Node {
     next_timeout: Time,
     random: u64,
     counts: Counts,
+    /// What was counted on connections that are gone.
+    gone: Traffic,
+    round_trips: VecDeque<Duration>,
 }
 
 /// What a node has counted.
@@ -111,6 +118,21 @@ pub struct Counts {
     pub pushes_delta: u64,
 }
 
+/// What a connection is to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkKind {
+    /// The upstream that is used.
+    Upstream,
+    /// The other one.
+    Standby,
+    /// Of a node or a guest that is below, or may be.
+    Below,
+    /// Direct, beside the tree.
+    Sibling,
+    /// Not registered.
+    Stranger,
+}
+
 /// A connection, for who looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
@@ -124,6 +146,8 @@ pub struct PeerView {
     pub queued_len: usize,
     /// Whether messages may be sent to it.
     pub is_open: bool,
+    /// What it is to this node.
+    pub kind: LinkKind,
 }
 
 impl Node {
@@ -161,6 +185,8 @@ impl Node {
             next_timeout: now,
             random: random | 1,
             counts: Counts::default(),
+            gone: Traffic::default(),
+            round_trips: VecDeque::new(),
             settings,
         };
         node.handle_timeout(now);
@@ -190,7 +216,43 @@ impl Node {
             traffic: at.traffic,
             queued_len: at.queued_len(),
             is_open: at.is_open(),
+            kind: self.kind_of(peer, at),
         })
+    }
+
+    fn kind_of(&self, key: PeerKey, peer: &Peer) -> LinkKind {
+        match (peer.origin, peer.relation) {
+            _ if peer.identity.is_none() => LinkKind::Stranger,
+            (Origin::Uplink(_), _) if self.is_unused_uplink(key) => LinkKind::Standby,
+            (Origin::Uplink(_), _) => LinkKind::Upstream,
+            (_, Relation::Sibling) => LinkKind::Sibling,
+            _ => LinkKind::Below,
+        }
+    }
+
+    /// What was counted on all connections, those that are gone among them. Round trips are of none.
+    pub fn traffic(&self) -> Traffic {
+        self.peers.iter().fold(self.gone, |all, (_, peer)| all.with(&peer.traffic))
+    }
+
+    /// Bytes of events that its user has not taken.
+    pub fn inbox_len(&self) -> usize {
+        self.events_len
+    }
+
+    /// The time from a ping to its answer, on any connection: the last 1024 that were not taken.
+    pub fn poll_round_trip(&mut self) -> Option<Duration> {
+        self.round_trips.pop_front()
+    }
+
+    fn note_round_trip(&mut self, key: PeerKey) {
+        let Some(rtt) = self.peers.get_mut(key).and_then(|peer| peer.round_trip.take()) else {
+            return;
+        };
+        if self.round_trips.len() >= ROUND_TRIPS_MAX {
+            self.round_trips.pop_front();
+        }
+        self.round_trips.push_back(rtt);
     }
 
     /// The nodes below, each with its upstream.
@@ -322,6 +384,7 @@ impl Node {
         let Some(mut peer) = self.peers.remove(key) else { return };
         self.timers.remove(&(peer.timer, key.to_bits()));
         self.assembly_left += peer.assembly_len();
+        self.gone = self.gone.with(&peer.traffic);
         self.asked_by.retain(|_, by| *by != key);
         let id = peer.id();
         let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);

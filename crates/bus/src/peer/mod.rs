@@ -78,6 +78,20 @@ pub struct Traffic {
     pub rtt_smooth_ns: u64,
 }
 
+impl Traffic {
+    /// What was counted on both.
+    pub(crate) fn with(self, other: &Traffic) -> Traffic {
+        Traffic {
+            frames_in: self.frames_in + other.frames_in,
+            bytes_in: self.bytes_in + other.bytes_in,
+            bytes_out: self.bytes_out + other.bytes_out,
+            pongs: self.pongs + other.pongs,
+            rtt_ns: 0,
+            rtt_smooth_ns: 0,
+        }
+    }
+}
+
 /// What goes ahead of every queue, at the next output.
 #[derive(Default)]
 struct Due {
@@ -121,6 +135,8 @@ pub struct Peer {
     pub(crate) versions: Option<BTreeMap<String, Held>>,
     /// Of a dial: its addresses.
     pub(crate) attempt: Option<Box<Attempt>>,
+    /// A round trip that the node has not heard of.
+    pub(crate) round_trip: Option<Duration>,
     /// What an upstream says of its own way up.
     pub(crate) cut: Cut,
     /// What it is told of ours.
@@ -196,6 +212,7 @@ impl Peer {
             farewell: None,
             versions: None,
             attempt: None,
+            round_trip: None,
             cut: Cut { is_off: false, since: now },
             tells_cut: false,
             timer: Time(u64::MAX),
@@ -356,6 +373,7 @@ impl Peer {
     }
 
     fn note_rtt(&mut self, rtt: Duration) {
+        self.round_trip = Some(rtt);
         let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX).max(1);
         let traffic = &mut self.traffic;
         traffic.pongs += 1;

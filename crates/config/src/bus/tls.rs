@@ -67,7 +67,8 @@ pub(super) fn check_reach(table: &DeTable<'_>, config: &BusConfig, report: &mut 
     let is_tcp = |url: &&Url| matches!(url, Url::Tcp { .. });
     let upstreams = config.settings.upstreams.iter().flat_map(|upstream| &upstream.urls);
     let named = [("listen", config.settings.urls.iter().find(|url| !is_tcp(url)))];
-    let named = named.into_iter().chain([("upstream", upstreams.into_iter().find(|url| !is_tcp(url)))]);
+    let named =
+        named.into_iter().chain([("upstream", upstreams.into_iter().find(|url| !is_tcp(url)))]);
     for (key, url) in named {
         let Some(url) = url else { continue };
         let at = table.get(key).map_or(0, |value| value.span().start);
