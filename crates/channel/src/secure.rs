@@ -44,7 +44,7 @@ pub(crate) fn reason_of(error: &io::Error) -> Option<Reason> {
 /// A connection whose handshake is over.
 pub(crate) struct Secured {
     tcp: TcpStream,
-    channel: Channel,
+    channel: Box<Channel>,
     /// What was decrypted and not read, from `plain_start` on.
     plain: Vec<u8>,
     plain_start: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Secured {
 }
 
 impl Secured {
-    fn new(tcp: TcpStream, channel: Channel, plain: Vec<u8>, out: Vec<u8>) -> Self {
+    fn new(tcp: TcpStream, channel: Box<Channel>, plain: Vec<u8>, out: Vec<u8>) -> Self {
         let (plain_start, out_start) = (0, 0);
         Self { tcp, channel, plain, plain_start, out, out_start, is_finished: false }
     }
@@ -152,7 +152,7 @@ impl Secured {
 /// A connection that was accepted, and of which it is not known yet who is there.
 pub(crate) struct Securing {
     tcp: TcpStream,
-    channel: Channel,
+    channel: Box<Channel>,
 }
 
 /// What a handshake came to.
@@ -166,7 +166,7 @@ pub(crate) enum Handshake {
 
 impl Securing {
     pub fn new(tcp: TcpStream, tls: &PeerTls) -> io::Result<Self> {
-        Ok(Self { tcp, channel: tls.accept().map_err(broken)? })
+        Ok(Self { tcp, channel: Box::new(tls.accept().map_err(broken)?) })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -209,7 +209,7 @@ impl Securing {
 #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may look at the clock")]
 pub(crate) fn dial(mut tcp: TcpStream, tls: &PeerTls, within: Duration) -> Result<Secured, Reason> {
     let end = Instant::now() + within;
-    let mut channel = tls.dial().map_err(reason)?;
+    let mut channel = Box::new(tls.dial().map_err(reason)?);
     let (mut bytes, mut plain, mut out) = ([0; READ_LEN], Vec::new(), Vec::new());
     let late = |error: io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Reason::NoAnswer,
