@@ -262,7 +262,8 @@ fn an_address_that_is_taken_says_so() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = format!("tcp://{}", listener.local_addr().unwrap());
     let file = scratch.path("node.toml");
-    std::fs::write(&file, format!("id = \"z1.proxy.0.1\"\nopen = true\nlisten = [\"{at}\"]\n")).unwrap();
+    std::fs::write(&file, format!("id = \"z1.proxy.0.1\"\nopen = true\nlisten = [\"{at}\"]\n"))
+        .unwrap();
     let (code, text) = fails(&["bus", "node", &file]);
     assert!(code == Some(1) && text.contains(&at) && text.contains("does this node run"), "{text}");
 }
@@ -307,7 +308,10 @@ fn topics_are_published_by_a_command_and_watched() {
     std::fs::write(&body, "pool = 2").unwrap();
     assert_eq!(text(&publish(&tcp, &[])), "pools 1 2\n");
     one.line("push pools 1 2 8 bytes");
-    assert_eq!(text(&publish(&one_at, &["--node", "z1.control.0.1", "--epoch", "7"])), "pools 7 1\n");
+    assert_eq!(
+        text(&publish(&one_at, &["--node", "z1.control.0.1", "--epoch", "7"])),
+        "pools 7 1\n"
+    );
     one.line("push pools 7 1 8 bytes");
     let told = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let stale = told(publish(&tcp, &["--epoch", "6"]));
@@ -341,7 +345,12 @@ fn a_node_serves_its_metrics() {
     let (_, text) = http(&at, "/metrics");
     let value = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+        line.unwrap_or_else(|| panic!("no {name} in {text}"))
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     assert_eq!(value("keyway_bus_links{link=\"below\"}"), 1.0);
     assert_eq!(value("keyway_bus_rooted_upstreams"), 1.0);
@@ -383,7 +392,9 @@ fn a_bus_with_certificates_needs_no_token() {
         let [ca, cert, key] = ["ca.pem".to_owned(), format!("{name}.pem"), format!("{name}.key")];
         format!(
             "[tls]\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\n",
-            path(&ca), path(&cert), path(&key)
+            path(&ca),
+            path(&cert),
+            path(&key)
         )
     };
     let start = |name: &str, text: &str| {
@@ -397,7 +408,8 @@ fn a_bus_with_certificates_needs_no_token() {
     one.line("upstream z1.control.0.1");
     table("guest");
     let guest = |name: &str| {
-        let [ca, cert, key] = [path("ca.pem"), path(&format!("{name}.pem")), path(&format!("{name}.key"))];
+        let [ca, cert, key] =
+            [path("ca.pem"), path(&format!("{name}.pem")), path(&format!("{name}.key"))];
         keyway()
             .args(["bus", "ping", "--at", &tcp, "--count", "1", "z1.proxy.0.1"])
             .args(["--ca-file", &ca, "--cert-file", &cert, "--key-file", &key])

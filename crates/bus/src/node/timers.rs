@@ -15,10 +15,9 @@ impl Node {
         if now < self.next_timeout {
             return;
         }
-        while let Some((at, bits)) = self.timers.first().copied()
-            && at <= now
-        {
-            self.timers.remove(&(at, bits));
+        // What is due again at once is so at the next call: others may have to act before.
+        let later = self.timers.split_off(&(Time(now.0 + 1), 0));
+        for (_, bits) in std::mem::replace(&mut self.timers, later) {
             self.on_due(PeerKey::from_bits(bits), now);
         }
         self.expire_dials(now);

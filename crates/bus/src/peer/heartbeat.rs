@@ -22,7 +22,8 @@ impl Peer {
         }
         let mut first = self.ping_due(settings);
         let silent = self.asked_at.map(|at| at + patience(settings));
-        let idle = matches!(self.origin, Origin::Direct(_)) && self.retiring.is_none();
+        let is_direct = matches!(self.origin, Origin::Direct(_));
+        let idle = is_direct && self.is_open() && self.retiring.is_none();
         let idle = idle.then_some(self.used_at + settings.direct_idle);
         for at in [silent, idle, self.retiring, self.left_by].into_iter().flatten() {
             first = first.min(at);

@@ -642,3 +642,47 @@ fn who_is_spoken_to_after_a_rest_and_is_dead_is_given_up_within_three_seconds() 
     });
     assert!(world.now.since(start) < Duration::from_millis(3100));
 }
+
+#[test]
+fn who_leaves_does_not_wait_for_the_mute() {
+    let mut world = World::new(37);
+    world.add(settings(0, &[]));
+    world.add(settings(1, &[0]));
+    world.add(settings(2, &[0]));
+    world.run(3 * SECOND);
+    let now = world.now;
+    world.node(1).connect_direct(id(2), SECOND, now).unwrap();
+    world.run(SECOND);
+    world.silence(0, 1);
+    world.silence(1, 2);
+    let start = world.now;
+    world.node(1).leave(start);
+    world.run_until(5 * SECOND, "it is gone", |world| {
+        world.count(1, |event| *event == Event::Gone) == 1
+    });
+    assert!(world.now.since(start) < Duration::from_millis(3500));
+}
+
+#[test]
+fn a_direct_connection_whose_other_side_says_farewell_and_stays_is_closed() {
+    let mut world = World::new(38);
+    world.add(settings(0, &[]));
+    for index in 1..=2 {
+        let mut one = settings(index, &[0]);
+        one.direct_idle = SECOND;
+        one.leave = 10 * SECOND;
+        world.add(one);
+    }
+    world.run(3 * SECOND);
+    let now = world.now;
+    world.node(1).connect_direct(id(2), SECOND, now).unwrap();
+    world.run(Duration::from_millis(100));
+    let both = |world: &mut World| world.node(1).peers().filter(|peer| peer.id == id(2)).count();
+    assert_eq!(both(&mut world), 1);
+    let now = world.now;
+    world.node(2).leave(now);
+    world.run(Duration::from_millis(1));
+    world.silence(1, 2);
+    world.run(20 * SECOND);
+    assert_eq!(both(&mut world), 0);
+}

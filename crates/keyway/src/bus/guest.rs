@@ -20,7 +20,9 @@ fn hint(reason: Reason) -> &'static str {
         Reason::Denied => " (the node there says so: is --token-file the token of that bus?)",
         Reason::Unproven => " (is --token-file the token of that bus?)",
         Reason::NotTls => " (leave out --ca-file, if that bus has no TLS)",
-        Reason::HungUp => " (or one with TLS, which wants --ca-file, --cert-file and --key-file)",
+        Reason::HungUp | Reason::NotBus => {
+            " (or it wants TLS: --ca-file, --cert-file and --key-file)"
+        }
         Reason::CertificateName | Reason::CertificateRefused => {
             " (a guest's certificate is made out to guest.bus.keyway)"
         }
