@@ -24,8 +24,9 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// A connection did not come to be; or, with [`Reason::IdTwice`], two processes below have one id, of
-    /// which the one that was attached later gets its messages.
+    /// A connection did not come to be, at none of the addresses if it was dialled; or, with
+    /// [`Reason::IdTwice`], two processes below have one id, of which the one that was attached later gets
+    /// its messages.
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
@@ -36,6 +37,15 @@ pub enum Event {
     Unsaid {
         /// How many.
         count: u64,
+    },
+    /// An address that was dialled led nowhere.
+    Unreached {
+        /// Who was meant; nobody if that is anybody.
+        id: NodeId,
+        /// The address.
+        at: Box<Url>,
+        /// Why.
+        reason: Reason,
     },
     /// A node is somewhere below.
     Joined(NodeId),
@@ -157,13 +167,13 @@ pub struct DialKey(pub u64);
 /// Something for who has the transports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to the first of these that can be connected to, and tell
-    /// [`crate::Node::handle_connected`] or [`crate::Node::handle_dial_failed`].
+    /// Connect to this address, and tell [`crate::Node::handle_connected`] or
+    /// [`crate::Node::handle_dial_failed`]. Who takes too long is not waited for.
     Dial {
         /// To be told with the outcome.
         dial: DialKey,
-        /// In this order.
-        urls: Vec<Url>,
+        /// Where.
+        url: Url,
     },
     /// Close a connection, once `last_words` were written or could not be. Its key is no more.
     Close {

@@ -28,6 +28,17 @@ pub struct Upstream {
     pub urls: Vec<Url>,
 }
 
+/// A connection on which nothing but heartbeats was said for `after` rests: who dialled it pings every
+/// `heartbeat`, the other side does not. The first word ends that. So a thousand connections at rest cost next
+/// to nothing; that a host is dead is meanwhile for the transport to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// From the last word on.
+    pub after: Duration,
+    /// Between two pings from then on.
+    pub heartbeat: Duration,
+}
+
 /// What a node is told at its start. [`Settings::of`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -64,10 +75,18 @@ pub struct Settings {
     /// How long a message in parts may stand still before it is given up and its sender told. Shorter
     /// gives up senders on slow ways.
     pub parts_idle: Duration,
+    /// How far apart pings are where nothing else is said: see [`Rest`].
+    pub rest: Rest,
+    /// For an address to be connected to, and as long again for what listens there to let us in. Longer
+    /// keeps a node from its next address, shorter loses far ones.
+    pub dial: Duration,
     /// Until an upstream is dialled again: doubled from the first to the second, with jitter.
     pub retry: (Duration, Duration),
     /// How long the primary upstream must be there again before it is gone back to.
     pub prefer_after: Duration,
+    /// How long the upstream that is used must say that it is cut off before the other one is used. Shorter
+    /// moves everybody below while an upstream changes its own.
+    pub cut_after: Duration,
     /// After which a direct connection to a sibling is closed if nothing is sent on it.
     pub direct_idle: Duration,
     /// Bytes that a peer may send ahead, by channel: control, config, data. More is faster over long
@@ -115,8 +134,11 @@ impl Settings {
             silent_after: 3,
             handshake: Duration::from_secs(5),
             parts_idle: Duration::from_secs(30),
+            rest: Rest { after: Duration::from_secs(10), heartbeat: Duration::from_secs(30) },
+            dial: Duration::from_secs(3),
             retry: (Duration::from_millis(100), Duration::from_secs(3)),
             prefer_after: Duration::from_secs(5),
+            cut_after: Duration::from_secs(2),
             direct_idle: Duration::from_secs(60),
             windows: [256 << 10, 256 << 10, 1 << 20],
             queue_len_max: 80 << 20,
@@ -164,7 +186,8 @@ impl Settings {
             "a registration has up to a minute",
         );
         check(!self.parts_idle.is_zero(), "parts of a message have more than no time");
-        check(!self.heartbeat.is_zero() && self.silent_after > 0, "heartbeats are more than none");
+        check(!self.heartbeat.is_zero() && self.silent_after > 1, "heartbeats are more than none");
+        check(self.rest.heartbeat >= self.heartbeat, "heartbeats at rest are no more often");
         check(
             !self.retry.0.is_zero() && self.retry.0 <= self.retry.1,
             "retry is from a shorter to a longer time",

@@ -9,7 +9,6 @@
 
 mod admin;
 mod bus;
-mod bus_bench;
 mod cli;
 mod facts;
 mod locate;

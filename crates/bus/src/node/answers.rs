@@ -208,7 +208,7 @@ impl Node {
             ttl: self.settings.ttl,
         };
         if to == self.id {
-            self.on_result(&head, &Came::Slice(&body));
+            self.on_result(&head, &Came::Slice(&body), now);
             return Ok(());
         }
         if self.settings.compress
@@ -220,7 +220,7 @@ impl Node {
         self.pass(&head, &[], Came::Whole(Arc::new(body)), None, now).map_err(SendFault::Refused)
     }
 
-    pub(super) fn on_result(&mut self, head: &Head, body: &Came<'_>) {
+    pub(super) fn on_result(&mut self, head: &Head, body: &Came<'_>, now: Time) {
         let Some(awaited) = self.waiting.take(head.seq, head.src) else {
             self.counts.late_answers += 1;
             return;
@@ -228,7 +228,7 @@ impl Node {
         let plain = self.plain_body(head, body, self.settings.message_len_max);
         let result = plain.as_deref().and_then(read_result);
         match result {
-            Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items),
+            Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items, now),
             Some((status, items)) => {
                 let event = Event::Result { seq: head.seq, from: head.src, status, items };
                 match head.has(flags::COMPRESSED) {
@@ -252,14 +252,14 @@ impl Node {
         now: Time,
     ) -> Result<(), SendFault> {
         let is_there = self.by_id.contains_key(&id)
-            || self.dials.values().any(|origin| *origin == Origin::Direct(id));
+            || self.dials.values().any(|dial| dial.origin == Origin::Direct(id));
         if is_there || id == self.id {
             return Ok(());
         }
         self.ask(id, &[b"bus.who"], now + within, true, now).map(|_| ())
     }
 
-    fn dial_direct(&mut self, id: NodeId, items: &[Vec<u8>]) {
+    fn dial_direct(&mut self, id: NodeId, items: &[Vec<u8>], now: Time) {
         let identity = items.first().and_then(|item| Identity::read(id, &mut Reader::new(item)));
         let urls = identity.map_or(Vec::new(), |identity| {
             by_nearness(&identity.urls, self.settings.place, identity.place)
@@ -267,6 +267,6 @@ impl Node {
         if urls.is_empty() {
             return self.tell(Event::Refused { id, reason: Reason::DialFailed });
         }
-        self.dial(Origin::Direct(id), urls);
+        self.dial(Origin::Direct(id), urls, now);
     }
 }

@@ -284,6 +284,11 @@ impl Below {
         self.nodes.iter().filter(|(_, ways)| is_of(ways)).map(|(id, _)| *id).collect()
     }
 
+    /// Whether two processes use one id, and that was not told.
+    pub fn has_twins(&self) -> bool {
+        self.twice.values().any(|twice| !twice.is_told)
+    }
+
     /// Forgets old changes; gives the ids that two processes have used for `after` and of whom that was not
     /// told.
     pub fn look(&mut self, after: Duration, now: Time) -> Vec<NodeId> {

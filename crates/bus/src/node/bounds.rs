@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::fault::Reason;
 use crate::frame::{FRAGMENT_LEN, HEAD_LEN, Head, Kind};
 use crate::id::NodeId;
-use crate::peer::{Origin, PeerKey};
+use crate::peer::PeerKey;
 use keyway_base::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -145,15 +145,6 @@ impl Node {
                     _ => self.refuse(&head, &path, Reason::Stalled, now),
                 }
             }
-        }
-    }
-
-    /// Who was at the end of a connection that did not come to be, as far as that was proved.
-    pub(super) fn claimed_id(&self, origin: Origin, proved: NodeId) -> NodeId {
-        match origin {
-            Origin::Uplink(at) => self.settings.upstreams[at].id,
-            Origin::Direct(id) => id,
-            Origin::Accepted => proved,
         }
     }
 }

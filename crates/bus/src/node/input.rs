@@ -48,6 +48,8 @@ impl Node {
         }
         self.account(key);
         self.mark(key);
+        self.schedule(key);
+        self.note_round_trip(key);
         self.settle(now);
     }
 
@@ -122,7 +124,7 @@ impl Node {
         let id = identity.id;
         // Of two that dial each other as siblings the dial of the lower id counts.
         let dials_it = |origin: &Origin| *origin == Origin::Direct(id);
-        let is_dialled = self.dials.values().any(dials_it)
+        let is_dialled = self.dials.values().any(|dial| dials_it(&dial.origin))
             || self.peers.iter().any(|(_, peer)| peer.identity.is_none() && dials_it(&peer.origin));
         let refusal = if is_dialled && self.id < id {
             Some(Reason::IdInUse)
@@ -197,6 +199,7 @@ impl Node {
         self.make_room_for(&identity, origin, now)?;
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         peer.identity = Some(identity);
+        peer.attempt = None;
         if let Origin::Uplink(at) = peer.origin {
             self.on_uplink_up(at, key, now);
         }
@@ -207,12 +210,12 @@ impl Node {
     fn on_up(&mut self, key: PeerKey, now: Time) {
         let Some(peer) = self.peers.get(key) else { return };
         let Some(identity) = peer.identity.clone() else { return };
-        let (relation, by_us, deadline) =
-            (peer.relation, peer.origin != Origin::Accepted, peer.deadline(&self.settings));
+        let (relation, by_us) = (peer.relation, peer.origin != Origin::Accepted);
         self.by_id.insert(identity.id, key);
         self.tell(Event::PeerUp { identity, relation, by_us });
         self.may_unpark = true;
-        self.wake_at(deadline);
+        self.tell_cut_to(key, now);
+        self.schedule(key);
         self.choose_upstream(now);
     }
 

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Bytes of a failure, or of word of what was applied, at most.
 const KEPT_LEN_MAX: usize = 128;
+/// Nodes at most whose answers go back by an upstream that is not used.
+const ASKERS_MAX: usize = 1024;
 
 /// How a message is to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +100,7 @@ impl Node {
         }
         let head = &head;
         if head.dst == self.id {
+            self.note_asker(from, head);
             return self.deliver(head, path, &body, now);
         }
         if !self.untold.is_empty() {
@@ -147,10 +150,34 @@ impl Node {
         Ok(())
     }
 
-    /// The connection that leads to `dst`, but for the one it came on.
+    /// Who asks by an upstream that is not used may be unknown to the one that is.
+    fn note_asker(&mut self, from: PeerKey, head: &Head) {
+        if !matches!(head.kind, Kind::Message | Kind::Command) {
+            return;
+        }
+        if !self.is_unused_uplink(from) {
+            self.asked_by.remove(&head.src);
+            return;
+        }
+        if self.asked_by.len() >= ASKERS_MAX {
+            self.asked_by.pop_first();
+        }
+        self.asked_by.insert(head.src, from);
+    }
+
+    /// The way back to who has asked by an upstream that is not used.
+    fn answer_way(&self, head: &Head) -> Option<PeerKey> {
+        let is_answer = matches!(head.kind, Kind::Ack | Kind::Result) && head.src == self.id;
+        let key = *self.asked_by.get(&head.dst).filter(|_| is_answer)?;
+        self.peers.get(key).is_some_and(|peer| peer.is_open()).then_some(key)
+    }
+
+    /// The connection that leads to `dst`, but for the one it came on. What is not `own` goes up by the
+    /// upstream that is used only: another does not know whom it is from.
     fn way_to(
         &self,
         dst: NodeId,
+        is_own: bool,
         from: Option<PeerKey>,
         no_upstream: bool,
     ) -> Result<PeerKey, Reason> {
@@ -158,6 +185,7 @@ impl Node {
             Some(*key) != from && self.peers.get(*key).is_some_and(|peer| peer.is_open())
         };
         let direct = self.by_id.get(&dst).copied().filter(usable);
+        let direct = direct.filter(|key| is_own || !self.is_unused_uplink(*key));
         if let Some(key) = direct.or_else(|| self.below.way(dst).filter(usable)) {
             return Ok(key);
         }
@@ -177,7 +205,11 @@ impl Node {
         from: Option<PeerKey>,
         now: Time,
     ) -> Result<(), Reason> {
-        let key = self.way_to(head.dst, from, head.has(flags::NO_UPSTREAM))?;
+        let is_own = head.src == self.id;
+        let key = match self.answer_way(head) {
+            Some(key) => key,
+            None => self.way_to(head.dst, is_own, from, head.has(flags::NO_UPSTREAM))?,
+        };
         let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
         peer.used_at = now;
         self.queue(key, head, path, body)
@@ -187,7 +219,7 @@ impl Node {
         match head.kind {
             Kind::Message => self.on_message(head, path, body, now),
             Kind::Command => self.on_command(head, path, body.bytes(), now),
-            Kind::Result => self.on_result(head, body),
+            Kind::Result => self.on_result(head, body, now),
             Kind::Ack => self.on_ack(head),
             Kind::Failure => self.on_failure(head, body.bytes()),
             Kind::Applied => self.on_applied(head, body.bytes(), now),
@@ -287,7 +319,7 @@ impl Node {
             }
             None => {
                 routed.path.clear();
-                self.way_to(routed.head.dst, from, false)
+                self.way_to(routed.head.dst, true, from, false)
             }
         };
         let head = Head { ttl: routed.head.ttl - 1, ..routed.head };

@@ -86,6 +86,10 @@ impl Node {
     /// A child says who is below it.
     pub(super) fn on_topology(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
         let Some(peer) = self.peers.get(key) else { return Ok(()) };
+        // What it said before it heard that its farewell was taken.
+        if peer.is_leaving {
+            return Ok(());
+        }
         // A guest has nobody below it.
         if !peer.is_attached || peer.id().is_guest() {
             return Err(Reason::Unexpected);
@@ -135,6 +139,10 @@ impl Node {
     /// Tells the upstream what has changed since, as much as it takes for now: a large tree goes in pieces,
     /// each when the one before was sent.
     pub(super) fn tell_ways(&mut self, now: Time) {
+        if self.leaving.is_some() {
+            // Those above know already that nobody is here.
+            self.untold.clear();
+        }
         while !self.untold.is_empty()
             && let Some(key) = self.uplinks.active_peer()
             && self.peers.get(key).is_some_and(|peer| {

@@ -43,6 +43,10 @@ impl Early {
         std::mem::take(&mut self.kept)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     pub fn forget(&mut self, now: Time) {
         while self.kept.front().is_some_and(|(at, ..)| now.since(*at) >= EARLY_FOR) {
             self.kept.pop_front();

@@ -294,7 +294,7 @@ fn the_same_node_come_back_is_let_in_when_its_old_connection_is_dead() {
     // One whose old connection ends while it is asked needs not wait.
     let third = lab.join(settings(1, &[0]));
     let old = lab.ends[again].here;
-    lab.node.handle_closed(old, lab.now);
+    lab.node.handle_closed(old, None, lab.now);
     lab.converse(third);
     assert!(lab.node.peers().any(|peer| peer.id == id(1) && peer.is_open));
 }

@@ -7,7 +7,7 @@ use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings, S
 use std::time::Duration;
 
 pub fn line(nonce: u8) -> Line {
-    Line { binding: b"mem".to_vec(), is_trusted: false, nonce: [nonce; 32] }
+    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32] }
 }
 
 /// A frame that a peer was told.
