@@ -24,12 +24,18 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// A connection did not come to be.
+    /// A connection did not come to be; or, with [`Reason::IdTwice`], two processes below have one id, of
+    /// which the one that was attached later gets its messages.
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
         /// Why.
         reason: Reason,
+    },
+    /// So many more connections of strangers did not come to be, within a second.
+    Unsaid {
+        /// How many.
+        count: u64,
     },
     /// A node is somewhere below.
     Joined(NodeId),
@@ -95,6 +101,15 @@ pub enum Event {
         /// All of it, however it came.
         body: Body,
     },
+    /// There is no such topic any more.
+    Withdrawn {
+        /// Its name.
+        topic: String,
+        /// Its last epoch.
+        epoch: u64,
+        /// Its last version, by which it was withdrawn.
+        version: u64,
+    },
     /// Two bodies have one version: the second was not taken.
     PushConflict {
         /// The topic.
@@ -129,6 +144,7 @@ impl Event {
             Event::Command { args: items, .. } | Event::Result { items, .. } => {
                 items.iter().map(|item| item.len() + 24).sum()
             }
+            Event::Push { body, .. } => body.len(),
             _ => 0,
         }
     }

@@ -65,6 +65,8 @@ reasons! {
     InboxFull = 13, "that node does not keep up with its messages";
     /// Only to be delivered without going up, and that was not possible.
     NoUpstream = 14, "the destination is not below this node, and the message must not go up";
+    /// The rest of a message in parts did not come.
+    Stalled = 15, "the rest of a message in parts did not come";
     /// No token fits.
     Denied = 32, "no token of the other node is one of ours";
     /// The acceptor could not prove that it knows a token.
@@ -83,6 +85,8 @@ reasons! {
     HandshakeTimeout = 39, "the registration was not done in time";
     /// Our own id.
     OwnId = 40, "the node at that address has our own id";
+    /// Two nodes have one id.
+    IdTwice = 41, "two nodes on the bus have that id";
     /// Bytes that are no frame.
     NoFrame = 64, "the bytes are no frame of the bus";
     /// The checksum is wrong.

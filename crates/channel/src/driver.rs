@@ -28,8 +28,8 @@ const DIALS_MAX: usize = 32;
 const LINGER: Duration = Duration::from_millis(500);
 /// How long nobody is accepted after that has failed, for want of descriptors mostly.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For the first bytes on a socket where memory is shared.
-const GREETING: Duration = Duration::from_secs(10);
+/// Connections whose last words are tried at once. More are closed at once, the oldest first.
+const CLOSING_MAX: usize = 256;
 
 /// What a descriptor is, in the low bits of its word in epoll.
 const STREAM: u64 = 0;
@@ -275,21 +275,38 @@ impl Driver {
     }
 
     fn greet(&mut self, greeting: Greeting, now: Time) {
-        let max = self.node.settings().peers_max;
-        if self.others.len() >= max {
-            return;
-        }
-        let conn = Conn::of(None, State::Greeting(None, now + GREETING));
-        let key = self.conns.insert(conn);
+        // As many as there are strangers of the node.
+        let max = (self.node.settings().peers_max / 4).max(16);
+        self.make_place(|state| matches!(state, State::Greeting(..)), max);
+        let until = now + self.node.settings().handshake;
+        let key = self.conns.insert(Conn::of(None, State::Greeting(None, until)));
         let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
         if epoll::add(&self.epoll, greeting.fd(), data, EventFlags::IN).is_err() {
             self.conns.remove(key);
             return;
         }
         if let Some(conn) = self.conns.get_mut(key) {
-            conn.state = State::Greeting(Some(greeting), now + GREETING);
+            conn.state = State::Greeting(Some(greeting), until);
         }
         self.others.push(key);
+    }
+
+    /// Closes the oldest connection of a kind that is not the node's, where there are as many as may be.
+    fn make_place(&mut self, is_kind: fn(&State) -> bool, max: usize) {
+        if self.others.len() < max {
+            return;
+        }
+        let conns = &self.conns;
+        self.others.retain(|key| {
+            conns.get(*key).is_some_and(|conn| !matches!(conn.state, State::Open(_)))
+        });
+        let of_kind = |key: &&Key<Conn>| conns.get(**key).is_some_and(|conn| is_kind(&conn.state));
+        let oldest = self.others.iter().find(of_kind).copied();
+        if self.others.iter().filter(of_kind).count() >= max
+            && let Some(oldest) = oldest
+        {
+            self.conns.remove(oldest);
+        }
     }
 
     fn go_on_greeting(&mut self, key: Key<Conn>, now: Time) {
@@ -388,6 +405,7 @@ impl Driver {
     /// The node is done with a connection.
     fn close(&mut self, peer: PeerKey, last_words: &[u8], now: Time) {
         let Some(key) = self.by_peer.remove(&peer.to_bits()) else { return };
+        self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.out.extend_from_slice(last_words);
         conn.state = State::Closing(now + LINGER);

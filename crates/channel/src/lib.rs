@@ -8,8 +8,10 @@
 
 mod dial;
 mod driver;
+mod lines;
 mod listen;
 mod rings;
 mod stream;
 
 pub use driver::{Driver, DriverSettings, clock, here};
+pub use lines::Lines;

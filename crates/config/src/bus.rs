@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Every key of the file, and what it is for: docs/bus.md has them as a table.
-const KEYS: [(&str, &str, &str); 15] = [
+const KEYS: [(&str, &str, &str); 18] = [
     ("id", "\"z1.proxy.7.3\"", "who it is; without one it is a guest, and given an id"),
     (
         "listen",
@@ -26,7 +26,11 @@ const KEYS: [(&str, &str, &str); 15] = [
         "files with a secret each, 16 to 1024 bytes; the first line counts",
     ),
     ("open", "true", "let anybody in, without a token"),
-    ("accept", "[\"z1.proxy\", \"z1.cache\"]", "ids that are let in; all without it"),
+    (
+        "accept",
+        "[\"z1.proxy\", \"z1.guest\"]",
+        "ids that are let in, those of guests among them; all without it",
+    ),
     ("upstream", "[[upstream]] with urls and id", "the primary upstream, then its standby"),
     (
         "share_with",
@@ -35,8 +39,11 @@ const KEYS: [(&str, &str, &str); 15] = [
     ),
     ("ttl", "16", "nodes a message may pass, 1 to 16"),
     ("heartbeat", "\"1s\"", "between two pings"),
+    ("handshake", "\"5s\"", "for a registration, up to a minute"),
+    ("parts_idle", "\"30s\"", "how long a message in parts may stand still"),
     ("message_len_max", "\"64MiB\"", "longest message"),
     ("queue_len_max", "\"80MiB\"", "most that waits for one peer on a channel"),
+    ("queues_len_max", "\"512MiB\"", "most that waits for all peers together"),
     ("inbox_len_max", "\"64MiB\"", "most that its user has not taken"),
     ("peers_max", "1024", "connections at most"),
     ("compress", "true", "whether bodies from 1 KiB on are compressed"),
@@ -161,8 +168,11 @@ fn read_key(key: &str, value: &Spanned<DeValue<'_>>, config: &mut BusConfig) -> 
         "ttl" => settings.ttl = number(value, 1, 16)? as u8,
         "peers_max" => settings.peers_max = number(value, 1, 65_536)? as usize,
         "heartbeat" => settings.heartbeat = duration(value)?,
+        "handshake" => settings.handshake = duration(value)?,
+        "parts_idle" => settings.parts_idle = duration(value)?,
         "message_len_max" => settings.message_len_max = size(value, 1 << 10, 64 << 20)?,
         "queue_len_max" => settings.queue_len_max = size(value, 1 << 16, 1 << 30)?,
+        "queues_len_max" => settings.queues_len_max = size(value, 1 << 20, 1 << 40)?,
         "inbox_len_max" => settings.inbox_len_max = size(value, 1 << 16, 1 << 30)?,
         "compress" => settings.compress = as_bool(value)?,
         _ => return Err("it cannot be set".to_owned()),
@@ -290,6 +300,9 @@ accept = ["z1.proxy", "z1.cache"]
 share_with = [1001]
 ttl = 8
 heartbeat = "500ms"
+handshake = "2s"
+parts_idle = "10s"
+queues_len_max = "4MiB"
 message_len_max = "1MiB"
 queue_len_max = "2MiB"
 inbox_len_max = "2MiB"
@@ -316,6 +329,9 @@ urls = ["ipv6://::1:6390"]
             (settings.heartbeat, config.share_with),
             (Duration::from_millis(500), vec![1001])
         );
+        let times = (settings.handshake, settings.parts_idle);
+        assert_eq!(times, (Duration::from_secs(2), Duration::from_secs(10)));
+        assert_eq!(settings.queues_len_max, 4 << 20);
         assert!(!settings.tokens.is_empty());
     }
 

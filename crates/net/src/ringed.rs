@@ -329,7 +329,7 @@ impl Ringed {
                 Event::Ready { token, .. }
                 | Event::Connected { token, .. }
                 | Event::ConnectFailed { token, .. } => *token,
-                Event::Incoming(_) | Event::Mail => Token(0),
+                Event::Incoming(_) | Event::Resolved { .. } | Event::Mail => Token(0),
             };
             if token.0 & TOKEN_MASK != RINGED_TOKEN {
                 events.push(event);
@@ -617,6 +617,10 @@ impl Io for Ringed {
 
     fn local_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
         if is_ringed(socket) { None } else { self.io.local_address(socket) }
+    }
+
+    fn resolve(&mut self, host: &str, number: u32) -> bool {
+        self.io.resolve(host, number)
     }
 
     fn pause_accepting(&mut self, paused: bool) {

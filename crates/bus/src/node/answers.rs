@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Arguments of a command at most, its name among them.
 const ARGS_MAX: usize = 256;
+/// Items of a result at most: an empty one takes more memory than bytes on the way.
+const ITEMS_MAX: usize = 1 << 17;
 
 struct Awaited {
     dst: NodeId,
@@ -34,6 +36,10 @@ pub(super) struct Waiting {
 impl Waiting {
     pub fn deadline(&self) -> Option<Time> {
         self.by_time.first().map(|(at, _)| *at)
+    }
+
+    pub fn has(&self, seq: u64) -> bool {
+        self.by_seq.contains_key(&seq)
     }
 
     fn take(&mut self, seq: u64, dst: NodeId) -> Option<Awaited> {
@@ -55,6 +61,12 @@ fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<Vec<u8>>> {
     }
     from.end()?;
     Some(items)
+}
+
+/// The status and the items of a result.
+pub(super) fn read_result(body: &[u8]) -> Option<(u16, Vec<Vec<u8>>)> {
+    let mut from = Reader::new(body);
+    Some((from.u16()?, read_items(from, ITEMS_MAX)?))
 }
 
 fn write_items<T: AsRef<[u8]>>(items: &[T], out: &mut Writer<'_>) {
@@ -158,7 +170,7 @@ impl Node {
 
     pub(super) fn on_command(&mut self, head: &Head, path: &[u8], body: &[u8], now: Time) {
         let args = read_items(Reader::new(body), ARGS_MAX).filter(|args| !args.is_empty());
-        let Some(args) = args else { return self.refuse(head, path, Reason::Malformed) };
+        let Some(args) = args else { return self.refuse(head, path, Reason::Malformed, now) };
         if !args[0].starts_with(b"bus.") {
             return self.tell(Event::Command { from: head.src, seq: head.seq, args });
         }
@@ -167,7 +179,7 @@ impl Node {
                 // One that cannot be sent is a timeout there.
                 let _ = self.reply(head.src, head.seq, 0, &items, now);
             }
-            None => self.refuse(head, path, Reason::NoCommand),
+            None => self.refuse(head, path, Reason::NoCommand, now),
         }
     }
 
@@ -184,7 +196,7 @@ impl Node {
         let mut out = Writer::new(&mut body);
         out.u16(status);
         write_items(items, &mut out);
-        if body.len() > self.settings.message_len_max {
+        if body.len() > self.settings.message_len_max || items.len() > ITEMS_MAX {
             return Err(SendFault::Refused(Reason::TooLarge));
         }
         let mut head = Head {
@@ -214,14 +226,15 @@ impl Node {
             return;
         };
         let plain = self.plain_body(head, body, self.settings.message_len_max);
-        let result = plain.as_deref().and_then(|plain| {
-            let mut from = Reader::new(plain);
-            Some((from.u16()?, read_items(from, usize::MAX)?))
-        });
+        let result = plain.as_deref().and_then(read_result);
         match result {
             Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items),
             Some((status, items)) => {
-                self.tell(Event::Result { seq: head.seq, from: head.src, status, items });
+                let event = Event::Result { seq: head.seq, from: head.src, status, items };
+                match head.has(flags::COMPRESSED) {
+                    true => self.tell_unpacked(head, body.bytes(), event),
+                    false => self.tell(event),
+                }
             }
             None => {
                 let (dst, by, reason) = (head.src, self.id, Reason::Malformed);

@@ -7,12 +7,17 @@
 
 mod answers;
 mod below;
+mod bounds;
 mod builtin;
+mod contest;
+mod events;
 mod input;
 mod leave;
 mod pushes;
 mod routing;
+mod seen;
 mod tree;
+mod trust;
 mod uplinks;
 
 pub use routing::SendOptions;
@@ -26,14 +31,20 @@ use crate::push::Topics;
 use crate::settings::Settings;
 use answers::Waiting;
 use below::Below;
+use bounds::Strangers;
+use contest::Contest;
+use events::Events;
 use keyway_base::{Slab, Time};
-use routing::Seen;
+use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use trust::Early;
 use uplinks::Uplinks;
 
 /// Failures kept at most for senders that cannot be reached at the moment.
 const PARKED_MAX: usize = 4096;
+/// How long. A sender that is away for longer has been started anew, or has given up.
+const PARKED_FOR: Duration = Duration::from_secs(60);
 
 /// A node of the bus.
 pub struct Node {
@@ -53,13 +64,17 @@ pub struct Node {
     seen: Seen,
     waiting: Waiting,
     topics: Topics,
-    /// Failures whose sender cannot be reached, and whether that may have changed.
-    parked: VecDeque<Routed>,
+    /// Failures whose sender cannot be reached, since when, and whether that may have changed.
+    parked: VecDeque<(Time, Routed)>,
     may_unpark: bool,
+    early: Early,
+    strangers: Strangers,
+    contests: Vec<Contest>,
+    /// Bytes in the queues of all peers.
+    queued_len: usize,
     /// What is left for messages in parts.
     assembly_left: usize,
-    events: VecDeque<Event>,
-    events_len: usize,
+    events: Events,
     /// Whether peers get no credit until the user has taken events.
     is_held: bool,
     actions: VecDeque<Action>,
@@ -88,6 +103,14 @@ pub struct Counts {
     pub failed: u64,
     /// Failures that nobody could be told, for there was no room to keep them.
     pub untold_failures: u64,
+    /// Failures, and word of what was applied, from where they cannot be from.
+    pub unproven: u64,
+    /// Messages in parts that stood still and were given up.
+    pub stalled: u64,
+    /// Connections of strangers that did not come to be.
+    pub strangers_refused: u64,
+    /// Ids below that two processes used at once.
+    pub ids_twice: u64,
     /// Answers that nobody waited for any more.
     pub late_answers: u64,
     /// Nodes below that there was no room for.
@@ -135,9 +158,12 @@ impl Node {
             topics: Topics::default(),
             parked: VecDeque::new(),
             may_unpark: false,
+            early: Early::default(),
+            strangers: Strangers::default(),
+            contests: Vec::new(),
+            queued_len: 0,
             assembly_left: settings.assembly_len_max,
-            events: VecDeque::new(),
-            events_len: 0,
+            events: Events::default(),
             is_held: false,
             actions: VecDeque::new(),
             dirty: VecDeque::new(),
@@ -186,22 +212,21 @@ impl Node {
 
     /// The nodes below that have a label of this value.
     pub fn nodes_with(&self, name: &str, value: &str) -> Vec<NodeId> {
-        let has = |known: &below::Known<'_>| known.identity.labels.get(name) == Some(value);
+        let has = |known: &below::Known<'_>| known.labels().get(name) == Some(value);
         self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
     }
 
     /// Somebody has connected; `None` if there are too many, and the connection is to be closed.
     pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
         // Strangers leave room for those who are let in.
-        let strangers = self.peers.iter().filter(|(_, peer)| peer.identity.is_none()).count();
-        let strangers_max = (self.settings.peers_max / 4).max(16);
-        let is_full = self.peers.len() >= self.settings.peers_max || strangers >= strangers_max;
-        if is_full || self.leaving.is_some() {
+        if self.leaving.is_some() || !self.make_place(now) {
             return None;
         }
         let guest_id = NodeId::guest(self.id, self.draw());
         let peer = Peer::accepted(&self.settings, self.id, line, guest_id, now);
-        Some(self.insert(peer))
+        let key = self.insert(peer);
+        self.note_stranger(key);
+        Some(key)
     }
 
     /// A dial has come to a connection; `None` if nobody waits for it any more, and it is to be closed.
@@ -231,7 +256,7 @@ impl Node {
     /// No address of a dial could be connected to.
     pub fn handle_dial_failed(&mut self, dial: DialKey, now: Time) {
         let Some(origin) = self.dials.remove(&dial) else { return };
-        self.on_dial_lost(origin, Reason::DialFailed, now);
+        self.on_dial_lost(origin, NodeId::NONE, Reason::DialFailed, now);
         self.settle(now);
     }
 
@@ -257,8 +282,15 @@ impl Node {
         self.part_from_leaving(now);
         self.expire_waiting(now);
         self.seen.forget(now);
+        self.expire_parked(now);
+        self.forget_topics(now);
+        self.give_up_idle_parts(now);
+        self.look_for_twins(now);
         self.settle(now);
+        self.early.forget(now);
         self.next_timeout = self.compute_deadline(now);
+        self.decide_contests(now);
+        self.tell_unsaid(now);
     }
 
     /// When [`Node::handle_timeout`] is to be called.
@@ -314,27 +346,22 @@ impl Node {
         len_max: usize,
         now: Time,
     ) -> bool {
-        let Some(peer) = self.peers.get_mut(peer) else { return false };
+        let key = peer;
+        let Some(peer) = self.peers.get_mut(key) else { return false };
         // Data first: what keeps the tree together is held only where the user takes nothing at all.
-        let is_all = self.events_len > 2 * self.settings.inbox_len_max;
+        let is_all = self.events.len() > 2 * self.settings.inbox_len_max;
         let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
         peer.poll_output(out, len_max, held, now);
-        let has_more = peer.has_output();
-        if peer.retiring.is_some() {
+        let (has_more, is_retiring) = (peer.has_output(), peer.retiring.is_some());
+        self.account(key);
+        if is_retiring {
             self.wake_at(now);
         }
-        has_more
-    }
-
-    /// What has happened, the oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
-        self.events_len -= event.weight();
-        if self.is_held && self.events_len <= self.settings.inbox_len_max / 2 {
-            self.is_held = false;
-            self.tell_all_credit();
+        if !self.untold.is_empty() && self.uplinks.active_peer() == Some(key) {
+            self.tell_ways(now);
+            return self.peers.get(key).is_some_and(Peer::has_output);
         }
-        Some(event)
+        has_more
     }
 
     fn tell_all_credit(&mut self) {
@@ -344,12 +371,6 @@ impl Node {
             }
             self.mark(key);
         }
-    }
-
-    fn tell(&mut self, event: Event) {
-        self.events_len += event.weight();
-        self.is_held |= self.events_len > self.settings.inbox_len_max;
-        self.events.push_back(event);
     }
 
     fn insert(&mut self, peer: Peer) -> PeerKey {
@@ -383,13 +404,14 @@ impl Node {
     fn drop_peer(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let Some(mut peer) = self.peers.remove(key) else { return };
         self.assembly_left += peer.assembly_len();
+        self.queued_len -= peer.counted;
         let id = peer.id();
         let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);
         if self.by_id.get(&id) == Some(&key) {
             self.by_id.remove(&id);
         }
         if id.is_none() {
-            self.on_dial_lost(peer.origin, reason, now);
+            self.on_dial_lost(peer.origin, peer.proved_id, reason, now);
             return;
         }
         self.tell(Event::PeerDown { id, reason });
@@ -408,17 +430,17 @@ impl Node {
         }
     }
 
-    fn on_dial_lost(&mut self, origin: Origin, reason: Reason, now: Time) {
-        let id = match origin {
+    fn on_dial_lost(&mut self, origin: Origin, proved: NodeId, reason: Reason, now: Time) {
+        let id = self.claimed_id(origin, proved);
+        match origin {
+            Origin::Accepted => return self.tell_refused(id, reason, now),
             Origin::Uplink(at) => {
-                let at_time = self.uplinks.on_lost(at, now, reason, &self.settings, self.random);
+                let at = self.uplinks.on_lost(at, now, reason, &self.settings, self.random);
                 self.draw();
-                self.wake_at(at_time);
-                self.settings.upstreams[at].id
+                self.wake_at(at);
             }
-            Origin::Direct(id) => id,
-            Origin::Accepted => NodeId::NONE,
-        };
+            Origin::Direct(_) => {}
+        }
         self.tell(Event::Refused { id, reason });
     }
 
@@ -429,6 +451,9 @@ impl Node {
         self.choose_upstream(now);
         self.tell_ways(now);
         self.unpark(now);
+        if !self.contests.is_empty() {
+            self.decide_contests(now);
+        }
         if self.leaving.is_some() || !self.retiring.is_empty() {
             self.check_leave(now);
         }

@@ -1,6 +1,7 @@
 //! The way up: a primary upstream and a standby, both connected, one of them used.
 
 use super::Node;
+use super::input::Came;
 use crate::event::{Action, DialKey, Event};
 use crate::fault::Reason;
 use crate::frame::{Head, Kind};
@@ -174,7 +175,7 @@ impl Node {
         out.u64(self.attach_stamp);
         self.push_plain(key, Kind::Attach, &body, now);
         if is_active {
-            self.tell_all_ways(key, now);
+            self.tell_all_ways(now);
             self.tell_all_versions(key, now);
             self.tell_own_applied(now);
             self.may_unpark = true;
@@ -185,9 +186,8 @@ impl Node {
     pub(super) fn push_plain(&mut self, key: PeerKey, kind: Kind, body: &[u8], now: Time) {
         let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
         let head = Head::plain(kind, peer.our_id(), peer.id());
-        match peer.push(&head, &[], body, &self.settings) {
-            Ok(()) => self.mark(key),
-            Err(reason) => self.close(key, reason, now),
+        if let Err(reason) = self.queue(key, &head, &[], Came::Slice(body)) {
+            self.close(key, reason, now);
         }
     }
 }

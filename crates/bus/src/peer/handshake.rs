@@ -69,6 +69,14 @@ impl Identity {
         write_urls(&self.urls, out);
     }
 
+    /// Bytes that it is written in.
+    pub(crate) fn len(&self) -> usize {
+        let labels: usize =
+            self.labels.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        let urls: usize = self.urls.iter().map(|url| url.to_string().len() + 1).sum();
+        8 + 16 + 8 + 1 + labels + 1 + urls
+    }
+
     pub(crate) fn read(id: NodeId, from: &mut Reader<'_>) -> Option<Self> {
         let incarnation = from.u64().filter(|incarnation| *incarnation < INCARNATION_END)?;
         let place = Place { host: from.array()?, process: from.u64()? };
@@ -263,10 +271,11 @@ impl Handshake {
             return Err(Reason::IdRefused);
         }
         if !src.is_none() {
-            if !settings.accept.iter().any(|range| range.contains(src)) {
-                return Err(Reason::IdRefused);
-            }
             self.other_id = src;
+        }
+        // A guest by the id that it is given.
+        if !settings.accept.iter().any(|range| range.contains(self.other_id)) {
+            return Err(Reason::IdRefused);
         }
         self.note(&frame.head, frame.body);
         let mut body = Vec::new();

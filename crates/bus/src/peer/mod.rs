@@ -108,6 +108,12 @@ pub struct Peer {
     pub(crate) left_by: Option<Time>,
     /// Why it leaves.
     pub(crate) farewell: Option<Reason>,
+    /// Who it has proved to be, of one that is not let in for all that.
+    pub(crate) proved_id: NodeId,
+    /// When the last ping that was answered was sent.
+    pub(crate) answered_at: Time,
+    /// What it holds of all queues, as it was counted last.
+    pub(crate) counted: usize,
     /// What a child that goes through this node has of each topic.
     pub(crate) versions: Option<BTreeMap<String, Held>>,
     our_id: NodeId,
@@ -173,6 +179,9 @@ impl Peer {
             said_bye: false,
             left_by: None,
             farewell: None,
+            proved_id: NodeId::NONE,
+            answered_at: Time(0),
+            counted: 0,
             versions: None,
             our_id,
             handshake: Some(handshake),
@@ -223,16 +232,16 @@ impl Peer {
             return self.handle_urgent(frame, now);
         }
         let len_max = match frame.head.kind {
-            Kind::Message => settings.message_len_max,
+            Kind::Message | Kind::Result => settings.message_len_max,
             _ => frame::MESSAGE_LEN_MAX,
         };
-        let channel = frame.head.kind.channel() as usize;
+        let channel = frame.head.channel() as usize;
         // Whoever begins messages without end takes no more than a share.
         let share =
             if frame.head.has(frame::flags::FIRST) { self.share(settings) } else { usize::MAX };
         let before = (*memory).min(share);
         let mut left = before;
-        let part = self.inboxes[channel].accept(frame, len_max, &mut left)?;
+        let part = self.inboxes[channel].accept(frame, len_max, &mut left, now)?;
         *memory = *memory - before + left;
         self.due.credit[channel] |=
             self.inboxes[channel].is_credit_due(self.is_leaving || self.retiring.is_some());
@@ -302,6 +311,7 @@ impl Peer {
             Kind::Ping => self.due.pong = Some(from.u64().ok_or(Reason::Malformed)?),
             Kind::Pong => {
                 let sent_at = Time(from.u64().ok_or(Reason::Malformed)?);
+                self.answered_at = sent_at;
                 self.note_rtt(now.since(sent_at));
             }
             Kind::Credit => {
@@ -341,7 +351,7 @@ impl Peer {
         body: &[u8],
         settings: &Settings,
     ) -> Result<(), Reason> {
-        let outbox = &mut self.outboxes[head.kind.channel() as usize];
+        let outbox = &mut self.outboxes[head.channel() as usize];
         if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
@@ -358,12 +368,20 @@ impl Peer {
         tail: &[u8],
         settings: &Settings,
     ) -> Result<(), Reason> {
-        let outbox = &mut self.outboxes[head.kind.channel() as usize];
+        let in_parts =
+            if body.len() + tail.len() > FRAGMENT_LEN { frame::flags::FRAGMENT } else { 0 };
+        let placed = Head { flags: head.flags | in_parts, ..*head };
+        let outbox = &mut self.outboxes[placed.channel() as usize];
         if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
         outbox.push_large(head, path, body, tail);
         Ok(())
+    }
+
+    /// Pings at the next output, whenever it did so last.
+    pub(crate) fn ask_alive(&mut self) {
+        self.due.ping = true;
     }
 
     /// Says farewell at the next output.
@@ -504,6 +522,16 @@ impl Peer {
         Ok(())
     }
 
+    /// Gives up messages in parts that do not go on: the head and the path of each.
+    pub(crate) fn give_up_idle(
+        &mut self,
+        settings: &Settings,
+        memory: &mut usize,
+        now: Time,
+    ) -> [Option<(Head, Vec<u8>)>; CHANNELS] {
+        self.inboxes.each_mut().map(|inbox| inbox.give_up_idle(settings.parts_idle, memory, now))
+    }
+
     /// Takes what is for other nodes out of the queues of a connection that is gone.
     pub(crate) fn take_remains(&mut self) -> Remains {
         let mut remains = Remains::default();
@@ -521,6 +549,16 @@ impl Peer {
     /// Memory that its messages in parts hold.
     pub(crate) fn assembly_len(&self) -> usize {
         self.inboxes.iter().map(Inbox::assembly_len).sum()
+    }
+
+    /// Bytes that wait to be sent on one channel.
+    pub(crate) fn queued_on(&self, channel: Channel) -> usize {
+        self.outboxes[channel as usize].queued_len()
+    }
+
+    /// Bytes that it holds of all queues: what waits, and what is remembered of what was sent.
+    pub(crate) fn held_len(&self) -> usize {
+        self.outboxes.iter().map(Outbox::held_len).sum()
     }
 
     /// Bytes that wait to be sent.

@@ -1,6 +1,7 @@
 //! Whole buses on virtual time: trees, fail-over, relay, pushes, and what must hold whatever a seed
 //! breaks.
 
+mod hostile;
 mod laws;
 mod liar;
 mod world;
