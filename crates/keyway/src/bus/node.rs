@@ -4,7 +4,7 @@ use super::metrics::{Asking, Failures, State, figures, note};
 use super::{incarnation, say};
 use anyhow::{Context, Result};
 use keyway_bus::{Event, NodeId, Stamp, certificate_name};
-use keyway_channel::{Driver, DriverSettings, clock, here};
+use keyway_channel::{Driver, DriverSettings, Lines, clock, here};
 use keyway_config::BusConfig;
 use keyway_control::{Admin, AdminHandle};
 use keyway_metrics::{BusFigures, BusMetrics};
@@ -23,6 +23,9 @@ pub const PUBLISH: &[u8] = b"publish";
 
 /// How long a node waits when nothing is due; whoever wants it sooner wakes it.
 const TURN: Duration = Duration::from_secs(60);
+
+/// How long the last lines may take to be written to who reads them slowly.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Whether the file of a node is right: says so, or everything that is not.
 pub fn check(file: &Path) -> ExitCode {
@@ -68,6 +71,7 @@ pub fn run(file: &Path) -> Result<ExitCode> {
 
 struct Running {
     driver: Driver,
+    lines: Lines,
     takes_publications: bool,
     failures: Failures,
     metrics: Arc<BusMetrics>,
@@ -119,13 +123,15 @@ impl Running {
             None => None,
         };
         let urls: Vec<String> = driver.urls().iter().map(ToString::to_string).collect();
-        say!("ready {} {}", driver.node().id(), urls.join(" "));
+        let mut lines = Lines::start(std::io::stdout()).context("a thread for lines")?;
+        lines.say(format!("ready {} {}", driver.node().id(), urls.join(" ")));
         if let Some(admin) = &admin {
-            say!("metrics http://{}/metrics", admin.local_addr());
+            lines.say(format!("metrics http://{}/metrics", admin.local_addr()));
         }
         Ok(Self {
             is_over: watch_signals(&driver)?,
             driver,
+            lines,
             takes_publications: config.takes_publications,
             failures: Failures::default(),
             metrics,
@@ -140,6 +146,7 @@ impl Running {
             self.driver.turn(TURN)?;
             while let Some(event) = self.driver.poll_event() {
                 if event == Event::Gone {
+                    self.lines.finish(LAST_WORDS);
                     return Ok(ExitCode::SUCCESS);
                 }
                 self.on_event(event);
@@ -166,32 +173,43 @@ impl Running {
         match event {
             Event::PeerUp { identity, by_us, .. } => {
                 let how = if by_us { "dialled" } else { "accepted" };
-                say!("peer {} {how} {}", identity.id, identity.labels);
+                self.lines.say(format!("peer {} {how} {}", identity.id, identity.labels));
             }
             Event::PeerDown { id, reason } => {
                 note(&mut self.failures.lost, reason);
-                say!("lost {id}: {reason}");
+                self.lines.say(format!("lost {id}: {reason}"));
             }
-            Event::Unreached { at, reason, .. } => say!("unreached {at}: {reason}"),
+            Event::Unreached { at, reason, .. } => {
+                self.lines.say(format!("unreached {at}: {reason}"))
+            }
             Event::Refused { id, reason } => {
                 note(&mut self.failures.refused, reason);
-                say!("refused {id}: {reason}");
+                self.lines.say(format!("refused {id}: {reason}"));
             }
             Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
-            Event::Joined(id) => say!("joined {id}"),
-            Event::Left(id) => say!("left {id}"),
-            Event::Upstream(Some(id)) => say!("upstream {id}"),
-            Event::Upstream(None) => say!("upstream none"),
+            Event::Joined(id) => self.lines.say(format!("joined {id}")),
+            Event::Left(id) => self.lines.say(format!("left {id}")),
+            Event::Upstream(Some(id)) => self.lines.say(format!("upstream {id}")),
+            Event::Upstream(None) => self.lines.say("upstream none".to_owned()),
             Event::Message { from, body, .. } => {
-                say!("message {from} {}", String::from_utf8_lossy(&body).escape_debug());
+                self.lines.say(format!(
+                    "message {from} {}",
+                    String::from_utf8_lossy(&body).escape_debug()
+                ));
             }
             Event::Command { from, seq, args } => self.on_command(from, seq, &args),
             Event::Push { topic, epoch, version, body } => {
-                say!("push {topic} {epoch} {version} {} bytes", body.len());
+                self.lines.say(format!("push {topic} {epoch} {version} {} bytes", body.len()));
                 self.driver.node().applied(&topic, Stamp { epoch, version }, true, clock());
             }
             Event::PushConflict { topic, epoch, version } => {
-                say!("conflict {topic} {epoch} {version}")
+                self.lines.say(format!("conflict {topic} {epoch} {version}"))
+            }
+            Event::Unsaid { count } => {
+                self.lines.say(format!("refused {count} more: only some are told one by one"));
+            }
+            Event::Withdrawn { topic, epoch, version } => {
+                self.lines.say(format!("withdrawn {topic} {epoch} {version}"));
             }
             _ => {}
         }
@@ -226,7 +244,7 @@ impl Running {
         let stamp = Stamp { epoch, version };
         let published = self.driver.node().publish(topic, stamp, body.to_vec());
         published.map_err(|fault| fault.to_string())?;
-        say!("published {topic} {epoch} {version} {} bytes", body.len());
+        self.lines.say(format!("published {topic} {epoch} {version} {} bytes", body.len()));
         Ok(stamp)
     }
 }
