@@ -270,10 +270,14 @@ impl Compiler<'_> {
     fn binary(&self, command: &Command) -> Result<Step, Error> {
         use CommandKind as Kind;
         let mut step = Step::new(Judge::One);
-        let packet = |opcode| Part::Packet(Packet { opcode, opaque: 0 });
+        let packet = |opcode| Part::Packet(Packet { opcode, opaque: 0, expires: false });
         match &command.kind {
             Kind::Get => step.part(packet(packet::GET)),
             Kind::Set => step.part(packet(packet::SET)),
+            Kind::Setex => {
+                let opcode = packet::SET;
+                step.part(Part::Packet(Packet { opcode, opaque: 0, expires: true }))
+            }
             Kind::Delete => step.part(packet(packet::DELETE)),
             Kind::Increment => step.part(packet(packet::INCREMENT)),
             Kind::Touch => step.part(packet(packet::TOUCH)),
@@ -283,7 +287,11 @@ impl Compiler<'_> {
                     if opaque > 0 {
                         step.part(Part::NextKey);
                     }
-                    step.part(Part::Packet(Packet { opcode: packet::GET_QUIETLY, opaque }));
+                    step.part(Part::Packet(Packet {
+                        opcode: packet::GET_QUIETLY,
+                        opaque,
+                        expires: false,
+                    }));
                 }
                 step.part(packet(packet::NOOP));
                 (step.expect, step.judge) = (Expect::UntilNoop, Judge::Many(*keys));
