@@ -38,6 +38,7 @@ fn serve(answer: Answer) -> Server {
     let told = Arc::clone(&heard);
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
+            stream.set_nodelay(true).unwrap();
             let (memory, heard) = (Arc::clone(&memory), Arc::clone(&told));
             std::thread::spawn(move || {
                 let (mut bytes, mut input) = (Vec::new(), BufReader::new(&stream));
