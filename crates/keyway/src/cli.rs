@@ -44,6 +44,9 @@ enum Command {
     /// The bus: join it as a node, ask its nodes, measure its channels.
     #[command(subcommand)]
     Bus(crate::bus::Bus),
+    /// What benchmarks found, for people to read.
+    #[command(subcommand)]
+    Bench(crate::bench::Bench),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
 }
@@ -117,6 +120,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(arguments) => Ok(check(&arguments.file)),
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
+        Command::Bench(bench) => crate::bench::run(bench),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod bench;
 mod bus;
 mod bus_bench;
 mod cli;

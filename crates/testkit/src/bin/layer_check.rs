@@ -37,6 +37,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("client-c", 5),
     ("bus-bench", 5),
     ("bench", 5),
+    ("report", 5),
     ("testkit", 5),
     ("keyway", 6),
 ];
