@@ -125,9 +125,8 @@ fn warnings(old: &Run, new: &Run) -> Vec<String> {
         warnings.push(format!("The scenarios differ: {old}, then {new}."));
     }
     if old.machine != new.machine {
-        warnings.push(
-            "The runs are of different machines: figures differ by that alone.".to_owned(),
-        );
+        warnings
+            .push("The runs are of different machines: figures differ by that alone.".to_owned());
     }
     for (name, was) in &old.parameters {
         match new.parameters.get(name) {
@@ -137,7 +136,8 @@ fn warnings(old: &Run, new: &Run) -> Vec<String> {
         }
     }
     let added = new.parameters.iter().filter(|(name, _)| !old.parameters.contains_key(*name));
-    warnings.extend(added.map(|(name, is)| format!("The parameter {name} is {is} and was not there.")));
+    warnings
+        .extend(added.map(|(name, is)| format!("The parameter {name} is {is} and was not there.")));
     for (run, which) in [(old, "old"), (new, "new")] {
         if run.interrupted {
             warnings.push(format!("The {which} run was interrupted."));
@@ -271,17 +271,10 @@ impl Change {
     }
 
     fn row(&self) -> Row {
-        let spread = |spread: Spread| {
-            let text = |value| self.metric.text(value);
-            let (median, ends) = (text(spread.median), [text(spread.min), text(spread.max)]);
-            match spread.min < spread.max {
-                true => Value::number(spread.median, format!("{median} ({}-{})", ends[0], ends[1])),
-                false => Value::number(spread.median, median),
-            }
-        };
-        let ratio = self.ratio().map_or_else(Value::absent, |ratio| {
-            Value::number(ratio, number::ratio(ratio))
-        });
+        let spread = |spread| Value::spread(spread, |value| self.metric.text(value));
+        let ratio = self
+            .ratio()
+            .map_or_else(Value::absent, |ratio| Value::number(ratio, number::ratio(ratio)));
         let interval = self.interval.map_or_else(Value::absent, |(low, high)| {
             Value::text(format!("{}-{}", number::ratio(low), number::ratio(high)))
         });

@@ -80,9 +80,8 @@ fn lines(system: &System, cell: Option<&Cell>) -> Vec<Vec<String>> {
 
 fn figures(nth: usize, measured: &Measured) -> Vec<String> {
     let some = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let quantile = |share| {
-        measured.latency.quantile_ns(share).map(|ns| ns.to_string()).unwrap_or_default()
-    };
+    let quantile =
+        |share| measured.latency.quantile_ns(share).map(|ns| ns.to_string()).unwrap_or_default();
     vec![
         nth.to_string(),
         String::new(),

@@ -77,9 +77,12 @@ fn by_row(run: &Run, group: &str, items: &[&Item]) -> Table {
     let words = fields.iter().take_while(|field| field.align == Align::Left).count();
     let mut rows = Vec::new();
     for item in items {
-        for system in &run.systems {
+        for system in run.systems.iter().filter(|one| one.missing.is_none()) {
             rows.push(row(run, item, system, &fields, words));
         }
+    }
+    for system in &run.systems {
+        rows.extend(system.missing.as_deref().map(|why| missing(system, why)));
     }
     let column = |field: Field| Column { title: field.title, align: field.align };
     Table {
@@ -100,16 +103,16 @@ fn row(run: &Run, item: &Item, system: &System, fields: &[Field], words: usize) 
     let is_measured = place.cell.measured().next().is_some();
     let shown = if is_measured { fields.len() } else { words };
     let values = fields[..shown].iter().map(|field| (field.value)(&place)).collect();
-    let remark = (!is_measured).then(|| why_not(system, cell));
+    let remark = (!is_measured).then(|| match place.cell.failure() {
+        Some(why) => format!("failed: {why}"),
+        None => "not measured".to_owned(),
+    });
     Row { values, remark }
 }
 
-fn why_not(system: &System, cell: Option<&Cell>) -> String {
-    let why = system.missing.as_deref().or_else(|| cell.and_then(Cell::failure));
-    match why {
-        Some(why) => format!("not measured: {why}"),
-        None => "not measured".to_owned(),
-    }
+/// The one row of a system that was not there.
+fn missing(system: &System, why: &str) -> Row {
+    Row { values: vec![Value::text(&system.name)], remark: Some(format!("not measured: {why}")) }
 }
 
 fn fields(scenario: &str) -> Vec<Field> {
@@ -170,12 +173,12 @@ fn memcached() -> Vec<Field> {
 
 fn cluster() -> Vec<Field> {
     vec![
+        words("Mode", |place| place.system.name.clone()),
         words("Command", |place| match place.item.text("command") {
             text if text.is_empty() => place.item.name().to_owned(),
             text => text,
         }),
         parameter("Connections", "connections"),
-        words("Mode", |place| place.system.name.clone()),
         spread("tps", Metric::Throughput),
         figure("mrt (ms)", |one| ms(one.latency.mean_ns())),
         figure("Masters' switches/s", |one| one.context_switches(Role::Backend)),
@@ -188,9 +191,9 @@ fn aerospike() -> Vec<Field> {
         figure(title, move |one| one.latency.share_above(bound_ns).map(|share| share * 100.0))
     };
     vec![
+        system(),
         parameter("Value bytes", "value_bytes"),
         parameter("Connections", "connections"),
-        system(),
         cpu("CPU %", Role::Tested),
         figure("Load", |one| one.load_average),
         Field {
@@ -198,9 +201,8 @@ fn aerospike() -> Vec<Field> {
             align: Align::Right,
             value: Box::new(|place| {
                 let nodes = place.item.number("nodes").filter(|nodes| *nodes >= 1.0);
-                let per_node = |one: &Measured| {
-                    Some(Metric::Throughput.of(one)? / nodes.unwrap_or(1.0))
-                };
+                let per_node =
+                    |one: &Measured| Some(Metric::Throughput.of(one)? / nodes.unwrap_or(1.0));
                 with_spread(Figures::of(place.cell, per_node).spread(), number::plain)
             }),
         },
@@ -214,14 +216,16 @@ fn aerospike() -> Vec<Field> {
 
 fn atbus() -> Vec<Field> {
     vec![
-        words("Item", |place| place.item.name().to_owned()),
         system(),
+        words("Item", |place| place.item.name().to_owned()),
         parameter("Connections", "connections"),
         parameter("Packet length", "packet_len"),
         words("CPU send/receive", |place| {
-            ends(place.cell, |one, seconds| one.cpu_seconds() / seconds * 100.0, |share| {
-                format!("{share:.0}%")
-            })
+            ends(
+                place.cell,
+                |one, seconds| one.cpu_seconds() / seconds * 100.0,
+                |share| format!("{share:.0}%"),
+            )
         }),
         words("Memory send/receive", |place| {
             ends(place.cell, |one, _| one.resident_bytes as f64, number::bytes)
@@ -242,8 +246,8 @@ fn atbus() -> Vec<Field> {
 
 fn any() -> Vec<Field> {
     vec![
-        words("Item", |place| place.item.name().to_owned()),
         system(),
+        words("Item", |place| place.item.name().to_owned()),
         spread("Requests/s", Metric::Throughput),
         figure("Mean ms", |one| ms(one.latency.mean_ns())),
         quantile("p50 ms", 0.5),
@@ -277,18 +281,13 @@ fn ratio(cell: &Cell, baseline: Option<&Cell>, metric: Metric) -> Value {
     let Some(spread) = spread else { return Value::absent() };
     let mut value = with_spread(Some(spread), number::ratio);
     if spread.holds(1.0) {
-        value.text.push_str(" ≈");
+        value.spread.get_or_insert_default().push_str(" ≈");
     }
     value
 }
 
 fn with_spread(spread: Option<Spread>, text: impl Fn(f64) -> String) -> Value {
-    let Some(Spread { median, min, max }) = spread else { return Value::absent() };
-    let shown = text(median);
-    match min < max {
-        true => Value::number(median, format!("{shown} ({}-{})", text(min), text(max))),
-        false => Value::number(median, shown),
-    }
+    spread.map_or_else(Value::absent, |spread| Value::spread(spread, text))
 }
 
 fn system() -> Field {
@@ -420,7 +419,7 @@ pub fn terminal(run: &Run, width: usize) -> String {
 pub fn markdown(run: &Run) -> String {
     let mut out = format!("## {}\n\n", escaped(run.heading()));
     for (name, value) in facts(run) {
-        let _ = writeln!(out, "- {name}: {}", escaped(&value));
+        let _ = writeln!(out, "- {}: {}", escaped(&name), escaped(&value));
     }
     for table in tables(run) {
         let _ = write!(out, "\n{}", table.markdown());

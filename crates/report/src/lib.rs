@@ -26,8 +26,8 @@ pub use compare::{Change, Comparison, Settings, Skipped, Verdict, compare};
 pub use csv_out::csv;
 pub use histogram::Histogram;
 pub use html::html;
-pub use plot::DrawError;
 pub use layouts::{markdown, tables, terminal};
+pub use plot::DrawError;
 pub use read::{FILE_LEN_MAX, ReadError, check, read, read_slice, write};
 pub use result::{
     Cell, Connects, FORMAT, Item, Machine, Measured, Process, Role, Round, Run, Scalar, Second,

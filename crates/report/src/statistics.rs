@@ -203,8 +203,10 @@ mod tests {
     #[test]
     fn chance_is_what_the_tables_of_the_test_say() {
         // Two series wholly apart: 2 of the C(n + m, n) orders.
-        let series = |from: u32, count: u32| (from..from + count).map(f64::from).collect::<Vec<_>>();
-        for (count, orders) in [(1, 2.0), (2, 6.0), (3, 20.0), (4, 70.0), (5, 252.0), (8, 12870.0)] {
+        let series =
+            |from: u32, count: u32| (from..from + count).map(f64::from).collect::<Vec<_>>();
+        for (count, orders) in [(1, 2.0), (2, 6.0), (3, 20.0), (4, 70.0), (5, 252.0), (8, 12870.0)]
+        {
             let found = chance(&series(0, count), &series(100, count));
             assert!((found - 2.0 / orders).abs() < 1e-12, "{count}: {found}");
             assert_eq!(found, least_chance(count as usize, count as usize));

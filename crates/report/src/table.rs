@@ -1,5 +1,6 @@
 //! A table, and how it looks on a terminal and in Markdown.
 
+use crate::statistics::Spread;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
@@ -48,6 +49,8 @@ pub struct Row {
 pub struct Value {
     /// As it is printed.
     pub text: String,
+    /// What is printed behind it, or below it where there is room: the least and the most.
+    pub spread: Option<String>,
     /// What the text was made of, if that is a number: for programs that read the page.
     pub number: Option<f64>,
 }
@@ -55,12 +58,27 @@ pub struct Value {
 impl Value {
     /// Words.
     pub fn text(text: impl Into<String>) -> Value {
-        Value { text: text.into(), number: None }
+        Value { text: text.into(), ..Value::default() }
     }
 
     /// A number, as `text`.
     pub fn number(number: f64, text: impl Into<String>) -> Value {
-        Value { text: text.into(), number: Some(number) }
+        Value { text: text.into(), number: Some(number), spread: None }
+    }
+
+    /// A median, and the ends of what it is of where they differ, as `text` writes them.
+    pub(crate) fn spread(spread: Spread, text: impl Fn(f64) -> String) -> Value {
+        let Spread { median, min, max } = spread;
+        let ends = (min < max).then(|| format!("({}-{})", text(min), text(max)));
+        Value { text: text(median), number: Some(median), spread: ends }
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        match &self.spread {
+            Some(spread) => format!("{} {spread}", self.text),
+            None => self.text.clone(),
+        }
     }
 
     /// Not measured.
@@ -92,7 +110,7 @@ impl Table {
     fn widths(&self) -> Vec<usize> {
         let column = |(nth, column): (usize, &Column)| {
             let values = self.rows.iter().filter_map(|row| row.values.get(nth));
-            let widest = values.map(|value| value.text.width()).max().unwrap_or_default();
+            let widest = values.map(|value| value.line().width()).max().unwrap_or_default();
             widest.max(column.title.width())
         };
         self.columns.iter().enumerate().map(column).collect()
@@ -104,8 +122,8 @@ impl Table {
         let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
         self.line(out, widths, rules.iter().map(String::as_str), None);
         for row in &self.rows {
-            let values = row.values.iter().map(|value| value.text.as_str());
-            self.line(out, widths, values, row.remark.as_deref());
+            let values: Vec<String> = row.values.iter().map(Value::line).collect();
+            self.line(out, widths, values.iter().map(String::as_str), row.remark.as_deref());
         }
     }
 
@@ -136,7 +154,7 @@ impl Table {
             }
             for (value, column) in row.values.iter().zip(&self.columns) {
                 let room = " ".repeat(head - column.title.width());
-                let _ = writeln!(out, "{}{room}  {}", column.title, value.text);
+                let _ = writeln!(out, "{}{room}  {}", column.title, value.line());
             }
             if let Some(remark) = &row.remark {
                 let _ = writeln!(out, "{}  {remark}", " ".repeat(head));
@@ -158,7 +176,7 @@ impl Table {
         });
         bar(&mut out, rules);
         for row in &self.rows {
-            let values = row.values.iter().map(|value| escaped(&value.text));
+            let values = row.values.iter().map(|value| escaped(&value.line()));
             let remark = row.remark.iter().map(|remark| escaped(remark));
             let empty = std::iter::repeat_n(String::new(), self.columns.len());
             bar(&mut out, values.chain(remark).chain(empty).take(self.columns.len()));
@@ -209,7 +227,10 @@ mod tests {
             rows: vec![
                 row("keyway", 91.5),
                 row("代理", 7.0),
-                Row { values: vec![Value::text("nut|x")], remark: Some("not installed".to_owned()) },
+                Row {
+                    values: vec![Value::text("nut|x")],
+                    remark: Some("not installed".to_owned()),
+                },
             ],
             notes: vec!["Medians.".to_owned()],
         }

@@ -30,16 +30,24 @@ pub struct Figure {
 }
 
 /// The shares whose latencies are drawn, and those that have a tick.
-const SHARES: [f64; 16] = [
-    0.0, 0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995,
-    0.99999,
-];
-const TICKS: [(f64, &str); 6] = [
-    (0.0, "least"), (0.5, "50%"), (0.9, "90%"), (0.99, "99%"), (0.999, "99.9%"), (0.9999, "99.99%"),
+const SHARES: [f64; 15] =
+    [0.0, 0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
+const TICKS: [(f64, &str); 7] = [
+    (0.0, "least"),
+    (0.5, "50%"),
+    (0.9, "90%"),
+    (0.99, "99%"),
+    (0.999, "99.9%"),
+    (0.9999, "99.99%"),
+    (0.99999, "99.999%"),
 ];
 
 /// The systems' spreads of a figure on one item, by their places.
-pub fn spreads(run: &Run, item: &Item, figure: impl Fn(&Measured) -> Option<f64>) -> Vec<(usize, Spread)> {
+pub fn spreads(
+    run: &Run,
+    item: &Item,
+    figure: impl Fn(&Measured) -> Option<f64>,
+) -> Vec<(usize, Spread)> {
     let spread = |(nth, system): (usize, &crate::result::System)| {
         let cell = run.cell(&system.name, &item.id)?;
         Some((nth, Figures::of(cell, &figure).spread()?))
@@ -65,10 +73,7 @@ fn spread_table(
     let systems = systems_of(spreads);
     let value = |found: &[(usize, Spread)], nth: usize| {
         let spread = found.iter().find(|(system, _)| *system == nth);
-        spread.map_or_else(Value::absent, |(_, spread)| {
-            let (median, least, most) = (text(spread.median), text(spread.min), text(spread.max));
-            Value::number(spread.median, format!("{median} ({least}-{most})"))
-        })
+        spread.map_or_else(Value::absent, |(_, spread)| Value::spread(*spread, &text))
     };
     let rows = rows.zip(spreads).map(|(name, found)| {
         let values = systems.iter().map(|nth| value(found, *nth));
@@ -178,9 +183,8 @@ pub fn percentiles(run: &Run, item: &Item) -> Result<Option<Figure>, DrawError> 
         return Ok(None);
     }
     // A percentile that less than one request lies beyond says nothing.
-    let shown = |histogram: &Histogram, share: f64| {
-        (1.0 - share) * histogram.count() as f64 >= 1.0 - 1e-9
-    };
+    let shown =
+        |histogram: &Histogram, share: f64| (1.0 - share) * histogram.count() as f64 >= 1.0 - 1e-9;
     let nines = |share: f64| -(1.0 - share).log10();
     let curves: Vec<Curve> = found
         .iter()
@@ -193,8 +197,12 @@ pub fn percentiles(run: &Run, item: &Item) -> Result<Option<Figure>, DrawError> 
             Curve { system: *system, points: SHARES.iter().filter_map(point).collect() }
         })
         .collect();
+    let last = curves.iter().filter_map(|curve| curve.points.last()).map(|point| point.x);
+    let last = last.fold(nines(0.5), f64::max);
     let ticks = TICKS.iter().map(|(share, text)| (nines(*share), (*text).to_owned()));
-    let x = Axis::with_ticks("of requests are no slower", ticks.collect());
+    // There is no room for words beside the first.
+    let ticks = ticks.skip(1).filter(|(place, _)| *place <= last + 1e-9);
+    let x = Axis::with_ticks("of requests are no slower", last, ticks.collect());
     let ys = curves.iter().flat_map(|curve| &curve.points).map(|point| point.y);
     let y = Axis::new("latency", Scale::Log, ys, number::time_ns);
     Ok(Some(Figure {

@@ -137,8 +137,10 @@ fn heat_legend() -> Markup {
             @for level in 0..crate::plot::HEAT.len() {
                 li {
                     span class={ "swatch h" (level) } aria-hidden="true" {}
+                    @let least = crate::plot::heat::least_percent(level);
                     @if level == 0 { "fewer" }
-                    @else { "from " (crate::number::ratio(crate::plot::heat::least_percent(level))) " %" }
+                    @else if least < 1.0 - 1e-9 { "from " (format!("{least:.1}")) " %" }
+                    @else { "from " (format!("{least:.0}")) " %" }
                 }
             }
         }
@@ -155,7 +157,12 @@ fn table(table: &Table) -> Markup {
     let cell = |nth: usize, value: &Value| {
         html! {
             @if nth < words { th scope="row" class=[align(nth)] { (value.text) } }
-            @else { td class=[align(nth)] data-value=[value.number] { (value.text) } }
+            @else {
+                td class=[align(nth)] data-value=[value.number] {
+                    (value.text)
+                    @if let Some(spread) = &value.spread { " " span.spread { (spread) } }
+                }
+            }
         }
     };
     html! {

@@ -5,7 +5,7 @@ use crate::cell::{Figures, Metric};
 use crate::number;
 use crate::plot::DrawError;
 use crate::result::{Item, Measured, Run, Scalar, System};
-use crate::statistics::ratios;
+use crate::statistics::{Spread, ratios};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A part of the page.
@@ -94,9 +94,7 @@ fn families(run: &Run) -> Vec<(String, Vec<&Item>)> {
             None => families.push((key, vec![item])),
         }
     }
-    let is_common = |one: &(&str, String)| {
-        families.iter().all(|((_, rest), _)| rest.contains(one))
-    };
+    let is_common = |one: &(&str, String)| families.iter().all(|((_, rest), _)| rest.contains(one));
     let title = |(group, rest): &Rest| {
         let own = rest.iter().filter(|one| !is_common(one)).map(|(_, value)| value.clone());
         let words: Vec<String> = match group.is_empty() {
@@ -166,12 +164,7 @@ fn percentiles(run: &Run) -> Result<Section, DrawError> {
             .to_owned(),
     ];
     says.extend(left_out(run));
-    Ok(Section {
-        id: "latency",
-        title: "Latency percentiles",
-        says,
-        folds: plain(plots),
-    })
+    Ok(Section { id: "latency", title: "Latency percentiles", says, folds: plain(plots) })
 }
 
 fn heat(run: &Run) -> Result<Section, DrawError> {
@@ -198,8 +191,8 @@ fn left_out(run: &Run) -> Option<String> {
     Some(format!("The first {ITEMS_MAX} works; {more} more are in the tables and in the JSON."))
 }
 
-/// For each system beside the baseline, in how many works it is ahead in every round, behind in
-/// every round, or neither.
+/// For each system beside the baseline: how its medians stand to the baseline's, and in how many
+/// works it is ahead in every round, behind in every round, or neither.
 pub fn summary(run: &Run) -> Vec<String> {
     let Some(baseline) = run.baseline() else { return Vec::new() };
     let others = run.systems.iter().filter(|one| one.name != baseline && one.missing.is_none());
@@ -213,30 +206,39 @@ pub fn summary(run: &Run) -> Vec<String> {
 }
 
 fn standing(run: &Run, system: &System, baseline: &str, metric: Metric) -> Option<String> {
-    let (mut ahead, mut behind, mut neither) = (0, 0, 0);
-    for item in &run.items {
-        let figures = |name: &str| {
-            let cell = run.cell(name, &item.id)?;
-            Some(Figures::of(cell, |one| metric.of(one)).rounds)
-        };
-        let (Some(ours), Some(theirs)) = (figures(&system.name), figures(baseline)) else {
-            continue;
-        };
-        match ratios(&ours, &theirs) {
-            Some(spread) if spread.min > 1.0 => ahead += 1,
-            Some(spread) if spread.max < 1.0 => behind += 1,
-            Some(_) => neither += 1,
-            None => {}
-        }
-    }
-    let all = ahead + behind + neither;
-    let works = if all == 1 { "work" } else { "works" };
-    (all > 0).then(|| {
-        format!(
-            "{}, {} to {baseline}'s: more in every round of {ahead} of {all} {works}, less in \
-             every round of {behind}, no difference shown in {neither}.",
-            system.name,
-            metric.name()
-        )
-    })
+    let found: Vec<Spread> = run
+        .items
+        .iter()
+        .filter_map(|item| {
+            let figures = |name: &str| {
+                let cell = run.cell(name, &item.id)?;
+                Some(Figures::of(cell, |one| metric.of(one)).rounds)
+            };
+            ratios(&figures(&system.name)?, &figures(baseline)?)
+        })
+        .collect();
+    let all = Spread::of(found.iter().map(|spread| spread.median))?;
+    let least = number::ratio(all.min);
+    let times = match number::ratio(all.max) {
+        most if most == least => least,
+        most => format!("{least} to {most}"),
+    };
+    let ahead = found.iter().filter(|spread| spread.min > 1.0).count();
+    let behind = found.iter().filter(|spread| spread.max < 1.0).count();
+    let neither = found.len() - ahead - behind;
+    let counts = [
+        (ahead, "more in every round of"),
+        (behind, "less in every round of"),
+        (neither, "no difference shown in"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| format!("{what} {count}")).collect();
+    let works = if found.len() == 1 { "work" } else { "works" };
+    Some(format!(
+        "{}: {times} times {baseline}'s {} over {} {works} ({}).",
+        system.name,
+        metric.name(),
+        found.len(),
+        counts.join(", ")
+    ))
 }

@@ -74,9 +74,10 @@ mod tests {
     #[test]
     fn every_step_of_a_heat_map_is_further_from_the_page() {
         let lights: Vec<String> = HEAT.iter().map(|colour| hex(*colour)).collect();
-        for (colours, page) in
-            [(lights.iter().map(String::as_str).collect::<Vec<_>>(), "#ffffff"), (HEAT_DARK.to_vec(), "#0f1419")]
-        {
+        for (colours, page) in [
+            (lights.iter().map(String::as_str).collect::<Vec<_>>(), "#ffffff"),
+            (HEAT_DARK.to_vec(), "#0f1419"),
+        ] {
             let steps: Vec<f64> = colours.iter().map(|colour| contrast(colour, page)).collect();
             assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
             assert!(steps[0] > 1.2, "{steps:?}");

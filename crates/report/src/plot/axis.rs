@@ -73,13 +73,9 @@ impl Axis {
         Axis { label: label.into(), scale: Scale::Log, low, high, ticks }
     }
 
-    /// An axis with given ticks, that goes from the first to the last.
-    pub fn with_ticks(label: impl Into<String>, ticks: Vec<(f64, String)>) -> Axis {
-        let (low, high) = match (ticks.first(), ticks.last()) {
-            (Some(first), Some(last)) if first.0 < last.0 => (first.0, last.0),
-            _ => (0.0, 1.0),
-        };
-        Axis { label: label.into(), scale: Scale::Linear, low, high, ticks }
+    /// An axis from 0 to `high` with given ticks.
+    pub fn with_ticks(label: impl Into<String>, high: f64, ticks: Vec<(f64, String)>) -> Axis {
+        Axis { label: label.into(), scale: Scale::Linear, low: 0.0, high, ticks }
     }
 
     /// An axis from 0 to just `end`, with ticks at round values: time.
@@ -154,8 +150,7 @@ fn log(low: f64, high: f64) -> (f64, f64, Vec<f64>) {
         return (first, last, marks);
     }
     let within = |mark: &f64| (first * 0.999..=last * 1.001).contains(mark);
-    let powers: Vec<f64> =
-        marks_between(first, last, &[1.0]).into_iter().filter(within).collect();
+    let powers: Vec<f64> = marks_between(first, last, &[1.0]).into_iter().filter(within).collect();
     let every = powers.len().div_ceil(TICKS_MAX + 1).max(1);
     (first, last, powers.into_iter().step_by(every).collect())
 }

@@ -29,7 +29,7 @@ pub struct Point {
 
 const HEIGHT: u32 = 640;
 const LEFT: u32 = 150;
-const BOTTOM: u32 = 110;
+const BOTTOM: u32 = 100;
 const TOP: u32 = 60;
 
 /// Draws the curves.
@@ -39,7 +39,7 @@ pub fn draw(x: &Axis, y: &Axis, curves: &[Curve]) -> Result<String, DrawError> {
 
 fn on(area: &Area, x: &Axis, y: &Axis, curves: &[Curve]) -> Result<(), DrawError> {
     let mut chart = ChartBuilder::on(area)
-        .margin_right(40)
+        .margin_right(64)
         .margin_top(TOP)
         .x_label_area_size(BOTTOM)
         .y_label_area_size(LEFT)

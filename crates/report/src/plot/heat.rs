@@ -32,7 +32,8 @@ impl Map {
     pub fn of(measured: &Measured, latency: &Axis) -> Option<Map> {
         let together = measured.series.len().div_ceil(COLUMNS_MAX).max(1);
         let columns: Vec<&[Second]> = measured.series.chunks(together).collect();
-        let ends: Vec<f64> = columns.iter().filter_map(|seconds| Some(seconds.last()?.at)).collect();
+        let ends: Vec<f64> =
+            columns.iter().filter_map(|seconds| Some(seconds.last()?.at)).collect();
         let last = *ends.last()?;
         let shares = columns.iter().map(|seconds| {
             let merged = Histogram::merged(seconds.iter().map(|second| &second.latency));
@@ -58,9 +59,9 @@ impl Map {
     fn on(&self, area: &Area) -> Result<(), DrawError> {
         let (time, latency) = (&self.time, &self.latency);
         let mut chart = ChartBuilder::on(area)
-            .margin_right(40)
+            .margin_right(64)
             .margin_top(60)
-            .x_label_area_size(110)
+            .x_label_area_size(100)
             .y_label_area_size(150)
             .build_cartesian_2d(time.clone(), latency.clone())?;
         chart
@@ -107,15 +108,13 @@ fn rows(histogram: &Histogram, latency: &Axis) -> Vec<f64> {
 /// Each colour is for three times the share of the one before: one request in a thousand is
 /// seen beside the many. None where there is nothing.
 pub fn level(share: f64) -> Option<usize> {
-    (share > 0.0).then(|| {
-        let steps = HEAT.len() as f64 - 1.0 + share.log10() / 0.5;
-        steps.floor().clamp(0.0, HEAT.len() as f64 - 1.0) as usize
-    })
+    let most = HEAT.len() as f64;
+    (share > 0.0).then(|| (most + share.log10() * 2.0).floor().clamp(0.0, most - 1.0) as usize)
 }
 
 /// The least share that has a colour, in percent.
 pub fn least_percent(level: usize) -> f64 {
-    100.0 * 10_f64.powf(0.5 * (level as f64 - (HEAT.len() as f64 - 1.0)))
+    100.0 * 10_f64.powf((level as f64 - HEAT.len() as f64) / 2.0)
 }
 
 #[cfg(test)]
@@ -152,6 +151,10 @@ mod tests {
         assert_eq!(level(0.0), None);
         assert_eq!(level(1e-9), Some(0));
         assert_eq!(level(1.0), Some(HEAT.len() - 1));
+        for nth in 1..HEAT.len() {
+            assert_eq!(level(least_percent(nth) / 100.0 * 1.001), Some(nth));
+            assert_eq!(level(least_percent(nth) / 100.0 * 0.999), Some(nth - 1));
+        }
         assert!(level(0.01) < level(0.99));
     }
 

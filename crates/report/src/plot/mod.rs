@@ -3,7 +3,7 @@
 //! Every colour is one of the constants here, as it is on a light page; a page's style sheet
 //! gives them other values by that in the dark (`svg [fill="#0072B2"]`), since plotters writes
 //! colours as attributes, which any rule outranks. Lengths are in units of a drawing that is
-//! [`WIDTH`] wide: letters of [`LETTER`] are 11 pixels high on a phone and 15 on a desk.
+//! [`WIDTH`] wide: letters of [`LETTER`] are 11 pixels high on a phone and 18 on a desk.
 
 pub mod axis;
 pub mod curve;
@@ -17,7 +17,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 /// How wide a plot is.
 pub const WIDTH: u32 = 1000;
 /// How high letters are.
-pub const LETTER: u32 = 32;
+pub const LETTER: u32 = 34;
 
 /// Text and axes.
 pub const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
@@ -108,8 +108,18 @@ fn mark(nth: usize) -> (Vec<(i32, i32)>, bool) {
 fn star(r: i32, is_tilted: bool) -> Vec<(i32, i32)> {
     let bar = 4;
     let upright = [
-        (-bar, -r), (bar, -r), (bar, -bar), (r, -bar), (r, bar), (bar, bar),
-        (bar, r), (-bar, r), (-bar, bar), (-r, bar), (-r, -bar), (-bar, -bar),
+        (-bar, -r),
+        (bar, -r),
+        (bar, -bar),
+        (r, -bar),
+        (r, bar),
+        (bar, bar),
+        (bar, r),
+        (-bar, r),
+        (-bar, bar),
+        (-r, bar),
+        (-r, -bar),
+        (-bar, -bar),
     ];
     let turn = |(x, y): (i32, i32)| ((x - y) * 7 / 10, (x + y) * 7 / 10);
     upright.into_iter().map(|place| if is_tilted { turn(place) } else { place }).collect()

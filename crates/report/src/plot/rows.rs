@@ -24,11 +24,7 @@ const FOOT: i32 = 110;
 const NAME_LEN_MAX: usize = 52;
 
 /// Draws the bands below each other; values are written behind their lines by `text`.
-pub fn draw(
-    x: &Axis,
-    bands: &[Band],
-    text: impl Fn(f64) -> String,
-) -> Result<String, DrawError> {
+pub fn draw(x: &Axis, bands: &[Band], text: impl Fn(f64) -> String) -> Result<String, DrawError> {
     let height = |band: &Band| LINE * (1 + band.systems.len() as i32) + GAP;
     let sum: i32 = bands.iter().map(height).sum::<i32>() + FOOT;
     svg(sum.unsigned_abs(), |area| {

@@ -13,7 +13,8 @@ pub struct Draws(pub u64);
 
 impl Draws {
     fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
@@ -57,7 +58,13 @@ fn process(name: &str, role: Role, cpu_seconds: f64) -> Process {
 
 /// A measurement of `seconds` at about `rate` requests a second, each of which costs the tested
 /// process `cpu_ns`.
-pub fn measured(draws: &mut Draws, rate: f64, cpu_ns: f64, connections: f64, seconds: usize) -> Measured {
+pub fn measured(
+    draws: &mut Draws,
+    rate: f64,
+    cpu_ns: f64,
+    connections: f64,
+    seconds: usize,
+) -> Measured {
     let mut series = Vec::new();
     for nth in 0..seconds {
         let requests = draws.around(rate, 0.06) as u64;
@@ -129,11 +136,16 @@ pub fn proxies(rounds: usize) -> Run {
     run.systems = vec![
         system("twemproxy", "0.5.0", "nutcracker -c twemproxy.yml"),
         system("keyway", "0.1.0", "keyway serve proxy.toml"),
-        System { missing: Some("codis-proxy is not installed".to_owned()), ..system("codis", "", "") },
+        System {
+            missing: Some("codis-proxy is not installed".to_owned()),
+            ..system("codis", "", "")
+        },
     ];
     run.notes = vec!["Scaled down from 100,000 requests for each of 50 connections.".to_owned()];
     let mut draws = Draws(42);
-    for (pipeline, group, base) in [(75.0, "pipeline = Yes", 260_000.0), (1.0, "pipeline = No", 70_000.0)] {
+    for (pipeline, group, base) in
+        [(75.0, "pipeline = Yes", 260_000.0), (1.0, "pipeline = No", 70_000.0)]
+    {
         for threads in [1.0, 2.0, 4.0, 8.0_f64] {
             let id = format!("pipeline {pipeline}-threads {threads}");
             let parameters =
@@ -159,10 +171,15 @@ pub fn proxies(rounds: usize) -> Run {
 pub fn others() -> Vec<Run> {
     let mut draws = Draws(7);
     let mut all = Vec::new();
-    for scenario in ["twemproxy-memcached", "cluster-proxies", "aerospike-cache", "atbus", "my-own"] {
+    for scenario in ["twemproxy-memcached", "cluster-proxies", "aerospike-cache", "atbus", "my-own"]
+    {
         let mut one = run(scenario, &format!("{scenario}, in small"));
-        one.systems = vec![system("direct", "1.0", "127.0.0.1:7000"), system("keyway", "0.1.0", "keyway serve")];
-        let mut items = vec![item("get-1", "", &[("connections", 1.0), ("value_bytes", 64.0), ("nodes", 2.0)])];
+        one.systems = vec![
+            system("direct", "1.0", "127.0.0.1:7000"),
+            system("keyway", "0.1.0", "keyway serve"),
+        ];
+        let mut items =
+            vec![item("get-1", "", &[("connections", 1.0), ("value_bytes", 64.0), ("nodes", 2.0)])];
         items[0].parameters.insert("read_write".to_owned(), Scalar::Text("1:1".to_owned()));
         items[0].parameters.insert("packet_len".to_owned(), Scalar::Text("8-128".to_owned()));
         items[0].parameters.insert("command".to_owned(), Scalar::Text("get".to_owned()));
