@@ -24,6 +24,7 @@ Examples:
   keyway serve keyway.toml                          the listeners and pools of a file
   keyway check keyway.toml                          is the file right, and what does it mean?
   keyway locate keyway.toml user:42                 which server has this key?
+  keyway bench load 127.0.0.1:6379                  how much does it take, how fast, at what cost?
   keyway import twemproxy nutcracker.yml > keyway.toml
   keyway import predixy predixy.conf > keyway.toml
   keyway import overlord clusters.toml > keyway.toml
@@ -44,7 +45,7 @@ enum Command {
     /// The bus: join it as a node, ask its nodes, measure its channels.
     #[command(subcommand)]
     Bus(crate::bus::Bus),
-    /// What benchmarks found, for people to read.
+    /// Load for servers, Keyway or others, and what it shows.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
     /// Translate another proxy's configuration; prints a Keyway file.

@@ -73,9 +73,9 @@ impl Metric {
 }
 
 impl Process {
-    /// User and system time together.
-    pub fn cpu_seconds(&self) -> f64 {
-        self.user_seconds + self.system_seconds
+    /// User and system time together, as well as they are known.
+    pub fn all_cpu_seconds(&self) -> f64 {
+        self.cpu_seconds.unwrap_or(self.user_seconds + self.system_seconds)
     }
 }
 
@@ -87,7 +87,7 @@ impl Measured {
 
     /// Their processor time in percent of one core; none when there are none.
     pub fn cpu_percent(&self, role: Role) -> Option<f64> {
-        self.sum_of(role, |one| one.cpu_seconds() / self.seconds * 100.0)
+        self.sum_of(role, |one| one.all_cpu_seconds() / self.seconds * 100.0)
     }
 
     /// The most memory that they had resident.
@@ -102,7 +102,7 @@ impl Measured {
 
     /// What all processes used, in percent of one core.
     pub fn cpu_percent_of_all(&self) -> Option<f64> {
-        let sum: f64 = self.processes.iter().map(Process::cpu_seconds).sum();
+        let sum: f64 = self.processes.iter().map(Process::all_cpu_seconds).sum();
         (!self.processes.is_empty()).then(|| sum / self.seconds * 100.0)
     }
 
@@ -114,13 +114,13 @@ impl Measured {
 
     /// Requests for a second of the tested processes' processor time.
     pub fn per_cpu_second(&self) -> Option<f64> {
-        let cpu = self.sum_of(Role::Tested, Process::cpu_seconds)?;
+        let cpu = self.sum_of(Role::Tested, Process::all_cpu_seconds)?;
         (cpu > 0.0).then(|| self.requests as f64 / cpu)
     }
 
     /// The tested processes' processor time for a request, in nanoseconds.
     pub fn cpu_ns_per_request(&self) -> Option<f64> {
-        let cpu = self.sum_of(Role::Tested, Process::cpu_seconds)?;
+        let cpu = self.sum_of(Role::Tested, Process::all_cpu_seconds)?;
         (self.requests > 0).then(|| cpu * 1e9 / self.requests as f64)
     }
 
@@ -168,6 +168,7 @@ mod tests {
             role,
             user_seconds,
             system_seconds,
+            cpu_seconds: None,
             resident_bytes: 1 << 20,
             context_switches: 100,
         };

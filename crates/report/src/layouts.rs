@@ -143,7 +143,10 @@ fn codis() -> Vec<Field> {
 }
 
 fn memcached() -> Vec<Field> {
-    let lifetime = |one: &Measured| one.connects.as_ref().map(|found| found.lifetime.clone());
+    let lifetime = |one: &Measured| {
+        let found = one.connects.as_ref().map(|found| found.lifetime.clone());
+        found.filter(|lifetime| !lifetime.buckets_ns.is_empty())
+    };
     let mut fields = vec![
         system(),
         figure("Conn rate/s", |one| Some(one.connects.as_ref()?.count as f64 / one.seconds)),
@@ -151,6 +154,7 @@ fn memcached() -> Vec<Field> {
         figure("Conn avg ms", move |one| ms(lifetime(one)?.mean_ns())),
         figure("Conn max ms", move |one| ms(Some(lifetime(one)?.max_ns as f64))),
         figure("Conn stddev ms", move |one| ms(lifetime(one)?.deviation_ns())),
+        figure("Connect avg ms", |one| ms(one.connects.as_ref()?.connect.mean_ns())),
         spread("Req rate/s", Metric::Throughput),
     ];
     for (title, share) in [
@@ -223,7 +227,7 @@ fn atbus() -> Vec<Field> {
         words("CPU send/receive", |place| {
             ends(
                 place.cell,
-                |one, seconds| one.cpu_seconds() / seconds * 100.0,
+                |one, seconds| one.all_cpu_seconds() / seconds * 100.0,
                 |share| format!("{share:.0}%"),
             )
         }),

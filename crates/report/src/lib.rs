@@ -28,7 +28,7 @@ pub use histogram::Histogram;
 pub use html::html;
 pub use layouts::{markdown, tables, terminal};
 pub use plot::DrawError;
-pub use read::{FILE_LEN_MAX, ReadError, check, read, read_slice, write};
+pub use read::{FILE_LEN_MAX, ReadError, check, read, read_bytes, read_slice, write};
 pub use result::{
     Cell, Connects, FORMAT, Item, Machine, Measured, Process, Role, Round, Run, Scalar, Second,
     System, VERSION, Verified,

@@ -82,15 +82,23 @@ pub enum ReadError {
 /// # Errors
 /// When it cannot be read or is no result; the text says why.
 pub fn read(path: &Path) -> Result<Run, ReadError> {
+    read_slice(&read_bytes(path)?, &path.display().to_string())
+}
+
+/// The bytes of a file that may be a result: not more than [`FILE_LEN_MAX`].
+///
+/// # Errors
+/// When it cannot be read or is longer.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let shown = path.display().to_string();
     let failed = |source| ReadError::Io { what: "read", path: shown.clone(), source };
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_LEN_MAX {
-        return Err(ReadError::Long { path: shown });
+    match bytes.len() as u64 > FILE_LEN_MAX {
+        true => Err(ReadError::Long { path: shown }),
+        false => Ok(bytes),
     }
-    read_slice(&bytes, &shown)
 }
 
 /// What tells a result from other JSON, and its version: looked at before all else.
@@ -273,8 +281,10 @@ fn measured(one: &Measured) -> Result<(), Fault> {
     histogram(&one.latency).map_err(|(at, why)| fault(format!("latency.{at}"), why))?;
     if let Some(connects) = &one.connects {
         count("connects.count", connects.count)?;
-        let found = histogram(&connects.lifetime);
-        found.map_err(|(at, why)| fault(format!("connects.lifetime.{at}"), why))?;
+        for (name, one) in [("lifetime", &connects.lifetime), ("connect", &connects.connect)] {
+            let found = histogram(one);
+            found.map_err(|(at, why)| fault(format!("connects.{name}.{at}"), why))?;
+        }
     }
     length("processes", one.processes.len(), ENTRIES_MAX)?;
     one.processes.iter().try_for_each(process)?;
@@ -290,6 +300,7 @@ fn process(one: &Process) -> Result<(), Fault> {
     text("processes", &one.name)?;
     seconds("processes.user_seconds", one.user_seconds)?;
     seconds("processes.system_seconds", one.system_seconds)?;
+    seconds("processes.cpu_seconds", one.cpu_seconds.unwrap_or_default())?;
     count("processes.resident_bytes", one.resident_bytes)?;
     count("processes.context_switches", one.context_switches)
 }

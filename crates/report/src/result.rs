@@ -185,7 +185,11 @@ pub struct Connects {
     /// How many were opened.
     pub count: u64,
     /// From a connection's start to its end.
+    #[serde(default)]
     pub lifetime: Histogram,
+    /// From the call that connects until it stands.
+    #[serde(default)]
+    pub connect: Histogram,
 }
 
 /// Whose processor time it is.
@@ -214,6 +218,9 @@ pub struct Process {
     pub user_seconds: f64,
     /// Processor time in the kernel.
     pub system_seconds: f64,
+    /// Both, where they are known better than the kernel's ticks of 10 ms tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
     /// The most memory that was resident.
     #[serde(default)]
     pub resident_bytes: u64,

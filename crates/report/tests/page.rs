@@ -163,23 +163,35 @@ fn lines_are_drawn_where_the_figures_are() {
             .map(|line| places(between(line, "points=\"", "\"").next().expect("points")))
             .collect();
         assert_eq!(curves.len(), 2);
-        // Heights and figures are in one proportion: two points give it, the others keep it.
-        let points: Vec<(f64, f64)> = (0..2)
-            .flat_map(|system| {
-                let figures = rates[nth * 8..][..8].iter().skip(system).step_by(2).copied();
-                curves[system].iter().map(|place| place.1).zip(figures).collect::<Vec<_>>()
-            })
-            .collect();
-        let by_rate = |one: &&(f64, f64), other: &&(f64, f64)| one.1.total_cmp(&other.1);
-        let (least, most) =
-            (points.iter().min_by(by_rate).unwrap(), points.iter().max_by(by_rate).unwrap());
-        let slope = (most.0 - least.0) / (most.1 - least.1);
-        assert!(slope < 0.0, "more is higher");
-        for (height, figure) in &points {
-            let wanted = least.0 + (figure - least.1) * slope;
-            assert!((height - wanted).abs() <= 1.5, "{figure} at {height} and not {wanted}");
+        // The words along the axis say what a height means.
+        let ticks = ticks(svg);
+        let (zero, most) = (ticks[0], *ticks.last().expect("an axis has ticks"));
+        assert_eq!(zero.1, 0.0, "the axis begins at nought");
+        let slope = (most.0 - zero.0) / most.1;
+        for (system, curve) in curves.iter().enumerate() {
+            let figures = rates[nth * 8..][..8].iter().skip(system).step_by(2);
+            assert_eq!(curve.len(), 4);
+            for ((_, height), figure) in curve.iter().zip(figures) {
+                let wanted = zero.0 + figure * slope;
+                assert!((height - wanted).abs() <= 1.5, "{figure} at {height} and not {wanted}");
+            }
         }
     }
+}
+
+/// The heights of the ticks of the axis to the left, and what stands there, from below.
+fn ticks(svg: &str) -> Vec<(f64, f64)> {
+    let words = svg.split("<text ").skip(1).filter(|text| text.contains("text-anchor=\"end\""));
+    let tick = |text: &str| {
+        let height = between(text, " y=\"", "\"").next().expect("a height").parse();
+        let word = between(text, ">", "<").next().expect("a word").trim();
+        let figure = match word.strip_suffix('k') {
+            Some(thousands) => thousands.parse::<f64>().map(|figure| figure * 1000.0),
+            None => word.parse(),
+        };
+        (height.expect("a number"), figure.expect("a number"))
+    };
+    words.map(tick).collect()
 }
 
 fn places(points: &str) -> Vec<(f64, f64)> {

@@ -39,7 +39,7 @@ pub fn draw(x: &Axis, y: &Axis, curves: &[Curve]) -> Result<String, DrawError> {
 
 fn on(area: &Area, x: &Axis, y: &Axis, curves: &[Curve]) -> Result<(), DrawError> {
     let mut chart = ChartBuilder::on(area)
-        .margin_right(64)
+        .margin_right(76)
         .margin_top(TOP)
         .x_label_area_size(BOTTOM)
         .y_label_area_size(LEFT)

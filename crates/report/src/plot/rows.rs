@@ -16,12 +16,12 @@ pub struct Band {
     pub systems: Vec<(usize, Spread)>,
 }
 
-const LINE: i32 = 40;
+const LINE: i32 = 44;
 const GAP: i32 = 22;
 const SIDE: i32 = 40;
 const FOOT: i32 = 110;
 /// Letters that fit above a band.
-const NAME_LEN_MAX: usize = 52;
+const NAME_LEN_MAX: usize = 46;
 
 /// Draws the bands below each other; values are written behind their lines by `text`.
 pub fn draw(x: &Axis, bands: &[Band], text: impl Fn(f64) -> String) -> Result<String, DrawError> {
@@ -40,7 +40,7 @@ pub fn draw(x: &Axis, bands: &[Band], text: impl Fn(f64) -> String) -> Result<St
 
 /// Where a value lies: room is left behind for what is written there.
 fn across(x: &Axis, value: f64) -> i32 {
-    let room = f64::from(WIDTH as i32 - 2 * SIDE - 130);
+    let room = f64::from(WIDTH as i32 - 2 * SIDE - 150);
     SIDE + (x.share(value) * room).round() as i32
 }
 

@@ -51,6 +51,7 @@ fn process(name: &str, role: Role, cpu_seconds: f64) -> Process {
         role,
         user_seconds: cpu_seconds * 0.4,
         system_seconds: cpu_seconds * 0.6,
+        cpu_seconds: None,
         resident_bytes: 12_400_000,
         context_switches: (cpu_seconds * 9000.0) as u64,
     }

@@ -1,24 +1,12 @@
-//! `keyway bench`: what benchmarks found, for people to read.
+//! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
 
+use super::outcome::read;
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
-use keyway_report::{Settings, compare, csv, html, markdown, read, terminal};
+use clap::Args;
+use keyway_report::{Settings, compare, csv, html, markdown, terminal};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// What can be done with benchmarks.
-#[derive(Debug, Subcommand)]
-pub enum Bench {
-    /// Print a result's tables, and write it as a page with plots, as Markdown or as CSV.
-    Report(Report),
-    /// Tell what differs between two results, as far as their rounds can show it.
-    ///
-    /// Ends with 0 when nothing is shown to be worse, 1 when something is, 2 when there is nothing
-    /// to compare, and 3 when nothing is shown to be worse and part of one result is missing in
-    /// the other.
-    Compare(Compare),
-}
 
 #[derive(Debug, Args)]
 pub struct Report {
@@ -68,15 +56,8 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or("a share is from 0.0001 to 0.5".to_owned())
 }
 
-/// Does what was typed.
-pub fn run(bench: Bench) -> Result<ExitCode> {
-    match bench {
-        Bench::Report(arguments) => report(&arguments),
-        Bench::Compare(arguments) => Ok(compared(&arguments)),
-    }
-}
-
-fn report(arguments: &Report) -> Result<ExitCode> {
+/// Writes what was asked for, and prints the tables.
+pub fn report(arguments: &Report) -> Result<ExitCode> {
     let run = read(&arguments.file)?;
     if let Some(file) = &arguments.html {
         write(file, &html(&run)?)?;
@@ -96,7 +77,8 @@ fn report(arguments: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compared(arguments: &Compare) -> ExitCode {
+/// Prints what differs; the status says whether anything is worse.
+pub fn compared(arguments: &Compare) -> ExitCode {
     let (old, new) = match (read(&arguments.old), read(&arguments.new)) {
         (Ok(old), Ok(new)) => (old, new),
         (old, new) => {
