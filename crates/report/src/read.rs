@@ -16,6 +16,7 @@ pub const FILE_LEN_MAX: u64 = 256 << 20;
 /// More than any table that a human reads.
 const SYSTEMS_MAX: usize = 64;
 const ITEMS_MAX: usize = 1000;
+const CELLS_MAX: usize = 10_000;
 const ROUNDS_MAX: usize = 1000;
 /// A day of seconds.
 const SERIES_MAX: usize = 86_400;
@@ -173,6 +174,7 @@ pub fn check(run: &Run) -> Result<(), Fault> {
     if let Some(name) = run.baseline.as_deref().filter(|name| !systems.contains(name)) {
         return Err(fault("baseline", format!("there is no system {name:?}")));
     }
+    length("cells", run.cells.len(), CELLS_MAX)?;
     let mut seen = BTreeSet::new();
     for (nth, one) in run.cells.iter().enumerate() {
         let at = |within: &str| format!("cells[{nth}]{within}");
