@@ -21,7 +21,7 @@ fn what_was_measured_is_what_is_reported() {
     let (markdown, csv, again) = (file("load.md"), file("load.csv"), file("again.json"));
     let address = server.address().to_string();
     let load = ["load", &address, "--duration", "1500ms", "--keys", "1000", "--json", name(&json)];
-    bench(&load).expect_success("keyway bench load");
+    let _ = bench(&load).expect_success("keyway bench load");
 
     let report = ["report", name(&json), "--html", name(&html), "--markdown", name(&markdown)];
     let more = ["--csv", name(&csv), "--json", name(&again)];
