@@ -55,12 +55,18 @@ fn table(run: &Run, group: &str) -> Table {
 fn legend(run: &Run) -> Vec<String> {
     let rounds = run.cells.iter().map(|cell| cell.rounds.len()).max().unwrap_or_default();
     let mut notes = Vec::new();
-    notes.push(format!(
-        "Medians of {rounds} {}, with the least and the most in parentheses. Processor time is in \
-         percent of one core. Ratios are taken within a round, in which the systems take turns; \
-         \"≈\" is where rounds lie on both sides of 1, which shows no difference.",
-        if rounds == 1 { "round" } else { "rounds" }
-    ));
+    let mut about = match rounds {
+        0 | 1 => "One round".to_owned(),
+        _ => format!("Medians of {rounds} rounds, with the least and the most in parentheses"),
+    };
+    about.push_str(". Processor time is in percent of one core.");
+    if is_comparison(run) {
+        about.push_str(
+            " Ratios are taken within a round, in which the systems take turns; \"≈\" is where \
+             rounds lie on both sides of 1, which shows no difference.",
+        );
+    }
+    notes.push(about);
     if rounds == 1 {
         notes.push("One round has no spread: it cannot tell a difference from noise.".to_owned());
     }
@@ -73,7 +79,10 @@ fn legend(run: &Run) -> Vec<String> {
 
 fn by_row(run: &Run, group: &str, items: &[&Item]) -> Table {
     let mut fields = fields(&run.scenario);
-    fields.extend(costs(run.baseline().unwrap_or_default()));
+    fields.push(spread("Requests/CPU-s", Metric::PerCpuSecond));
+    if is_comparison(run) {
+        fields.extend(to_baseline(run.baseline().unwrap_or_default()));
+    }
     let words = fields.iter().take_while(|field| field.align == Align::Left).count();
     let mut rows = Vec::new();
     for item in items {
@@ -264,9 +273,14 @@ fn any() -> Vec<Field> {
     ]
 }
 
-/// What stands behind every table's own columns.
-fn costs(baseline: &str) -> Vec<Field> {
-    let mut fields = vec![spread("Requests/CPU-s", Metric::PerCpuSecond)];
+/// Whether there is more than one system: else there is nothing to have a ratio to.
+fn is_comparison(run: &Run) -> bool {
+    run.systems.iter().filter(|one| one.missing.is_none()).count() > 1
+}
+
+/// The ratios behind every table's own columns.
+fn to_baseline(baseline: &str) -> Vec<Field> {
+    let mut fields = Vec::new();
     for (title, metric) in
         [("Throughput", Metric::Throughput), ("Requests/CPU-s", Metric::PerCpuSecond)]
     {

@@ -126,7 +126,7 @@ fn round(outcome: Outcome) -> Round {
         }),
         processes: processes.chain([process(&outcome.generator, Role::Load)]).collect(),
         load_average: None,
-        series: outcome.series.iter().map(second).collect(),
+        series: outcome.series.iter().map(|one| second(one, outcome.seconds)).collect(),
         verified: outcome.verification.map(|found| Verified {
             checked: found.checked,
             wrong: found.wrong,
@@ -146,10 +146,13 @@ fn histogram(latency: &Latency) -> Histogram {
     }
 }
 
-fn second(second: &Second) -> keyway_report::Second {
+/// The last one is shorter: it ends when the measurement does.
+fn second(second: &Second, end: f64) -> keyway_report::Second {
+    let start = second.second as f64;
+    let at = if end > start { end.min(start + 1.0) } else { start + 1.0 };
     let uppers = second.heat.iter().map(|(upper, count)| *upper as f64 * *count as f64);
     keyway_report::Second {
-        at: second.second as f64 + 1.0,
+        at,
         requests: second.requests,
         errors: second.errors,
         latency: Histogram {

@@ -170,7 +170,9 @@ fn table(table: &Table) -> Markup {
             table {
                 @if !table.title.is_empty() { caption { (table.title) } }
                 thead { tr { @for (nth, column) in table.columns.iter().enumerate() {
-                    th scope="col" class=[align(nth)] { (column.title) }
+                    th scope="col" class={ (align(nth).unwrap_or_default()) (wrap(&column.title)) } {
+                        (column.title)
+                    }
                 } } }
                 tbody { @for row in &table.rows { tr {
                     @for (nth, value) in row.values.iter().enumerate() { (cell(nth, value)) }
@@ -184,6 +186,11 @@ fn table(table: &Table) -> Markup {
         }
         @for note in &table.notes { p.soft { (note) } }
     }
+}
+
+/// Short heads stay in one line: `CPU-s` is one word.
+fn wrap(title: &str) -> &'static str {
+    if title.chars().count() <= 15 { " short" } else { "" }
 }
 
 fn label(table: &Table) -> &str {
