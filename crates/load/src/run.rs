@@ -214,7 +214,7 @@ impl Watcher<'_> {
             match self.inbox.recv_timeout(LOOK.min(Duration::from_nanos(wait))) {
                 Ok(Report::Slice(slice)) => series.add(&slice),
                 Ok(Report::Done(account)) => {
-                    series.finish(&account.last_slice);
+                    series.add(&account.last_slice);
                     heard.push(*account);
                 }
                 Ok(Report::Failed(error)) => return Err(error),

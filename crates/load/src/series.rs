@@ -29,7 +29,7 @@ impl Series {
         Series { threads, open: BTreeMap::new(), done: Vec::new() }
     }
 
-    /// A second of a thread.
+    /// A second of a thread, or what there is of its last.
     pub(crate) fn add(&mut self, slice: &Slice) {
         let open = self.open.entry(slice.second).or_insert_with(|| Open {
             told: 0,
@@ -47,11 +47,6 @@ impl Series {
         {
             self.done.push(open.row(slice.second));
         }
-    }
-
-    /// The last second of a thread, which is not a whole one.
-    pub(crate) fn finish(&mut self, slice: &Slice) {
-        self.add(slice);
     }
 
     /// The rows, in order; a last one in which nothing came is left out.
@@ -117,8 +112,8 @@ mod tests {
         series.add(&slice(0, 100_000, 10));
         series.add(&slice(1, 100_000, 5));
         series.add(&slice(0, 200_000, 30));
-        series.finish(&slice(1, 100_000, 1));
-        series.finish(&slice(2, 100_000, 0));
+        series.add(&slice(1, 100_000, 1));
+        series.add(&slice(2, 100_000, 0));
         let rows = series.seconds();
         assert_eq!(
             rows.iter().map(|row| (row.second, row.requests)).collect::<Vec<_>>(),

@@ -65,7 +65,9 @@ impl State {
                 // It comes back with its next connection.
                 continue;
             }
-            pace_advance(&mut self.pace);
+            if let Some(pace) = &mut self.pace {
+                pace.advance();
+            }
             self.issue(client, due);
             self.rest(client);
         }
@@ -234,7 +236,7 @@ impl State {
         now: u64,
     ) -> Result<(), Fault> {
         let link = &mut self.links[index as usize];
-        let Some(sent) = link.sent.pop_front() else { return Err(Fault::Protocol) };
+        let Some(sent) = link.sent.pop_front() else { return Err(self.unasked(bytes, kind)) };
         let client = link.client;
         let Role::Step(number) = sent.role else {
             self.on_other_reply(index, sent, bytes, kind, now);
@@ -268,6 +270,17 @@ impl State {
         }
         self.complete(client, index, sent, now, &told);
         Ok(())
+    }
+
+    /// What came without being asked for: too many clients, say.
+    #[cold]
+    fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
+        if kind == Kind::Error && !self.is_started {
+            let reply = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+            let address = self.setup.target.address.to_string();
+            self.fatal = Some(Error::Refused { address, reply });
+        }
+        Fault::Protocol
     }
 
     /// A request is answered.
@@ -335,11 +348,5 @@ impl State {
             self.dirty.push(index);
         }
         true
-    }
-}
-
-fn pace_advance(pace: &mut Option<super::pacer::Pacer>) {
-    if let Some(pace) = pace {
-        pace.advance();
     }
 }

@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::record::{Record, Slice};
 use crate::setup::{Setup, nanos};
 use keyway_net::{EpollIo, Event, Io, Mailbox, Recv, Ringed, Send};
-use pacer::Pacer;
 use state::{Fault, State};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -147,10 +146,8 @@ impl Crew {
         while let Some(link) = self.state.retry_due(now) {
             self.open(link);
         }
-        if self.state.pace.is_some() {
-            self.state.issue_due(now);
-            self.flush_dirty(now);
-        }
+        self.state.issue_due(now);
+        self.send_idle(now);
         Ok(())
     }
 
@@ -177,7 +174,7 @@ impl Crew {
             Event::Ready { token, readable, writable, hangup } => {
                 let Some(link) = self.state.link_of(token) else { return };
                 if writable && self.state.links[link as usize].has_output() {
-                    self.flush(link, nanos());
+                    self.flush(link);
                 }
                 if readable || hangup {
                     self.receive(link);
@@ -204,7 +201,7 @@ impl Crew {
     fn connected(&mut self, link: u32, socket: keyway_net::Socket) {
         let now = nanos();
         self.state.connected(link, socket, now);
-        self.flush(link, now);
+        self.flush(link);
         // Without a handshake it can be used at once.
         self.send_idle(now);
     }
@@ -239,21 +236,21 @@ impl Crew {
         while let Some(client) = self.state.idle.pop() {
             self.state.start_batch(client, now);
         }
-        self.flush_dirty(now);
+        self.flush_dirty();
     }
 
     #[inline]
-    fn flush_dirty(&mut self, now: u64) {
+    fn flush_dirty(&mut self) {
         while let Some(link) = self.state.dirty.pop() {
             if self.state.wants_opening(link) {
                 self.open(link);
             }
-            self.flush(link, now);
+            self.flush(link);
         }
     }
 
     #[inline]
-    fn flush(&mut self, index: u32, _now: u64) {
+    fn flush(&mut self, index: u32) {
         let link = &mut self.state.links[index as usize];
         link.is_dirty = false;
         let Some(socket) = link.socket else { return };
@@ -304,9 +301,4 @@ pub(crate) fn driver() -> Result<Ringed, Error> {
     let io = EpollIo::new(Vec::new(), &mailbox)
         .map_err(|error| Error::system("an epoll instance", error))?;
     Ok(Ringed::new(io, SPIN))
-}
-
-/// When requests of a thread are due, in an open loop.
-fn pacer(setup: &Setup, thread: usize) -> Option<Pacer> {
-    Pacer::new(&setup.plan, thread)
 }

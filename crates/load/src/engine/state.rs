@@ -74,7 +74,7 @@ pub(super) struct State {
     pub(super) in_flight: u64,
     /// Requests that may still be sent.
     pub(super) quota: u64,
-    is_started: bool,
+    pub(super) is_started: bool,
     is_measuring: bool,
     pub(super) is_sending: bool,
     pub(super) is_silent: bool,
@@ -105,7 +105,7 @@ impl State {
             dirty: Vec::new(),
             spent: Vec::new(),
             pausing: VecDeque::new(),
-            pace: super::pacer(setup, thread),
+            pace: Pacer::new(plan, thread),
             opening: 0,
             in_flight: 0,
             quota: 0,
@@ -235,6 +235,7 @@ impl State {
         }
         self.record.failed += 1;
         self.opening -= 1;
+        self.avoid(self.links[index as usize].node);
         self.forget(index, now);
     }
 
@@ -245,7 +246,8 @@ impl State {
                 Fault::Lost => "it closes the connection",
                 Fault::Protocol => "what comes is no reply of that protocol",
             };
-            self.fatal = Some(self.protocol_error(what));
+            let error = self.protocol_error(what);
+            self.fatal.get_or_insert(error);
             return;
         }
         let link = &self.links[index as usize];
@@ -254,6 +256,15 @@ impl State {
         }
         self.record.lost += 1;
         self.forget(index, now);
+    }
+
+    /// Asks another server of a cluster for the slots of one that is not there: it tells who has
+    /// them once somebody does.
+    fn avoid(&mut self, node: u16) {
+        let other = (usize::from(node) + 1) % self.nodes.len();
+        self.slots.iter_mut().filter(|owner| **owner == node).for_each(|owner| {
+            *owner = other as u16;
+        });
     }
 
     fn forget(&mut self, index: u32, now: u64) {
@@ -268,6 +279,10 @@ impl State {
         self.in_flight -= lost as u64;
         self.clients[client as usize].in_flight -= lost;
         self.pausing.push_back((now + PAUSE, index));
+        if !self.slots.is_empty() {
+            // Its other servers may be there.
+            self.rest(client);
+        }
     }
 
     pub(super) fn retry_due(&mut self, now: u64) -> Option<u32> {
@@ -327,12 +342,12 @@ impl State {
     }
 
     pub(super) fn pass_time(&mut self, now: u64) -> Result<(), Error> {
-        if !self.is_measuring && now >= self.measure_at {
+        let is_stopped = self.setup.is_stopped.load(Ordering::Relaxed);
+        if !self.is_measuring && (now >= self.measure_at || is_stopped) {
             self.record.begin()?;
             self.begin_measuring(now);
         }
         if self.is_sending {
-            let is_stopped = self.setup.is_stopped.load(Ordering::Relaxed);
             if is_stopped || now >= self.end {
                 self.stop_sending(now);
             } else if self.is_measuring && self.quota == 0 {
@@ -360,9 +375,6 @@ impl State {
             self.record.unsent += pace.left_before(self.end);
         }
         self.is_sending = false;
-        if !self.is_measuring {
-            (self.is_measuring, self.measured_from) = (true, now);
-        }
     }
 
     /// A second of the measured time that has ended, if one has.

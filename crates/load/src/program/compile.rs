@@ -20,13 +20,10 @@ pub(crate) fn compile(
     run: u32,
 ) -> Result<Program, Error> {
     workload.check()?;
-    let compiler = Compiler { workload, protocol, is_cluster };
     let mut ends = Vec::new();
     for (_, weight) in &workload.mix {
         ends.push(ends.last().unwrap_or(&0) + u64::from(*weight));
     }
-    let ops =
-        workload.mix.iter().map(|(command, _)| compiler.op(command)).collect::<Result<_, _>>()?;
     let keys = workload.keys.clone();
     // Those that YCSB inserts come behind.
     let last = keys.first + keys.count - 1;
@@ -36,6 +33,9 @@ pub(crate) fn compile(
         }
         _ => None,
     };
+    let compiler = Compiler { workload, protocol, is_cluster, digits };
+    let ops =
+        workload.mix.iter().map(|(command, _)| compiler.op(command)).collect::<Result<_, _>>()?;
     let longest = workload.sizes.longest() as usize + DATA_PLACES as usize;
     Ok(Program {
         ops,
@@ -66,6 +66,8 @@ struct Compiler<'a> {
     workload: &'a Workload,
     protocol: Protocol,
     is_cluster: bool,
+    /// Digits of every key, if all have as many.
+    digits: Option<u8>,
 }
 
 impl Compiler<'_> {
@@ -77,7 +79,8 @@ impl Compiler<'_> {
             Protocol::MemcachedMeta => vec![self.meta(command)?],
             Protocol::MemcachedBinary => vec![self.binary(command)?],
         };
-        let steps = steps.into_iter().map(|step| self.verified(kind, step)).collect();
+        let finish = |step| self.verified(kind, self.settled(step));
+        let steps = steps.into_iter().map(finish).collect();
         if self.is_cluster {
             self.check_cluster(command)?;
         }
@@ -87,6 +90,32 @@ impl Compiler<'_> {
             is_write: kind.is_write(),
             inserts: *kind == CommandKind::YcsbInsert,
         })
+    }
+
+    /// With all lengths written out that are known now: most of a request never changes.
+    fn settled(&self, step: Step) -> Step {
+        let (parts, bytes) = (step.parts, step.bytes);
+        let mut settled = Step { parts: Vec::new(), bytes: Vec::new(), ..step };
+        for part in parts {
+            match (part, self.digits, &self.workload.sizes) {
+                (Part::Bytes { from, to }, ..) => {
+                    settled.push(&bytes[from as usize..to as usize]);
+                }
+                (Part::KeyBulk, Some(digits), _) => {
+                    let prefix = &self.workload.keys.prefix;
+                    let head = format!("${}\r\n{prefix}", prefix.len() + usize::from(digits));
+                    settled.push(head.as_bytes()).part(Part::KeyDigits { digits }).push(b"\r\n");
+                }
+                (Part::ValueBulk, _, Sizes::Fixed(len)) => {
+                    let value = Part::Value { len: *len as usize };
+                    settled.push(format!("${len}\r\n").as_bytes()).part(value).push(b"\r\n");
+                }
+                (other, ..) => {
+                    settled.part(other);
+                }
+            }
+        }
+        settled
     }
 
     fn verified(&self, kind: &CommandKind, mut step: Step) -> Step {
@@ -270,10 +299,14 @@ impl Compiler<'_> {
     fn binary(&self, command: &Command) -> Result<Step, Error> {
         use CommandKind as Kind;
         let mut step = Step::new(Judge::One);
-        let packet = |opcode| Part::Packet(Packet { opcode, opaque: 0 });
+        let packet = |opcode| Part::Packet(Packet { opcode, opaque: 0, expires: false });
         match &command.kind {
             Kind::Get => step.part(packet(packet::GET)),
             Kind::Set => step.part(packet(packet::SET)),
+            Kind::Setex => {
+                let opcode = packet::SET;
+                step.part(Part::Packet(Packet { opcode, opaque: 0, expires: true }))
+            }
             Kind::Delete => step.part(packet(packet::DELETE)),
             Kind::Increment => step.part(packet(packet::INCREMENT)),
             Kind::Touch => step.part(packet(packet::TOUCH)),
@@ -283,7 +316,11 @@ impl Compiler<'_> {
                     if opaque > 0 {
                         step.part(Part::NextKey);
                     }
-                    step.part(Part::Packet(Packet { opcode: packet::GET_QUIETLY, opaque }));
+                    step.part(Part::Packet(Packet {
+                        opcode: packet::GET_QUIETLY,
+                        opaque,
+                        expires: false,
+                    }));
                 }
                 step.part(packet(packet::NOOP));
                 (step.expect, step.judge) = (Expect::UntilNoop, Judge::Many(*keys));

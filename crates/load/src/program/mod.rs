@@ -91,7 +91,15 @@ enum Part {
         to: u32,
     },
     Key,
+    /// The number of a key, with as many digits as every key has.
+    KeyDigits {
+        digits: u8,
+    },
     KeyBulk,
+    /// A value of that length.
+    Value {
+        len: usize,
+    },
     /// A value and its length, as RESP has them.
     ValueBulk,
     /// The same in memcached's text.
@@ -166,6 +174,10 @@ impl Program {
                 Part::Bytes { from, to } => {
                     out.extend_from_slice(&step.bytes[*from as usize..*to as usize]);
                 }
+                Part::KeyDigits { digits } => {
+                    push_digits(self.keys.first + cursor.key, *digits, out);
+                }
+                Part::Value { len } => self.push_value(*len, cursor, out),
                 Part::Key => self.push_key(cursor.key, out),
                 Part::KeyBulk => {
                     push_bulk_head(self.key_len(cursor.key), out);

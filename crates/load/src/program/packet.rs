@@ -18,11 +18,13 @@ pub(super) struct Packet {
     pub(super) opcode: u8,
     /// Which of the keys it is about; what the reply carries.
     pub(super) opaque: u32,
+    /// Whether it has an expiry even where the workload has none.
+    pub(super) expires: bool,
 }
 
 impl Program {
     pub(super) fn push_packet(&self, packet: &Packet, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) {
-        let (extras, extras_len): ([u8; 20], usize) = self.extras(packet.opcode, cursor);
+        let (extras, extras_len): ([u8; 20], usize) = self.extras(packet, cursor);
         let key_len = if packet.opcode == NOOP { 0 } else { self.key_len(cursor.key) };
         let value_len = if packet.opcode == SET { self.value_len(&mut cursor.random) } else { 0 };
         let body = (extras_len + key_len + value_len) as u32;
@@ -41,11 +43,12 @@ impl Program {
         }
     }
 
-    fn extras(&self, opcode: u8, cursor: &mut Cursor<'_>) -> ([u8; 20], usize) {
+    fn extras(&self, packet: &Packet, cursor: &mut Cursor<'_>) -> ([u8; 20], usize) {
         let mut extras = [0; 20];
-        let len = match opcode {
+        let len = match packet.opcode {
             SET => {
-                let ttl = self.expiry.map_or(0, |_| self.ttl(&mut cursor.random) as u32);
+                let expires = packet.expires || self.expiry.is_some();
+                let ttl = if expires { self.ttl(&mut cursor.random) as u32 } else { 0 };
                 extras[4..8].copy_from_slice(&ttl.to_be_bytes());
                 8
             }
