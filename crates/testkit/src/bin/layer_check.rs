@@ -38,6 +38,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("bus-bench", 5),
     ("load", 5),
     ("bench", 5),
+    ("report", 5),
     ("testkit", 5),
     ("keyway", 6),
 ];
