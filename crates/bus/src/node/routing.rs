@@ -135,6 +135,8 @@ impl Node {
             self.note_asker(from, head);
             return self.deliver(head, path, &body, now);
         }
+        // Who is above hears of a node before it hears from it.
+        self.tell_ways(now);
         // These may be kept: longer than they can be, they are none.
         let is_kept = matches!(head.kind, Kind::Failure | Kind::Applied);
         if is_kept && body.bytes().len() > KEPT_LEN_MAX {
