@@ -422,5 +422,5 @@ fn a_bus_with_certificates_needs_no_token() {
     let plain = keyway().args(["bus", "ping", "--at", &tcp]).output().unwrap();
     let told = String::from_utf8_lossy(&plain.stderr).into_owned();
     assert!(!plain.status.success() && told.contains(&tcp), "{told}");
-    root.line("refused 0: the other side does not speak TLS");
+    root.line("refused none: the other side does not speak TLS");
 }
