@@ -342,7 +342,15 @@ fn a_node_serves_its_metrics() {
     let other = ask(&scratch, &tcp, "other", &["tree"]);
     assert!(!other.status.success());
     assert!(ask(&scratch, &tcp, "token", &["send", "z1.proxy.0.1", "hello"]).status.success());
-    let (_, text) = http(&at, "/metrics");
+    // The guest's connection ends a moment after its process does.
+    let start = std::time::Instant::now();
+    let text = loop {
+        let (_, text) = http(&at, "/metrics");
+        if text.contains("keyway_bus_lost_links_total{reason=\"leaving\"} 1\n") {
+            break text;
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{text}");
+    };
     let value = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name} in {text}"))
