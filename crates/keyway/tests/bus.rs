@@ -1,5 +1,8 @@
 //! `keyway bus` as processes: a tree over shared memory and TCP, questions to it, deaths, orderly ends.
 
+// Tests wait under a watchdog.
+#![allow(clippy::disallowed_methods)]
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
