@@ -60,8 +60,21 @@ fn keyway_is_measured_over_every_transport_and_protocol() {
     ] {
         let prefix = format!("{protocol}{}:", address.len());
         let arguments = [
-            address, "--protocol", protocol, "--mix", "set:1,get:2,mget_5:1", "--requests", "5000",
-            "--keys", "500", "--verify", "--connections", "5", "--pipeline", "3", "--key-prefix",
+            address,
+            "--protocol",
+            protocol,
+            "--mix",
+            "set:1,get:2,mget_5:1",
+            "--requests",
+            "5000",
+            "--keys",
+            "500",
+            "--verify",
+            "--connections",
+            "5",
+            "--pipeline",
+            "3",
+            "--key-prefix",
             &prefix,
         ];
         let (text, json) = measured(&arguments);
@@ -83,15 +96,32 @@ fn suites_and_fills_are_run_in_turn() {
     let address = server.address().to_string();
     let (text, json) =
         measured(&[&address, "--suite", "set,lrange_600", "--requests", "2000", "--pipeline", "4"]);
-    let names: Vec<&str> =
-        json["outcomes"].as_array().unwrap().iter().filter_map(|one| one["workload"].as_str()).collect();
+    let names: Vec<&str> = json["outcomes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["workload"].as_str())
+        .collect();
     assert_eq!(names, ["set", "lrange_list", "lrange_600"], "{text}");
     let filled = [&address[..], "--ratio", "0:1", "--keys", "300", "--fill", "--requests", "2000"];
     let (_, json) = measured(&filled);
     assert_eq!(json["outcomes"][0]["totals"]["misses"], 0);
     let (_, json) = measured(&[
-        &address, "--command", "HSET h __key__ __data__", "--command", "HGET h __key__",
-        "--command-weight", "1", "--command-weight", "3", "--requests", "4000", "--keys", "10", "--rate", "20000",
+        &address,
+        "--command",
+        "HSET h __key__ __data__",
+        "--command",
+        "HGET h __key__",
+        "--command-weight",
+        "1",
+        "--command-weight",
+        "3",
+        "--requests",
+        "4000",
+        "--keys",
+        "10",
+        "--rate",
+        "20000",
     ]);
     let classes = json["outcomes"][0]["classes"].as_array().unwrap();
     assert!(classes[1]["requests"].as_u64() > classes[0]["requests"].as_u64().map(|sets| sets * 2));
@@ -148,7 +178,10 @@ fn what_cannot_be_done_is_told_before_anything_is_sent() {
         (&[&address, "--verify", "--size", "10"], "at least 48 bytes"),
         (&[&address, "--verify", "--mix", "incr"], "cannot be verified"),
         (&[&address, "--json", "/nonexistent/x.json"], "cannot write"),
-        (&[&address, "--password", "secret", "--process", "no such program"], "no process is called"),
+        (
+            &[&address, "--password", "secret", "--process", "no such program"],
+            "no process is called",
+        ),
         (&[&address, "--password", "secret", "--cluster"], "cluster support disabled"),
     ] {
         let output = load(arguments);
@@ -174,7 +207,8 @@ fn its_throughput_agrees_with_redis_benchmark() {
         rate.trim_matches('"').parse::<f64>().unwrap()
     };
     let ours = || {
-        let (_, json) = measured(&[&address, "--suite", "get", "--requests", "1000000", "-P", "16"]);
+        let (_, json) =
+            measured(&[&address, "--suite", "get", "--requests", "1000000", "-P", "16"]);
         json["outcomes"][0]["totals"]["per_second"].as_f64().unwrap()
     };
     let mut ratios: Vec<f64> = (0..7).map(|_| ours() / theirs()).collect();

@@ -110,7 +110,7 @@ fn pieces(word: &str) -> Result<Word, TemplateError> {
             return Err(TemplateError(format!("nothing stands for {name}: {known} are known")));
         };
         if start > 0 {
-            pieces.push(Piece::Bytes(rest[..start].as_bytes().to_vec()));
+            pieces.push(Piece::Bytes(rest.as_bytes()[..start].to_vec()));
         }
         pieces.push(piece.clone());
         rest = &rest[start + len..];
