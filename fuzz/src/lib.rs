@@ -22,6 +22,7 @@ pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
 pub mod session_ops;
+pub mod shm_hello;
 pub mod store_ops;
 pub mod tls_channel;
 pub mod topology_views;
@@ -34,7 +35,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     ("bus_frames", bus_frames::run),
     ("bus_hello", bus_hello::run),
     ("bus_url", bus_url::run),
@@ -52,6 +53,7 @@ pub const TARGETS: [Target; 22] = [
     ("resp_request", resp_request::run),
     ("restore", restore::run),
     ("session_ops", session_ops::run),
+    ("shm_hello", shm_hello::run),
     ("store_ops", store_ops::run),
     ("tls_channel", tls_channel::run),
     ("topology_views", topology_views::run),

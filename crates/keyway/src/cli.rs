@@ -76,7 +76,7 @@ pub enum LogFormat {
 
 #[derive(Debug, Args)]
 struct Check {
-    /// Configuration file.
+    /// Configuration file, of `keyway serve` or of `keyway bus node`.
     file: PathBuf,
 }
 
@@ -156,6 +156,9 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 }
 
 fn check(file: &Path) -> ExitCode {
+    if keyway_config::BusConfig::is_one(file) {
+        return crate::bus::check(file);
+    }
     match load(file) {
         Ok(config) => {
             for warning in &config.warnings {

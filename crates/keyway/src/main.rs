@@ -10,7 +10,6 @@
 mod admin;
 mod bench;
 mod bus;
-mod bus_bench;
 mod cli;
 mod facts;
 mod locate;

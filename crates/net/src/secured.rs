@@ -251,7 +251,7 @@ impl<I: Io> Secured<I> {
                 Event::Ready { token, .. }
                 | Event::Connected { token, .. }
                 | Event::ConnectFailed { token, .. } => *token,
-                Event::Incoming(_) | Event::Mail => Token(0),
+                Event::Incoming(_) | Event::Resolved { .. } | Event::Mail => Token(0),
             };
             if token.0 & RESERVED != SECURED_TOKEN {
                 events.push(event);
@@ -281,7 +281,7 @@ impl<I: Io> Secured<I> {
             Event::Ready { readable, writable, hangup, .. } => {
                 self.on_ready(index, (readable, writable, hangup), events);
             }
-            Event::Incoming(_) | Event::Mail => {}
+            Event::Incoming(_) | Event::Resolved { .. } | Event::Mail => {}
         }
     }
 
@@ -465,6 +465,10 @@ impl<I: Io> Io for Secured<I> {
 
     fn local_address(&self, socket: Socket) -> Option<SocketAddr> {
         self.io.local_address(socket)
+    }
+
+    fn resolve(&mut self, host: &str, number: u32) -> bool {
+        self.io.resolve(host, number)
     }
 
     fn pause_accepting(&mut self, paused: bool) {

@@ -129,32 +129,48 @@ fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
     }
 }
 
-fn authorities(
+const AUTHORITIES_HINT: &str =
+    "give the certificates of the authorities that issued those of the servers";
+
+pub(crate) fn no_authority(path: &Path) -> FileFault {
+    FileFault::new(Setting::CaFile, path, "holds no authority", AUTHORITIES_HINT)
+}
+
+/// The authorities in a file.
+pub(crate) fn authorities_of(
     path: &Path,
-    provider: &Arc<CryptoProvider>,
     read: ReadFile<'_>,
     warnings: &mut Vec<FileFault>,
-) -> Result<Arc<WebPkiServerVerifier>, FileFault> {
-    const HINT: &str = "give the certificates of the authorities that issued those of the servers";
+) -> Result<Arc<RootCertStore>, FileFault> {
     let setting = Setting::CaFile;
     let certificates = certificates(setting, path, read)?;
     let mut roots = RootCertStore::empty();
     for certificate in &certificates {
         roots.add(certificate.clone()).map_err(|_| {
             let what = "holds a certificate that cannot be an authority's";
-            FileFault::new(setting, path, what, HINT)
+            FileFault::new(setting, path, what, AUTHORITIES_HINT)
         })?;
     }
     // Of many, as in a bundle of the system's, some are always old.
     if let [only] = certificates.as_slice() {
         warnings.extend(time_fault(setting, path, only));
     }
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map_err(|_| FileFault::new(setting, path, "holds no authority", HINT))
+    Ok(Arc::new(roots))
 }
 
-fn own(
+fn authorities(
+    path: &Path,
+    provider: &Arc<CryptoProvider>,
+    read: ReadFile<'_>,
+    warnings: &mut Vec<FileFault>,
+) -> Result<Arc<WebPkiServerVerifier>, FileFault> {
+    let roots = authorities_of(path, read, warnings)?;
+    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
+        .build()
+        .map_err(|_| no_authority(path))
+}
+
+pub(crate) fn own(
     identity: &Identity,
     provider: &CryptoProvider,
     read: ReadFile<'_>,

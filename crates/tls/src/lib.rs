@@ -12,11 +12,13 @@ mod channel;
 mod client;
 mod fault;
 mod files;
+mod peers;
 mod settings;
 mod validity;
 
-pub use channel::Channel;
+pub use channel::{Channel, PeerCertificate};
 pub use client::{ClientTls, Loaded};
 pub use fault::{Refusal, TlsFault};
 pub use files::{FileFault, ReadFile};
+pub use peers::{LoadedPeer, PeerSettings, PeerTls};
 pub use settings::{ClientSettings, Identity, MinVersion, Setting, Trust, parse_name};
