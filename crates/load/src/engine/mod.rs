@@ -189,7 +189,7 @@ impl Crew {
                     self.state.connect_failed(link, fault.text(), nanos());
                 }
             }
-            Event::Incoming(_) | Event::Mail => {}
+            Event::Incoming(_) | Event::Mail | Event::Resolved { .. } => {}
         }
     }
 
