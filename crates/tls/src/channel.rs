@@ -1,6 +1,6 @@
 use crate::TlsFault;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection, Error};
+use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
@@ -29,6 +29,11 @@ impl Channel {
     ) -> Result<Self, TlsFault> {
         let connection =
             ClientConnection::new(config, name).map_err(|error| TlsFault::from(&error))?;
+        Ok(Channel { connection: connection.into(), has_spoken: false, has_ended: false })
+    }
+
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsFault> {
+        let connection = ServerConnection::new(config).map_err(|error| TlsFault::from(&error))?;
         Ok(Channel { connection: connection.into(), has_spoken: false, has_ended: false })
     }
 
