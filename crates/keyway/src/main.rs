@@ -10,6 +10,7 @@
 mod admin;
 mod bus;
 mod bus_bench;
+mod certificates;
 mod cli;
 mod facts;
 mod locate;

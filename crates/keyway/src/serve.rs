@@ -3,7 +3,7 @@
 use crate::admin::Process;
 use crate::cli::{LogFormat, counted};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{log, memory, peers, plan};
+use crate::{certificates, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, PoolKindConfig, Protocol, size_text};
@@ -44,7 +44,7 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
     peers::watch(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
-    run(workers, &process, &signals);
+    run(workers, &process, &config, &signals);
     drop(admin);
     remove_unix_sockets(&config);
     warn_of_cut_off(&plan);
@@ -92,13 +92,11 @@ fn watch_signals() -> Result<Receiver<i32>> {
 
 /// Waits for a signal to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) {
+fn run(mut workers: Workers, process: &Process, config: &Config, signals: &Receiver<i32>) {
     let mut sampled = Instant::now();
     loop {
         match signals.recv_timeout(SAMPLE_EVERY) {
-            Ok(SIGHUP) => tracing::warn!(
-                "SIGHUP: the configuration is read at start only; restart to change it"
-            ),
+            Ok(SIGHUP) => reread_certificates(config),
             Ok(signal) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
@@ -127,6 +125,29 @@ fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) {
     }
     process.set_draining();
     workers.drain();
+}
+
+/// Reads the files again that may change while Keyway runs.
+fn reread_certificates(config: &Config) {
+    match certificates::reread(config) {
+        Ok(certificates::Reread { listeners: 0, pools: 0, .. }) => tracing::warn!(
+            "SIGHUP: only certificates are read again, and there are none; the configuration is \
+             read at start only; restart to change it"
+        ),
+        Ok(reread) => {
+            reread.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+            tracing::info!(
+                listeners = reread.listeners,
+                pools = reread.pools,
+                "SIGHUP: certificates were read again; new connections are made with them; the \
+                 configuration itself is read at start only"
+            );
+        }
+        Err(faults) => {
+            faults.iter().for_each(|fault| tracing::error!("{fault}"));
+            tracing::error!("SIGHUP: nothing was changed: files with certificates are wrong");
+        }
+    }
 }
 
 fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {
