@@ -48,7 +48,7 @@ pub(crate) fn read_networks(value: &DeValue<'_>) -> Result<Value, Problem> {
             }
             NotNetwork::Bits(meant) => {
                 let what = format!("{} has bits beyond those of the range", quoted(text));
-                Problem::new(what, format!("that of the range is {meant}; of one address write no slash"))
+                Problem::new(what, format!("write \"{meant}\", or the address alone"))
             }
         })
     };
