@@ -86,7 +86,7 @@ const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
 /// What a secured connection keeps at most of records that are not whole yet, or for
 /// which the socket has no room, in bytes.
-const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
+pub(crate) const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
 
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
@@ -249,6 +249,7 @@ fn memory_comment(config: &Config) -> String {
             of_all_workers(config, bytes),
         );
     }
+    crate::entrance::describe_memory(config, &mut text);
     crate::shm::describe_memory(config, &mut text);
     let _ = writeln!(
         text,

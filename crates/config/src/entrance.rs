@@ -1,15 +1,18 @@
 //! How clients of a listener come in, and how long they may stay.
 
 use crate::address::ListenAddr;
+use crate::describe::SECURED_LEN_MAX;
 use crate::error::{Problem, Report, quoted};
-use crate::model::{EntranceConfig, ListenerTlsConfig};
+use crate::model::{Config, EntranceConfig, ListenerTlsConfig};
 use crate::reader::{Section, Value, listed};
 use crate::resolve::{ReadFile, at_most_the_limit};
 use crate::toml_text::string;
+use crate::value::format_size;
 use keyway_base::{Limits, Network, NotNetwork};
 use keyway_tls::{
     ClientCertificates, FileFault, Identity, MinVersion, ServerSettings, ServerTls, Setting,
 };
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
@@ -235,6 +238,24 @@ fn load(
             }
             None
         }
+    }
+}
+
+/// Tells how much memory clients may take that come in, and those by TLS.
+pub(crate) fn describe_memory(config: &Config, text: &mut String) {
+    let entrances = config.listeners.iter().map(|listener| &listener.entrance);
+    let asks = |one: &&EntranceConfig| one.tls.is_some() || one.proxies.is_some();
+    let arrivals: u64 =
+        entrances.clone().filter(asks).map(|one| u64::from(one.handshakes_max)).sum();
+    if arrivals > 0 {
+        let bytes = format_size(arrivals * SECURED_LEN_MAX);
+        let _ =
+            writeln!(text, "  clients that come in: {bytes} per worker (handshakes: {arrivals})");
+    }
+    if entrances.clone().any(|one| one.tls.is_some()) {
+        let bytes = format_size(SECURED_LEN_MAX);
+        let _ =
+            writeln!(text, "  clients by tls: some 8KiB each when idle, {bytes} more when busy");
     }
 }
 

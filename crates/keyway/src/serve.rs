@@ -6,7 +6,7 @@ use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{certificates, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, PoolKindConfig, Protocol, size_text};
+use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
 use keyway_control::{Admin, AdminHandle};
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -221,7 +221,13 @@ fn announce(
             }
         };
         let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
-        tracing::info!(listener = name, pool = pool.name, kind, "listening for {clients} clients");
+        let by = if listener.entrance.tls.is_some() { " by TLS" } else { "" };
+        tracing::info!(
+            listener = name,
+            pool = pool.name,
+            kind,
+            "listening for {clients} clients{by}"
+        );
     }
     for (pool, settings) in plan.pools.iter().zip(&config.pools) {
         if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
@@ -240,9 +246,10 @@ fn announce(
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
-    let first = config.listeners.first().zip(names.first());
-    if let Some(command) = first.and_then(|(listener, name)| next_command(listener.protocol, name))
-    {
+    let mut listeners = config.listeners.iter().zip(names);
+    // Nobody types a header of the PROXY protocol.
+    let first = listeners.find(|(listener, _)| listener.entrance.proxies.is_none());
+    if let Some(command) = first.and_then(|(listener, name)| command_for(listener, name)) {
         tracing::info!("try: {command}");
     }
 }
@@ -265,6 +272,15 @@ fn announce_memory(config: &Config, workers_max: usize) {
         "memory bound of each client, besides one request and one reply in the making: {}",
         memory::human(bound.session_bytes)
     );
+}
+
+fn command_for(listener: &ListenerConfig, name: &str) -> Option<String> {
+    let command = next_command(listener.protocol, name)?;
+    match (&listener.entrance.tls, command.strip_prefix("redis-cli ")) {
+        (None, _) => Some(command),
+        (Some(_), Some(rest)) => Some(format!("redis-cli --tls --cacert CA.pem {rest}")),
+        (Some(_), None) => None,
+    }
 }
 
 fn next_command(protocol: Protocol, listener: &str) -> Option<String> {

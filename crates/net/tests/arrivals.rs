@@ -316,7 +316,7 @@ fn hear(io: &mut Secured<Crowd>, channel: &mut Channel, plain: &mut Vec<u8>) {
 #[test]
 fn nothing_counts_as_taken_that_its_socket_has_not_taken() {
     let (mut io, socket, mut channel) = secured();
-    let text: Vec<u8> = (0..200_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let text: Vec<u8> = (0..200_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
     let (mut taken, mut heard, mut rounds) = (0, Vec::new(), 0);
     while taken < text.len() {
         io.inner_mut().conns.get_mut(&1).unwrap().room = 1 + (rounds * 7919) % 30_000;

@@ -62,13 +62,11 @@ fn outcome(client: &ClientTls, server: &ServerTls) -> (Option<TlsFault>, Option<
     let faults = shake(&mut theirs, &mut ours);
     if faults == (None, None) {
         assert!(!ours.is_handshaking() && !theirs.is_handshaking());
-        for (from, to) in [(&mut theirs, &mut ours)] {
-            assert_eq!(from.encrypt(b"PING"), 4);
-            let (mut said, mut plain) = (Vec::new(), Vec::new());
-            from.take_output(&mut said);
-            to.handle_input(&said, &mut plain).unwrap();
-            assert_eq!(plain, b"PING");
-        }
+        assert_eq!(theirs.encrypt(b"PING"), 4);
+        let (mut said, mut plain) = (Vec::new(), Vec::new());
+        theirs.take_output(&mut said);
+        ours.handle_input(&said, &mut plain).unwrap();
+        assert_eq!(plain, b"PING");
     }
     faults
 }
