@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind loom soak pauses scaling
+.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -45,6 +45,10 @@ valgrind: ## their unit tests under valgrind's memcheck
 loom: ## the orders in which the steps of a ring's ends can come, up to DEPTH=3 preemptions (takes minutes)
 	@RUSTFLAGS="--cfg loom" KEYWAY_LOOM_DEPTH=$(or $(DEPTH),3) CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" \
 	  cargo test --locked --package keyway-ring --lib
+
+shuttle: ## nodes of the bus on threads with rings between them, in ROUNDS=20000 orders of their steps
+	@RUSTFLAGS="--cfg shuttle" KEYWAY_SHUTTLE_ROUNDS=$(or $(ROUNDS),20000) CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/shuttle" \
+	  cargo test --locked --package keyway-bus --test orders -- --nocapture
 
 soak: ## MINUTES=10 of load and faults on the store and on four servers; every reply is checked
 	@KEYWAY_SOAK_MINUTES=$(or $(MINUTES),10) \

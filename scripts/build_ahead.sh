@@ -8,4 +8,6 @@ target="${CARGO_TARGET_DIR:-$PWD/target}"
 KEYWAY="$target/debug/keyway" scripts/test_clients.sh --quick --build
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
   cargo test --quiet --locked --package keyway-ring --lib --no-run
+RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$target/shuttle" \
+  cargo test --quiet --locked --package keyway-bus --test orders --no-run
 scripts/fuzz.sh --build

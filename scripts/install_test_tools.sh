@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the servers and clients the tests start, from Debian, where they
 # are missing: redis-server, redis-tools, memcached, libmemcached-tools,
-# nutcracker, python3-venv, sasl2-bin, and PHP with both of its extensions for memcached.
+# nutcracker, python3-venv, sasl2-bin, PHP with both of its extensions for memcached, and
+# chromium with a font that has the marks of plots.
 set -euo pipefail
 
 wanted=()
@@ -12,6 +13,7 @@ command -v memccapable >/dev/null || wanted+=(libmemcached-tools)
 PATH="$PATH:/usr/sbin" command -v nutcracker >/dev/null || wanted+=(nutcracker)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || wanted+=(python3 python3-venv)
 PATH="$PATH:/usr/sbin" command -v saslpasswd2 >/dev/null || wanted+=(sasl2-bin)
+command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
 for extension in memcache memcached; do
   php -r "exit(extension_loaded('$extension') ? 0 : 1);" >/dev/null 2>&1 ||
     wanted+=(php-cli "php-$extension")

@@ -119,6 +119,8 @@ step "layers" layers
 suites
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/loom" \
   suite loom cargo test --locked --package keyway-ring --lib
+RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/shuttle" \
+  suite shuttle cargo test --locked --package keyway-bus --test orders
 step "stock clients" stock_clients
 step "python client" python_client
 fuzz

@@ -23,6 +23,7 @@ pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
 pub mod session_ops;
+pub mod shm_hello;
 pub mod store_ops;
 pub mod tls_channel;
 pub mod topology_views;
@@ -54,6 +55,7 @@ pub const TARGETS: [Target; 23] = [
     ("resp_request", resp_request::run),
     ("restore", restore::run),
     ("session_ops", session_ops::run),
+    ("shm_hello", shm_hello::run),
     ("store_ops", store_ops::run),
     ("tls_channel", tls_channel::run),
     ("topology_views", topology_views::run),

@@ -51,6 +51,9 @@ mod tests {
     #[test]
     fn a_lie_about_the_length_reserves_nothing() {
         assert_eq!(decompressed(&[0xff, 0xff, 0xff, 0x03, 1, 2, 3], 64 << 20), None);
+        // As much as a block of that length could be is still no more than may be.
+        let bomb = [&(COMPRESS_LEN_MAX as u32 + 1).to_le_bytes()[..], &[0; 8000]].concat();
+        assert_eq!(decompressed(&bomb, usize::MAX), None);
     }
 
     proptest! {

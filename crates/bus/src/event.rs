@@ -24,10 +24,26 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// A connection did not come to be.
+    /// A connection did not come to be, at none of the addresses if it was dialled; or, with
+    /// [`Reason::IdTwice`], two processes below have one id, of which the one that was attached later gets
+    /// its messages.
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
+        /// Why.
+        reason: Reason,
+    },
+    /// So many more connections of strangers did not come to be, within a second.
+    Unsaid {
+        /// How many.
+        count: u64,
+    },
+    /// An address that was dialled led nowhere.
+    Unreached {
+        /// Who was meant; nobody if that is anybody.
+        id: NodeId,
+        /// The address.
+        at: Box<Url>,
         /// Why.
         reason: Reason,
     },
@@ -95,6 +111,15 @@ pub enum Event {
         /// All of it, however it came.
         body: Body,
     },
+    /// There is no such topic any more.
+    Withdrawn {
+        /// Its name.
+        topic: String,
+        /// Its last epoch.
+        epoch: u64,
+        /// Its last version, by which it was withdrawn.
+        version: u64,
+    },
     /// Two bodies have one version: the second was not taken.
     PushConflict {
         /// The topic.
@@ -129,6 +154,7 @@ impl Event {
             Event::Command { args: items, .. } | Event::Result { items, .. } => {
                 items.iter().map(|item| item.len() + 24).sum()
             }
+            Event::Push { body, .. } => body.len(),
             _ => 0,
         }
     }
@@ -141,13 +167,13 @@ pub struct DialKey(pub u64);
 /// Something for who has the transports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Connect to the first of these that can be connected to, and tell
-    /// [`crate::Node::handle_connected`] or [`crate::Node::handle_dial_failed`].
+    /// Connect to this address, and tell [`crate::Node::handle_connected`] or
+    /// [`crate::Node::handle_dial_failed`]. Who takes too long is not waited for.
     Dial {
         /// To be told with the outcome.
         dial: DialKey,
-        /// In this order.
-        urls: Vec<Url>,
+        /// Where.
+        url: Url,
     },
     /// Close a connection, once `last_words` were written or could not be. Its key is no more.
     Close {

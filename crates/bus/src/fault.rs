@@ -65,6 +65,8 @@ reasons! {
     InboxFull = 13, "that node does not keep up with its messages";
     /// Only to be delivered without going up, and that was not possible.
     NoUpstream = 14, "the destination is not below this node, and the message must not go up";
+    /// The rest of a message in parts did not come.
+    Stalled = 15, "the rest of a message in parts did not come";
     /// No token fits.
     Denied = 32, "no token of the other node is one of ours";
     /// The acceptor could not prove that it knows a token.
@@ -83,6 +85,10 @@ reasons! {
     HandshakeTimeout = 39, "the registration was not done in time";
     /// Our own id.
     OwnId = 40, "the node at that address has our own id";
+    /// The certificate has other names.
+    CertificateName = 41, "the certificate of the other node is not made out to its id";
+    /// Two nodes have one id.
+    IdTwice = 42, "two nodes on the bus have that id";
     /// Bytes that are no frame.
     NoFrame = 64, "the bytes are no frame of the bus";
     /// The checksum is wrong.
@@ -107,6 +113,36 @@ reasons! {
     Replaced = 74, "the same node has connected anew";
     /// It could not be connected to.
     DialFailed = 75, "no address of the node could be connected to";
+    /// Connecting was refused, or there is no such socket.
+    NobodyListens = 76, "nobody listens at that address";
+    /// Connecting, or the first word of the other side, took too long.
+    NoAnswer = 77, "there was no answer from that address in time";
+    /// The other side says something, and it is nothing of ours.
+    NotBus = 78, "what listens at that address is no node of the bus";
+    /// The name is not known.
+    NoName = 79, "the host's name has no address";
+    /// The network says that it leads nowhere.
+    NoRoute = 80, "the network does not lead to that address";
+    /// The system does not let this user connect.
+    NoPermission = 81, "this user may not connect to that address";
+    /// A unix socket whose backlog is full.
+    Backlog = 82, "so many wait at that address that no more are taken";
+    /// The connection ended before anything was said.
+    HungUp = 83, "what listens at that address hung up: it is no node of the bus, or has too many connections";
+    /// What came first was no TLS.
+    NotTls = 84, "the other side does not speak TLS";
+    /// The certificate is of an authority that is not ours.
+    Untrusted = 85, "the certificate of the other node is not issued by an authority of ca_file";
+    /// The certificate is too old, or too new.
+    Expired = 86, "the certificate of the other node is not valid at this time";
+    /// The other side says so of ours.
+    CertificateRefused = 87, "the other node refuses our certificate, or wants one";
+    /// The other side says so of ours.
+    CertificateExpired = 89, "the other node says that our certificate has expired";
+    /// Missing, damaged, an authority's, or for something else.
+    BadCertificate = 90, "the other node shows no certificate, or one that is damaged or for something else";
+    /// Anything else that TLS ends with.
+    TlsFailed = 88, "there was no agreement on TLS";
 }
 
 impl fmt::Display for Reason {

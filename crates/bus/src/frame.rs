@@ -113,26 +113,17 @@ impl Kind {
     pub fn is_urgent(self) -> bool {
         (self as u8) <= Kind::Goaway as u8
     }
-
-    /// The channel it goes on.
-    pub fn channel(self) -> Channel {
-        match self {
-            Kind::Message => Channel::Data,
-            Kind::Push | Kind::Have | Kind::Applied => Channel::Config,
-            _ => Channel::Control,
-        }
-    }
 }
 
 /// A queue of its own, with credit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Channel {
-    /// The tree, commands, acknowledgements, failures.
+    /// The tree, commands and short results, acknowledgements, failures.
     Control = 0,
     /// Pushes.
     Config = 1,
-    /// Messages.
+    /// Messages, and results in parts.
     Data = 2,
 }
 
@@ -155,8 +146,10 @@ pub mod flags {
     pub const MAYBE: u16 = 32;
     /// Must not go to an upstream.
     pub const NO_UPSTREAM: u16 = 64;
+    /// Of a failure: it came from where its message did not go, as far as somebody on its way knew.
+    pub const UNPROVEN: u16 = 128;
     /// All of them: others are refused.
-    pub const ALL: u16 = 127;
+    pub const ALL: u16 = 255;
 }
 
 /// A head, but for its lengths and its checksum.
@@ -180,6 +173,11 @@ impl Head {
     /// A frame for the peer itself, without a number.
     pub fn plain(kind: Kind, src: NodeId, dst: NodeId) -> Self {
         Self { kind, flags: 0, seq: 0, src, dst, ttl: 0 }
+    }
+
+    /// The channel it goes on.
+    pub fn channel(&self) -> Channel {
+        channel_of(self.kind, self.flags)
     }
 
     /// Whether `flag` is set.
@@ -222,6 +220,16 @@ fn checksum(head: &[u8], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head[..36]), rest)
 }
 
+/// Parts of a result go among messages: nothing that is short waits behind them.
+fn channel_of(kind: Kind, flags: u16) -> Channel {
+    match kind {
+        Kind::Message => Channel::Data,
+        Kind::Result if flags & flags::FRAGMENT != 0 => Channel::Data,
+        Kind::Push | Kind::Have | Kind::Applied => Channel::Config,
+        _ => Channel::Control,
+    }
+}
+
 /// Parts are of kinds that have some, and only a part is the first or the last.
 fn flags_fit(kind: Kind, flags: u16) -> bool {
     match flags & flags::FRAGMENT != 0 {
@@ -244,7 +252,7 @@ pub fn parse(buf: &[u8], body_len_max: usize) -> Result<Parsed<'_>, Reason> {
         || head[32] > TTL_MAX
         || path_len > body_len
         || flags & !flags::ALL != 0
-        || u16_at(head, 34) != kind.channel() as u16
+        || u16_at(head, 34) != channel_of(kind, flags) as u16
         || !flags_fit(kind, flags)
         || body_len - path_len > FRAGMENT_LEN + if flags & flags::FIRST != 0 { 4 } else { 0 }
     {
@@ -287,7 +295,7 @@ pub fn append(out: &mut Vec<u8>, head: &Head, path: &[u8], parts: [&[u8]; 2]) ->
     bytes[24..32].copy_from_slice(&head.dst.0.to_le_bytes());
     bytes[32] = head.ttl;
     bytes[33] = (path.len() / 8) as u8;
-    bytes[34..36].copy_from_slice(&(head.kind.channel() as u16).to_le_bytes());
+    bytes[34..36].copy_from_slice(&(head.channel() as u16).to_le_bytes());
     out.reserve(HEAD_LEN + body_len);
     out.extend_from_slice(&bytes);
     out.extend_from_slice(path);
@@ -390,7 +398,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_survive_their_bytes(
-            kind in 1u8..=19, flag in 0u16..128, seq: u64, src: u64, dst: u64, ttl in 0u8..=16,
+            kind in 1u8..=19, flag in 0u16..256, seq: u64, src: u64, dst: u64, ttl in 0u8..=16,
             path in prop::collection::vec(any::<u64>(), 0..=16),
             body in prop::collection::vec(any::<u8>(), 0..200),
         ) {

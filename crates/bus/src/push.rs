@@ -8,6 +8,7 @@ use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of a topic's name at most.
 pub const TOPIC_LEN_MAX: usize = 63;
@@ -96,6 +97,8 @@ pub(crate) struct Push {
 pub(crate) enum Form {
     Full(Vec<u8>),
     Delta(Delta),
+    /// There is no such topic any more.
+    Gone,
 }
 
 impl Push {
@@ -109,14 +112,17 @@ impl Push {
         let stamp = Stamp::read(&mut from)?;
         let publisher = NodeId(from.u64()?);
         let crc = from.u32()?;
-        let delta = match from.u8()? {
-            0 => None,
+        let form = from.u8()?;
+        let delta = match form {
+            0 | 2 => None,
             1 => Some((Stamp::read(&mut from)?, from.u32()? as usize, from.u32()? as usize)),
             _ => return None,
         };
         from.end()?;
         body.truncate(at);
         let form = match delta {
+            None if form == 2 && body.is_empty() => Form::Gone,
+            None if form == 2 => return None,
             None => Form::Full(body),
             Some((base, offset, removed)) => {
                 Form::Delta(Delta { base, offset, removed, inserted: body })
@@ -147,6 +153,8 @@ pub(crate) struct Topic {
     pub stamp: Stamp,
     pub publisher: NodeId,
     pub body: Body,
+    /// Since when it was withdrawn: what is left says so to those below.
+    pub gone: Option<Time>,
     crc: u32,
     delta: Option<Delta>,
     /// A full push, compressed.
@@ -176,6 +184,8 @@ pub(crate) struct Topics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     New,
+    /// The topic was withdrawn.
+    Gone,
     /// As old as, or older than, what is there.
     Known,
     /// As old, and another body.
@@ -189,6 +199,7 @@ struct Made {
     body: Vec<u8>,
     crc: u32,
     delta: Option<Delta>,
+    gone: Option<Time>,
 }
 
 /// Bounds of [`Topics`].
@@ -201,7 +212,13 @@ pub(crate) struct Bounds {
 
 impl Topics {
     /// Takes what was pushed.
-    pub fn take(&mut self, push: Push, sum: Sum, bounds: Bounds) -> Result<Taken, Reason> {
+    pub fn take(
+        &mut self,
+        push: Push,
+        sum: Sum,
+        bounds: Bounds,
+        now: Time,
+    ) -> Result<Taken, Reason> {
         let known = self.map.get(&push.topic);
         match known.map(|known| (known.stamp, known.crc)) {
             Some((stamp, crc)) if stamp == push.stamp && crc != push.crc => {
@@ -210,7 +227,12 @@ impl Topics {
             Some((stamp, _)) if stamp >= push.stamp => return Ok(Taken::Known),
             _ => {}
         }
+        if push.form == Form::Gone {
+            self.withdraw(&push.topic, push.stamp, push.publisher, bounds, now)?;
+            return Ok(Taken::Gone);
+        }
         let (body, delta) = match (push.form, known) {
+            (Form::Gone, _) => (Vec::new(), None),
             (Form::Full(body), _) => (body, None),
             (Form::Delta(delta), Some(known)) if delta.base == known.stamp => {
                 match delta.apply(&known.body, bounds.body_len) {
@@ -223,7 +245,7 @@ impl Topics {
         if delta.is_none() && sum.of(&body) != push.crc {
             return Err(Reason::Checksum);
         }
-        let made = Made { body, crc: push.crc, delta };
+        let made = Made { body, crc: push.crc, delta, gone: None };
         self.put(&push.topic, push.stamp, push.publisher, made, bounds)?;
         Ok(Taken::New)
     }
@@ -237,10 +259,42 @@ impl Topics {
         body: Vec<u8>,
         bounds: Bounds,
     ) -> Result<(), Reason> {
-        let old = self.map.get(name);
+        let old = self.map.get(name).filter(|old| old.gone.is_none());
         let delta = old.and_then(|old| Delta::between(old.stamp, &old.body, &body));
         let crc = crc32c::crc32c(&body);
-        self.put(name, stamp, publisher, Made { body, crc, delta }, bounds)
+        self.put(name, stamp, publisher, Made { body, crc, delta, gone: None }, bounds)
+    }
+
+    /// Says that there is no such topic any more.
+    pub fn withdraw(
+        &mut self,
+        name: &str,
+        stamp: Stamp,
+        publisher: NodeId,
+        bounds: Bounds,
+        now: Time,
+    ) -> Result<(), Reason> {
+        let made = Made { body: Vec::new(), crc: 0, delta: None, gone: Some(now) };
+        self.put(name, stamp, publisher, made, bounds)
+    }
+
+    /// Forgets topics that were withdrawn for so long; gives their names.
+    pub fn forget_gone(&mut self, after: Duration, now: Time) -> Vec<String> {
+        let is_over = |topic: &&Topic| topic.gone.is_some_and(|since| now.since(since) >= after);
+        if !self.map.values().any(|topic| is_over(&topic)) {
+            return Vec::new();
+        }
+        let over = self.map.iter().filter(|(_, topic)| is_over(topic));
+        let names: Vec<String> = over.map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| drop(self.map.remove(name)));
+        names
+    }
+
+    /// Makes a place for one more topic of what is longest withdrawn.
+    fn forget_one(&mut self) {
+        let gone = self.map.iter().filter_map(|(name, topic)| Some((topic.gone?, name)));
+        let oldest = gone.min().map(|(_, name)| name.clone());
+        oldest.map(|name| self.map.remove(&name));
     }
 
     /// Keeps a newer version.
@@ -252,7 +306,10 @@ impl Topics {
         made: Made,
         bounds: Bounds,
     ) -> Result<(), Reason> {
-        let Made { body, crc, delta } = made;
+        let Made { body, crc, delta, gone } = made;
+        if !self.map.contains_key(name) && self.map.len() >= bounds.count {
+            self.forget_one();
+        }
         let known = self.map.get(name);
         let freed = known.map_or(0, |known| known.body.len());
         let is_one_more = known.is_none() && self.map.len() >= bounds.count;
@@ -264,7 +321,7 @@ impl Topics {
         let old = self.map.remove(name);
         let (own, applied) = old.map(|old| (old.own, old.applied)).unwrap_or_default();
         let body = Arc::new(body);
-        let topic = Topic { stamp, publisher, body, crc, delta, full: None, own, applied };
+        let topic = Topic { stamp, publisher, body, gone, crc, delta, full: None, own, applied };
         self.map.insert(name.to_owned(), topic);
         Ok(())
     }
@@ -309,7 +366,7 @@ impl Topic {
         self.stamp.write(&mut out);
         out.u64(self.publisher.0);
         out.u32(self.crc);
-        out.u8(u8::from(delta.is_some()));
+        out.u8(if self.gone.is_some() { 2 } else { u8::from(delta.is_some()) });
         if let Some(delta) = delta {
             delta.base.write(&mut out);
             out.u32(delta.offset as u32);
@@ -355,17 +412,17 @@ mod tests {
         let mut body = vec![b'x'; 3000];
         parent.publish("a", stamp(1), NodeId(1), body.clone(), BOUNDS).unwrap();
         let first = pushed(&mut parent, None);
-        assert_eq!(child.take(first.clone(), Sum::default(), BOUNDS), Ok(Taken::New));
-        assert_eq!(child.take(first, Sum::default(), BOUNDS), Ok(Taken::Known));
+        assert_eq!(child.take(first.clone(), Sum::default(), BOUNDS, Time(0)), Ok(Taken::New));
+        assert_eq!(child.take(first, Sum::default(), BOUNDS, Time(0)), Ok(Taken::Known));
         body.splice(100..110, *b"changed");
         parent.publish("a", stamp(2), NodeId(1), body.clone(), BOUNDS).unwrap();
         let delta = pushed(&mut parent, Some(stamp(1)));
         assert!(matches!(&delta.form, Form::Delta(delta) if delta.inserted.len() <= 7));
         assert_eq!(
-            Topics::default().take(delta.clone(), Sum::default(), BOUNDS),
+            Topics::default().take(delta.clone(), Sum::default(), BOUNDS, Time(0)),
             Ok(Taken::WantsFull)
         );
-        assert_eq!(child.take(delta, Sum::default(), BOUNDS), Ok(Taken::New));
+        assert_eq!(child.take(delta, Sum::default(), BOUNDS, Time(0)), Ok(Taken::New));
         assert_eq!(*child.map["a"].body, body);
         assert!(matches!(pushed(&mut parent, Some(stamp(0))).form, Form::Full(_)));
     }
@@ -381,10 +438,13 @@ mod tests {
             crc: crc32c::crc32c(body),
             form: Form::Full(body.to_vec()),
         };
-        assert_eq!(topics.take(push(1, b"one"), Sum::default(), BOUNDS), Ok(Taken::Known));
-        assert_eq!(topics.take(push(2, b"other"), Sum::default(), BOUNDS), Ok(Taken::Conflict));
+        assert_eq!(topics.take(push(1, b"one"), Sum::default(), BOUNDS, Time(0)), Ok(Taken::Known));
+        assert_eq!(
+            topics.take(push(2, b"other"), Sum::default(), BOUNDS, Time(0)),
+            Ok(Taken::Conflict)
+        );
         let bent = Push { crc: 1, ..push(3, b"three") };
-        assert_eq!(topics.take(bent, Sum::default(), BOUNDS), Err(Reason::Checksum));
+        assert_eq!(topics.take(bent, Sum::default(), BOUNDS, Time(0)), Err(Reason::Checksum));
         assert_eq!(*topics.map["a"].body, b"two");
     }
 
@@ -398,6 +458,30 @@ mod tests {
         assert!(topics.publish("a", stamp(2), NodeId(1), vec![0; 5001], BOUNDS).is_err());
         assert!(topics.publish("a", stamp(2), NodeId(1), vec![0; 5000], BOUNDS).is_ok());
         assert!(!is_topic("") && !is_topic("a b") && is_topic("pools/a.toml"));
+    }
+
+    #[test]
+    fn a_topic_that_was_withdrawn_says_so_and_makes_room() {
+        let (mut parent, mut child) = (Topics::default(), Topics::default());
+        let later = Time(0) + Duration::from_secs(60);
+        for topics in [&mut parent, &mut child] {
+            topics.publish("a", stamp(1), NodeId(1), vec![7; 5000], BOUNDS).unwrap();
+        }
+        parent.withdraw("a", stamp(2), NodeId(1), BOUNDS, Time(0)).unwrap();
+        assert_eq!(parent.len, 0);
+        let gone = pushed(&mut parent, Some(stamp(1)));
+        assert_eq!(gone.form, Form::Gone);
+        assert_eq!(child.take(gone.clone(), Sum::default(), BOUNDS, Time(0)), Ok(Taken::Gone));
+        assert_eq!(child.take(gone, Sum::default(), BOUNDS, Time(0)), Ok(Taken::Known));
+        assert_eq!(child.len, 0);
+        // Its place is another's when there is no other.
+        for name in ["b", "c"] {
+            child.publish(name, stamp(1), NodeId(1), vec![], BOUNDS).unwrap();
+        }
+        assert_eq!(child.map.keys().collect::<Vec<_>>(), ["b", "c"]);
+        assert_eq!(parent.forget_gone(Duration::from_secs(61), later), [""; 0]);
+        assert_eq!(parent.forget_gone(Duration::from_secs(60), later), ["a"]);
+        assert!(parent.map.is_empty());
     }
 
     proptest! {

@@ -16,6 +16,8 @@ pub const UPSTREAMS_MAX: usize = 2;
 pub const WINDOW_MIN: u32 = 2 * FRAME_LEN_MAX as u32;
 /// At most.
 pub const WINDOW_MAX: u32 = 64 << 20;
+/// Longest time for a registration.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
 /// A node above this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,17 @@ pub struct Upstream {
     pub id: NodeId,
     /// Where, tried in this order.
     pub urls: Vec<Url>,
+}
+
+/// A connection on which nothing but heartbeats was said for `after` rests: who dialled it pings every
+/// `heartbeat`, the other side does not. The first word ends that. So a thousand connections at rest cost next
+/// to nothing; that a host is dead is meanwhile for the transport to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// From the last word on.
+    pub after: Duration,
+    /// Between two pings from then on.
+    pub heartbeat: Duration,
 }
 
 /// What a node is told at its start. [`Settings::of`] has the defaults.
@@ -44,11 +57,11 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// Secrets of the bus. None: anybody is let in.
     pub tokens: Tokens,
-    /// Who is let in.
+    /// Who is let in; guests by the id that they are given.
     pub accept: Vec<IdRange>,
     /// Connections at most. Each takes up to its windows and queues of memory.
     pub peers_max: usize,
-    /// Nodes below this one at most; about 300 bytes each.
+    /// Nodes below this one at most, of 512 bytes each on average. A child may have as many as it leaves free.
     pub nodes_max: usize,
     /// Nodes that a message of ours may pass.
     pub ttl: u8,
@@ -56,12 +69,24 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// Heartbeats without a word after which a connection is given up.
     pub silent_after: u32,
-    /// For a registration, from the connection on.
+    /// For a registration, from the connection on; at most [`HANDSHAKE_MAX`]. Longer lets those who say
+    /// nothing keep their places for longer.
     pub handshake: Duration,
+    /// How long a message in parts may stand still before it is given up and its sender told. Shorter
+    /// gives up senders on slow ways.
+    pub parts_idle: Duration,
+    /// How far apart pings are where nothing else is said: see [`Rest`].
+    pub rest: Rest,
+    /// For an address to be connected to, and as long again for what listens there to let us in. Longer
+    /// keeps a node from its next address, shorter loses far ones.
+    pub dial: Duration,
     /// Until an upstream is dialled again: doubled from the first to the second, with jitter.
     pub retry: (Duration, Duration),
     /// How long the primary upstream must be there again before it is gone back to.
     pub prefer_after: Duration,
+    /// How long the upstream that is used must say that it is cut off before the other one is used. Shorter
+    /// moves everybody below while an upstream changes its own.
+    pub cut_after: Duration,
     /// After which a direct connection to a sibling is closed if nothing is sent on it.
     pub direct_idle: Duration,
     /// Bytes that a peer may send ahead, by channel: control, config, data. More is faster over long
@@ -69,6 +94,9 @@ pub struct Settings {
     pub windows: [u32; CHANNELS],
     /// Bytes that wait for one peer on a channel at most; one message always may.
     pub queue_len_max: usize,
+    /// Bytes that wait for all peers at most, with what must be remembered of what was sent and not yet
+    /// taken. The bodies of topics, which all queues share, do not count.
+    pub queues_len_max: usize,
     /// Bytes of a message at most.
     pub message_len_max: usize,
     /// Bytes of messages that are being put together, of all peers.
@@ -104,12 +132,17 @@ impl Settings {
             ttl: TTL_MAX,
             heartbeat: Duration::from_secs(1),
             silent_after: 3,
-            handshake: Duration::from_secs(10),
+            handshake: Duration::from_secs(5),
+            parts_idle: Duration::from_secs(30),
+            rest: Rest { after: Duration::from_secs(10), heartbeat: Duration::from_secs(30) },
+            dial: Duration::from_secs(3),
             retry: (Duration::from_millis(100), Duration::from_secs(3)),
             prefer_after: Duration::from_secs(5),
+            cut_after: Duration::from_secs(2),
             direct_idle: Duration::from_secs(60),
             windows: [256 << 10, 256 << 10, 1 << 20],
             queue_len_max: 80 << 20,
+            queues_len_max: 512 << 20,
             message_len_max: MESSAGE_LEN_MAX,
             assembly_len_max: 256 << 20,
             inbox_len_max: 64 << 20,
@@ -136,13 +169,25 @@ impl Settings {
         check(self.urls.len() <= URLS_MAX, "a node announces at most four addresses");
         check((1..=TTL_MAX).contains(&self.ttl), "ttl is from 1 to 16");
         let windows_fit = self.windows.iter().all(|len| (WINDOW_MIN..=WINDOW_MAX).contains(len));
-        check(windows_fit, "a window has room for two frames, 131500 bytes, and at most 64 MiB");
+        let window =
+            format!("a window has room for two frames, {WINDOW_MIN} bytes, and at most 64 MiB");
+        check(windows_fit, &window);
         check(self.message_len_max <= MESSAGE_LEN_MAX, "messages have at most 64 MiB");
         check(
             self.assembly_len_max >= self.message_len_max,
             "there must be memory for one message in parts",
         );
-        check(!self.heartbeat.is_zero() && self.silent_after > 0, "heartbeats are more than none");
+        check(
+            self.queues_len_max >= self.message_len_max,
+            "there must be room for one message in all queues together",
+        );
+        check(
+            !self.handshake.is_zero() && self.handshake <= HANDSHAKE_MAX,
+            "a registration has up to a minute",
+        );
+        check(!self.parts_idle.is_zero(), "parts of a message have more than no time");
+        check(!self.heartbeat.is_zero() && self.silent_after > 1, "heartbeats are more than none");
+        check(self.rest.heartbeat >= self.heartbeat, "heartbeats at rest are no more often");
         check(
             !self.retry.0.is_zero() && self.retry.0 <= self.retry.1,
             "retry is from a shorter to a longer time",
@@ -165,6 +210,8 @@ mod tests {
         let mut bad = Settings::of(NodeId::NONE);
         bad.ttl = 0;
         bad.windows[1] = 1000;
-        assert_eq!(bad.faults().len(), 3);
+        let faults = bad.faults();
+        assert_eq!(faults.len(), 3);
+        assert!(faults.iter().any(|fault| fault.contains(" 131424 bytes")), "{faults:?}");
     }
 }

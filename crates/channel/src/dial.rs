@@ -1,11 +1,15 @@
 //! Connecting, on a thread of its own: looking a name up and waiting for an answer take long.
 
+use crate::listen::keep_alive;
 use crate::rings::Rings;
+use crate::secure::{self, Secured};
 use crate::stream::Stream;
-use keyway_bus::{DialKey, Host, SocketName, Url};
+use keyway_bus::{DialKey, Host, Reason, SocketName, Url};
 use keyway_ring::{Hello, Shared, ask};
+use keyway_tls::PeerTls;
 use rustix::fd::OwnedFd;
-use std::io;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
@@ -13,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// For one address to answer. Longer keeps a node from its next address, shorter loses far ones.
+/// For one address to answer. Nodes wait for a little longer; this ends the thread, too.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// What a dial came to, to be made a [`Stream`] by the thread that will have it.
@@ -21,6 +25,7 @@ pub(crate) enum Dialled {
     Tcp(TcpStream),
     Unix(UnixStream),
     Shared(Box<Shared>, UnixStream),
+    Tls(Box<Secured>),
 }
 
 impl Dialled {
@@ -29,11 +34,16 @@ impl Dialled {
             Dialled::Tcp(stream) => {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 Stream::Tcp(stream)
             }
             Dialled::Unix(stream) => {
                 stream.set_nonblocking(true)?;
                 Stream::Unix(stream)
+            }
+            Dialled::Tls(secured) => {
+                secured.set_nonblocking()?;
+                Stream::Tls(secured)
             }
             Dialled::Shared(shared, stream) => {
                 stream.set_nonblocking(true)?;
@@ -43,8 +53,8 @@ impl Dialled {
     }
 }
 
-/// A dial and its outcome; the last address's error if there was none better.
-pub(crate) type Outcome = (DialKey, io::Result<Dialled>);
+/// A dial and its outcome.
+pub(crate) type Outcome = (DialKey, Result<Dialled, Reason>);
 
 /// Where the rings of one process meet: no other process knows that name, or may use it.
 pub(crate) fn mem_name(name: &str) -> SocketName {
@@ -58,15 +68,16 @@ pub(crate) fn unix_addr(name: &SocketName) -> io::Result<UnixAddr> {
     }
 }
 
-/// Connects to the first of `urls` that can be connected to, and sends what came of it.
+/// Connects to `url`, and sends what came of it.
 pub(crate) fn start(
     dial: DialKey,
-    urls: Vec<Url>,
+    url: Url,
+    tls: Option<PeerTls>,
     outcomes: Sender<Outcome>,
     wake: Arc<OwnedFd>,
 ) -> io::Result<()> {
     std::thread::Builder::new().name("keyway-bus-dial".to_owned()).spawn(move || {
-        let outcome = first(&urls);
+        let outcome = connect(&url, tls.as_ref());
         // Nobody is there any more if the driver has ended.
         if outcomes.send((dial, outcome)).is_ok() {
             let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
@@ -75,23 +86,37 @@ pub(crate) fn start(
     Ok(())
 }
 
-fn first(urls: &[Url]) -> io::Result<Dialled> {
-    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address");
-    for url in urls {
-        match connect(url) {
-            Ok(dialled) => return Ok(dialled),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn connect(url: &Url) -> io::Result<Dialled> {
+fn connect(url: &Url, tls: Option<&PeerTls>) -> Result<Dialled, Reason> {
     match url {
-        Url::Tcp { host, port } => connect_tcp(host, *port).map(Dialled::Tcp),
-        Url::Unix(at) => UnixStream::connect_addr(&unix_addr(at)?).map(Dialled::Unix),
+        Url::Tcp { host, port } => {
+            let tcp = connect_tcp(host, *port)?;
+            match tls {
+                Some(tls) => {
+                    let secured = secure::dial(tcp, tls, ANSWER_WITHIN)?;
+                    Ok(Dialled::Tls(Box::new(secured)))
+                }
+                None => Ok(Dialled::Tcp(tcp)),
+            }
+        }
+        Url::Unix(at) => Ok(Dialled::Unix(connect_unix(at)?)),
         Url::Shm { at, ring_len } => connect_shm(at, *ring_len),
         Url::Mem(name) => connect_shm(&mem_name(name), 256 << 10),
+    }
+}
+
+/// What an error of connecting says to who wrote the address.
+fn reason(error: &io::Error) -> Reason {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => Reason::NobodyListens,
+        ErrorKind::TimedOut => Reason::NoAnswer,
+        ErrorKind::WouldBlock => Reason::Backlog,
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Reason::NoRoute,
+        ErrorKind::PermissionDenied => Reason::NoPermission,
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            Reason::HungUp
+        }
+        ErrorKind::InvalidData => Reason::NotBus,
+        _ => Reason::DialFailed,
     }
 }
 
@@ -102,23 +127,48 @@ pub(crate) fn addresses(host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-fn connect_tcp(host: &Host, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses(host, port)? {
-        match TcpStream::connect_timeout(&address, ANSWER_WITHIN) {
+fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
+    let mut last = Reason::NoName;
+    let all = addresses(host, port).map_err(|_| Reason::NoName)?;
+    // A name that has several gets no more time for that.
+    let each = (ANSWER_WITHIN / all.len().max(1) as u32).max(ANSWER_WITHIN / 8);
+    for address in all {
+        match TcpStream::connect_timeout(&address, each) {
             Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+            Err(error) => last = reason(&error),
         }
     }
     Err(last)
 }
 
+/// Never waits: where the backlog is full, as of a process that was stopped, the system says so at once.
+fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
+    let connect = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let addr = match at {
+            SocketName::Path(path) => SocketAddrUnix::new(path.as_str())?,
+            SocketName::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        };
+        rustix::net::connect(&socket, &addr)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
+    };
+    connect().map_err(|error: io::Error| reason(&error))
+}
+
 /// One that refuses to share memory is spoken to over the socket.
-fn connect_shm(at: &SocketName, ring_len: usize) -> io::Result<Dialled> {
-    let stream = UnixStream::connect_addr(&unix_addr(at)?)?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-    match ask(&stream, &Hello::new(ring_len, ring_len))? {
-        Ok(shared) => Ok(Dialled::Shared(Box::new(shared), stream)),
-        Err(_) => Ok(Dialled::Unix(stream)),
+fn connect_shm(at: &SocketName, ring_len: usize) -> Result<Dialled, Reason> {
+    let stream = connect_unix(at)?;
+    let asked = stream
+        .set_read_timeout(Some(ANSWER_WITHIN))
+        .and_then(|()| ask(&stream, &Hello::new(ring_len, ring_len)));
+    match asked {
+        Ok(Ok(shared)) => Ok(Dialled::Shared(Box::new(shared), stream)),
+        Ok(Err(_)) => Ok(Dialled::Unix(stream)),
+        // It connected: what is late is the answer.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Reason::NoAnswer),
+        Err(error) => Err(reason(&error)),
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::dial::{self, Outcome};
 use crate::listen::{Came, Decided, Greeting, Listener};
+use crate::secure::reason_of;
 use crate::stream::Stream;
 use keyway_base::{Key, Slab, Time};
-use keyway_bus::{Action, DialKey, Event, Line, Node, PeerKey, Place, Settings, Url};
+use keyway_bus::{Action, DialKey, Event, Line, Node, PeerKey, Place, Reason, Settings, Url};
+use keyway_tls::PeerTls;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::OwnedFd;
@@ -28,8 +30,8 @@ const DIALS_MAX: usize = 32;
 const LINGER: Duration = Duration::from_millis(500);
 /// How long nobody is accepted after that has failed, for want of descriptors mostly.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For the first bytes on a socket where memory is shared.
-const GREETING: Duration = Duration::from_secs(10);
+/// Connections whose last words are tried at once. More are closed at once, the oldest first.
+const CLOSING_MAX: usize = 256;
 
 /// What a descriptor is, in the low bits of its word in epoll.
 const STREAM: u64 = 0;
@@ -42,6 +44,9 @@ pub struct DriverSettings {
     /// Users whose processes memory is shared with, beside this process's own and root. Others speak over
     /// the socket.
     pub share_with: Vec<u32>,
+    /// What secures all connections by TCP, those that are dialled and those that are accepted; others are
+    /// within the host.
+    pub tls: Option<PeerTls>,
 }
 
 enum State {
@@ -110,7 +115,7 @@ fn draw<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 fn line(stream: &Stream) -> io::Result<Line> {
-    Ok(Line { binding: stream.binding().to_vec(), is_trusted: false, nonce: draw()? })
+    Ok(Line { binding: stream.binding(), vouch: stream.vouch(), nonce: draw()? })
 }
 
 impl Driver {
@@ -202,8 +207,9 @@ impl Driver {
         if !self.again.is_empty() {
             wait = Duration::ZERO;
         }
-        if !self.others.is_empty() || self.paused_until.is_some() {
-            wait = wait.min(PAUSE);
+        let others = self.others.iter().filter_map(|key| self.conns.get(*key)?.until());
+        if let Some(until) = others.chain(self.paused_until).min() {
+            wait = wait.min(until.since(now));
         }
         let timeout = Timespec {
             tv_sec: wait.as_secs().min(3600) as i64,
@@ -249,7 +255,7 @@ impl Driver {
 
     fn accept(&mut self, at: usize, now: Time) {
         for _ in 0..64 {
-            match self.listeners[at].accept() {
+            match self.listeners[at].accept(self.settings.tls.as_ref()) {
                 Ok(Came::Stream(stream)) => self.open_accepted(stream, &[], now),
                 Ok(Came::Undecided(greeting)) => self.greet(greeting, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -275,21 +281,38 @@ impl Driver {
     }
 
     fn greet(&mut self, greeting: Greeting, now: Time) {
-        let max = self.node.settings().peers_max;
-        if self.others.len() >= max {
-            return;
-        }
-        let conn = Conn::of(None, State::Greeting(None, now + GREETING));
-        let key = self.conns.insert(conn);
+        // As many as there are strangers of the node.
+        let max = (self.node.settings().peers_max / 4).max(16);
+        self.make_place(|state| matches!(state, State::Greeting(..)), max);
+        let until = now + self.node.settings().handshake;
+        let key = self.conns.insert(Conn::of(None, State::Greeting(None, until)));
         let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
         if epoll::add(&self.epoll, greeting.fd(), data, EventFlags::IN).is_err() {
             self.conns.remove(key);
             return;
         }
         if let Some(conn) = self.conns.get_mut(key) {
-            conn.state = State::Greeting(Some(greeting), now + GREETING);
+            conn.state = State::Greeting(Some(greeting), until);
         }
         self.others.push(key);
+    }
+
+    /// Closes the oldest connection of a kind that is not the node's, where there are as many as may be.
+    fn make_place(&mut self, is_kind: fn(&State) -> bool, max: usize) {
+        if self.others.len() < max {
+            return;
+        }
+        let conns = &self.conns;
+        self.others.retain(|key| {
+            conns.get(*key).is_some_and(|conn| !matches!(conn.state, State::Open(_)))
+        });
+        let of_kind = |key: &&Key<Conn>| conns.get(**key).is_some_and(|conn| is_kind(&conn.state));
+        let oldest = self.others.iter().find(of_kind).copied();
+        if self.others.iter().filter(of_kind).count() >= max
+            && let Some(oldest) = oldest
+        {
+            self.conns.remove(oldest);
+        }
     }
 
     fn go_on_greeting(&mut self, key: Key<Conn>, now: Time) {
@@ -311,8 +334,30 @@ impl Driver {
                 self.conns.remove(key);
                 self.open_accepted(stream, &said, now);
             }
+            Ok(Decided::Over(reason, stream, words)) => {
+                self.conns.remove(key);
+                self.turn_away(reason, stream, words, now);
+            }
             _ => drop(self.conns.remove(key)),
         }
+    }
+
+    /// Says why to one who is not let in, and hears the rest of what he has to say: who closes before that
+    /// takes his own words back.
+    fn turn_away(&mut self, reason: Reason, stream: Stream, words: Vec<u8>, now: Time) {
+        self.node.handle_turned_away(reason, now);
+        self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
+        let key = self.conns.insert(Conn::of(None, State::Closing(now + LINGER)));
+        let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
+        let wanted = EventFlags::IN | EventFlags::RDHUP;
+        let is_added = epoll::add(&self.epoll, stream.fd(), data, wanted).is_ok();
+        let Some(conn) = self.conns.get_mut(key).filter(|_| is_added) else {
+            drop(self.conns.remove(key));
+            return;
+        };
+        (conn.stream, conn.out) = (Some(stream), words);
+        self.others.push(key);
+        self.write(key, now);
     }
 
     fn open_accepted(&mut self, stream: Stream, said: &[u8], now: Time) {
@@ -334,7 +379,7 @@ impl Driver {
         }
         self.by_peer.insert(peer.to_bits(), key);
         if added.is_err() {
-            return self.lose(key, now);
+            return self.lose(key, None, now);
         }
         // A ring's bell rings once it was announced that it is listened to: by the first read.
         self.again.push(key);
@@ -344,27 +389,33 @@ impl Driver {
         while let Ok((dial, outcome)) = self.outcomes.1.try_recv() {
             self.dials -= 1;
             let ready = outcome.and_then(|dialled| {
-                let stream = dialled.into_stream()?;
-                let line = line(&stream)?;
-                Ok((stream, line))
+                let made = dialled.into_stream().and_then(|stream| Ok((line(&stream)?, stream)));
+                made.map_err(|_| Reason::DialFailed)
             });
             match ready {
-                Ok((stream, line)) => {
+                Ok((line, stream)) => {
                     if let Some(peer) = self.node.handle_connected(dial, &line, now) {
                         self.open(stream, peer, now);
                     }
                 }
-                Err(_) => self.node.handle_dial_failed(dial, now),
+                Err(reason) => self.node.handle_dial_failed(dial, reason, now),
             }
         }
     }
 
-    fn dial(&mut self, dial: DialKey, urls: Vec<Url>, now: Time) {
+    fn dial(&mut self, dial: DialKey, url: Url, now: Time) {
         let is_started = self.dials < DIALS_MAX
-            && dial::start(dial, urls, self.outcomes.0.clone(), Arc::clone(&self.wake)).is_ok();
+            && dial::start(
+                dial,
+                url,
+                self.settings.tls.clone(),
+                self.outcomes.0.clone(),
+                Arc::clone(&self.wake),
+            )
+            .is_ok();
         match is_started {
             true => self.dials += 1,
-            false => self.node.handle_dial_failed(dial, now),
+            false => self.node.handle_dial_failed(dial, Reason::DialFailed, now),
         }
     }
 
@@ -373,7 +424,7 @@ impl Driver {
         loop {
             if let Some(action) = self.node.poll_action() {
                 match action {
-                    Action::Dial { dial, urls } => self.dial(dial, urls, now),
+                    Action::Dial { dial, url } => self.dial(dial, url, now),
                     Action::Close { peer, last_words } => self.close(peer, &last_words, now),
                 }
                 continue;
@@ -388,6 +439,7 @@ impl Driver {
     /// The node is done with a connection.
     fn close(&mut self, peer: PeerKey, last_words: &[u8], now: Time) {
         let Some(key) = self.by_peer.remove(&peer.to_bits()) else { return };
+        self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.out.extend_from_slice(last_words);
         conn.state = State::Closing(now + LINGER);
@@ -400,27 +452,31 @@ impl Driver {
             let Some(conn) = self.conns.get_mut(key) else { return };
             let Some(stream) = &mut conn.stream else { return self.go_on_greeting(key, now) };
             match stream.read(&mut self.buf) {
-                Ok(0) => return self.lose(key, now),
+                Ok(0) => return self.lose(key, None, now),
                 Ok(len) => {
+                    let is_empty = stream.is_empty_after(len < self.buf.len());
                     if let State::Open(peer) = conn.state {
                         self.node.handle_input(peer, &self.buf[..len], now);
                         self.serve(now);
                     }
+                    if is_empty {
+                        return;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.lose(key, now),
+                Err(error) => return self.lose(key, reason_of(&error), now),
             }
         }
         self.again.push(key);
     }
 
     /// A connection has ended.
-    fn lose(&mut self, key: Key<Conn>, now: Time) {
+    fn lose(&mut self, key: Key<Conn>, why: Option<Reason>, now: Time) {
         let Some(conn) = self.conns.remove(key) else { return };
         if let State::Open(peer) = conn.state {
             self.by_peer.remove(&peer.to_bits());
-            self.node.handle_closed(peer, now);
+            self.node.handle_closed(peer, why, now);
         }
     }
 
@@ -439,7 +495,8 @@ impl Driver {
                     State::Greeting(..) => {}
                 }
                 if conn.out.is_empty() {
-                    return self.want_room(key, false);
+                    let is_wanted = stream.holds_back();
+                    return self.want_room(key, is_wanted);
                 }
             }
             match stream.write(&conn.out[conn.out_start..]) {
@@ -491,6 +548,14 @@ impl Driver {
 }
 
 impl Conn {
+    /// When it has had its time, if it is not the node's.
+    fn until(&self) -> Option<Time> {
+        match self.state {
+            State::Open(_) => None,
+            State::Greeting(_, until) | State::Closing(until) => Some(until),
+        }
+    }
+
     fn of(stream: Option<Stream>, state: State) -> Self {
         Self { stream, state, out: Vec::new(), out_start: 0, waits_for_room: false }
     }

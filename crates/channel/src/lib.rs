@@ -1,4 +1,4 @@
-//! A node of the bus on real channels: TCP, unix sockets, rings in shared memory.
+//! A node of the bus on real channels: TCP with and without TLS, unix sockets, rings in shared memory.
 //!
 //! A [`Driver`] has one [`keyway_bus::Node`], its listening sockets and its connections, all of one
 //! thread, and waits for them in one place. What takes long, looking names up and connecting, happens on
@@ -8,8 +8,11 @@
 
 mod dial;
 mod driver;
+mod lines;
 mod listen;
 mod rings;
+mod secure;
 mod stream;
 
 pub use driver::{Driver, DriverSettings, clock, here};
+pub use lines::Lines;

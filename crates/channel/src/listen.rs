@@ -2,16 +2,28 @@
 
 use crate::dial::{addresses, mem_name, unix_addr};
 use crate::rings::Rings;
+use crate::secure::{Handshake, Securing};
 use crate::stream::Stream;
-use keyway_bus::{SocketName, Url};
+use keyway_bus::{Reason, SocketName, Url};
 use keyway_ring::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, answer, peer_uid, refuse};
+use keyway_tls::PeerTls;
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::net::sockopt;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 /// Bytes of both rings of a connection at most, for who asks for them.
 const RINGS_LEN_MAX: usize = 128 << 20;
+
+/// A dead host is missed by the system after three seconds, where a connection rests and nothing is said on it.
+pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, 2)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
+}
 
 enum Socket {
     Tcp(TcpListener),
@@ -30,7 +42,7 @@ pub(crate) struct Listener {
 /// Somebody who has connected.
 pub(crate) enum Came {
     Stream(Stream),
-    /// Through a unix socket where memory is shared: what comes first says whether it is wanted.
+    /// What comes first says what this becomes.
     Undecided(Greeting),
 }
 
@@ -67,19 +79,24 @@ impl Listener {
         }
     }
 
-    pub fn accept(&self) -> io::Result<Came> {
+    /// `tls` is for who comes by TCP.
+    pub fn accept(&self, tls: Option<&PeerTls>) -> io::Result<Came> {
         match &self.socket {
             Socket::Tcp(socket) => {
                 let (stream, _) = socket.accept()?;
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
-                Ok(Came::Stream(Stream::Tcp(stream)))
+                keep_alive(&stream)?;
+                Ok(match tls {
+                    Some(tls) => Came::Undecided(Greeting::Tls(Securing::new(stream, tls)?)),
+                    None => Came::Stream(Stream::Tcp(stream)),
+                })
             }
             Socket::Unix(socket) => {
                 let (stream, _) = socket.accept()?;
                 stream.set_nonblocking(true)?;
                 Ok(match self.shares {
-                    true => Came::Undecided(Greeting { stream, bytes: [0; HELLO_LEN], len: 0 }),
+                    true => Came::Undecided(Greeting::Rings(Asking::new(stream))),
                     false => Came::Stream(Stream::Unix(stream)),
                 })
             }
@@ -118,11 +135,12 @@ fn bind_unix(at: &SocketName) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&addr)
 }
 
-/// One of whom it is not known yet whether memory is to be shared.
-pub(crate) struct Greeting {
-    stream: UnixStream,
-    bytes: [u8; HELLO_LEN],
-    len: usize,
+/// One who has connected, before it is known what the connection becomes.
+pub(crate) enum Greeting {
+    /// Through a unix socket where memory is shared with who asks for it.
+    Rings(Asking),
+    /// By TCP, where TLS is spoken.
+    Tls(Securing),
 }
 
 /// What a greeting came to.
@@ -131,22 +149,52 @@ pub(crate) enum Decided {
     NotYet(Greeting),
     /// A stream, and what was read of it already.
     Stream(Stream, Vec<u8>),
+    /// Nobody to be let in: why, and what is to be said to him.
+    Over(Reason, Stream, Vec<u8>),
 }
 
 impl Greeting {
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        match self {
+            Greeting::Rings(asking) => asking.stream.as_fd(),
+            Greeting::Tls(securing) => securing.fd(),
+        }
     }
 
     /// Reads what it says. `may_share` tells by user whether memory is shared.
-    pub fn go_on(mut self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
+    pub fn go_on(self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
+        let securing = match self {
+            Greeting::Rings(asking) => return asking.go_on(may_share),
+            Greeting::Tls(securing) => securing,
+        };
+        Ok(match securing.go_on() {
+            Handshake::NotYet(same) => Decided::NotYet(Greeting::Tls(same)),
+            Handshake::Done(secured) => Decided::Stream(Stream::Tls(secured), Vec::new()),
+            Handshake::Over(reason, tcp, words) => Decided::Over(reason, Stream::Tcp(tcp), words),
+        })
+    }
+}
+
+/// One of whom it is not known yet whether memory is to be shared.
+pub(crate) struct Asking {
+    stream: UnixStream,
+    bytes: [u8; HELLO_LEN],
+    len: usize,
+}
+
+impl Asking {
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, bytes: [0; HELLO_LEN], len: 0 }
+    }
+
+    fn go_on(mut self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
         use io::Read;
         loop {
             match self.stream.read(&mut self.bytes[self.len..]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => self.len += len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Decided::NotYet(self));
+                    return Ok(Decided::NotYet(Greeting::Rings(self)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),

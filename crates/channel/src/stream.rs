@@ -1,6 +1,8 @@
 //! One connection, whatever it goes over.
 
 use crate::rings::Rings;
+use crate::secure::Secured;
+use keyway_bus::Vouch;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,16 +12,31 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Rings(Box<Rings>),
+    Tls(Box<Secured>),
 }
 
 impl Stream {
     /// The name that both ends put into what they prove.
-    pub fn binding(&self) -> &'static [u8] {
+    pub fn binding(&self) -> Vec<u8> {
         match self {
-            Stream::Tcp(_) => b"tcp",
-            Stream::Unix(_) => b"unix",
-            Stream::Rings(_) => b"shm",
+            Stream::Tcp(_) => b"tcp".to_vec(),
+            Stream::Unix(_) => b"unix".to_vec(),
+            Stream::Rings(_) => b"shm".to_vec(),
+            Stream::Tls(secured) => secured.binding(),
         }
+    }
+
+    /// Whose certificate the other side has shown, where there are some.
+    pub fn vouch(&self) -> Option<Vouch> {
+        match self {
+            Stream::Tls(secured) => Some(secured.vouch()),
+            _ => None,
+        }
+    }
+
+    /// Whether a read of fewer bytes than there was room for is the last for now.
+    pub fn is_empty_after(&self, is_short: bool) -> bool {
+        is_short && matches!(self, Stream::Tcp(_) | Stream::Unix(_))
     }
 
     /// What a poller waits for.
@@ -28,6 +45,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
             Stream::Rings(rings) => rings.socket(),
+            Stream::Tls(secured) => secured.fd(),
         }
     }
 
@@ -41,6 +59,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.read(into),
             Stream::Unix(stream) => stream.read(into),
             Stream::Rings(rings) => rings.read(into),
+            Stream::Tls(secured) => secured.read(into),
         }
     }
 
@@ -49,6 +68,15 @@ impl Stream {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
             Stream::Rings(rings) => rings.write(bytes),
+            Stream::Tls(secured) => secured.write(bytes),
+        }
+    }
+
+    /// Whether something that was written waits here for the system.
+    pub fn holds_back(&mut self) -> bool {
+        match self {
+            Stream::Tls(secured) => secured.flush().is_err(),
+            _ => false,
         }
     }
 
@@ -59,6 +87,7 @@ impl Stream {
             Stream::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
             Stream::Unix(stream) => drop(stream.shutdown(Shutdown::Write)),
             Stream::Rings(rings) => rings.finish(),
+            Stream::Tls(secured) => secured.finish(),
         }
     }
 }

@@ -366,7 +366,14 @@ impl Connection {
     fn or_lost(&mut self, done: io::Result<()>) -> Result<(), Error> {
         done.map_err(|error| {
             self.is_lost = true;
-            Error::Lost(error)
+            Error::Lost(match self.stream.refusal() {
+                // It may be the reason of this, too.
+                Some(why) => {
+                    let text = format!("{error} (over the socket, since {why})");
+                    io::Error::new(error.kind(), text)
+                }
+                None => error,
+            })
         })
     }
 

@@ -120,16 +120,17 @@ pub enum Condition {
     NoDatabase,
 }
 
-const ONE_DATABASE: &str = "a sharded pool uses one database; run it on each server of the pool";
+const ONE_DATABASE: &str = "the pool uses one database of its servers; run it on each of them";
 const SCRIPT_CONTROL: &str =
-    "it concerns the script that runs on one server of a sharded pool; run it on that server";
-const PATTERNS: &str = "BY and GET patterns read keys that may be on other servers of a sharded pool; sort in the client";
-const DB_OPTION: &str = "the DB option counts the databases of a server, not those of a sharded pool; copy without it, or run it on the server that holds the keys";
+    "it concerns the script that runs on one server of the pool; run it on that server";
+const PATTERNS: &str =
+    "BY and GET patterns read keys that may be on other servers of the pool; sort in the client";
+const DB_OPTION: &str = "the DB option counts the databases of a server, not those of the pool; copy without it, or run it on the server that holds the keys";
 const CLUSTER: &str =
     "slots and nodes are not managed through Keyway; run it on a server of the cluster";
 const REPLICATION: &str = "replication is set up on the servers of a pool, not through it";
 const SERVER: &str =
-    "this is about one server and a sharded pool has several; run it on each server";
+    "this is about one server and the pool may have several; run it on each server";
 const SETTINGS: &str = "Keyway takes its settings from its configuration file only";
 const USERS: &str = "users are managed on the servers of a pool, not through it";
 const INTERNAL: &str =

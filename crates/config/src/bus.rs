@@ -1,10 +1,15 @@
 //! The file of `keyway bus node`: a node of the bus, with every mistake in it at once.
 
+mod tls;
+
 use crate::error::{ConfigError, Problem, Report, any_of, nearest, quoted};
 use crate::load::read_configuration;
 use crate::syntax;
 use crate::value::{parse_duration, parse_size};
-use keyway_bus::{IdRange, Labels, NodeId, Settings, Upstream, Url};
+use keyway_bus::{Labels, NodeId, Settings, Upstream, Url};
+use keyway_tls::PeerTls;
+use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,7 +17,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Every key of the file, and what it is for: docs/bus.md has them as a table.
-const KEYS: [(&str, &str, &str); 15] = [
+const KEYS: [(&str, &str, &str); 22] = [
     ("id", "\"z1.proxy.7.3\"", "who it is; without one it is a guest, and given an id"),
     (
         "listen",
@@ -26,7 +31,16 @@ const KEYS: [(&str, &str, &str); 15] = [
         "files with a secret each, 16 to 1024 bytes; the first line counts",
     ),
     ("open", "true", "let anybody in, without a token"),
-    ("accept", "[\"z1.proxy\", \"z1.cache\"]", "ids that are let in; all without it"),
+    (
+        "tls",
+        "{ ca_file = \"/etc/keyway/ca.pem\", cert_file = \"/etc/keyway/z1.proxy.7.3.pem\", key_file = \"/etc/keyway/z1.proxy.7.3.key\" }",
+        "certificates for all connections by TCP: see below",
+    ),
+    (
+        "accept",
+        "[\"z1.proxy\", \"z1.guest\"]",
+        "ids that are let in, those of guests among them; all without it",
+    ),
     ("upstream", "[[upstream]] with urls and id", "the primary upstream, then its standby"),
     (
         "share_with",
@@ -35,11 +49,21 @@ const KEYS: [(&str, &str, &str); 15] = [
     ),
     ("ttl", "16", "nodes a message may pass, 1 to 16"),
     ("heartbeat", "\"1s\"", "between two pings"),
+    ("heartbeat_idle", "\"30s\"", "the same where nothing else was said for ten seconds"),
+    ("handshake", "\"5s\"", "for a registration, up to a minute"),
+    ("parts_idle", "\"30s\"", "how long a message in parts may stand still"),
     ("message_len_max", "\"64MiB\"", "longest message"),
     ("queue_len_max", "\"80MiB\"", "most that waits for one peer on a channel"),
+    ("queues_len_max", "\"512MiB\"", "most that waits for all peers together"),
     ("inbox_len_max", "\"64MiB\"", "most that its user has not taken"),
     ("peers_max", "1024", "connections at most"),
     ("compress", "true", "whether bodies from 1 KiB on are compressed"),
+    ("publish", "true", "whether `keyway bus publish` may publish topics through this node"),
+    (
+        "admin",
+        "\"127.0.0.1:9691\"",
+        "where metrics and health are served over HTTP; nowhere without it",
+    ),
 ];
 
 /// A node of the bus, as its file has it.
@@ -49,6 +73,14 @@ pub struct BusConfig {
     pub settings: Settings,
     /// Users whose processes memory is shared with.
     pub share_with: Vec<u32>,
+    /// What secures connections by TCP.
+    pub tls: Option<PeerTls>,
+    /// Whether guests may publish through it.
+    pub takes_publications: bool,
+    /// Where metrics are served.
+    pub admin: Option<SocketAddr>,
+    /// What is suspicious about the files, and no error.
+    pub warnings: Vec<ConfigError>,
 }
 
 impl BusConfig {
@@ -58,27 +90,49 @@ impl BusConfig {
     /// Everything wrong with them, in line order; or that the file cannot be read.
     pub fn load(path: &Path) -> Result<BusConfig, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
-        Self::from_str(&text, &path.display().to_string(), &read_token)
+        Self::from_str(&text, &path.display().to_string(), &read_file)
     }
 
-    /// Reads `text`, which came from the file called `path`. `read_token` gives the secret in a file, or
-    /// says why not.
+    /// Whether a file is one of a node of the bus: it has a key that only those have.
+    pub fn is_one(path: &Path) -> bool {
+        let text = read_configuration(path, "TOML").unwrap_or_default();
+        let (document, _) = DeTable::parse_recoverable(&text);
+        let table = document.get_ref();
+        ["upstream", "token_files", "open", "accept"].iter().any(|key| table.contains_key(*key))
+            && !["listener", "pool", "listeners", "pools"]
+                .iter()
+                .any(|key| table.contains_key(*key))
+    }
+
+    /// Reads `text`, which came from the file called `path`. `read_file` gives what is in a file that it
+    /// names, or says why not.
     ///
     /// # Errors
     /// Everything wrong with it, in line order.
     pub fn from_str(
         text: &str,
         path: &str,
-        read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+        read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<BusConfig, Vec<ConfigError>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut report = Report::new(path, text);
         let (document, errors) = DeTable::parse_recoverable(text);
         syntax::report_all(text, &errors, &mut report);
-        let config = read(document.get_ref(), read_token, &mut report);
-        report.finish()?;
+        let mut config = read(document.get_ref(), read_file, &mut report);
+        config.warnings = report.finish()?;
         Ok(config)
     }
+}
+
+/// More than any file that is named has.
+const FILE_LEN_MAX: u64 = 4 << 20;
+
+fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_LEN_MAX).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(bytes)
 }
 
 /// The secret in a file: its first line.
@@ -86,8 +140,11 @@ impl BusConfig {
 /// # Errors
 /// Why it cannot be read.
 pub fn read_token(path: &str) -> Result<Vec<u8>, String> {
-    let text = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    Ok(text.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default().to_vec())
+    read_file(path).map(|text| first_line(&text))
+}
+
+fn first_line(text: &[u8]) -> Vec<u8> {
+    text.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default().to_vec()
 }
 
 fn unknown(name: &str, known: &[&str]) -> Problem {
@@ -100,10 +157,17 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
 
 fn read(
     table: &DeTable<'_>,
-    read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     report: &mut Report<'_>,
 ) -> BusConfig {
-    let mut config = BusConfig { settings: Settings::of(NodeId::NONE), share_with: Vec::new() };
+    let mut config = BusConfig {
+        settings: Settings::of(NodeId::NONE),
+        share_with: Vec::new(),
+        tls: None,
+        takes_publications: false,
+        admin: None,
+        warnings: Vec::new(),
+    };
     let names: Vec<&str> = KEYS.iter().map(|(name, ..)| *name).collect();
     let (mut is_open, mut is_whole) = (false, true);
     for (name, value) in table {
@@ -117,7 +181,10 @@ fn read(
         let outcome = match *key {
             "open" => as_bool(value).map(|open| is_open = open),
             "upstream" => read_upstreams(value, &mut config.settings, report),
-            "token_files" => read_tokens(value, &mut config.settings, read_token, report),
+            "token_files" => read_tokens(value, &mut config.settings, read_file, report),
+            "tls" => tls::read(value, read_file, report).map(|tls| config.tls = tls),
+            "listen" => list(value, report).map(|urls| config.settings.urls = urls),
+            "accept" => list(value, report).map(|ranges| config.settings.accept = ranges),
             _ => read_key(key, value, &mut config),
         };
         if let Err(what) = outcome {
@@ -129,15 +196,23 @@ fn read(
         }
     }
     match (table.contains_key("token_files"), is_open) {
+        (false, false) if table.contains_key("tls") => tls::check_reach(table, &config, report),
         (false, false) => {
-            let hint = "add token_files, or open = true if anybody may come in";
+            let hint = "add token_files or tls, or open = true if anybody may come in";
             report.consequence(0, Problem::new("there is no token", hint));
+        }
+        (_, true) if table.contains_key("tls") => {
+            let hint = "a bus asks for certificates or is open: leave one of the two out";
+            report.consequence(0, Problem::new("tls and open = true", hint));
         }
         (true, true) => {
             let hint = "a bus has tokens or is open: leave one of the two out";
             report.consequence(0, Problem::new("token_files and open = true", hint));
         }
         _ => {}
+    }
+    if is_whole {
+        tls::check_name(table, &config, report);
     }
     // What is missing because it is wrong is not told a second time.
     for fault in config.settings.faults().into_iter().filter(|_| is_whole) {
@@ -150,8 +225,6 @@ fn read_key(key: &str, value: &Spanned<DeValue<'_>>, config: &mut BusConfig) -> 
     let settings = &mut config.settings;
     match key {
         "id" => settings.id = parsed(value)?,
-        "listen" => settings.urls = list(value)?,
-        "accept" => settings.accept = list::<IdRange>(value)?,
         "labels" => settings.labels = labels(value)?,
         "share_with" => {
             let items = value.get_ref().as_array().ok_or("it is no list")?;
@@ -161,8 +234,14 @@ fn read_key(key: &str, value: &Spanned<DeValue<'_>>, config: &mut BusConfig) -> 
         "ttl" => settings.ttl = number(value, 1, 16)? as u8,
         "peers_max" => settings.peers_max = number(value, 1, 65_536)? as usize,
         "heartbeat" => settings.heartbeat = duration(value)?,
+        "handshake" => settings.handshake = duration(value)?,
+        "parts_idle" => settings.parts_idle = duration(value)?,
+        "heartbeat_idle" => settings.rest.heartbeat = duration(value)?,
+        "publish" => config.takes_publications = as_bool(value)?,
+        "admin" => config.admin = Some(parsed(value)?),
         "message_len_max" => settings.message_len_max = size(value, 1 << 10, 64 << 20)?,
         "queue_len_max" => settings.queue_len_max = size(value, 1 << 16, 1 << 30)?,
+        "queues_len_max" => settings.queues_len_max = size(value, 1 << 20, 1 << 40)?,
         "inbox_len_max" => settings.inbox_len_max = size(value, 1 << 16, 1 << 30)?,
         "compress" => settings.compress = as_bool(value)?,
         _ => return Err("it cannot be set".to_owned()),
@@ -182,9 +261,21 @@ fn parsed<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<T, 
     text(value)?.parse().map_err(|fault: T::Err| fault.to_string())
 }
 
-fn list<T: FromStr<Err: ToString>>(value: &Spanned<DeValue<'_>>) -> Result<Vec<T>, String> {
-    let items = value.get_ref().as_array().ok_or("it is no list")?;
-    items.iter().map(parsed).collect()
+/// Those of a list that can be read; the others are told, each with its line.
+fn list<T: FromStr<Err: ToString>>(
+    value: &Spanned<DeValue<'_>>,
+    report: &mut Report<'_>,
+) -> Result<Vec<T>, String> {
+    let mut all = Vec::new();
+    for item in value.get_ref().as_array().ok_or("it is no list")? {
+        match parsed(item) {
+            Ok(one) => all.push(one),
+            Err(what) => {
+                report.mistake(item.span().start, Problem::new(what, "see docs/bus.md"));
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn labels(value: &Spanned<DeValue<'_>>) -> Result<Labels, String> {
@@ -220,7 +311,7 @@ fn size(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<usize, Strin
 fn read_tokens(
     value: &Spanned<DeValue<'_>>,
     settings: &mut Settings,
-    read_token: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     report: &mut Report<'_>,
 ) -> Result<(), String> {
     let items = value.get_ref().as_array().ok_or("it is no list")?;
@@ -229,7 +320,8 @@ fn read_tokens(
     }
     for item in items {
         let path = text(item)?;
-        let added = read_token(path)
+        let added = read_file(path)
+            .map(|text| first_line(&text))
             .and_then(|token| settings.tokens.add(&token).map_err(|fault| fault.to_string()));
         if let Err(what) = added {
             let hint = "make it with: head -c 24 /dev/urandom | base64 > FILE";
@@ -251,14 +343,25 @@ fn read_upstreams(
         let table = item.get_ref().as_table().ok_or("it is no list of tables")?;
         let mut upstream = Upstream { id: NodeId::NONE, urls: Vec::new() };
         for (name, value) in table {
-            match name.get_ref().as_ref() {
-                "id" => upstream.id = parsed(value)?,
-                "urls" => upstream.urls = list::<Url>(value)?,
-                other => report.mistake(name.span().start, unknown(other, &["id", "urls"])),
+            let outcome = match name.get_ref().as_ref() {
+                "id" => parsed(value).map(|id| upstream.id = id),
+                "urls" => list::<Url>(value, report).map(|urls| upstream.urls = urls),
+                other => {
+                    report.mistake(name.span().start, unknown(other, &["id", "urls"]));
+                    Ok(())
+                }
+            };
+            if let Err(what) = outcome {
+                let what = format!("upstream: {}: {what}", name.get_ref());
+                report.mistake(value.span().start, Problem::new(what, "see docs/bus.md"));
             }
         }
-        if upstream.urls.is_empty() {
-            return Err("one has no urls".to_owned());
+        let has_urls = |urls: &Spanned<DeValue<'_>>| {
+            urls.get_ref().as_array().is_none_or(|urls| !urls.is_empty())
+        };
+        if !table.get("urls").is_some_and(has_urls) {
+            let hint = "write urls = [\"tcp://host:port\"] below [[upstream]]";
+            report.mistake(item.span().start, Problem::new("an upstream has no urls", hint));
         }
         settings.upstreams.push(upstream);
     }
@@ -290,6 +393,9 @@ accept = ["z1.proxy", "z1.cache"]
 share_with = [1001]
 ttl = 8
 heartbeat = "500ms"
+handshake = "2s"
+parts_idle = "10s"
+queues_len_max = "4MiB"
 message_len_max = "1MiB"
 queue_len_max = "2MiB"
 inbox_len_max = "2MiB"
@@ -316,6 +422,9 @@ urls = ["ipv6://::1:6390"]
             (settings.heartbeat, config.share_with),
             (Duration::from_millis(500), vec![1001])
         );
+        let times = (settings.handshake, settings.parts_idle);
+        assert_eq!(times, (Duration::from_secs(2), Duration::from_secs(10)));
+        assert_eq!(settings.queues_len_max, 4 << 20);
         assert!(!settings.tokens.is_empty());
     }
 
@@ -342,6 +451,55 @@ urls = ["ipv6://::1:6390"]
         let both = "id = \"z1.proxy.7.3\"\nopen = true\ntoken_files = [\"/token\"]\n";
         let errors = read(both).unwrap_err();
         assert!(errors[0].contains("token_files and open = true"), "{errors:?}");
+    }
+
+    #[test]
+    fn every_mistake_of_a_list_and_of_an_upstream_is_told_where_it_stands() {
+        let errors = read(
+            "id = \"z1.proxy.7.3\"\nopen = true\nlisten = [\n  \"http://a:1\",\n  \"tcp://b\",\n]\n\
+             admin = \"here\"\n[[upstream]]\nid = \"z1.x.0.1\"\nurls = [\"tcp://c:70000\"]\n\
+             [[upstream]]\nurl = \"tcp://d:1\"\n",
+        )
+        .unwrap_err();
+        let lines: Vec<&str> =
+            errors.iter().map(|error| error.split(':').nth(1).unwrap()).collect();
+        assert_eq!(lines, ["4", "5", "7", "9", "10", "11", "12"], "{errors:#?}");
+    }
+
+    #[test]
+    fn certificates_go_without_tokens_where_all_is_tcp() {
+        let authority = keyway_testkit::certificates::Authority::new("ours");
+        let issued = authority.issue(&["z1.proxy.7.3.bus.keyway"]);
+        let read = |text: &str| {
+            let file = |path: &str| match path {
+                "/ca" => Ok(authority.certificate.clone().into_bytes()),
+                "/cert" => Ok(issued.certificate.clone().into_bytes()),
+                "/key" => Ok(issued.key.clone().into_bytes()),
+                "/token" => Ok(b"a token that is long enough".to_vec()),
+                _ => Err("is not there".to_owned()),
+            };
+            BusConfig::from_str(text, "bus.toml", &file)
+                .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let tls = "[tls]\nca_file = \"/ca\"\ncert_file = \"/cert\"\nkey_file = \"/key\"\n";
+        let head = "id = \"z1.proxy.7.3\"\nlisten = [\"tcp://[::1]:1\"]\n";
+        assert!(read(&format!("{head}{tls}")).unwrap().tls.is_some());
+        let unix = "id = \"z1.proxy.7.3\"\nlisten = [\"unix:///run/bus\"]\n";
+        let errors = read(&format!("{unix}{tls}")).unwrap_err();
+        assert!(errors[0].contains("bus.toml:2") && errors[0].contains("no TLS"), "{errors:?}");
+        assert!(read(&format!("token_files = [\"/token\"]\n{unix}{tls}")).is_ok());
+        let errors = read(&format!("open = true\n{head}{tls}")).unwrap_err();
+        assert!(errors[0].contains("tls and open = true"), "{errors:?}");
+        let missing = tls.replace("\"/key\"", "\"/none\"").replace("/cert\"", "/ca\"");
+        let errors = read(&format!("{head}{missing}")).unwrap_err();
+        assert!(errors[0].starts_with("bus.toml:6") && errors[0].contains("/none"), "{errors:?}");
+        let errors = read(&format!("{head}[tls]\nca_fil = \"/ca\"\n")).unwrap_err();
+        assert!(errors.iter().any(|error| error.contains("did you mean ca_file?")), "{errors:?}");
+        assert!(errors.iter().any(|error| error.contains("cert_file")), "{errors:?}");
+        // One made out to another node is not a mistake that a file shows, but it is told.
+        let other = "id = \"z1.proxy.7.4\"\nlisten = [\"tcp://[::1]:1\"]\n";
+        let errors = read(&format!("{other}{tls}")).unwrap_err();
+        assert!(errors[0].contains("z1.proxy.7.4.bus.keyway"), "{errors:?}");
     }
 
     #[test]

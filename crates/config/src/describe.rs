@@ -229,7 +229,7 @@ fn memory_comment(config: &Config) -> String {
         );
         let _ = writeln!(
             text,
-            "  besides: {} of scripts and functions for each sharded pool, {} for each connection to\n    \
+            "  besides: {} of scripts and functions for each pool of servers, {} for each connection to\n    \
              tell of slow requests, for each client that watches keys or blocks a connection of its\n    \
              own, and for each that tracks keys one to every server, or two, with {} of unsent\n    \
              requests each (at most {} of them all a worker)",

@@ -24,6 +24,7 @@ Examples:
   keyway serve keyway.toml                          the listeners and pools of a file
   keyway check keyway.toml                          is the file right, and what does it mean?
   keyway locate keyway.toml user:42                 which server has this key?
+  keyway bench load 127.0.0.1:6379                  how much does it take, how fast, at what cost?
   keyway import twemproxy nutcracker.yml > keyway.toml
   keyway import predixy predixy.conf > keyway.toml
   keyway import overlord clusters.toml > keyway.toml
@@ -44,6 +45,9 @@ enum Command {
     /// The bus: join it as a node, ask its nodes, measure its channels.
     #[command(subcommand)]
     Bus(crate::bus::Bus),
+    /// Load for servers, Keyway or others, and what it shows.
+    #[command(subcommand)]
+    Bench(crate::bench::Bench),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
 }
@@ -72,7 +76,7 @@ pub enum LogFormat {
 
 #[derive(Debug, Args)]
 struct Check {
-    /// Configuration file.
+    /// Configuration file, of `keyway serve` or of `keyway bus node`.
     file: PathBuf,
 }
 
@@ -117,6 +121,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(arguments) => Ok(check(&arguments.file)),
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
+        Command::Bench(bench) => crate::bench::run(bench),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }
@@ -151,6 +156,9 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 }
 
 fn check(file: &Path) -> ExitCode {
+    if keyway_config::BusConfig::is_one(file) {
+        return crate::bus::check(file);
+    }
     match load(file) {
         Ok(config) => {
             for warning in &config.warnings {

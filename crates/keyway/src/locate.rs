@@ -6,7 +6,9 @@
 
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
-use keyway_topology::{Distribution, Ring, RoutedPool, Server, ShadowBy, ShardedPool, key_slot};
+use keyway_topology::{
+    Distribution, Endpoint, Ring, RoutedPool, Server, ShadowBy, ShardedPool, key_slot,
+};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -32,6 +34,9 @@ pub struct Question<'a> {
 /// That there is no such pool, or that standard input cannot be read.
 pub fn locate(config: &Config, question: &Question<'_>) -> Result<()> {
     let pools = pools(config, question)?;
+    for note in pools.notes() {
+        eprintln!("{note}");
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     match answer(&pools, question, &mut io::stdin().lock(), &mut out) {
         Err(error) if error.is::<ReaderGone>() => Ok(()),
@@ -64,6 +69,8 @@ enum Kind<'a> {
     Servers(&'a ShardedPool, Ring),
     /// Primaries that are found by these names, and the ring over them.
     Primaries(&'a ShardedPool, &'a [String], Ring),
+    /// One of these servers is the primary.
+    OnePrimary(&'a [Endpoint]),
     Routed(&'a RoutedPool),
 }
 
@@ -72,8 +79,10 @@ enum Place<'a> {
     Store,
     Any,
     Server(&'a Server),
-    /// Which server is that primary is for others to say.
+    /// Which server is that primary is for sentinels to say.
     Primary(&'a str),
+    /// Which of the servers listed is the primary is for them to say.
+    OnePrimary,
     /// Of a cluster, which server has it is for the cluster to say.
     Slot(u16),
     /// No pool is chosen by it.
@@ -121,6 +130,51 @@ impl<'a> Pools<'a> {
         found
     }
 
+    /// Of pools whose servers are found out while they are served, how to learn who has a key now.
+    /// They go to standard error, so that what is located can be read by programs.
+    fn notes(&self) -> Vec<String> {
+        let of_pool = |&index: &usize| {
+            let pool = &self.all[index];
+            let how = match &pool.kind {
+                Kind::Servers(of, _) => {
+                    let seed = of.cluster.as_ref()?.seeds.first()?;
+                    format!(
+                        "slots move between servers; {} CLUSTER SLOTS tells who has which",
+                        ask(seed)
+                    )
+                }
+                Kind::Primaries(_, names, _) => format!(
+                    "primaries change; SENTINEL GET-MASTER-ADDR-BY-NAME {} at a sentinel tells who it is",
+                    names.first()?
+                ),
+                Kind::OnePrimary(servers) => format!(
+                    "who is the primary changes; {} ROLE tells what a server is",
+                    ask(servers.first()?)
+                ),
+                Kind::Store | Kind::Random | Kind::Routed(_) => return None,
+            };
+            Some(format!("note: no server was asked about pool {:?}: {how}", pool.pool))
+        };
+        self.reached().iter().filter_map(of_pool).collect()
+    }
+
+    /// The pools that are asked about, and those that they lead to.
+    fn reached(&self) -> Vec<usize> {
+        let mut reached = self.wanted.clone();
+        let mut next = 0;
+        while let Some(&pool) = reached.get(next) {
+            if let Kind::Routed(routed) = &self.all[pool].kind {
+                for child in routed.children().into_iter().map(usize::from) {
+                    if !reached.contains(&child) {
+                        reached.push(child);
+                    }
+                }
+            }
+            next += 1;
+        }
+        reached
+    }
+
     fn follow<'p>(
         &'p self,
         pool: usize,
@@ -141,6 +195,14 @@ impl<'a> Pools<'a> {
             longer.push((role, self.all[child].pool));
             self.follow(child, key, longer, found);
         }
+    }
+}
+
+/// How an endpoint is asked something by hand.
+fn ask(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Tcp { host, port } => format!("redis-cli -h {host} -p {port}"),
+        Endpoint::Unix { .. } | Endpoint::Shm { .. } => format!("redis-cli at {endpoint}"),
     }
 }
 
@@ -204,6 +266,7 @@ impl<'a> Places<'a> {
             Kind::Routed(_) => Place::Nowhere,
             Kind::Servers(pool, _) if pool.cluster.is_some() => Place::Slot(key_slot(key)),
             Kind::Random => Place::Any,
+            Kind::OnePrimary(_) => Place::OnePrimary,
             Kind::Primaries(pool, names, ring) => match ring.pick(pool.hash_key(key), 0) {
                 Some(index) => Place::Primary(&names[usize::from(index)]),
                 None => Place::Any,
@@ -219,6 +282,9 @@ impl<'a> Places<'a> {
 impl<'a> Kind<'a> {
     fn over(pool: &'a ShardedPool) -> Kind<'a> {
         if let (Some(cluster), Some(ring)) = (&pool.cluster, pool.ring_of_primaries()) {
+            if cluster.sentinels.is_none() {
+                return Kind::OnePrimary(&cluster.seeds);
+            }
             return Kind::Primaries(pool, &cluster.primaries, ring);
         }
         match pool.distribution {
@@ -278,7 +344,8 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
         Place::Store => write!(line, "the embedded store"),
         Place::Any => write!(line, "any server"),
         Place::Nowhere => write!(line, "no pool"),
-        Place::Primary(name) => write!(line, "{name}"),
+        Place::Primary(name) => write!(line, "the primary {name}"),
+        Place::OnePrimary => write!(line, "the primary"),
         Place::Slot(slot) => write!(line, "the server of slot {slot}"),
         Place::Server(server) => {
             name = server.name.as_deref();
@@ -294,9 +361,9 @@ fn columns(line: &mut String, pool: &str, key: &[u8], found: &Found<'_>) {
     line.push('\n');
 }
 
-/// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with
-/// its `address` and, if it has one, `name`; `slot` of a cluster; `primary`, with its name, where servers are found by that; `store`; `any`; or `none`. `way` has the
-/// pools on the way of one that leads to others.
+/// `pool`, `key` (`key_hex` when it is not UTF-8) and `place`: `server`, with its `address` and, if
+/// it has one, `name`; `slot` of a cluster; `primary`, with its name where sentinels know it by one;
+/// `store`; `any`; or `none`. `way` has the pools on the way of one that leads to others.
 fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
     let mut object = json!({ "pool": pool });
     match std::str::from_utf8(key) {
@@ -318,6 +385,7 @@ fn object(pool: &str, key: &[u8], found: &Found<'_>) -> serde_json::Value {
             object["place"] = json!("primary");
             object["primary"] = json!(name);
         }
+        Place::OnePrimary => object["place"] = json!("primary"),
         Place::Slot(slot) => {
             object["place"] = json!("slot");
             object["slot"] = json!(slot);
@@ -525,7 +593,8 @@ servers = ["10.0.0.1:6379", "10.0.0.2:6379"]
             let is_of = |line: &str| line.starts_with("users\tu") && line.ends_with(name);
             assert!(text.lines().any(is_of), "{text}");
         }
-        assert!(text.contains("listed\tu0\tprimary\n") && !text.contains("slot"), "{text}");
+        assert!(text.contains("listed\tu0\tthe primary\n") && !text.contains("slot"), "{text}");
+        assert!(text.contains("users\tu0\tthe primary users-"), "{text}");
         let first: serde_json::Value =
             serde_json::from_str(told(true).lines().next().unwrap()).unwrap();
         assert_eq!(first["place"], "primary");
@@ -534,6 +603,48 @@ servers = ["10.0.0.1:6379", "10.0.0.2:6379"]
             Question { path: "f.toml", pool: Some("users/sentinels"), keys: &keys, is_json: false };
         let error = pools(&config, &sentinels).err().unwrap().to_string();
         assert_eq!(error, "f.toml has no pool \"users/sentinels\"; its pools are users, listed");
+    }
+
+    #[test]
+    fn of_servers_that_are_found_out_it_is_told_how_to_learn_who_they_are() {
+        const FOUND_OUT: &str = r#"
+[server]
+admin = "off"
+[[listener]]
+bind = "tcp://127.0.0.1:1"
+pool = "all"
+[pool.all]
+kind = "prefix"
+routes = [{ prefix = "s", pool = "sessions" }, { prefix = "u", pool = "users" }]
+default = "local"
+[pool.sessions]
+kind = "cluster"
+servers = ["10.0.0.1:7000"]
+[pool.users]
+kind = "replicated"
+sentinels = ["10.0.0.1:26379"]
+primaries = ["users-a"]
+[pool.local]
+kind = "store"
+"#;
+        let config = Config::from_str(FOUND_OUT, "f.toml").unwrap();
+        let keys = [b"s1".to_vec(), b"u1".to_vec()];
+        let told = |pool| {
+            let question =
+                Question { path: "f.toml", pool: Some(pool), keys: &keys, is_json: false };
+            let pools = pools(&config, &question).unwrap();
+            let mut out = Vec::new();
+            answer(&pools, &question, &mut &b""[..], &mut out).unwrap();
+            (String::from_utf8(out).unwrap(), pools.notes())
+        };
+        let (text, notes) = told("all");
+        assert!(text.contains("all\ts1\tthe server of slot "), "{text}");
+        assert!(text.contains("all\tu1\tthe primary users-a\t"), "{text}");
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].contains("redis-cli -h 10.0.0.1 -p 7000 CLUSTER SLOTS"), "{notes:?}");
+        assert!(notes[1].contains("SENTINEL GET-MASTER-ADDR-BY-NAME users-a"), "{notes:?}");
+        assert_eq!(told("sessions").1.len(), 1);
+        assert_eq!(told("local").1, Vec::<String>::new());
     }
 
     #[test]

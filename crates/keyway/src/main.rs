@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod bench;
 mod bus;
-mod bus_bench;
 mod certificates;
 mod cli;
 mod facts;

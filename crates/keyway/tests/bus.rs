@@ -37,19 +37,22 @@ impl Scratch {
         let file = self.path(name);
         let text = format!("token_files = [\"{}\"]\n{text}", self.path("token"));
         std::fs::write(&file, text).unwrap();
-        let mut child =
-            keyway().args(["bus", "node", &file]).stdout(Stdio::piped()).spawn().unwrap();
-        let (tell, lines) = channel();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Node { child, lines }
+        spawn(&file)
     }
+}
+
+fn spawn(file: &str) -> Node {
+    let mut child = keyway().args(["bus", "node", file]).stdout(Stdio::piped()).spawn().unwrap();
+    let (tell, lines) = channel();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    std::thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    Node { child, lines }
 }
 
 impl Node {
@@ -198,4 +201,226 @@ fn a_reader_that_goes_is_no_panic() {
     drop(asker.stdout.take());
     let output = asker.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn fails(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = keyway().args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn each_way_of_not_joining_says_what_it_is() {
+    let scratch = Scratch::new("unreached");
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("tcp://{}", listener.local_addr().unwrap())
+    };
+    let redis = keyway_testkit::RedisServer::start();
+    let other = format!("tcp://127.0.0.1:{}", redis.port());
+    let root =
+        scratch.node("root.toml", "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n");
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let told = |urls: &[&str], token: &str| {
+        let (file, mut arguments) = (scratch.path(token), vec!["bus", "tree"]);
+        urls.iter().for_each(|url| arguments.extend(["--at", *url]));
+        arguments.extend(["--token-file", &file]);
+        let start = std::time::Instant::now();
+        let (code, told) = fails(&arguments);
+        assert!(start.elapsed() < Duration::from_secs(5), "it waits in vain: {told}");
+        (code, told)
+    };
+    let (code, text) = told(&[&closed], "token");
+    assert!(code == Some(1) && text.contains(&format!("{closed}: nobody listens")), "{text}");
+    let (_, text) = told(&[&other], "token");
+    assert!(text.contains("no node of the bus") || text.contains("no answer from"), "{text}");
+    let (_, text) = told(&[&tcp], "other");
+    assert!(text.contains("--token-file"), "{text}");
+    // All of them are told, and one that is right is found behind others.
+    let (_, text) = told(&[&closed, &tcp], "other");
+    assert!(text.contains("nobody listens") && text.contains("no token"), "{text}");
+    let (code, text) = told(&[&closed, &other, &tcp], "token");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_is_done() {
+    let (code, text) = fails(&["bus", "ping", "--at", "tcp://127.0.0.1:1", "--count", "0"]);
+    assert!(code == Some(2) && text.contains("--count"), "{text}");
+    let (code, text) = fails(&["bus", "ping", "--at", "tcp://127.0.0.1:1", "--within", "0"]);
+    assert!(code == Some(2) && text.contains("--within"), "{text}");
+    let (code, text) = fails(&["bus", "tree", "--at", "tcp://127.0.0.1:1", "--ca-file", "/ca"]);
+    assert!(code == Some(2) && text.contains("--cert-file"), "{text}");
+    let start = std::time::Instant::now();
+    let (code, text) = fails(&["bus", "bench", "--seconds", "60", "--json", "/nodir/x"]);
+    assert!(code == Some(1) && text.contains("/nodir/x"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn an_address_that_is_taken_says_so() {
+    let scratch = Scratch::new("taken");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = format!("tcp://{}", listener.local_addr().unwrap());
+    let file = scratch.path("node.toml");
+    std::fs::write(&file, format!("id = \"z1.proxy.0.1\"\nopen = true\nlisten = [\"{at}\"]\n"))
+        .unwrap();
+    let (code, text) = fails(&["bus", "node", &file]);
+    assert!(code == Some(1) && text.contains(&at) && text.contains("does this node run"), "{text}");
+}
+
+#[test]
+fn keyway_check_knows_the_file_of_a_node() {
+    let scratch = Scratch::new("check");
+    let file = scratch.path("node.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        fails(&["check", &file])
+    };
+    let (code, text) = check("id = \"z1.proxy.0.1\"\nopen = true\n");
+    assert!(code == Some(0) && text.contains("a node of the bus, no errors"), "{text}");
+    let (code, text) = check("open = true\nid = \"z1.proxy\"\nlisten = [\"x://\"]\nadmin = 7\n");
+    let has = |line: &str| text.contains(&format!("node.toml:{line}:"));
+    assert!(code == Some(2) && has("2") && has("3") && has("4"), "{text}");
+    assert!(text.contains("3 errors"), "{text}");
+}
+
+#[test]
+fn topics_are_published_by_a_command_and_watched() {
+    let scratch = Scratch::new("topics");
+    let listen = "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\npublish = true\n";
+    let root = scratch.node("root.toml", listen);
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let below = format!(
+        "id = \"z1.proxy.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n[[upstream]]\nurls = [\"{tcp}\"]\n"
+    );
+    let one = scratch.node("one.toml", &below);
+    let one_at = one.line("ready").split(' ').nth(2).unwrap().to_owned();
+    one.line("upstream z1.control.0.1");
+    let body = scratch.path("body");
+    std::fs::write(&body, "pool = 1").unwrap();
+    let publish = |at: &str, more: &[&str]| {
+        let mut arguments = vec!["publish", "pools", &body];
+        arguments.extend(more);
+        ask(&scratch, at, "token", &arguments)
+    };
+    assert_eq!(text(&publish(&tcp, &[])), "pools 1 1\n");
+    one.line("push pools 1 1 8 bytes");
+    std::fs::write(&body, "pool = 2").unwrap();
+    assert_eq!(text(&publish(&tcp, &[])), "pools 1 2\n");
+    one.line("push pools 1 2 8 bytes");
+    assert_eq!(
+        text(&publish(&one_at, &["--node", "z1.control.0.1", "--epoch", "7"])),
+        "pools 7 1\n"
+    );
+    one.line("push pools 7 1 8 bytes");
+    let told = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let stale = told(publish(&tcp, &["--epoch", "6"]));
+    assert!(stale.contains("at least as new"), "{stale}");
+    let refused = told(publish(&one_at, &[]));
+    assert!(refused.contains("publish = true"), "{refused}");
+    let watched = ask(&scratch, &one_at, "token", &["watch", "pools", "--body", "--count", "1"]);
+    assert_eq!(text(&watched), "pools 7 1 8\npool = 2\n");
+    let topics = text(&ask(&scratch, &tcp, "token", &["topics"]));
+    assert!(topics.starts_with("topic pools 7 1 8 z1.control.0.1\n"), "{topics}");
+}
+
+#[test]
+fn a_node_serves_its_metrics() {
+    let scratch = Scratch::new("metrics");
+    let listen = "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nheartbeat = \"50ms\"\n";
+    let root = scratch.node("root.toml", listen);
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let page = root.line("metrics http://").split(' ').nth(1).unwrap().to_owned();
+    let at = page.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    let below = format!(
+        "id = \"z1.proxy.0.1\"\nadmin = \"127.0.0.1:0\"\nheartbeat = \"50ms\"\n[[upstream]]\nurls = [\"{tcp}\"]\n"
+    );
+    let one = scratch.node("one.toml", &below);
+    let one_at = one.line("metrics http://").split(' ').nth(1).unwrap().to_owned();
+    let one_at = one_at.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    one.line("upstream z1.control.0.1");
+    let other = ask(&scratch, &tcp, "other", &["tree"]);
+    assert!(!other.status.success());
+    assert!(ask(&scratch, &tcp, "token", &["send", "z1.proxy.0.1", "hello"]).status.success());
+    let (_, text) = http(&at, "/metrics");
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}"))
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    assert_eq!(value("keyway_bus_links{link=\"below\"}"), 1.0);
+    assert_eq!(value("keyway_bus_rooted_upstreams"), 1.0);
+    assert_eq!(value("keyway_bus_refused_links_total{reason=\"denied\"}"), 1.0);
+    assert_eq!(value("keyway_bus_lost_links_total{reason=\"leaving\"}"), 1.0);
+    // The message, and its ACK.
+    assert!(value("keyway_bus_relayed_frames_total") >= 2.0);
+    assert!(value("keyway_bus_received_bytes_total") > 500.0);
+    assert!(value("keyway_bus_round_trip_seconds_count") >= 0.0);
+    assert_eq!(http(&one_at, "/readyz").0, 200);
+    assert!(http(&one_at, "/metrics").1.contains("keyway_bus_delivered_messages_total 1\n"));
+    root.signal("KILL");
+    one.line("upstream none");
+    let start = std::time::Instant::now();
+    while http(&one_at, "/readyz").0 != 503 {
+        assert!(start.elapsed() < Duration::from_secs(5), "it is cut off");
+    }
+    assert!(http(&one_at, "/metrics").1.contains("keyway_bus_rooted_upstreams 0\n"));
+}
+
+/// The status and the body of a page.
+fn http(at: &str, path: &str) -> (u16, String) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(at).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, text)
+}
+
+#[test]
+fn a_bus_with_certificates_needs_no_token() {
+    let scratch = Scratch::new("tls");
+    let files = keyway_testkit::certificates::CertificateFiles::default();
+    let path = |name: &str| files.path(name).display().to_string();
+    let table = |name: &str| {
+        files.add(name, &files.authority.issue(&[&format!("{name}.bus.keyway")]));
+        let [ca, cert, key] = ["ca.pem".to_owned(), format!("{name}.pem"), format!("{name}.key")];
+        format!(
+            "[tls]\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\n",
+            path(&ca),
+            path(&cert),
+            path(&key)
+        )
+    };
+    let start = |name: &str, text: &str| {
+        let file = scratch.path(&format!("{name}.toml"));
+        std::fs::write(&file, format!("id = \"{name}\"\n{text}{}", table(name))).unwrap();
+        spawn(&file)
+    };
+    let root = start("z1.control.0.1", "listen = [\"tcp://127.0.0.1:0\"]\n");
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let one = start("z1.proxy.0.1", &format!("upstream = [{{ urls = [\"{tcp}\"] }}]\n"));
+    one.line("upstream z1.control.0.1");
+    table("guest");
+    let guest = |name: &str| {
+        let [ca, cert, key] =
+            [path("ca.pem"), path(&format!("{name}.pem")), path(&format!("{name}.key"))];
+        keyway()
+            .args(["bus", "ping", "--at", &tcp, "--count", "1", "z1.proxy.0.1"])
+            .args(["--ca-file", &ca, "--cert-file", &cert, "--key-file", &key])
+            .output()
+            .unwrap()
+    };
+    assert!(text(&guest("guest")).starts_with("pong from z1.proxy.0.1"));
+    let told = String::from_utf8_lossy(&guest("z1.proxy.0.1").stderr).into_owned();
+    assert!(told.contains("not made out to its id"), "{told}");
+    let plain = keyway().args(["bus", "ping", "--at", &tcp]).output().unwrap();
+    let told = String::from_utf8_lossy(&plain.stderr).into_owned();
+    assert!(!plain.status.success() && told.contains(&tcp), "{told}");
+    root.line("refused 0: the other side does not speak TLS");
 }

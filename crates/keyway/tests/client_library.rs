@@ -2,11 +2,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "one that is to sleep is left alone for a while")]
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use keyway_client::{Connection, Error, Options, Transport, Value};
+use keyway_ring::{HELLO_LEN, Refusal};
 use keyway_testkit::{Keyway, KeywayConfig, Pool, TempDir, watchdog};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -81,10 +84,36 @@ fn passwords_are_asked_for_there_as_anywhere() {
     let (_keyway, _directory, url) = store("password = \"secret\"");
     let refused = Connection::open(&url).unwrap().command(&["GET", "k"]).unwrap_err();
     assert!(refused.to_string().starts_with("NOAUTH"), "{refused}");
+    let wrong = Options { password: Some("other".to_owned()), ..Options::default() };
+    let refused = Connection::open_with(&url, &wrong).unwrap_err();
+    assert!(refused.to_string().starts_with("WRONGPASS"), "{refused}");
     let options = Options { password: Some("secret".to_owned()), ..Options::default() };
     let mut connection = Connection::open_with(&url, &options).unwrap();
     assert_eq!(connection.stream().transport(), Transport::Shared);
     assert_eq!(connection.command(&["GET", "k"]).unwrap(), Value::Nil);
+}
+
+/// A server that shares no memory with this user, serves once over the socket, and ends.
+#[test]
+fn why_memory_was_refused_is_told_with_what_comes_of_it() {
+    let _watch = watchdog(Duration::from_secs(60), "a user who is refused");
+    let directory = TempDir::new();
+    let path = directory.path().join("refuses.shm");
+    let server = UnixListener::bind(&path).unwrap();
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = server.accept().unwrap();
+        socket.read_exact(&mut [0; HELLO_LEN]).unwrap();
+        keyway_ring::refuse(&socket, Refusal::User).unwrap();
+        socket.read_exact(&mut [0; 14]).unwrap();
+        socket.write_all(b"+PONG\r\n").unwrap();
+    });
+    let mut connection = Connection::open(&format!("shm://{}", path.display())).unwrap();
+    let stream = connection.stream();
+    assert_eq!((stream.transport(), stream.refusal()), (Transport::Unix, Some(Refusal::User)));
+    assert_eq!(connection.command(&["PING"]).unwrap(), Value::Status("PONG".into()));
+    serving.join().unwrap();
+    let lost = connection.command(&["PING"]).unwrap_err().to_string();
+    assert!(lost.contains("the user of this process may not share memory there"), "{lost}");
 }
 
 /// The program of the C library's own tests.

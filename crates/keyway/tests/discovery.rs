@@ -8,9 +8,10 @@ mod cluster_setup;
 use cluster_setup::{KEYWAY, cluster_pool};
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, Replicated, ScriptedBackend, Sentinels, Value,
-    encode, free_address, handshake_reply, wait_until, watchdog,
+    encode, free_address, handshake_reply, http_get, wait_until, watchdog,
 };
-use std::net::SocketAddr;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -366,4 +367,82 @@ fn a_server_that_cuts_off_who_speaks_plainly_has_tls_named() {
             told.contains("if it speaks TLS on this port") && told.contains(key)
         });
     }
+}
+
+/// As one that dies does, which had a connection in its backlog.
+#[test]
+fn a_server_that_ends_one_connection_and_is_gone_has_no_tls_named() {
+    let _watch = watchdog(WITHIN, "a server that was killed");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let once = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        drop(listener);
+        connection.read(&mut [0; 64]).unwrap()
+    });
+    let keyway = start(cluster_pool(&[address]));
+    let mut client = keyway.client(0);
+    let mut told = String::new();
+    wait_until("it is refused", SOON, || {
+        told = client.words("GET a").error_text();
+        assert!(!told.contains("TLS"), "{told}");
+        told.contains("cannot be reached: connection refused")
+    });
+    assert!(once.join().unwrap() > 0, "it was asked");
+    let log = keyway.process().log();
+    assert!(log.contains("closed the connection") && !log.contains("TLS"), "{log}");
+}
+
+#[test]
+fn a_silent_server_does_not_hide_that_another_cannot_be_reached() {
+    let _watch = watchdog(WITHIN, "one refuses and one is silent");
+    let silent = ScriptedBackend::start(|_| Action::Silence);
+    let refusing = free_address();
+    let pool = cluster_pool(&[refusing, silent.address()]).with("timeout", "\"200ms\"");
+    let keyway = start(pool);
+    let ready = || http_get(keyway.admin(), "/readyz").body;
+    let cause = format!("{refusing} cannot be reached: connection refused");
+    wait_until("the cause is told", SOON, || ready().contains(&cause));
+    let begun = Instant::now();
+    let unanswered = || keyway.metrics().sum("keyway_cluster_unanswered_questions_total", &[]);
+    let before = unanswered();
+    wait_until("it stays so", SOON, || {
+        let told = ready();
+        assert!(told.contains(&cause), "{told}");
+        begun.elapsed() > Duration::from_secs(3) && unanswered() > before + 3.0
+    });
+}
+
+#[test]
+fn a_redis_server_in_the_place_of_a_sentinel_is_told_to_be_none() {
+    let _watch = watchdog(WITHIN, "no sentinel");
+    let servers = Replicated::start(0);
+    let keyway = start(through(&servers.addresses(), "[\"mymaster\"]"));
+    let mut client = keyway.client(0);
+    let hint = "answers, but is no sentinel";
+    wait_until("clients are told", SOON, || {
+        let told = client.words("GET a").error_text();
+        told.contains(hint) && told.contains("check sentinels in [pool.main]")
+    });
+    assert!(http_get(keyway.admin(), "/readyz").body.contains(hint));
+    let log = keyway.process().log();
+    let line = log.lines().find(|line| line.contains(hint)).unwrap_or_default();
+    assert!(line.contains("WARN") && line.contains("unknown command"), "{log}");
+}
+
+#[test]
+fn what_is_refused_is_refused_in_words_that_fit_the_pool() {
+    let _watch = watchdog(WITHIN, "refusals");
+    let servers = Replicated::start(0);
+    let pool = Pool::of_kind("main", "replicated").with("servers", &list(&servers.addresses()));
+    let keyway = start(pool);
+    let mut client = keyway.client(0);
+    wait_until("it is known", SOON, || set(&mut client, "a"));
+    for words in ["LASTSAVE", "SAVE", "SWAPDB 0 1", "SCRIPT KILL", "COPY a b DB 1", "XREAD STREAMS"]
+    {
+        let told = client.words(words).error_text();
+        assert!(!told.contains("sharded"), "{words}: {told}");
+    }
+    let told = client.words("CLIENT TRACKING ON").error_text();
+    assert!(told.contains("not for pools of kind \"replicated\""), "{told}");
 }

@@ -375,8 +375,10 @@ fn connections_that_end_behind_unread_replies_eject_nobody() {
     for client in &mut clients {
         client.send(&encode(&["BLPOP", "list", "0"]));
     }
-    // Each has a connection of its own by then, on which Keyway has asked for its number.
-    std::thread::sleep(Duration::from_millis(200));
+    // Each has a connection of its own, on which Keyway has asked for its number.
+    wait_until("they are sent", SOON, || {
+        keyway.metrics().sum("keyway_backend_in_flight_requests", &[]) >= 50.0
+    });
     keyway.process().pause();
     server.process().resume();
     wait_until("they wait", SOON, || {

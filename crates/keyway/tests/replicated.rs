@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Replicated, Sentinels, TempDir,
-    Value, wait_until, watchdog,
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, RedisServer, Replicated, Sentinels,
+    TempDir, Value, free_address, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -304,6 +304,66 @@ fn replicas_that_announce_host_names_are_found_in_what_their_primary_says() {
     assert!(!log.contains("none by an address that is known here"), "{log}");
     let info = client.words("INFO backends").text();
     assert_eq!(info.matches("lag_ms=").count(), 2, "{info}");
+}
+
+/// Addresses of this machine that share a port, each with a name that leads there and is no
+/// address as such are written.
+fn on_one_port(count: u8) -> Vec<(SocketAddr, String)> {
+    let port = free_address().port();
+    let own = |number: u8| SocketAddr::from(([127, 0, 0, number], port));
+    (2..2 + count).map(|number| (own(number), format!("127.0.{number}"))).collect()
+}
+
+/// Replicas on other hosts have the same port, and the names of these are known on one side
+/// only.
+#[test]
+fn replicas_with_one_port_are_told_apart_by_where_their_names_lead() {
+    let _watch = watchdog(Duration::from_secs(120), "names on one port");
+    for announces_names in [true, false] {
+        let hosts = on_one_port(3);
+        let (host, port) = (hosts[0].0.ip().to_string(), hosts[0].0.port().to_string());
+        let servers: Vec<RedisServer> = hosts
+            .iter()
+            .enumerate()
+            .map(|(nth, (address, name))| {
+                let ip = address.ip().to_string();
+                let own = if announces_names { name } else { &ip };
+                let announce = ["--replica-announce-ip", own, "--repl-diskless-sync-delay", "0"];
+                let of = ["--replicaof", &host, &port];
+                let of = if nth == 0 { &of[..0] } else { &of[..] };
+                RedisServer::start_at(*address, &[&announce[..], of].concat())
+            })
+            .collect();
+        let told = || servers[0].client().words("INFO replication").text();
+        wait_until("replicas are linked", SOON, || told().matches("state=online").count() == 2);
+        let name = &hosts[1].1;
+        assert_eq!(told().contains(&format!("ip={name},")), announces_names, "{}", told());
+        let known = |(address, name): &(SocketAddr, String)| match announces_names {
+            true => format!("\"{address}\""),
+            false => format!("\"{name}:{port}\""),
+        };
+        let known: Vec<String> = hosts.iter().map(known).collect();
+        let pool = Pool::of_kind("main", "replicated")
+            .with("servers", &format!("[{}]", known.join(", ")))
+            .with("refresh", "\"200ms\"")
+            .with("read_from", "\"replica\"")
+            .with("replica_lag_max", "\"10s\"");
+        let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+        let mut client = keyway.client(0);
+        wait_until("the primary is known", SOON, || set(&mut client, "k"));
+        let reads = |name: &str| {
+            let label = format!("backend={name}");
+            keyway.metrics().sum("keyway_backend_requests_total", &[&label])
+        };
+        wait_until("both replicas are read", SOON, || {
+            client.command(&["GET", "k"]) == Value::bulk("v")
+                && known[1..].iter().all(|name| reads(name) > 5.0)
+        });
+        let info = client.words("INFO backends").text();
+        assert_eq!(info.matches("lag_ms=").count(), 2, "{info}");
+        let log = keyway.process().log();
+        assert!(!log.contains("none by an address that is known here"), "{log}");
+    }
 }
 
 #[test]

@@ -400,7 +400,12 @@ fn ten_thousand_connections_leave_nothing() {
     assert_eq!(stays.words("PING"), Value::simple("PONG"));
     wait_until("it is counted", SOON, || served.connected() == 1.0);
     let (descriptors, maps) = (fd_count(served.pid()), served.maps());
+    let mut before = 0;
     for nth in 0..10_000 {
+        if nth == 1_000 {
+            // What the process takes once is not theirs.
+            before = resident_bytes(served.pid());
+        }
         let socket = UnixStream::connect(&served.path).unwrap();
         let shared = ask(&socket, &Hello::new(0, 0)).unwrap().unwrap();
         if nth % 100 == 0 {
@@ -413,6 +418,8 @@ fn ten_thousand_connections_leave_nothing() {
     wait_until("all are gone", SOON, || served.connected() == 1.0);
     wait_until("their descriptors are", SOON, || fd_count(served.pid()) <= descriptors);
     wait_until("their memory is", SOON, || served.maps() <= maps);
+    let grown = resident_bytes(served.pid()).saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes more are resident");
     assert_eq!(stays.words("PING"), Value::simple("PONG"));
 }
 
@@ -643,4 +650,125 @@ fn a_duplicate_of_the_memory_does_not_keep_a_connection() {
     wait_until("it is gone", SOON, || served.connected() == 0.0);
     wait_until("its memory is unmapped", SOON, || served.maps() == 0);
     drop(memory);
+}
+
+/// Time that its workers have looked at rings, in seconds.
+fn looked(served: &Served) -> f64 {
+    served.keyway.metrics().sum("keyway_worker_spin_seconds_total", &[])
+}
+
+#[test]
+fn many_clients_that_are_looked_at_in_vain_take_little_time() {
+    const CLIENTS: usize = 16;
+    let _watch = watchdog(Duration::from_secs(60), "looking in vain");
+    let served = start("", "");
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| served.client()).collect();
+    let (before, begun) = (looked(&served), Instant::now());
+    for _ in 0..300 {
+        for client in &mut clients {
+            assert_eq!(client.words("PING"), Value::simple("PONG"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let share = (looked(&served) - before) / begun.elapsed().as_secs_f64();
+    println!("{:.2} % of a core was spent looking", share * 100.0);
+    assert!(share < 0.1, "{share} of a core is spent looking");
+}
+
+#[test]
+fn clients_that_look_all_the_time_keep_nobody_from_being_served() {
+    const CLIENTS: usize = 8;
+    let _watch = watchdog(Duration::from_secs(60), "clients that look");
+    let served = start("", "");
+    let mut other = served.keyway.client(0);
+    let stop = AtomicBool::new(false);
+    let asked = std::thread::scope(|scope| {
+        let lookers: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let socket = UnixStream::connect(&served.path).unwrap();
+                    let shared = ask(&socket, &Hello::new(0, 0)).unwrap().unwrap();
+                    let spin = Spin::adaptive(Duration::from_micros(20));
+                    let mut pipe = Pipe::new(shared, socket, spin);
+                    let mut count = 0_u64;
+                    while !stop.load(Ordering::SeqCst) {
+                        pipe.write_all(b"PING\r\n").unwrap();
+                        pipe.flush().unwrap();
+                        pipe.read_exact(&mut [0; 7]).unwrap();
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        for nth in 1..=500 {
+            assert_eq!(other.words("INCR n"), Value::Integer(nth));
+        }
+        stop.store(true, Ordering::SeqCst);
+        lookers.into_iter().map(|looker| looker.join().unwrap()).collect::<Vec<u64>>()
+    });
+    println!("while another asked 500 times the clients asked {asked:?} times");
+    // One of them may have slept through most of it, but none was left out.
+    assert!(asked.iter().all(|count| *count > 0), "{asked:?}");
+}
+
+#[test]
+fn a_process_that_dies_is_missed_within_fifty_milliseconds() {
+    let _watch = watchdog(Duration::from_secs(60), "deaths of processes");
+    let served = start("", "");
+    let mut other = served.client();
+    let mut took: Vec<Duration> = (0..7)
+        .map(|_| {
+            let mut child = spawn_self("a_process_that_is_killed", &served.path);
+            wait_until("it is here", SOON, || {
+                other.words("CLIENT LIST").text().lines().count() == 2
+            });
+            let begun = Instant::now();
+            child.kill().unwrap();
+            while other.words("CLIENT LIST").text().lines().count() == 2 {
+                assert!(begun.elapsed() < SOON, "it is still there");
+            }
+            let took = begun.elapsed();
+            child.wait().unwrap();
+            took
+        })
+        .collect();
+    took.sort();
+    println!("missed after {took:?}");
+    assert!(took[took.len() / 2] < Duration::from_millis(50), "{took:?}");
+}
+
+/// Memory that is scribbled over all the time, by a client that stays: what it gets is closed, and neither
+/// keeps the server busy nor others waiting.
+#[test]
+fn whoever_scribbles_over_his_memory_and_stays_keeps_no_processor_busy() {
+    let _watch = watchdog(Duration::from_secs(60), "scribbling without end");
+    let served = start("", "");
+    let mut other = served.client();
+    assert_eq!(other.words("SET a 1"), ok());
+    let mut random = Random::new(11);
+    // Words of the headers: as they are after some traffic, and then anything at any time.
+    let vandals: Vec<Memory> = (0..30)
+        .map(|_| {
+            let mut vandal = Memory::at(&served.path);
+            vandal.ping();
+            for _ in 0..20 {
+                let ring = random.below(2) * (4096 + CAPACITY_MIN);
+                let at = (ring + 128 * (1 + random.below(6)) + 4 * random.below(2)) as u64;
+                let value = [0, 1, 2, 3, 7, 1 << 40, u64::MAX][random.below(7)];
+                vandal.memory.write_all_at(&value.to_le_bytes()[..4], at).unwrap();
+                vandal.ring();
+            }
+            vandal
+        })
+        .collect();
+    for _ in 0..100 {
+        assert_eq!(other.words("GET a"), Value::bulk("1"));
+    }
+    let share = cpu_seconds_over(served.pid(), Duration::from_secs(1));
+    println!("{share} s of CPU in a second beside {} of them", vandals.len());
+    assert!(share < 0.1, "{share} s of CPU in a second, with nothing to do");
+    assert_eq!(other.words("GET a"), Value::bulk("1"));
+    drop(vandals);
+    wait_until("all are gone", SOON, || served.connected() == 1.0);
 }

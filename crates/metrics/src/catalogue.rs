@@ -53,6 +53,10 @@ pub enum Label {
     Listener,
     /// Path of a file, as configured.
     File,
+    /// What a connection of the bus is to its node: `upstream`, `standby`, `below`, `sibling` or `stranger`.
+    Link,
+    /// Why something on the bus failed, from a closed set: docs/protocol/bus.md.
+    Reason,
     /// Version of this build; on `keyway_process_build_info` alone.
     Version,
 }
@@ -73,6 +77,8 @@ impl Label {
             Label::Of => "of",
             Label::Listener => "listener",
             Label::File => "file",
+            Label::Link => "link",
+            Label::Reason => "reason",
             Label::Version => "version",
         }
     }
@@ -435,6 +441,63 @@ catalogue! {
     TLS_EXPIRY: Gauge "keyway_tls_certificate_expiry_seconds" in "seconds" by [File]
         measures "When the first certificate in a file expires, as seconds since 1970: of every `cert_file`, and every `ca_file` with a single certificate, as they were read last."
         leaves_out "Leaves out the certificates that clients and servers show."
+    BUS_LINKS: Gauge "keyway_bus_links" in "links" by [Link]
+        measures "Connections of a node of the bus (keyway bus node) now, by what they are to it."
+        leaves_out "Leaves out those whose TLS handshake goes on."
+    BUS_BELOW: Gauge "keyway_bus_below_nodes" in "nodes" by []
+        measures "Nodes and guests below this node, however far."
+        leaves_out ""
+    BUS_ROOTED: Gauge "keyway_bus_rooted_upstreams" in "upstreams" by []
+        measures "1 if a root is above this node, or it is one; 0 while it is cut off."
+        leaves_out ""
+    BUS_CHANGES: Counter "keyway_bus_upstream_changes_total" in "changes" by []
+        measures "Times that messages began to go up another way, or none."
+        leaves_out ""
+    BUS_SENT: Counter "keyway_bus_sent_messages_total" in "messages" by []
+        measures "Messages and commands of this node's own."
+        leaves_out "Leaves out what it passed on."
+    BUS_DELIVERED: Counter "keyway_bus_delivered_messages_total" in "messages" by []
+        measures "Messages for this node."
+        leaves_out "Leaves out commands and their results."
+    BUS_RELAYED: Counter "keyway_bus_relayed_frames_total" in "frames" by []
+        measures "Frames of others that this node passed on."
+        leaves_out "Leaves out pushes, which every node keeps and sends anew."
+    BUS_FULL_PUSHES: Counter "keyway_bus_full_pushes_total" in "pushes" by []
+        measures "Versions of topics sent to nodes below as a whole."
+        leaves_out ""
+    BUS_DELTA_PUSHES: Counter "keyway_bus_delta_pushes_total" in "pushes" by []
+        measures "Versions of topics sent to nodes below as what changed."
+        leaves_out ""
+    BUS_RECEIVED_BYTES: Counter "keyway_bus_received_bytes_total" in "bytes" by []
+        measures "Bytes of frames that came, on all connections."
+        leaves_out "Leaves out the headers of TCP and TLS."
+    BUS_SENT_BYTES: Counter "keyway_bus_sent_bytes_total" in "bytes" by []
+        measures "Bytes of frames that were handed to connections."
+        leaves_out "Leaves out the headers of TCP and TLS."
+    BUS_QUEUED: Gauge "keyway_bus_queued_bytes" in "bytes" by [Link]
+        measures "Bytes that wait for peers to take them."
+        leaves_out "Leaves out what the kernel has taken."
+    BUS_INBOX: Gauge "keyway_bus_inbox_bytes" in "bytes" by []
+        measures "Bytes of messages that the user of the node has not taken."
+        leaves_out ""
+    BUS_FAILED: Counter "keyway_bus_failed_messages_total" in "messages" by [Reason]
+        measures "Messages and commands of this node's own that did not arrive, or of which nobody knows."
+        leaves_out "Leaves out those of others: keyway_bus_refused_messages_total."
+    BUS_REFUSED: Counter "keyway_bus_refused_messages_total" in "messages" by []
+        measures "Messages and commands of others that could not go on from here, and went back."
+        leaves_out ""
+    BUS_UNTOLD: Counter "keyway_bus_untold_failures_total" in "failures" by []
+        measures "Failures that nobody could be told, for too many waited for a way back."
+        leaves_out ""
+    BUS_REFUSED_LINKS: Counter "keyway_bus_refused_links_total" in "links" by [Reason]
+        measures "Connections that did not come to be: of each dial once, whatever number of addresses it had, and who was turned away here."
+        leaves_out ""
+    BUS_LOST_LINKS: Counter "keyway_bus_lost_links_total" in "links" by [Reason]
+        measures "Registered connections that ended."
+        leaves_out ""
+    BUS_ROUND_TRIP: Histogram "keyway_bus_round_trip_seconds" in "seconds" by []
+        measures "Time from a ping being composed to its answer being read, on all connections."
+        leaves_out "Leaves out connections at rest, but for one ping in 30 seconds from who has dialled."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bus;
 mod catalogue;
 mod cell;
 mod cells;
@@ -25,6 +26,7 @@ mod recent;
 mod registry;
 mod scrape;
 
+pub use bus::{BusFigures, BusLink, BusMetrics};
 pub use catalogue::{CATALOGUE, Kind, Label, Metric, catalogue_markdown};
 pub use cell::{Counter, Gauge};
 pub use cells::{

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
-    BackendRole, CATALOGUE, CloseReason, ClusterFigures, DatabaseFigures, EntranceFigures,
-    FrontFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures, Registry, RouteFigures,
-    ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
-    catalogue_markdown,
+    BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
+    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, PoolLayout,
+    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -97,6 +97,25 @@ fn exposition(registry: &Registry) -> String {
     text
 }
 
+/// That of a node of the bus, which is another process.
+fn bus_exposition() -> String {
+    let metrics = BusMetrics::new("1.2.3", 1_700_000_000_250_000);
+    metrics.note_round_trip(Duration::from_micros(300));
+    let link = |kind, count| BusLink { kind, count, queued_bytes: 7 };
+    let reasons = || vec![("unreachable".to_owned(), 3), ("timeout".to_owned(), 0)];
+    let figures = BusFigures {
+        links: vec![link("upstream", 1), link("below", 4)],
+        is_rooted: true,
+        failed_messages: reasons(),
+        refused_links: reasons(),
+        lost_links: reasons(),
+        ..BusFigures::default()
+    };
+    let mut text = String::new();
+    metrics.write_prometheus(&figures, &mut text);
+    text
+}
+
 fn family<'a>(families: &'a [Family], name: &str) -> &'a Family {
     families.iter().find(|family| family.name == name).unwrap_or_else(|| panic!("no {name}"))
 }
@@ -131,7 +150,13 @@ fn serve(cells: &WorkerCells, class: usize, backend: usize, micros: u64) {
 fn every_declared_metric_is_exported_with_its_labels_and_nothing_else() {
     let registry = registry();
     let _cells = registry.start_worker().expect("a free place");
-    let families = parse(&exposition(&registry));
+    let mut families = parse(&exposition(&registry));
+    let of_bus: Vec<Family> = parse(&bus_exposition());
+    // What is of the process is told of both.
+    let is_new = |family: &Family| !families.iter().any(|known| known.name == family.name);
+    let of_bus: Vec<Family> = of_bus.into_iter().filter(is_new).collect();
+    assert!(of_bus.iter().all(|family| family.name.starts_with("keyway_bus_")));
+    families.extend(of_bus);
     assert_eq!(families.len(), CATALOGUE.len());
     for metric in CATALOGUE {
         let family = family(&families, metric.name);
@@ -176,6 +201,7 @@ fn histogram_buckets_grow_and_end_at_the_count() {
         .iter()
         .for_each(|&micros| serve(&cells, 0, 1, micros));
     let families = parse(&exposition(&registry));
+    let families: Vec<Family> = families.into_iter().chain(parse(&bus_exposition())).collect();
     for metric in CATALOGUE.iter().filter(|metric| metric.kind == Kind::Histogram) {
         let family = family(&families, metric.name);
         let (mut last_bound, mut last_count) = (f64::MIN, 0.0);

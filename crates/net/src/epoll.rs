@@ -101,6 +101,14 @@ impl EpollIo {
     }
 
     fn start_resolving(&mut self, host: &str, port: u16, token: Token) -> bool {
+        let asked = self.ask_resolver(host, port, token);
+        if asked {
+            self.resolving.push(token);
+        }
+        asked
+    }
+
+    fn ask_resolver(&mut self, host: &str, port: u16, token: Token) -> bool {
         if self.resolver.is_none() {
             let Ok(resolver) = Resolver::start() else { return false };
             let data = EventData::new_u64(OWN_RESOLVER);
@@ -109,11 +117,7 @@ impl EpollIo {
             }
             self.resolver = Some(resolver);
         }
-        let asked = self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token));
-        if asked {
-            self.resolving.push(token);
-        }
-        asked
+        self.resolver.as_ref().is_some_and(|resolver| resolver.ask(host, port, token))
     }
 
     fn start_connecting(&mut self, target: &Target, token: Token) {
@@ -176,6 +180,12 @@ impl EpollIo {
             let Some(resolver) = &self.resolver else { return };
             drain_eventfd(resolver.wake_fd());
             let Some(Answer { token, addr }) = resolver.take() else { return };
+            // Tokens of connections are never the driver's own.
+            if token.0 & OWN != 0 {
+                let address = addr.map(|addr| addr.ip().to_canonical());
+                self.early.push(Event::Resolved { number: token.0 as u32, address });
+                continue;
+            }
             let Some(place) = self.resolving.iter().position(|&waiting| waiting == token) else {
                 // Given up in the meantime.
                 continue;
@@ -326,6 +336,10 @@ impl Io for EpollIo {
     fn local_address(&self, socket: Socket) -> Option<SocketAddr> {
         let name = rustix::net::getsockname(borrow(&socket)).ok()?;
         SocketAddr::try_from(name).ok()
+    }
+
+    fn resolve(&mut self, host: &str, number: u32) -> bool {
+        self.ask_resolver(host, 0, Token(OWN | u64::from(number)))
     }
 
     fn pause_accepting(&mut self, paused: bool) {

@@ -83,6 +83,13 @@ pub enum Event {
         /// Why.
         fault: ConnectFault,
     },
+    /// A name that [`Io::resolve`] was asked for was looked up.
+    Resolved {
+        /// As given to `resolve`.
+        number: u32,
+        /// Where it leads, if it does.
+        address: Option<std::net::IpAddr>,
+    },
     /// Another thread posted mail for this worker.
     Mail,
 }
@@ -165,6 +172,12 @@ pub trait Io {
     /// there is none to tell.
     fn local_address(&self, _socket: Socket) -> Option<std::net::SocketAddr> {
         None
+    }
+
+    /// Looks up where a host name leads, which ends in [`Event::Resolved`] with the same number.
+    /// Returns whether it was begun.
+    fn resolve(&mut self, _host: &str, _number: u32) -> bool {
+        false
     }
 
     /// Stops telling of waiting clients, or tells of them again: for a while

@@ -50,9 +50,6 @@ const CONNECT: u64 = 1;
 /// Generations fit into a token between its kind and the number.
 const GENERATION_MAX: u32 = (1 << 27) - 1;
 
-/// Rings that are looked at in every poll; looking at more takes longer than it saves.
-const HOT_MAX: usize = 64;
-
 /// Looks at the rings between two at the clock.
 const LOOKS_PER_CLOCK: u32 = 16;
 
@@ -183,7 +180,7 @@ impl Ringed {
         let Self { lines, hot, looking, early, .. } = self;
         let Some(Some(line)) = lines.get_mut(number as usize) else { return };
         let Stage::Open(rings) = &mut line.stage else { return };
-        if !wait_for_bytes(rings, number, now, looking, hot) {
+        if !rings.wait_for_bytes((number, now), looking, hot) {
             let token = line.token;
             early.push(Event::Ready { token, readable: true, writable: false, hangup: false });
         }
@@ -332,7 +329,7 @@ impl Ringed {
                 Event::Ready { token, .. }
                 | Event::Connected { token, .. }
                 | Event::ConnectFailed { token, .. } => *token,
-                Event::Incoming(_) | Event::Mail => Token(0),
+                Event::Incoming(_) | Event::Resolved { .. } | Event::Mail => Token(0),
             };
             if token.0 & TOKEN_MASK != RINGED_TOKEN {
                 events.push(event);
@@ -498,7 +495,7 @@ impl Ringed {
             match rings.take(buf) {
                 Ok(0) if rings.is_left() => return Recv::End,
                 Ok(0) => {
-                    if wait_for_bytes(rings, number, now, looking, hot) {
+                    if rings.wait_for_bytes((number, now), looking, hot) {
                         return Recv::Empty;
                     }
                 }
@@ -506,7 +503,7 @@ impl Ringed {
                     Self::note_use(rings, now, (number, line.generation), cooling);
                     let drained = len < buf.len()
                         && !rings.is_left()
-                        && wait_for_bytes(rings, number, now, looking, hot);
+                        && rings.wait_for_bytes((number, now), looking, hot);
                     return Recv::Data { bytes: &buf[..len], drained };
                 }
                 Err(Ended::Closed) => return Recv::End,
@@ -560,7 +557,7 @@ impl Ringed {
     fn send_ringed(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         let number = socket.0 & !RINGED_SOCKET;
         let now = self.now;
-        let Self { io, lines, cooling, .. } = self;
+        let Self { io, lines, cooling, hot, looking, early, .. } = self;
         let Some(Some(line)) = lines.get_mut(number as usize) else { return Send::Failed };
         if line.is_broken {
             return Send::Failed;
@@ -569,6 +566,15 @@ impl Ringed {
         match rings.put(bytes) {
             Ok(taken) => {
                 Self::note_use(rings, now, (number, line.generation), cooling);
+                if !rings.wait_for_answer((number, now), looking, hot) {
+                    let token = line.token;
+                    early.push(Event::Ready {
+                        token,
+                        readable: true,
+                        writable: false,
+                        hangup: false,
+                    });
+                }
                 Send::Taken(taken)
             }
             Err(ended) => {
@@ -577,23 +583,6 @@ impl Ringed {
             }
         }
     }
-}
-
-/// Sees to it that the worker is told of bytes that come; `false` when some have come by now.
-fn wait_for_bytes(
-    rings: &mut Rings,
-    number: i32,
-    now: Time,
-    looking: &Looking,
-    hot: &mut Vec<i32>,
-) -> bool {
-    rings.since = now;
-    if looking.is_off() || hot.len() >= HOT_MAX || !rings.luck.is_good() {
-        return rings.park();
-    }
-    rings.reading = Reading::Hot;
-    hot.push(number);
-    true
 }
 
 impl Io for Ringed {
@@ -628,6 +617,10 @@ impl Io for Ringed {
 
     fn local_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
         if is_ringed(socket) { None } else { self.io.local_address(socket) }
+    }
+
+    fn resolve(&mut self, host: &str, number: u32) -> bool {
+        self.io.resolve(host, number)
     }
 
     fn pause_accepting(&mut self, paused: bool) {

@@ -152,7 +152,7 @@ impl<I: Io> Secured<I> {
                 Event::Ready { token, .. }
                 | Event::Connected { token, .. }
                 | Event::ConnectFailed { token, .. } => *token,
-                Event::Incoming(_) | Event::Mail => Token(0),
+                Event::Incoming(_) | Event::Resolved { .. } | Event::Mail => Token(0),
             };
             if token.0 & RESERVED != SECURED_TOKEN {
                 events.push(event);
@@ -182,7 +182,7 @@ impl<I: Io> Secured<I> {
             Event::Ready { readable, writable, hangup, .. } => {
                 self.on_ready(index, (readable, writable, hangup), events);
             }
-            Event::Incoming(_) | Event::Mail => {}
+            Event::Incoming(_) | Event::Resolved { .. } | Event::Mail => {}
         }
     }
 
@@ -380,6 +380,10 @@ impl<I: Io> Io for Secured<I> {
         }
         let place = self.lines.get((socket.0 & !SECURED_SOCKET) as usize)?;
         self.io.local_address(place.line.as_ref()?.stage.socket()?)
+    }
+
+    fn resolve(&mut self, host: &str, number: u32) -> bool {
+        self.io.resolve(host, number)
     }
 
     fn pause_accepting(&mut self, paused: bool) {

@@ -8,7 +8,7 @@ use keyway_net::{
     Peer, Recv, RingFault, Ringed, Send, Socket, Token,
 };
 use keyway_net::{ConnectFault, ListenerTemplate};
-use keyway_ring::{CAPACITY_MIN, Hello, Pipe, Spin, ask};
+use keyway_ring::{CAPACITY_MIN, Hello, Mapping, Pipe, Producer, Spin, ask};
 use keyway_testkit::TempDir;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -52,8 +52,12 @@ impl Driver {
 
     /// A client through rings, and its socket here.
     fn client(&mut self) -> (Pipe, Socket) {
+        self.client_by(pipe)
+    }
+
+    fn client_by<T: std::marker::Send + 'static>(&mut self, make: fn(&Path) -> T) -> (T, Socket) {
         let path = self.path.clone();
-        let asking = std::thread::spawn(move || pipe(&path));
+        let asking = std::thread::spawn(move || make(&path));
         wait(&mut self.io, |event| matches!(event, Event::Incoming(_)));
         let Accept::Client { socket, peer } = self.io.accept(ListenerIndex(0)) else {
             panic!("a client waits");
@@ -229,4 +233,75 @@ fn a_link_connects_speaks_and_hears_of_the_end() {
     proxy.io.cancel_connect(LINK);
     assert!(proxy.poll(Duration::from_millis(5)).is_empty());
     assert!(RingFault::NoAnswer.text().contains("no answer"));
+}
+
+/// The end of a client that tells whether it is to ring.
+struct Teller {
+    producer: Producer<Mapping>,
+    socket: UnixStream,
+    _back: Mapping,
+}
+
+impl Teller {
+    fn at(path: &Path) -> Teller {
+        let socket = UnixStream::connect(path).unwrap();
+        let shared = ask(&socket, &Hello::new(0, 0)).unwrap().unwrap();
+        Teller { producer: Producer::new(shared.out), socket, _back: shared.back }
+    }
+
+    /// Says something; whether nobody looks at the ring, so that it has rung.
+    fn says(&mut self) -> bool {
+        self.producer.write(b"x").unwrap();
+        let rings = self.producer.publish().is_some();
+        if rings {
+            self.socket.write_all(b"!").unwrap();
+        }
+        rings
+    }
+}
+
+#[test]
+fn who_was_written_to_is_looked_at_whatever_came_of_other_waits() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    let mut driver = Driver::new(Duration::from_micros(50));
+    let (mut client, socket) = driver.client_by(Teller::at);
+    let hear = |driver: &mut Driver| {
+        wait(&mut driver.io, is_readable);
+        assert!(matches!(driver.io.recv(socket), Recv::Data { bytes: b"x", drained: true }));
+    };
+    // Nothing follows by itself: it is looked for in vain, and less and less.
+    let mut rung = 0;
+    for _ in 0..50 {
+        driver.poll(Duration::from_millis(1));
+        rung += u32::from(client.says());
+        hear(&mut driver);
+    }
+    assert_eq!(rung, 50, "it sleeps by then");
+    // Long after, it asks: the answer is looked for.
+    driver.poll(Duration::from_millis(1));
+    assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));
+    assert!(!client.says(), "nobody looks for the answer");
+    hear(&mut driver);
+    // It asks before it sleeps: the time begins anew.
+    assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));
+    assert!(!client.says(), "nobody looks for the second answer");
+    hear(&mut driver);
+    // Answers that are always late are looked for less and less, too.
+    let mut looked = 0;
+    for _ in 0..100 {
+        assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));
+        driver.poll(Duration::from_millis(1));
+        driver.io.take_looked();
+        assert!(client.says(), "it sleeps by then");
+        hear(&mut driver);
+        assert_eq!(driver.io.send(socket, b"y"), Send::Taken(1));
+        driver.poll(Duration::from_micros(1));
+        looked += u32::from(driver.io.take_looked() > 0);
+        driver.poll(Duration::from_millis(1));
+        client.says();
+        hear(&mut driver);
+    }
+    assert!(looked < 20, "{looked} of 100 waits were looked through");
 }

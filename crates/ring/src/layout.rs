@@ -35,5 +35,5 @@ pub struct Header {
     pub(crate) read_out: Apart<AtomicU32>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Header>() <= HEADER_LEN);

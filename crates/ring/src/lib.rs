@@ -15,28 +15,28 @@
 
 #![warn(missing_docs)]
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod doorbell;
 mod ends;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod handover;
 mod inbox;
 mod layout;
 mod memory;
 mod park;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod pipe;
 mod record;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod segment;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod sleep;
 mod sync;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use doorbell::SharedDoorbell;
 pub use ends::{Consumer, Ended, Producer};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use handover::{
     HELLO_LEN, HELLO_MAGIC, Hello, Refusal, Shared, answer, ask, hear, peer_uid, refuse, say,
 };
@@ -44,12 +44,12 @@ pub use inbox::{Doorbell, Heard, Inbox, LANES_MAX, Lane};
 pub use layout::{HEADER_LEN, Header, MAGIC};
 pub use memory::Memory;
 pub use park::Wait;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use pipe::Pipe;
 pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use sleep::{Bell, Spin};
 
 #[cfg(all(loom, test))]

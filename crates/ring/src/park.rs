@@ -62,7 +62,7 @@ impl Parking {
     }
 
     /// The futex word.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn word(&self) -> &AtomicU32 {
         &self.sequence
     }

@@ -49,7 +49,7 @@ pub enum Route {
 }
 
 /// Why a request without keys is refused by [`route_whole`].
-pub const NO_KEY: &str = "the request names no key, so it has no server in a sharded pool";
+pub const NO_KEY: &str = "the request names no key, which would tell its server in the pool";
 
 /// The server of a key, or `None` when none is in use. `random` matters to
 /// pools that distribute by chance only.

@@ -87,8 +87,8 @@ impl Apart {
         IpAddr::V4(self.addresses[1])
     }
 
-    /// What a program is to be started by to be inside.
-    pub(crate) fn command(&self) -> Vec<String> {
+    /// What a program is to be started by to be inside: it takes the place of what starts it.
+    pub fn command(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
     }
 

@@ -1,8 +1,19 @@
 use crate::TlsFault;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
+
+/// What the other side of a connection has shown of itself, checked.
+#[derive(Clone, Debug)]
+pub struct PeerCertificate(CertificateDer<'static>);
+
+impl PeerCertificate {
+    /// Whether it is made out to `name`, a host's.
+    pub fn has_name(&self, name: &str) -> bool {
+        crate::peers::has_name(&self.0, name)
+    }
+}
 
 /// One secured connection, without its socket.
 ///
@@ -29,12 +40,28 @@ impl Channel {
     ) -> Result<Self, TlsFault> {
         let connection =
             ClientConnection::new(config, name).map_err(|error| TlsFault::from(&error))?;
-        Ok(Channel { connection: connection.into(), has_spoken: false, has_ended: false })
+        Ok(Channel::of(connection.into()))
+    }
+
+    pub(crate) fn of(connection: Connection) -> Self {
+        Channel { connection, has_spoken: false, has_ended: false }
+    }
+
+    /// Bytes that both sides of this connection know and nobody else, other ones for another
+    /// label (RFC 5705); `None` during the handshake.
+    pub fn export(&self, label: &[u8]) -> Option<[u8; 32]> {
+        self.connection.export_keying_material([0; 32], label, None).ok()
+    }
+
+    /// The certificate that the other side has shown, if it has.
+    pub fn peer_certificate(&self) -> Option<PeerCertificate> {
+        let certificate = self.connection.peer_certificates()?.first()?;
+        Some(PeerCertificate(certificate.clone().into_owned()))
     }
 
     pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsFault> {
         let connection = ServerConnection::new(config).map_err(|error| TlsFault::from(&error))?;
-        Ok(Channel { connection: connection.into(), has_spoken: false, has_ended: false })
+        Ok(Channel::of(connection.into()))
     }
 
     /// Whether the handshake goes on.

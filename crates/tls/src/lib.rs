@@ -12,14 +12,16 @@ mod channel;
 mod client;
 mod fault;
 mod files;
+mod peers;
 mod server;
 mod settings;
 mod validity;
 
-pub use channel::Channel;
+pub use channel::{Channel, PeerCertificate};
 pub use client::{ClientTls, Loaded};
 pub use fault::{Refusal, TlsFault};
 pub use files::{Dated, FileFault, ReadFile};
+pub use peers::{LoadedPeer, PeerSettings, PeerTls};
 pub use server::{LoadedServer, ServerTls};
 pub use settings::{
     ClientCertificates, ClientSettings, Identity, MinVersion, ServerSettings, Setting, Trust,

@@ -31,8 +31,9 @@ mod view_error;
 
 pub use circuit::{Circuit, CircuitBoard, CircuitChange, CircuitState};
 pub use cluster::{
-    Applied, Asked, ClusterMap, ClusterNode, ClusterView, GroupView, Move, MovingSlot, NodeHealth,
-    NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners, key_slot,
+    Applied, Asked, ClusterMap, ClusterNode, ClusterView, GroupView, LeftOut, Move, MovingSlot,
+    NodeHealth, NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners,
+    key_slot,
 };
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};

@@ -2,22 +2,28 @@
 //! asks for the next.
 
 mod doubts;
+mod hosts;
+mod trouble;
 
 use crate::advice::advice;
 use crate::notices::Notice;
 use doubts::{Doubts, Verdict};
+use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
-    Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, Ring, ShardedPool,
+    Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, LeftOut, Ring, ShardedPool,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
+use trouble::Trouble;
 
 pub(crate) use doubts::Speaker;
+pub(crate) use trouble::Telling;
 
 /// Pause between two questions, however many requests were sent elsewhere in
 /// between. Shorter makes servers tell all their slots again for each slot that
@@ -94,7 +100,7 @@ pub(crate) struct Learned {
     /// What is known now.
     pub(crate) map: Arc<ClusterMap>,
     /// Servers for which there was no place.
-    pub(crate) left_out: usize,
+    pub(crate) left_out: Vec<LeftOut>,
     /// Whether it is of before what was known, and most have said so.
     pub(crate) is_earlier: bool,
 }
@@ -135,8 +141,10 @@ pub struct Cluster {
     /// How often that was asked, and by place how often when it was last told.
     lags_asked: AtomicU64,
     lags_told: Box<[AtomicU64]>,
-    /// Why the latest question was not answered.
-    trouble: Mutex<String>,
+    /// Where names lead by which replicas are known.
+    hosts: Mutex<Hosts>,
+    /// Why questions are not answered.
+    trouble: Mutex<Trouble>,
     /// What is told of it in the log at most once a minute.
     pub(crate) notice: Notice,
     /// The same of addresses that cannot be reached.
@@ -155,7 +163,7 @@ impl Cluster {
         let settings = ClusterPool::clone(pool.cluster.as_ref()?);
         let (places, primaries) = (pool.servers.len() as u16, settings.primaries.len());
         let map = ClusterMap::of_seeds(&settings.seeds, places, primaries);
-        let map = Arc::new(map);
+        let map = Arc::new(map.of_nodes(settings.nodes_max));
         Some(Cluster {
             names: pool.ring_of_primaries().map(Arc::new),
             settings,
@@ -178,7 +186,8 @@ impl Cluster {
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
             lags_asked: AtomicU64::new(0),
             lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
-            trouble: Mutex::new("none was asked yet".to_owned()),
+            hosts: Mutex::default(),
+            trouble: Mutex::new(Trouble::new("none was asked yet")),
             totals: ClusterTotals::default(),
         })
     }
@@ -254,7 +263,7 @@ impl Cluster {
             }
             Applied::Same if self.logged.lock().places_keys_as(&map) => return Lesson::Same,
             // A server has said so before, with MOVED.
-            Applied::Same => 0,
+            Applied::Same => Vec::new(),
             Applied::Next(next, left_out) => {
                 self.version.store(next.version(), Release);
                 *map = Arc::new(next);
@@ -299,14 +308,39 @@ impl Cluster {
         }
     }
 
-    /// Notes why a question was not answered.
-    pub(crate) fn note_trouble(&self, text: String) {
-        *self.trouble.lock() = text;
+    /// Whether two endpoints are the same port of the same host, as far as it is known where their
+    /// names lead.
+    pub(crate) fn are_same(&self, one: &Endpoint, other: &Endpoint) -> bool {
+        let (Endpoint::Tcp { host, port }, Endpoint::Tcp { host: other, port: its }) = (one, other)
+        else {
+            return one == other;
+        };
+        let hosts = self.hosts.lock();
+        let is_there = || {
+            let address = hosts.address(host);
+            address.is_some() && address == hosts.address(other)
+        };
+        port == its && (host == other || is_there())
     }
 
-    /// Why the latest of those was not answered that were not.
+    /// Whether the caller is to look up where a host is.
+    pub(crate) fn try_claim_host(&self, host: &str, now: Time) -> bool {
+        self.hosts.lock().try_claim(host, now)
+    }
+
+    /// Notes where a host is.
+    pub(crate) fn note_host(&self, host: &str, address: Option<IpAddr>) {
+        self.hosts.lock().note(host, address);
+    }
+
+    /// Notes why a question was not answered.
+    pub(crate) fn note_trouble(&self, text: String, telling: Telling, now: Time) {
+        self.trouble.lock().note(text, telling, now);
+    }
+
+    /// Why questions are not answered.
     pub(crate) fn trouble(&self) -> String {
-        self.trouble.lock().clone()
+        self.trouble.lock().text().to_owned()
     }
 
     /// The same with what to change in the file, where that is known, for the pool of this name.

@@ -254,6 +254,7 @@ impl<I: Io> Worker<I> {
                         self.on_subscriber_connect_failed(token, fault);
                     }
                 }
+                Event::Resolved { number, address } => self.core.note_resolved(number, address),
                 Event::Mail => self.read_mail(),
             }
         }
@@ -524,6 +525,11 @@ impl<I: Io> Worker<I> {
     fn upkeep(&mut self, now: Time) {
         self.core.tend_health();
         self.core.tend_clusters();
+        while let Some((number, host)) = self.core.next_name() {
+            if !self.io.resolve(&host, number) {
+                self.core.note_resolved(number, None);
+            }
+        }
         while let Some(index) = self.core.next_left() {
             self.lose_link(index, BackendFault::Closed);
         }

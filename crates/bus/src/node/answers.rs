@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Arguments of a command at most, its name among them.
 const ARGS_MAX: usize = 256;
+/// Items of a result at most: an empty one takes more memory than bytes on the way.
+const ITEMS_MAX: usize = 1 << 17;
 
 struct Awaited {
     dst: NodeId,
@@ -34,6 +36,10 @@ pub(super) struct Waiting {
 impl Waiting {
     pub fn deadline(&self) -> Option<Time> {
         self.by_time.first().map(|(at, _)| *at)
+    }
+
+    pub fn has(&self, seq: u64) -> bool {
+        self.by_seq.contains_key(&seq)
     }
 
     fn take(&mut self, seq: u64, dst: NodeId) -> Option<Awaited> {
@@ -55,6 +61,12 @@ fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<Vec<u8>>> {
     }
     from.end()?;
     Some(items)
+}
+
+/// The status and the items of a result.
+pub(super) fn read_result(body: &[u8]) -> Option<(u16, Vec<Vec<u8>>)> {
+    let mut from = Reader::new(body);
+    Some((from.u16()?, read_items(from, ITEMS_MAX)?))
 }
 
 fn write_items<T: AsRef<[u8]>>(items: &[T], out: &mut Writer<'_>) {
@@ -158,7 +170,7 @@ impl Node {
 
     pub(super) fn on_command(&mut self, head: &Head, path: &[u8], body: &[u8], now: Time) {
         let args = read_items(Reader::new(body), ARGS_MAX).filter(|args| !args.is_empty());
-        let Some(args) = args else { return self.refuse(head, path, Reason::Malformed) };
+        let Some(args) = args else { return self.refuse(head, path, Reason::Malformed, now) };
         if !args[0].starts_with(b"bus.") {
             return self.tell(Event::Command { from: head.src, seq: head.seq, args });
         }
@@ -167,7 +179,7 @@ impl Node {
                 // One that cannot be sent is a timeout there.
                 let _ = self.reply(head.src, head.seq, 0, &items, now);
             }
-            None => self.refuse(head, path, Reason::NoCommand),
+            None => self.refuse(head, path, Reason::NoCommand, now),
         }
     }
 
@@ -184,7 +196,7 @@ impl Node {
         let mut out = Writer::new(&mut body);
         out.u16(status);
         write_items(items, &mut out);
-        if body.len() > self.settings.message_len_max {
+        if body.len() > self.settings.message_len_max || items.len() > ITEMS_MAX {
             return Err(SendFault::Refused(Reason::TooLarge));
         }
         let mut head = Head {
@@ -196,7 +208,7 @@ impl Node {
             ttl: self.settings.ttl,
         };
         if to == self.id {
-            self.on_result(&head, &Came::Slice(&body));
+            self.on_result(&head, &Came::Slice(&body), now);
             return Ok(());
         }
         if self.settings.compress
@@ -208,20 +220,21 @@ impl Node {
         self.pass(&head, &[], Came::Whole(Arc::new(body)), None, now).map_err(SendFault::Refused)
     }
 
-    pub(super) fn on_result(&mut self, head: &Head, body: &Came<'_>) {
+    pub(super) fn on_result(&mut self, head: &Head, body: &Came<'_>, now: Time) {
         let Some(awaited) = self.waiting.take(head.seq, head.src) else {
             self.counts.late_answers += 1;
             return;
         };
         let plain = self.plain_body(head, body, self.settings.message_len_max);
-        let result = plain.as_deref().and_then(|plain| {
-            let mut from = Reader::new(plain);
-            Some((from.u16()?, read_items(from, usize::MAX)?))
-        });
+        let result = plain.as_deref().and_then(read_result);
         match result {
-            Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items),
+            Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items, now),
             Some((status, items)) => {
-                self.tell(Event::Result { seq: head.seq, from: head.src, status, items });
+                let event = Event::Result { seq: head.seq, from: head.src, status, items };
+                match head.has(flags::COMPRESSED) {
+                    true => self.tell_unpacked(head, body.bytes(), event),
+                    false => self.tell(event),
+                }
             }
             None => {
                 let (dst, by, reason) = (head.src, self.id, Reason::Malformed);
@@ -239,14 +252,14 @@ impl Node {
         now: Time,
     ) -> Result<(), SendFault> {
         let is_there = self.by_id.contains_key(&id)
-            || self.dials.values().any(|origin| *origin == Origin::Direct(id));
+            || self.dials.values().any(|dial| dial.origin == Origin::Direct(id));
         if is_there || id == self.id {
             return Ok(());
         }
         self.ask(id, &[b"bus.who"], now + within, true, now).map(|_| ())
     }
 
-    fn dial_direct(&mut self, id: NodeId, items: &[Vec<u8>]) {
+    fn dial_direct(&mut self, id: NodeId, items: &[Vec<u8>], now: Time) {
         let identity = items.first().and_then(|item| Identity::read(id, &mut Reader::new(item)));
         let urls = identity.map_or(Vec::new(), |identity| {
             by_nearness(&identity.urls, self.settings.place, identity.place)
@@ -254,6 +267,6 @@ impl Node {
         if urls.is_empty() {
             return self.tell(Event::Refused { id, reason: Reason::DialFailed });
         }
-        self.dial(Origin::Direct(id), urls);
+        self.dial(Origin::Direct(id), urls, now);
     }
 }

@@ -1,21 +1,46 @@
 //! Who is below this node, and through which connection.
 
 use crate::id::NodeId;
+use crate::labels::Labels;
 use crate::peer::{Identity, PeerKey};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::wire::{Reader, Writer};
+use keyway_base::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Ways to one node at most: it has moved, and moved again, before the first heard of it.
 const WAYS_MAX: usize = 8;
+/// Bytes that a way takes beside what the node says of itself.
+const WAY_LEN: usize = 160;
+/// Bytes for each of the nodes that may be below, on average: all of them take no more than that.
+pub(crate) const NODE_LEN: usize = 512;
+/// Nodes of which it is looked at the same time whether their id is used twice.
+const TWICE_MAX: usize = 256;
+/// Changes of ways that are remembered, at most twice as many.
+const CHANGES_MAX: usize = 4096;
+/// For how long at least, where there are not more.
+const CHANGES_FOR: Duration = Duration::from_secs(30);
 
 /// A way to a node below.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Way {
     peer: PeerKey,
     /// Of the node's attachment to its upstream: the latest is where it is.
     stamp: u64,
     parent: NodeId,
-    identity: Arc<Identity>,
+    /// What the node says of itself, as it was said: apart it would take ten times as much.
+    said: Box<[u8]>,
+}
+
+impl Way {
+    fn cost(&self) -> usize {
+        WAY_LEN + self.said.len()
+    }
+
+    /// Incarnation, host and process: which process it is.
+    fn process(&self) -> &[u8] {
+        &self.said[..self.said.len().min(32)]
+    }
 }
 
 /// What is known of a node below.
@@ -23,7 +48,64 @@ struct Way {
 pub(crate) struct Known<'a> {
     pub stamp: u64,
     pub parent: NodeId,
-    pub identity: &'a Arc<Identity>,
+    said: &'a [u8],
+}
+
+impl Known<'_> {
+    /// Appends what the node says of itself.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        out.raw(self.said);
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> Labels {
+        let mut from = Reader::new(self.said);
+        from.take(32).and_then(|_| Labels::read(&mut from)).unwrap_or_default()
+    }
+}
+
+/// What a connection has said in all.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// Who is there.
+    id: NodeId,
+    count: usize,
+    len: usize,
+}
+
+/// Which connections were the way to a node a while ago. What was sent there may still come back.
+#[derive(Default)]
+struct Changes {
+    recent: BTreeSet<(NodeId, NodeId)>,
+    older: BTreeSet<(NodeId, NodeId)>,
+    turned_at: Time,
+}
+
+impl Changes {
+    fn note(&mut self, id: NodeId, by: NodeId) {
+        if self.recent.len() >= CHANGES_MAX {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert((id, by));
+    }
+
+    fn has(&self, id: NodeId, by: NodeId) -> bool {
+        self.recent.contains(&(id, by)) || self.older.contains(&(id, by))
+    }
+
+    fn forget(&mut self, now: Time) {
+        if now.since(self.turned_at) >= CHANGES_FOR {
+            self.turned_at = now;
+            self.older = std::mem::take(&mut self.recent);
+        }
+    }
+}
+
+/// An id that two processes use.
+#[derive(Default)]
+struct Twice {
+    since: Option<Time>,
+    is_told: bool,
 }
 
 /// What a change came to.
@@ -42,9 +124,17 @@ pub(crate) enum Change {
 /// All nodes below. A node that has moved has two ways for a while, for what its old upstream says of
 /// it may come late: the way with the latest attachment is taken, and each connection can only take back
 /// what it has said itself.
+///
+/// A connection has as much as it leaves to others, so no child fills the table for all: one alone gets half
+/// of it, two that want everything a third each.
 #[derive(Default)]
 pub(crate) struct Below {
     nodes: BTreeMap<NodeId, Vec<Way>>,
+    shares: BTreeMap<u64, Share>,
+    /// Bytes of all ways.
+    len: usize,
+    changes: Changes,
+    twice: BTreeMap<NodeId, Twice>,
 }
 
 fn best(ways: &[Way]) -> Option<&Way> {
@@ -52,14 +142,35 @@ fn best(ways: &[Way]) -> Option<&Way> {
     ways.iter().max_by_key(|way| way.stamp)
 }
 
+fn are_two(ways: &[Way]) -> bool {
+    ways.split_first()
+        .is_some_and(|(first, others)| others.iter().any(|way| way.process() != first.process()))
+}
+
 impl Below {
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
+    /// Bytes that all of it takes, about.
+    pub fn memory_len(&self) -> usize {
+        self.len
+    }
+
     /// The connection that leads to `id`.
     pub fn way(&self, id: NodeId) -> Option<PeerKey> {
         best(self.nodes.get(&id)?).map(|way| way.peer)
+    }
+
+    /// Whether `peer`, at which `by` is, says that the node is below it, or did so a while ago.
+    pub fn was_below(&self, id: NodeId, peer: PeerKey, by: NodeId) -> bool {
+        self.nodes.get(&id).is_some_and(|ways| ways.iter().any(|way| way.peer == peer))
+            || self.changes.has(id, by)
+    }
+
+    /// Whether the node is not below, or was not a while ago.
+    pub fn was_elsewhere(&self, id: NodeId) -> bool {
+        !self.nodes.contains_key(&id) || self.changes.has(id, NodeId::NONE)
     }
 
     pub fn get(&self, id: NodeId) -> Option<Known<'_>> {
@@ -70,51 +181,132 @@ impl Below {
         self.nodes.iter().filter_map(|(id, ways)| Some((*id, known(best(ways)?))))
     }
 
-    /// `peer` says that the node is below it.
-    pub fn set(&mut self, peer: PeerKey, stamp: u64, parent: NodeId, identity: Identity) -> Change {
-        let ways = self.nodes.entry(identity.id).or_default();
-        let before =
-            best(ways).map(|way| (way.peer, way.stamp, way.parent, Arc::clone(&way.identity)));
-        ways.retain(|way| way.peer != peer);
+    /// Whether `peer` may say that one more node is below it, of at most `nodes_max` of all.
+    pub fn has_room(&self, peer: PeerKey, identity: &Identity, nodes_max: usize) -> bool {
+        let own = self.nodes.get(&identity.id);
+        if own.is_some_and(|ways| ways.iter().any(|way| way.peer == peer)) {
+            return true;
+        }
+        let (count, len) =
+            self.shares.get(&peer.to_bits()).map_or((0, 0), |share| (share.count, share.len));
+        let free = nodes_max.saturating_sub(self.nodes.len());
+        let free_len = (nodes_max * NODE_LEN).saturating_sub(self.len);
+        count < free && len + WAY_LEN + identity.len() <= free_len
+    }
+
+    /// `peer`, at which `by` is, says that the node is below it.
+    pub fn set(
+        &mut self,
+        peer: PeerKey,
+        by: NodeId,
+        stamp: u64,
+        parent: NodeId,
+        identity: &Identity,
+    ) -> Change {
+        let id = identity.id;
+        let mut said = Vec::with_capacity(identity.len());
+        identity.write(&mut Writer::new(&mut said));
+        let way = Way { peer, stamp, parent, said: said.into_boxed_slice() };
+        let before = self.nodes.get(&id).and_then(|ways| best(ways)).cloned();
+        self.take_away(peer, id);
+        let ways = self.nodes.entry(id).or_insert_with(|| Vec::with_capacity(1));
         if ways.len() >= WAYS_MAX {
-            let oldest = (0..ways.len()).min_by_key(|at| ways[*at].stamp);
-            oldest.map(|at| ways.remove(at));
+            let oldest = ways.iter().min_by_key(|way| way.stamp).map(|way| way.peer);
+            oldest.map(|oldest| self.take_away(oldest, id));
         }
-        ways.push(Way { peer, stamp, parent, identity: Arc::new(identity) });
-        let after =
-            best(ways).map(|way| (way.peer, way.stamp, way.parent, Arc::clone(&way.identity)));
+        self.len += way.cost();
+        let share = self.shares.entry(peer.to_bits()).or_insert(Share { id: by, count: 0, len: 0 });
+        share.count += 1;
+        share.len += way.cost();
+        let ways = self.nodes.entry(id).or_default();
+        ways.push(way);
+        if are_two(ways) {
+            if self.twice.len() < TWICE_MAX {
+                self.twice.entry(id).or_default();
+            }
+        } else {
+            self.twice.remove(&id);
+        }
         match before {
-            None => Change::Joined,
-            Some(before) if after.as_ref() == Some(&before) => Change::None,
-            Some(_) => Change::Changed,
+            None => {
+                self.changes.note(id, NodeId::NONE);
+                Change::Joined
+            }
+            before if best(ways) == before.as_ref() => Change::None,
+            _ => Change::Changed,
         }
+    }
+
+    /// Takes the way through `peer` out; gives whether there was one.
+    fn take_away(&mut self, peer: PeerKey, id: NodeId) -> bool {
+        let Some(ways) = self.nodes.get_mut(&id) else { return false };
+        let Some(at) = ways.iter().position(|way| way.peer == peer) else { return false };
+        let cost = ways.remove(at).cost();
+        self.len -= cost;
+        if let Some(share) = self.shares.get_mut(&peer.to_bits()) {
+            share.count -= 1;
+            share.len -= cost;
+            if share.count == 0 {
+                self.shares.remove(&peer.to_bits());
+            }
+        }
+        true
     }
 
     /// `peer` says that the node no longer is.
     pub fn unset(&mut self, peer: PeerKey, id: NodeId) -> Change {
-        let Some(ways) = self.nodes.get_mut(&id) else { return Change::None };
-        let had = best(ways).map(|way| way.peer);
-        let len = ways.len();
-        ways.retain(|way| way.peer != peer);
+        let by = self.shares.get(&peer.to_bits()).map_or(NodeId::NONE, |share| share.id);
+        let had = self.way(id);
+        if !self.take_away(peer, id) {
+            return Change::None;
+        }
+        self.changes.note(id, by);
+        let ways = self.nodes.get(&id).map_or(&[][..], Vec::as_slice);
+        if !are_two(ways) {
+            self.twice.remove(&id);
+        }
         match best(ways).map(|way| way.peer) {
             None => {
                 self.nodes.remove(&id);
                 Change::Left
             }
-            has if has != had && ways.len() < len => Change::Changed,
+            has if has != had => Change::Changed,
             _ => Change::None,
         }
     }
 
     /// The nodes that `peer` has said are below it.
     pub fn of(&self, peer: PeerKey) -> Vec<NodeId> {
+        if !self.shares.contains_key(&peer.to_bits()) {
+            return Vec::new();
+        }
         let is_of = |ways: &[Way]| ways.iter().any(|way| way.peer == peer);
         self.nodes.iter().filter(|(_, ways)| is_of(ways)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether two processes use one id, and that was not told.
+    pub fn has_twins(&self) -> bool {
+        self.twice.values().any(|twice| !twice.is_told)
+    }
+
+    /// Forgets old changes; gives the ids that two processes have used for `after` and of whom that was not
+    /// told.
+    pub fn look(&mut self, after: Duration, now: Time) -> Vec<NodeId> {
+        self.changes.forget(now);
+        let mut told = Vec::new();
+        for (id, twice) in &mut self.twice {
+            let since = *twice.since.get_or_insert(now);
+            if !twice.is_told && now.since(since) >= after {
+                twice.is_told = true;
+                told.push(*id);
+            }
+        }
+        told
     }
 }
 
 fn known(way: &Way) -> Known<'_> {
-    Known { stamp: way.stamp, parent: way.parent, identity: &way.identity }
+    Known { stamp: way.stamp, parent: way.parent, said: &way.said }
 }
 
 #[cfg(test)]
@@ -136,11 +328,11 @@ mod tests {
     #[test]
     fn a_node_that_moved_is_not_lost_when_its_old_upstream_notices() {
         let mut below = Below::default();
-        assert_eq!(below.set(peer(1), 5, NodeId(10), identity(3)), Change::Joined);
-        assert_eq!(below.set(peer(2), 6, NodeId(11), identity(3)), Change::Changed);
+        assert_eq!(below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3)), Change::Joined);
+        assert_eq!(below.set(peer(2), NodeId(11), 6, NodeId(11), &identity(3)), Change::Changed);
         assert_eq!(below.way(NodeId(3)), Some(peer(2)));
         // What the old one says late changes nothing.
-        assert_eq!(below.set(peer(1), 5, NodeId(10), identity(3)), Change::None);
+        assert_eq!(below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3)), Change::None);
         assert_eq!(below.unset(peer(1), NodeId(3)), Change::None);
         assert_eq!(below.way(NodeId(3)), Some(peer(2)));
         assert_eq!(below.unset(peer(2), NodeId(3)), Change::Left);
@@ -150,10 +342,86 @@ mod tests {
     #[test]
     fn the_old_way_is_taken_again_when_the_new_one_ends() {
         let mut below = Below::default();
-        below.set(peer(1), 5, NodeId(10), identity(3));
-        below.set(peer(2), 6, NodeId(11), identity(3));
+        below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3));
+        below.set(peer(2), NodeId(11), 6, NodeId(11), &identity(3));
         assert_eq!(below.unset(peer(2), NodeId(3)), Change::Changed);
         assert_eq!(below.way(NodeId(3)), Some(peer(1)));
+    }
+
+    #[test]
+    fn a_child_has_no_more_than_it_leaves_and_gives_it_back() {
+        let mut below = Below::default();
+        let mut fill = |by: u64, first: u64| {
+            let ids = first..first + 100;
+            ids.filter(|id| {
+                let has_room = below.has_room(peer(by), &identity(*id), 90);
+                if has_room {
+                    below.set(peer(by), NodeId(by), 1, NodeId(by), &identity(*id));
+                }
+                has_room
+            })
+            .count()
+        };
+        assert_eq!([fill(1, 1000), fill(2, 2000), fill(3, 3000)], [45, 23, 11]);
+        for by in 1..=3 {
+            for id in below.of(peer(by)) {
+                assert_eq!(below.unset(peer(by), id), Change::Left);
+            }
+        }
+        assert_eq!((below.len(), below.memory_len(), below.shares.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn long_labels_count_against_the_share() {
+        let mut long = identity(0);
+        for number in 0..16 {
+            long.labels.set(&format!("name{number:059}"), &"x".repeat(63)).unwrap();
+        }
+        let mut below = Below::default();
+        let taken = (1..1000u64).take_while(|id| {
+            let one = Identity { id: NodeId(*id), ..long.clone() };
+            let has_room = below.has_room(peer(1), &one, 1000);
+            below.set(peer(1), NodeId(9), 1, NodeId(9), &one);
+            has_room
+        });
+        let count = taken.count();
+        assert!((100..130).contains(&count), "{count}");
+        assert!(below.memory_len() <= 1000 * NODE_LEN / 2 + 3000);
+        assert_eq!(below.get(NodeId(1)).unwrap().labels(), long.labels);
+    }
+
+    #[test]
+    fn an_id_that_two_processes_use_is_told_once_it_has_lasted() {
+        let after = Duration::from_secs(10);
+        let mut below = Below::default();
+        let other = Identity { incarnation: 2, ..identity(3) };
+        below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3));
+        below.set(peer(2), NodeId(11), 6, NodeId(11), &identity(3));
+        assert_eq!(below.look(after, Time(0)), []);
+        assert_eq!(below.look(after, Time(0) + 2 * after), [], "it has moved");
+        below.set(peer(2), NodeId(11), 7, NodeId(11), &other);
+        assert_eq!(below.look(after, Time(0) + 2 * after), []);
+        assert_eq!(below.look(after, Time(0) + 3 * after), [NodeId(3)]);
+        assert_eq!(below.look(after, Time(0) + 4 * after), [], "once");
+        below.unset(peer(1), NodeId(3));
+        assert!(below.twice.is_empty());
+    }
+
+    #[test]
+    fn the_way_of_before_is_remembered_for_a_while() {
+        let mut below = Below::default();
+        below.set(peer(1), NodeId(10), 5, NodeId(10), &identity(3));
+        below.unset(peer(1), NodeId(3));
+        assert!(below.was_below(NodeId(3), peer(7), NodeId(10)));
+        assert!(!below.was_below(NodeId(3), peer(7), NodeId(11)));
+        for seconds in [40, 80] {
+            below.look(Duration::ZERO, Time(0) + Duration::from_secs(seconds));
+        }
+        assert!(!below.was_below(NodeId(3), peer(7), NodeId(10)));
+        for id in 0..3 * CHANGES_MAX as u64 {
+            below.changes.note(NodeId(id), NodeId(1));
+        }
+        assert!(below.changes.recent.len() + below.changes.older.len() <= 2 * CHANGES_MAX);
     }
 
     proptest! {
@@ -170,7 +438,7 @@ mod tests {
                 let change = match is_there {
                     true => {
                         said.push((by, id, stamp));
-                        below.set(peer(by), stamp, NodeId(by), identity(id))
+                        below.set(peer(by), NodeId(by), stamp, NodeId(by), &identity(id))
                     }
                     false => below.unset(peer(by), NodeId(id)),
                 };

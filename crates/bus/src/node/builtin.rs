@@ -35,9 +35,10 @@ impl Node {
     fn tree_lines(&self) -> Vec<Vec<u8>> {
         let upstream = self.upstream().unwrap_or_default();
         let own = format!("{} {} {}", self.id, upstream, self.settings.labels);
-        let below = self.below.iter().map(|(id, known)| {
-            format!("{} {} {}", id, known.parent, known.identity.labels).into_bytes()
-        });
+        let below = self
+            .below
+            .iter()
+            .map(|(id, known)| format!("{} {} {}", id, known.parent, known.labels()).into_bytes());
         std::iter::once(own.into_bytes()).chain(below).collect()
     }
 
@@ -54,6 +55,11 @@ impl Node {
             ("late_answers", counts.late_answers),
             ("nodes_below", self.below.len() as u64),
             ("nodes_over", counts.nodes_over),
+            ("nodes_below_bytes", self.below.memory_len() as u64),
+            ("ids_twice", counts.ids_twice),
+            ("unproven", counts.unproven),
+            ("stalled", counts.stalled),
+            ("strangers_refused", counts.strangers_refused),
             ("upstream_changes", counts.upstream_changes),
             ("pushes_full", counts.pushes_full),
             ("pushes_delta", counts.pushes_delta),
@@ -79,7 +85,7 @@ impl Node {
     /// of each that has not applied it.
     fn topic_lines(&self) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
-        for (name, topic) in &self.topics.map {
+        for (name, topic) in self.topics.map.iter().filter(|(_, topic)| topic.gone.is_none()) {
             let stamp = topic.stamp;
             lines.push(format!(
                 "topic {name} {} {} {} {}",

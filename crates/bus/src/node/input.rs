@@ -46,7 +46,10 @@ impl Node {
             }
             peer.partial = partial;
         }
+        self.account(key);
         self.mark(key);
+        self.schedule(key);
+        self.note_round_trip(key);
         self.settle(now);
     }
 
@@ -87,7 +90,7 @@ impl Node {
                 if frame.head.kind == Kind::Push {
                     return Err(reason);
                 }
-                self.refuse(&frame.head, frame.path, reason);
+                self.refuse(&frame.head, frame.path, reason, now);
             }
             Step::Asked(identity) => self.on_asked(key, *identity, now)?,
             Step::Registered => self.on_registered(key, now)?,
@@ -121,24 +124,49 @@ impl Node {
         let id = identity.id;
         // Of two that dial each other as siblings the dial of the lower id counts.
         let dials_it = |origin: &Origin| *origin == Origin::Direct(id);
-        let is_dialled = self.dials.values().any(dials_it)
+        let is_dialled = self.dials.values().any(|dial| dials_it(&dial.origin))
             || self.peers.iter().any(|(_, peer)| peer.identity.is_none() && dials_it(&peer.origin));
-        if is_dialled && self.id < id {
-            return Err(Reason::IdInUse);
+        let refusal = if is_dialled && self.id < id {
+            Some(Reason::IdInUse)
+        } else if self.settings.upstreams.iter().any(|upstream| upstream.id == id) {
+            // An upstream is dialled, so nobody who dials us is one.
+            Some(Reason::IdRefused)
+        } else {
+            None
+        };
+        if let Some(reason) = refusal {
+            self.refuse_known(key, id, reason, now);
+            return Ok(());
         }
-        // An upstream is dialled, so nobody who dials us is one.
-        if self.settings.upstreams.iter().any(|upstream| upstream.id == id) {
-            return Err(Reason::IdRefused);
+        let incumbent = self.by_id.get(&id).copied();
+        let origin = incumbent.and_then(|key| self.peers.get(key)).map(|peer| peer.origin);
+        let outcome = match incumbent.zip(origin) {
+            None => {
+                self.admit(key, identity, now);
+                Ok(())
+            }
+            Some((incumbent, Origin::Accepted)) => {
+                self.begin_contest(incumbent, key, identity, now)
+            }
+            // One that this node has dialled does not give way to who came by himself.
+            Some(_) => Err(Reason::IdInUse),
+        };
+        if let Err(reason) = outcome {
+            self.refuse_known(key, id, reason, now);
         }
-        self.make_room_for(&identity, Origin::Accepted, now)?;
-        let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
-        peer.welcome(identity, &self.settings, now);
-        self.on_up(key, now);
         Ok(())
     }
 
-    /// A connection of the same node gives way if the node was started anew. One that this node has
-    /// dialled does not give way to who came by himself, and he does to an upstream.
+    /// Lets somebody in.
+    pub(super) fn admit(&mut self, key: PeerKey, identity: Identity, now: Time) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.welcome(identity, &self.settings, now);
+        self.on_up(key, now);
+        self.mark(key);
+    }
+
+    /// A connection of the same node gives way to one that this node has dialled if that is an upstream, or if
+    /// the node was started anew.
     fn make_room_for(
         &mut self,
         identity: &Identity,
@@ -150,7 +178,6 @@ impl Node {
         let known_incarnation = known.identity.as_deref().map(|known| known.incarnation);
         let gives_way = match (known.origin, origin) {
             (Origin::Accepted, Origin::Uplink(_)) => true,
-            (Origin::Uplink(_) | Origin::Direct(_), Origin::Accepted) => false,
             _ => known_incarnation < Some(identity.incarnation),
         };
         if !gives_way {
@@ -172,6 +199,7 @@ impl Node {
         self.make_room_for(&identity, origin, now)?;
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         peer.identity = Some(identity);
+        peer.attempt = None;
         if let Origin::Uplink(at) = peer.origin {
             self.on_uplink_up(at, key, now);
         }
@@ -182,12 +210,12 @@ impl Node {
     fn on_up(&mut self, key: PeerKey, now: Time) {
         let Some(peer) = self.peers.get(key) else { return };
         let Some(identity) = peer.identity.clone() else { return };
-        let (relation, by_us, deadline) =
-            (peer.relation, peer.origin != Origin::Accepted, peer.deadline(&self.settings));
+        let (relation, by_us) = (peer.relation, peer.origin != Origin::Accepted);
         self.by_id.insert(identity.id, key);
         self.tell(Event::PeerUp { identity, relation, by_us });
         self.may_unpark = true;
-        self.wake_at(deadline);
+        self.tell_cut_to(key, now);
+        self.schedule(key);
         self.choose_upstream(now);
     }
 

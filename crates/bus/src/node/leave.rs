@@ -3,7 +3,7 @@
 use super::Node;
 use crate::event::Event;
 use crate::fault::Reason;
-use crate::peer::{Origin, PeerKey, Relation};
+use crate::peer::PeerKey;
 use keyway_base::Time;
 
 impl Node {
@@ -26,33 +26,15 @@ impl Node {
     }
 
     /// Says farewell to a peer, and closes the connection once nothing is under way on it.
-    fn retire(&mut self, key: PeerKey, reason: Reason, now: Time) {
+    pub(super) fn retire(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let until = now + self.settings.leave;
         let Some(peer) = self.peers.get_mut(key) else { return };
         peer.say_goaway(reason);
         peer.retiring = Some(until);
         peer.tell_credit();
         self.retiring.push(key);
-        self.wake_at(until);
+        self.schedule(key);
         self.mark(key);
-    }
-
-    /// Closes direct connections that nobody has used.
-    pub(super) fn retire_idle(&mut self, now: Time) {
-        let idle = self.settings.direct_idle;
-        for key in self.peers.keys() {
-            let Some(peer) = self.peers.get_mut(key) else { continue };
-            let is_direct =
-                matches!(peer.origin, Origin::Direct(_)) && peer.relation == Relation::Sibling;
-            if is_direct
-                && peer.is_open()
-                && peer.retiring.is_none()
-                && now.since(peer.used_at) >= idle
-            {
-                peer.is_leaving = true;
-                self.retire(key, Reason::Idle, now);
-            }
-        }
     }
 
     /// A peer says farewell, or answers ours.
@@ -72,19 +54,17 @@ impl Node {
         let remains = peer.take_unsent();
         peer.say_goaway(Reason::Bye);
         peer.tell_credit();
-        self.wake_at(left_by);
+        self.schedule(key);
         self.forget_ways(key);
         self.choose_upstream(now);
         self.route_remains(remains, now);
     }
 
-    /// Closes connections whose other side has said farewell and stayed: an upstream is dialled again.
-    pub(super) fn part_from_leaving(&mut self, now: Time) {
-        for key in self.peers.keys() {
-            let left_by = self.peers.get(key).and_then(|peer| peer.left_by);
-            if left_by.is_some_and(|at| now >= at) {
-                self.close(key, Reason::Leaving, now);
-            }
+    /// Closes a connection whose other side has said farewell and stayed: an upstream is dialled again.
+    pub(super) fn part_from_leaving(&mut self, key: PeerKey, now: Time) {
+        let left_by = self.peers.get(key).and_then(|peer| peer.left_by);
+        if left_by.is_some_and(|at| now >= at) {
+            self.close(key, Reason::Leaving, now);
         }
     }
 

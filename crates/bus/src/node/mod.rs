@@ -7,12 +7,19 @@
 
 mod answers;
 mod below;
+mod bounds;
 mod builtin;
+mod contest;
+mod dials;
+mod events;
 mod input;
 mod leave;
 mod pushes;
 mod routing;
+mod seen;
+mod timers;
 mod tree;
+mod trust;
 mod uplinks;
 
 pub use routing::SendOptions;
@@ -21,19 +28,30 @@ use crate::event::{Action, DialKey, Event};
 use crate::fault::Reason;
 use crate::id::NodeId;
 use crate::peer::outbox::Routed;
-use crate::peer::{Line, Origin, Peer, PeerKey, Traffic};
+use crate::peer::{Line, Origin, Peer, PeerKey, Relation, Traffic};
 use crate::push::Topics;
 use crate::settings::Settings;
 use answers::Waiting;
 use below::Below;
+use bounds::Strangers;
+use contest::Contest;
+pub(crate) use dials::Attempt;
+use dials::Dial;
+use events::Events;
 use keyway_base::{Slab, Time};
-use routing::Seen;
+use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use trust::Early;
 use uplinks::Uplinks;
 
 /// Failures kept at most for senders that cannot be reached at the moment.
 const PARKED_MAX: usize = 4096;
+/// How long. A sender that is away for longer has been started anew, or has given up.
+const PARKED_FOR: Duration = Duration::from_secs(60);
+
+/// Round trips kept at most for who does not take them.
+const ROUND_TRIPS_MAX: usize = 1024;
 
 /// A node of the bus.
 pub struct Node {
@@ -42,10 +60,14 @@ pub struct Node {
     id: NodeId,
     peers: Slab<Peer>,
     by_id: BTreeMap<NodeId, PeerKey>,
-    dials: BTreeMap<DialKey, Origin>,
+    dials: BTreeMap<DialKey, Dial>,
     next_dial: u64,
     uplinks: Uplinks,
     below: Below,
+    /// Whether those below were told that no root is above.
+    told_cut: bool,
+    /// Who has asked by an upstream that is not used: answers go back there.
+    asked_by: BTreeMap<NodeId, PeerKey>,
     /// Nodes whose way has changed, to be told to the upstream.
     untold: BTreeSet<NodeId>,
     attach_stamp: u64,
@@ -53,13 +75,17 @@ pub struct Node {
     seen: Seen,
     waiting: Waiting,
     topics: Topics,
-    /// Failures whose sender cannot be reached, and whether that may have changed.
-    parked: VecDeque<Routed>,
+    /// Failures whose sender cannot be reached, since when, and whether that may have changed.
+    parked: VecDeque<(Time, Routed)>,
     may_unpark: bool,
+    early: Early,
+    strangers: Strangers,
+    contests: Vec<Contest>,
+    /// Bytes in the queues of all peers.
+    queued_len: usize,
     /// What is left for messages in parts.
     assembly_left: usize,
-    events: VecDeque<Event>,
-    events_len: usize,
+    events: Events,
     /// Whether peers get no credit until the user has taken events.
     is_held: bool,
     actions: VecDeque<Action>,
@@ -68,9 +94,16 @@ pub struct Node {
     /// Connections that are closed once nothing is under way on them.
     retiring: Vec<PeerKey>,
     is_gone: bool,
+    /// Connections by when they are to be looked at.
+    timers: BTreeSet<(Time, u64)>,
     next_timeout: Time,
+    /// When what is old is looked for next, at the earliest.
+    upkeep_at: Time,
     random: u64,
     counts: Counts,
+    /// What was counted on connections that are gone.
+    gone: Traffic,
+    round_trips: VecDeque<Duration>,
 }
 
 /// What a node has counted.
@@ -82,12 +115,22 @@ pub struct Counts {
     pub delivered: u64,
     /// Frames that it passed on.
     pub relayed: u64,
+    /// Who connected and was turned away by the transport, as by TLS.
+    pub turned_away: u64,
     /// Failures that it has sent to others.
     pub refused: u64,
     /// Failures of its own messages.
     pub failed: u64,
     /// Failures that nobody could be told, for there was no room to keep them.
     pub untold_failures: u64,
+    /// Failures, and word of what was applied, from where they cannot be from.
+    pub unproven: u64,
+    /// Messages in parts that stood still and were given up.
+    pub stalled: u64,
+    /// Connections of strangers that did not come to be.
+    pub strangers_refused: u64,
+    /// Ids below that two processes used at once.
+    pub ids_twice: u64,
     /// Answers that nobody waited for any more.
     pub late_answers: u64,
     /// Nodes below that there was no room for.
@@ -98,6 +141,21 @@ pub struct Counts {
     pub pushes_full: u64,
     /// Pushes sent as what changed.
     pub pushes_delta: u64,
+}
+
+/// What a connection is to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkKind {
+    /// The upstream that is used.
+    Upstream,
+    /// The other one.
+    Standby,
+    /// Of a node or a guest that is below, or may be.
+    Below,
+    /// Direct, beside the tree.
+    Sibling,
+    /// Not registered.
+    Stranger,
 }
 
 /// A connection, for who looks.
@@ -113,6 +171,8 @@ pub struct PeerView {
     pub queued_len: usize,
     /// Whether messages may be sent to it.
     pub is_open: bool,
+    /// What it is to this node.
+    pub kind: LinkKind,
 }
 
 impl Node {
@@ -127,6 +187,8 @@ impl Node {
             next_dial: 0,
             uplinks: Uplinks::new(settings.upstreams.len(), now),
             below: Below::default(),
+            told_cut: false,
+            asked_by: BTreeMap::new(),
             untold: BTreeSet::new(),
             attach_stamp: settings.incarnation,
             next_seq: settings.incarnation,
@@ -135,18 +197,25 @@ impl Node {
             topics: Topics::default(),
             parked: VecDeque::new(),
             may_unpark: false,
+            early: Early::default(),
+            strangers: Strangers::default(),
+            contests: Vec::new(),
+            queued_len: 0,
             assembly_left: settings.assembly_len_max,
-            events: VecDeque::new(),
-            events_len: 0,
+            events: Events::default(),
             is_held: false,
             actions: VecDeque::new(),
             dirty: VecDeque::new(),
             leaving: None,
             retiring: Vec::new(),
             is_gone: false,
+            timers: BTreeSet::new(),
             next_timeout: now,
+            upkeep_at: now,
             random: random | 1,
             counts: Counts::default(),
+            gone: Traffic::default(),
+            round_trips: VecDeque::new(),
             settings,
         };
         node.handle_timeout(now);
@@ -176,7 +245,43 @@ impl Node {
             traffic: at.traffic,
             queued_len: at.queued_len(),
             is_open: at.is_open(),
+            kind: self.kind_of(peer, at),
         })
+    }
+
+    fn kind_of(&self, key: PeerKey, peer: &Peer) -> LinkKind {
+        match (peer.origin, peer.relation) {
+            _ if peer.identity.is_none() => LinkKind::Stranger,
+            (Origin::Uplink(_), _) if self.is_unused_uplink(key) => LinkKind::Standby,
+            (Origin::Uplink(_), _) => LinkKind::Upstream,
+            (_, Relation::Sibling) => LinkKind::Sibling,
+            _ => LinkKind::Below,
+        }
+    }
+
+    /// What was counted on all connections, those that are gone among them. Round trips are of none.
+    pub fn traffic(&self) -> Traffic {
+        self.peers.iter().fold(self.gone, |all, (_, peer)| all.with(&peer.traffic))
+    }
+
+    /// Bytes of events that its user has not taken.
+    pub fn inbox_len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The time from a ping to its answer, on any connection: the last 1024 that were not taken.
+    pub fn poll_round_trip(&mut self) -> Option<Duration> {
+        self.round_trips.pop_front()
+    }
+
+    fn note_round_trip(&mut self, key: PeerKey) {
+        let Some(rtt) = self.peers.get_mut(key).and_then(|peer| peer.round_trip.take()) else {
+            return;
+        };
+        if self.round_trips.len() >= ROUND_TRIPS_MAX {
+            self.round_trips.pop_front();
+        }
+        self.round_trips.push_back(rtt);
     }
 
     /// The nodes below, each with its upstream.
@@ -186,104 +291,27 @@ impl Node {
 
     /// The nodes below that have a label of this value.
     pub fn nodes_with(&self, name: &str, value: &str) -> Vec<NodeId> {
-        let has = |known: &below::Known<'_>| known.identity.labels.get(name) == Some(value);
+        let has = |known: &below::Known<'_>| known.labels().get(name) == Some(value);
         self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
     }
 
     /// Somebody has connected; `None` if there are too many, and the connection is to be closed.
     pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
         // Strangers leave room for those who are let in.
-        let strangers = self.peers.iter().filter(|(_, peer)| peer.identity.is_none()).count();
-        let strangers_max = (self.settings.peers_max / 4).max(16);
-        let is_full = self.peers.len() >= self.settings.peers_max || strangers >= strangers_max;
-        if is_full || self.leaving.is_some() {
+        if self.leaving.is_some() || !self.make_place(now) {
             return None;
         }
         let guest_id = NodeId::guest(self.id, self.draw());
         let peer = Peer::accepted(&self.settings, self.id, line, guest_id, now);
-        Some(self.insert(peer))
-    }
-
-    /// A dial has come to a connection; `None` if nobody waits for it any more, and it is to be closed.
-    pub fn handle_connected(&mut self, dial: DialKey, line: &Line, now: Time) -> Option<PeerKey> {
-        let origin = self.dials.remove(&dial)?;
-        if self.leaving.is_some() {
-            return None;
-        }
-        let expected = match origin {
-            Origin::Uplink(at) => self.settings.upstreams[at].id,
-            Origin::Direct(id) => id,
-            Origin::Accepted => NodeId::NONE,
-        };
-        // A guest is given another id with each connection to its upstream.
-        let our_id = match origin {
-            Origin::Uplink(_) => self.settings.id,
-            _ => self.id,
-        };
-        let peer = Peer::dialled(&self.settings, our_id, origin, line, expected, now);
         let key = self.insert(peer);
-        if let Origin::Uplink(at) = origin {
-            self.uplinks.on_connected(at, key);
-        }
+        self.note_stranger(key);
         Some(key)
     }
 
-    /// No address of a dial could be connected to.
-    pub fn handle_dial_failed(&mut self, dial: DialKey, now: Time) {
-        let Some(origin) = self.dials.remove(&dial) else { return };
-        self.on_dial_lost(origin, Reason::DialFailed, now);
+    /// A connection has ended by itself, or by its transport, which says why.
+    pub fn handle_closed(&mut self, peer: PeerKey, why: Option<Reason>, now: Time) {
+        self.drop_peer(peer, why.unwrap_or(Reason::Closed), now);
         self.settle(now);
-    }
-
-    /// A connection has ended by itself.
-    pub fn handle_closed(&mut self, peer: PeerKey, now: Time) {
-        self.drop_peer(peer, Reason::Closed, now);
-        self.settle(now);
-    }
-
-    /// Time has passed: to be called at [`Node::poll_deadline`].
-    pub fn handle_timeout(&mut self, now: Time) {
-        if now < self.next_timeout {
-            return;
-        }
-        for key in self.peers.keys() {
-            let outcome = self.peers.get_mut(key).map(|peer| peer.on_timeout(&self.settings, now));
-            match outcome {
-                Some(Err(reason)) => self.close(key, reason, now),
-                _ => self.mark(key),
-            }
-        }
-        self.retire_idle(now);
-        self.part_from_leaving(now);
-        self.expire_waiting(now);
-        self.seen.forget(now);
-        self.settle(now);
-        self.next_timeout = self.compute_deadline(now);
-    }
-
-    /// When [`Node::handle_timeout`] is to be called.
-    pub fn poll_deadline(&self) -> Time {
-        self.next_timeout
-    }
-
-    fn compute_deadline(&self, now: Time) -> Time {
-        let idle = now + Duration::from_secs(60);
-        let peers = self.peers.iter().map(|(_, peer)| peer.deadline(&self.settings));
-        let retiring = self
-            .peers
-            .iter()
-            .filter_map(|(_, peer)| peer.retiring.into_iter().chain(peer.left_by).min())
-            .min();
-        let first = peers.min().unwrap_or(idle).min(idle).min(retiring.unwrap_or(idle));
-        let is_open = |key| self.peers.get(key).is_some_and(|peer: &Peer| peer.is_open());
-        let uplinks = self.uplinks.deadline(self.settings.prefer_after, is_open);
-        let first = first.min(uplinks.filter(|_| self.leaving.is_none()).unwrap_or(idle));
-        first.min(self.waiting.deadline().unwrap_or(idle))
-    }
-
-    /// Makes sure that [`Node::handle_timeout`] is called at `at`.
-    fn wake_at(&mut self, at: Time) {
-        self.next_timeout = self.next_timeout.min(at);
     }
 
     /// What is to be done with connections.
@@ -309,32 +337,26 @@ impl Node {
     /// behind no more than that.
     pub fn poll_output(
         &mut self,
-        peer: PeerKey,
+        key: PeerKey,
         out: &mut Vec<u8>,
         len_max: usize,
         now: Time,
     ) -> bool {
-        let Some(peer) = self.peers.get_mut(peer) else { return false };
+        let Some(peer) = self.peers.get_mut(key) else { return false };
         // Data first: what keeps the tree together is held only where the user takes nothing at all.
-        let is_all = self.events_len > 2 * self.settings.inbox_len_max;
+        let is_all = self.events.len() > 2 * self.settings.inbox_len_max;
         let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
-        peer.poll_output(out, len_max, held, now);
-        let has_more = peer.has_output();
-        if peer.retiring.is_some() {
+        peer.poll_output(out, len_max, held, self.settings.rest, now);
+        let is_retiring = peer.retiring.is_some();
+        self.account(key);
+        if is_retiring {
             self.wake_at(now);
         }
-        has_more
-    }
-
-    /// What has happened, the oldest first.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
-        self.events_len -= event.weight();
-        if self.is_held && self.events_len <= self.settings.inbox_len_max / 2 {
-            self.is_held = false;
-            self.tell_all_credit();
+        if !self.untold.is_empty() && self.uplinks.active_peer() == Some(key) {
+            self.tell_ways(now);
         }
-        Some(event)
+        self.schedule(key);
+        self.peers.get(key).is_some_and(Peer::has_output)
     }
 
     fn tell_all_credit(&mut self) {
@@ -346,16 +368,9 @@ impl Node {
         }
     }
 
-    fn tell(&mut self, event: Event) {
-        self.events_len += event.weight();
-        self.is_held |= self.events_len > self.settings.inbox_len_max;
-        self.events.push_back(event);
-    }
-
     fn insert(&mut self, peer: Peer) -> PeerKey {
-        let deadline = peer.deadline(&self.settings);
         let key = self.peers.insert(peer);
-        self.wake_at(deadline);
+        self.schedule(key);
         self.mark(key);
         key
     }
@@ -382,15 +397,18 @@ impl Node {
     /// Forgets a connection: its ways are gone, what it had to send goes elsewhere or back.
     fn drop_peer(&mut self, key: PeerKey, reason: Reason, now: Time) {
         let Some(mut peer) = self.peers.remove(key) else { return };
+        self.timers.remove(&(peer.timer, key.to_bits()));
         self.assembly_left += peer.assembly_len();
+        self.queued_len -= peer.counted;
+        self.gone = self.gone.with(&peer.traffic);
+        self.asked_by.retain(|_, by| *by != key);
         let id = peer.id();
         let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);
         if self.by_id.get(&id) == Some(&key) {
             self.by_id.remove(&id);
         }
         if id.is_none() {
-            self.on_dial_lost(peer.origin, reason, now);
-            return;
+            return self.on_stranger_lost(peer, reason, now);
         }
         self.tell(Event::PeerDown { id, reason });
         self.forget_ways(key);
@@ -408,27 +426,20 @@ impl Node {
         }
     }
 
-    fn on_dial_lost(&mut self, origin: Origin, reason: Reason, now: Time) {
-        let id = match origin {
-            Origin::Uplink(at) => {
-                let at_time = self.uplinks.on_lost(at, now, reason, &self.settings, self.random);
-                self.draw();
-                self.wake_at(at_time);
-                self.settings.upstreams[at].id
-            }
-            Origin::Direct(id) => id,
-            Origin::Accepted => NodeId::NONE,
-        };
-        self.tell(Event::Refused { id, reason });
-    }
-
     /// What is done once at the end of every call: the upstream hears what changed, failures that were
     /// kept go on their way.
     fn settle(&mut self, now: Time) {
         self.dial_uplinks(now);
         self.choose_upstream(now);
+        self.tell_cut(now);
         self.tell_ways(now);
         self.unpark(now);
+        if !self.contests.is_empty() {
+            self.decide_contests(now);
+        }
+        if self.needs_upkeep() {
+            self.wake_at(self.upkeep_at);
+        }
         if self.leaving.is_some() || !self.retiring.is_empty() {
             self.check_leave(now);
         }

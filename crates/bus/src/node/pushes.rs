@@ -8,13 +8,17 @@ use crate::fault::{Reason, SendFault};
 use crate::frame::{Head, Kind, MESSAGE_LEN_MAX, TTL_MAX, flags};
 use crate::id::NodeId;
 use crate::peer::{Origin, PeerKey, Sum};
-use crate::push::{AppliedAt, Bounds, Held, Push, Stamp, Taken, is_topic};
+use crate::push::{AppliedAt, Bounds, Held, Push, Stamp, Taken, Topic, is_topic};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Bytes of a topic's body at most: a push says more than its body.
 const TOPIC_BODY_MAX: usize = MESSAGE_LEN_MAX - 1024;
+
+/// How long it is remembered that a topic was withdrawn. A node that was away for longer keeps what it had.
+const GONE_FOR: Duration = Duration::from_secs(600);
 
 impl Node {
     fn bounds(&self) -> Bounds {
@@ -40,16 +44,47 @@ impl Node {
         Ok(())
     }
 
+    /// Withdraws a topic, here and at all nodes below, now and when they come for ten minutes more: they hear
+    /// [`Event::Withdrawn`]. The stamp must be later than that of the version there is.
+    pub fn withdraw(&mut self, topic: &str, stamp: Stamp, now: Time) -> Result<(), SendFault> {
+        let known = self.topics.map.get(topic).filter(|known| known.gone.is_none());
+        let Some(known) = known else { return Err(SendFault::Topic) };
+        if known.stamp >= stamp {
+            return Err(SendFault::Stale);
+        }
+        let (id, bounds) = (self.id, self.bounds());
+        self.topics.withdraw(topic, stamp, id, bounds, now).map_err(SendFault::Refused)?;
+        if let Some(kept) = self.topics.map.get_mut(topic) {
+            kept.own = Some((stamp, true));
+        }
+        self.offer_all();
+        Ok(())
+    }
+
+    /// Forgets topics that were withdrawn long ago, and who has which version of them.
+    pub(super) fn forget_topics(&mut self, now: Time) {
+        for name in self.topics.forget_gone(GONE_FOR, now) {
+            for key in self.peers.keys() {
+                if let Some(versions) =
+                    self.peers.get_mut(key).and_then(|peer| peer.versions.as_mut())
+                {
+                    versions.remove(&name);
+                }
+            }
+        }
+    }
+
     /// The latest version of a topic that this node has.
     pub fn topic(&self, name: &str) -> Option<(Stamp, &[u8])> {
-        self.topics.map.get(name).map(|topic| (topic.stamp, &topic.body[..]))
+        let topic = self.topics.map.get(name).filter(|topic| topic.gone.is_none());
+        topic.map(|topic| (topic.stamp, &topic.body[..]))
     }
 
     /// The nodes below that have not told that they have applied the latest version of a topic which this
     /// node has published, and what they told last.
     pub fn laggards(&self, topic: &str) -> Vec<(NodeId, Option<AppliedAt>)> {
-        let Some(topic) = self.topics.map.get(topic).filter(|topic| topic.publisher == self.id)
-        else {
+        let is_ours = |topic: &&Topic| topic.publisher == self.id && topic.gone.is_none();
+        let Some(topic) = self.topics.map.get(topic).filter(is_ours) else {
             return Vec::new();
         };
         let told = |id: NodeId| (id, topic.applied.get(&id).copied());
@@ -188,7 +223,8 @@ impl Node {
         let compress = self.settings.compress;
         for (name, topic) in &mut self.topics.map {
             let held = versions.entry(name.clone()).or_default();
-            if held.is_on_its_way || held.have >= Some(topic.stamp) {
+            let is_unknown = topic.gone.is_some() && held.have.is_none();
+            if held.is_on_its_way || held.have >= Some(topic.stamp) || is_unknown {
                 continue;
             }
             let (body, tail, is_packed) = topic.push_for(name, held.have, compress);
@@ -205,6 +241,7 @@ impl Node {
         if let Some(peer) = self.peers.get_mut(key) {
             peer.versions = Some(versions);
         }
+        self.account(key);
         self.mark(key);
     }
 
@@ -231,7 +268,12 @@ impl Node {
         let (name, stamp) = (push.topic.clone(), push.stamp);
         let (epoch, version) = (stamp.epoch, stamp.version);
         let bounds = self.bounds();
-        match self.topics.take(push, sum, bounds)? {
+        match self.topics.take(push, sum, bounds, now)? {
+            Taken::Gone => {
+                self.tell_version(key, &name, true, now);
+                self.tell(Event::Withdrawn { topic: name, epoch, version });
+                self.offer_all();
+            }
             Taken::New => {
                 self.tell_version(key, &name, true, now);
                 let body =

@@ -1,25 +1,22 @@
 //! Messages on their way: direct, down, up, or back to their sender.
 
 use super::input::Came;
-use super::{Node, PARKED_MAX};
+use super::{Node, PARKED_FOR, PARKED_MAX};
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};
 use crate::id::NodeId;
 use crate::peer::outbox::{Custody, Remains, Routed};
-use crate::peer::{Body, Origin, PeerKey, Relation};
+use crate::peer::{Body, PeerKey};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of a failure, or of word of what was applied, at most.
 const KEPT_LEN_MAX: usize = 128;
-/// Senders whose last message is remembered at most.
-const SEEN_MAX: usize = 65_536;
-/// How long. A sender that was silent for longer may be heard with an older number.
-const SEEN_FOR: Duration = Duration::from_secs(600);
+/// Nodes at most whose answers go back by an upstream that is not used.
+const ASKERS_MAX: usize = 1024;
 
 /// How a message is to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,38 +25,6 @@ pub struct SendOptions {
     pub ack_within: Option<Duration>,
     /// Only to nodes below this one, or connected to it.
     pub no_upstream: bool,
-}
-
-/// The last message of each sender: what is not later is not delivered, so nothing comes twice or out
-/// of order, whatever ways there are.
-#[derive(Default)]
-pub(super) struct Seen {
-    last: BTreeMap<NodeId, (u64, Time)>,
-}
-
-impl Seen {
-    /// Whether `seq` is later than all before, and it is from now on the last.
-    fn is_next(&mut self, src: NodeId, seq: u64, now: Time) -> bool {
-        if let Some(last) = self.last.get_mut(&src) {
-            let is_next = seq > last.0;
-            if is_next {
-                *last = (seq, now);
-            }
-            return is_next;
-        }
-        if self.last.len() >= SEEN_MAX {
-            let oldest = self.last.iter().min_by_key(|(_, (_, at))| *at).map(|(id, _)| *id);
-            oldest.map(|id| self.last.remove(&id));
-        }
-        self.last.insert(src, (seq, now));
-        true
-    }
-
-    pub fn forget(&mut self, now: Time) {
-        if self.last.len() > 1024 {
-            self.last.retain(|_, (_, at)| now.since(*at) < SEEN_FOR);
-        }
-    }
 }
 
 impl Node {
@@ -127,10 +92,19 @@ impl Node {
         now: Time,
     ) {
         if !self.may_say(from, head) {
-            return self.refuse_there(from, head, path);
+            return self.refuse_there(from, head, path, &body, now);
         }
+        let mut head = *head;
+        if head.kind == Kind::Failure && !self.is_from_its_way(from, body.bytes()) {
+            head.flags |= flags::UNPROVEN;
+        }
+        let head = &head;
         if head.dst == self.id {
+            self.note_asker(from, head);
             return self.deliver(head, path, &body, now);
+        }
+        if !self.untold.is_empty() {
+            self.tell_way_of(head.src, now);
         }
         // These may be kept: longer than they can be, they are none.
         let is_kept = matches!(head.kind, Kind::Failure | Kind::Applied);
@@ -140,48 +114,16 @@ impl Node {
         if head.kind == Kind::Failure {
             let routed =
                 Routed { head: *head, path: path.to_vec(), body: Arc::new(body.bytes().to_vec()) };
-            return self.send_back(routed, Some(from));
+            return self.send_back(routed, Some(from), now);
         }
         let kept = (head.kind == Kind::Applied).then(|| body.bytes().to_vec());
         match (self.relay(from, head, path, body, now), kept) {
             (Ok(()), _) => {}
             (Err(Reason::Unreachable), Some(body)) => {
-                self.park(Routed { head: *head, path: path.to_vec(), body: Arc::new(body) });
+                self.park(Routed { head: *head, path: path.to_vec(), body: Arc::new(body) }, now);
             }
-            (Err(reason), _) => self.refuse(head, path, reason),
+            (Err(reason), _) => self.refuse(head, path, reason, now),
         }
-    }
-
-    /// Whether a frame of that sender can come on a connection: from a child its own, and those of whom
-    /// the way there is that connection; from others none of whom that is below. Failures are of whoever
-    /// has refused, and nothing is made of that; word of what was applied may come by the way of before,
-    /// and would be missed.
-    fn may_say(&self, from: PeerKey, head: &Head) -> bool {
-        let Some(peer) = self.peers.get(from) else { return false };
-        if matches!(head.kind, Kind::Failure | Kind::Applied) || head.src == peer.id() {
-            return true;
-        }
-        let is_child = peer.origin == Origin::Accepted && peer.relation == Relation::Child;
-        let way = self.below.way(head.src);
-        match is_child {
-            true => way == Some(from),
-            // One of ours that comes back is refused as a loop.
-            false => way.is_none() && (head.src != self.id || head.dst != self.id),
-        }
-    }
-
-    /// Refuses what cannot be from its sender to who has said it, and to nobody else.
-    fn refuse_there(&mut self, from: PeerKey, head: &Head, path: &[u8]) {
-        if !matches!(head.kind, Kind::Message | Kind::Command) {
-            return;
-        }
-        let (back, body) = self.failure_of(head, Reason::Unreachable, false);
-        let rest = &path[..path.len().saturating_sub(8)];
-        let Some(peer) = self.peers.get_mut(from).filter(|peer| peer.is_open()) else { return };
-        self.counts.refused += 1;
-        // Who has said it holds more than it may.
-        let _ = peer.push(&back, rest, &body, &self.settings);
-        self.mark(from);
     }
 
     fn relay(
@@ -208,10 +150,34 @@ impl Node {
         Ok(())
     }
 
-    /// The connection that leads to `dst`, but for the one it came on.
+    /// Who asks by an upstream that is not used may be unknown to the one that is.
+    fn note_asker(&mut self, from: PeerKey, head: &Head) {
+        if !matches!(head.kind, Kind::Message | Kind::Command) {
+            return;
+        }
+        if !self.is_unused_uplink(from) {
+            self.asked_by.remove(&head.src);
+            return;
+        }
+        if self.asked_by.len() >= ASKERS_MAX {
+            self.asked_by.pop_first();
+        }
+        self.asked_by.insert(head.src, from);
+    }
+
+    /// The way back to who has asked by an upstream that is not used.
+    fn answer_way(&self, head: &Head) -> Option<PeerKey> {
+        let is_answer = matches!(head.kind, Kind::Ack | Kind::Result) && head.src == self.id;
+        let key = *self.asked_by.get(&head.dst).filter(|_| is_answer)?;
+        self.peers.get(key).is_some_and(|peer| peer.is_open()).then_some(key)
+    }
+
+    /// The connection that leads to `dst`, but for the one it came on. What is not `own` goes up by the
+    /// upstream that is used only: another does not know whom it is from.
     fn way_to(
         &self,
         dst: NodeId,
+        is_own: bool,
         from: Option<PeerKey>,
         no_upstream: bool,
     ) -> Result<PeerKey, Reason> {
@@ -219,6 +185,7 @@ impl Node {
             Some(*key) != from && self.peers.get(*key).is_some_and(|peer| peer.is_open())
         };
         let direct = self.by_id.get(&dst).copied().filter(usable);
+        let direct = direct.filter(|key| is_own || !self.is_unused_uplink(*key));
         if let Some(key) = direct.or_else(|| self.below.way(dst).filter(usable)) {
             return Ok(key);
         }
@@ -238,24 +205,21 @@ impl Node {
         from: Option<PeerKey>,
         now: Time,
     ) -> Result<(), Reason> {
-        let key = self.way_to(head.dst, from, head.has(flags::NO_UPSTREAM))?;
+        let is_own = head.src == self.id;
+        let key = match self.answer_way(head) {
+            Some(key) => key,
+            None => self.way_to(head.dst, is_own, from, head.has(flags::NO_UPSTREAM))?,
+        };
         let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
         peer.used_at = now;
-        match body {
-            Came::Slice(body) => peer.push(head, path, body, &self.settings)?,
-            Came::Whole(body) => peer.push_large(head, path, body, &[], &self.settings)?,
-        }
-        if !peer.is_listed {
-            self.mark(key);
-        }
-        Ok(())
+        self.queue(key, head, path, body)
     }
 
     fn deliver(&mut self, head: &Head, path: &[u8], body: &Came<'_>, now: Time) {
         match head.kind {
             Kind::Message => self.on_message(head, path, body, now),
             Kind::Command => self.on_command(head, path, body.bytes(), now),
-            Kind::Result => self.on_result(head, body),
+            Kind::Result => self.on_result(head, body, now),
             Kind::Ack => self.on_ack(head),
             Kind::Failure => self.on_failure(head, body.bytes()),
             Kind::Applied => self.on_applied(head, body.bytes(), now),
@@ -263,15 +227,19 @@ impl Node {
         }
     }
 
-    fn on_message(&mut self, head: &Head, path: &[u8], body: &Came<'_>, now: Time) {
-        let Some(body) = self.plain_body(head, body, self.settings.message_len_max) else {
-            return self.refuse(head, path, Reason::Malformed);
+    fn on_message(&mut self, head: &Head, path: &[u8], came: &Came<'_>, now: Time) {
+        let Some(body) = self.plain_body(head, came, self.settings.message_len_max) else {
+            return self.refuse(head, path, Reason::Malformed, now);
         };
         if !self.seen.is_next(head.src, head.seq, now) {
-            return self.refuse(head, path, Reason::Late);
+            return self.refuse(head, path, Reason::Late, now);
         }
         self.counts.delivered += 1;
-        self.tell(Event::Message { from: head.src, seq: head.seq, body });
+        let event = Event::Message { from: head.src, seq: head.seq, body };
+        match head.has(flags::COMPRESSED) {
+            true => self.tell_unpacked(head, came.bytes(), event),
+            false => self.tell(event),
+        }
         if head.has(flags::ACK) {
             let ack = Head {
                 kind: Kind::Ack,
@@ -287,11 +255,14 @@ impl Node {
     }
 
     /// Sends word to the sender of what cannot go on.
-    pub(super) fn refuse(&mut self, head: &Head, path: &[u8], reason: Reason) {
-        self.fail(head, path, reason, false);
+    pub(super) fn refuse(&mut self, head: &Head, path: &[u8], reason: Reason, now: Time) {
+        self.fail(head, path, reason, false, now);
     }
 
-    fn fail(&mut self, head: &Head, path: &[u8], reason: Reason, maybe: bool) {
+    fn fail(&mut self, head: &Head, path: &[u8], reason: Reason, maybe: bool, now: Time) {
+        if head.kind == Kind::Result {
+            return self.fail_result(head, reason, now);
+        }
         if !matches!(head.kind, Kind::Message | Kind::Command) {
             return;
         }
@@ -300,10 +271,18 @@ impl Node {
             return self.on_failure(&back, &body);
         }
         self.counts.refused += 1;
-        self.send_back(Routed { head: back, path: path.to_vec(), body: Arc::new(body) }, None);
+        let routed = Routed { head: back, path: path.to_vec(), body: Arc::new(body) };
+        self.send_back(routed, None, now);
     }
 
-    fn failure_of(&self, head: &Head, reason: Reason, maybe: bool) -> (Head, Vec<u8>) {
+    /// Tells who asked that the result cannot go on: the command may have been done.
+    fn fail_result(&mut self, result: &Head, reason: Reason, now: Time) {
+        let asked =
+            Head { kind: Kind::Command, src: result.dst, dst: result.src, flags: 0, ..*result };
+        self.fail(&asked, &[], reason, true, now);
+    }
+
+    pub(super) fn failure_of(&self, head: &Head, reason: Reason, maybe: bool) -> (Head, Vec<u8>) {
         let flags = (head.flags & flags::ACK) | if maybe { flags::MAYBE } else { 0 };
         let mut body = Vec::with_capacity(19);
         let mut out = Writer::new(&mut body);
@@ -324,12 +303,12 @@ impl Node {
 
     /// Sends a failure the way its message came: the last node of its path is the next. Where that is
     /// not connected any more, the way is looked for; where there is none, the failure is kept.
-    fn send_back(&mut self, mut routed: Routed, from: Option<PeerKey>) {
+    fn send_back(&mut self, mut routed: Routed, from: Option<PeerKey>, now: Time) {
         if routed.head.ttl == 0 {
             // Nodes do not agree on the way: they will once they have heard what has changed.
             routed.head.ttl = TTL_MAX;
             routed.path.clear();
-            return self.park(routed);
+            return self.park(routed, now);
         }
         let next = path_ids(&routed.path).last().unwrap_or(routed.head.dst);
         let is_open = |key: &PeerKey| self.peers.get(*key).is_some_and(|peer| peer.is_open());
@@ -340,37 +319,42 @@ impl Node {
             }
             None => {
                 routed.path.clear();
-                self.way_to(routed.head.dst, from, false)
+                self.way_to(routed.head.dst, true, from, false)
             }
         };
         let head = Head { ttl: routed.head.ttl - 1, ..routed.head };
-        let is_sent = key.ok().and_then(|key| {
-            let peer = self.peers.get_mut(key)?;
-            peer.push(&head, &routed.path, &routed.body, &self.settings).ok()?;
-            self.mark(key);
-            Some(())
+        let is_sent = key.is_ok_and(|key| {
+            self.queue(key, &head, &routed.path, Came::Slice(&routed.body)).is_ok()
         });
-        if is_sent.is_none() {
-            self.park(routed);
+        if !is_sent {
+            self.park(routed, now);
         }
     }
 
     fn send_again(&mut self, routed: Routed, now: Time) {
         if routed.head.kind == Kind::Failure {
-            return self.send_back(routed, None);
+            return self.send_back(routed, None, now);
         }
         let body = Came::Whole(Arc::clone(&routed.body));
         if self.pass(&routed.head, &routed.path, body, None, now).is_err() {
-            self.park(routed);
+            self.park(routed, now);
         }
     }
 
-    fn park(&mut self, routed: Routed) {
+    fn park(&mut self, routed: Routed, now: Time) {
         if self.parked.len() >= PARKED_MAX {
             self.parked.pop_front();
             self.counts.untold_failures += 1;
         }
-        self.parked.push_back(routed);
+        self.parked.push_back((now, routed));
+    }
+
+    /// Gives up failures whose sender could not be reached for long.
+    pub(super) fn expire_parked(&mut self, now: Time) {
+        while self.parked.front().is_some_and(|(at, _)| now.since(*at) >= PARKED_FOR) {
+            self.parked.pop_front();
+            self.counts.untold_failures += 1;
+        }
     }
 
     /// Tries failures again once there may be a way.
@@ -378,17 +362,31 @@ impl Node {
         if !std::mem::take(&mut self.may_unpark) {
             return;
         }
-        for routed in std::mem::take(&mut self.parked) {
+        for (at, routed) in std::mem::take(&mut self.parked) {
+            // Where it is kept again, it is as old as it was.
+            let len = self.parked.len();
             self.send_again(routed, now);
+            if let Some(kept) = self.parked.get_mut(len) {
+                kept.0 = at;
+            }
         }
+        self.hear_early(now);
     }
 
     fn on_failure(&mut self, head: &Head, body: &[u8]) {
         let mut from = Reader::new(body);
         let read = (|| Some((NodeId(from.u64()?), NodeId(from.u64()?), from.u16()?, from.u8()?)))();
         let Some((dst, by, code, kind)) = read else { return };
-        let is_awaited = head.has(flags::ACK) || kind == Kind::Command as u8;
-        let (reason, maybe) = (Reason::of(code), head.has(flags::MAYBE));
+        let is_awaited =
+            head.has(flags::ACK) || kind == Kind::Command as u8 || self.waiting.has(head.seq);
+        let (reason, is_unproven) = (Reason::of(code), head.has(flags::UNPROVEN));
+        let maybe = head.has(flags::MAYBE) || is_unproven;
+        let is_ours = head.seq > self.settings.incarnation && head.seq <= self.next_seq;
+        if !is_ours || (is_awaited && is_unproven) {
+            // What is waited for has a time of its own.
+            self.counts.unproven += 1;
+            return;
+        }
         if is_awaited && !self.end_waiting(head.seq, dst, reason) {
             return;
         }
@@ -403,7 +401,7 @@ impl Node {
             match custody {
                 Custody::Sender { kind, src, dst, seq, flags } => {
                     let head = Head { kind, flags, seq, src, dst, ttl: 0 };
-                    self.fail(&head, &[], Reason::LinkLost, true);
+                    self.fail(&head, &[], Reason::LinkLost, true, now);
                 }
                 Custody::Again(routed) => self.send_again(*routed, now),
                 Custody::Nobody => {}
@@ -423,33 +421,8 @@ impl Node {
                     .take_while(|id| *id != own)
                     .flat_map(|id| id.0.to_le_bytes())
                     .collect();
-                self.refuse(&routed.head, &came, reason);
+                self.refuse(&routed.head, &came, reason, now);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_later_is_next() {
-        let mut seen = Seen::default();
-        assert!(seen.is_next(NodeId(1), 5, Time(0)));
-        assert!(!seen.is_next(NodeId(1), 5, Time(0)) && !seen.is_next(NodeId(1), 4, Time(0)));
-        assert!(seen.is_next(NodeId(1), 7, Time(0)) && seen.is_next(NodeId(2), 1, Time(0)));
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut seen = Seen::default();
-        for id in 0..=SEEN_MAX as u64 {
-            assert!(seen.is_next(NodeId(id), 5, Time(id)));
-        }
-        assert_eq!(seen.last.len(), SEEN_MAX);
-        assert!(!seen.last.contains_key(&NodeId(0)));
-        seen.forget(Time(0) + SEEN_FOR + SEEN_FOR);
-        assert!(seen.last.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::Node;
 use super::below::Change;
 use crate::event::Event;
 use crate::fault::Reason;
-use crate::frame::Kind;
+use crate::frame::{Channel, Kind};
 use crate::id::NodeId;
 use crate::peer::{Identity, Origin, PeerKey, Relation};
 use crate::wire::{Reader, Writer};
@@ -12,6 +12,8 @@ use keyway_base::Time;
 
 /// Bytes of one announcement at most, but for its last entry.
 const ANNOUNCEMENT_LEN: usize = 32 << 10;
+/// Bytes of announcements that wait to be sent, about. More only waits here as well.
+const ANNOUNCE_AHEAD: usize = 128 << 10;
 
 /// Attachments of a node that was started once; its next start is later by as many.
 const ATTACHMENTS_MAX: u64 = 1 << 20;
@@ -32,19 +34,27 @@ impl Node {
         }
         let Some(identity) = peer.identity.as_deref().cloned() else { return Ok(()) };
         let parent = peer.our_id();
-        self.note_way(key, stamp, parent, identity);
+        // Who is connected has its place: there are as many as there may be peers.
+        self.note_way(key, identity.id, stamp, parent, &identity);
         Ok(())
     }
 
-    fn note_way(&mut self, key: PeerKey, stamp: u64, parent: NodeId, identity: Identity) {
+    fn note_way(
+        &mut self,
+        key: PeerKey,
+        by: NodeId,
+        stamp: u64,
+        parent: NodeId,
+        identity: &Identity,
+    ) {
         let id = identity.id;
         // Stamps begin at the incarnation: no other node is displaced for ever by one of all time.
         let stamp = stamp.min(identity.incarnation.saturating_add(ATTACHMENTS_MAX));
-        if self.below.len() >= self.settings.nodes_max && self.below.get(id).is_none() {
+        if id != by && !self.below.has_room(key, identity, self.settings.nodes_max) {
             self.counts.nodes_over += 1;
             return;
         }
-        let change = self.below.set(key, stamp, parent, identity);
+        let change = self.below.set(key, by, stamp, parent, identity);
         self.note_change(id, change);
     }
 
@@ -76,6 +86,10 @@ impl Node {
     /// A child says who is below it.
     pub(super) fn on_topology(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
         let Some(peer) = self.peers.get(key) else { return Ok(()) };
+        // What it said before it heard that its farewell was taken.
+        if peer.is_leaving {
+            return Ok(());
+        }
         // A guest has nobody below it.
         if !peer.is_attached || peer.id().is_guest() {
             return Err(Reason::Unexpected);
@@ -98,12 +112,11 @@ impl Node {
             if id == self.id || self.is_above(id) {
                 return Err(Reason::Cycle);
             }
-            // Guests were given their ids, the others are let in here by the same rule as at the door.
-            let accept = &self.settings.accept;
-            if !id.is_guest() && !accept.iter().any(|range| range.contains(id)) {
+            // The same rule as at the door.
+            if !self.settings.accept.iter().any(|range| range.contains(id)) {
                 continue;
             }
-            self.note_way(key, stamp, NodeId(parent), identity);
+            self.note_way(key, child, stamp, NodeId(parent), &identity);
         }
         from.end().ok_or(Reason::Malformed)
     }
@@ -118,38 +131,59 @@ impl Node {
     }
 
     /// Tells a new upstream of all nodes below.
-    pub(super) fn tell_all_ways(&mut self, key: PeerKey, now: Time) {
-        self.untold.clear();
-        let ids: Vec<NodeId> = self.below.iter().map(|(id, _)| id).collect();
-        self.announce(key, &ids, now);
+    pub(super) fn tell_all_ways(&mut self, now: Time) {
+        self.untold = self.below.iter().map(|(id, _)| id).collect();
+        self.tell_ways(now);
     }
 
-    /// Tells the upstream what has changed since.
+    /// Tells the upstream what has changed since, as much as it takes for now: a large tree goes in pieces,
+    /// each when the one before was sent.
     pub(super) fn tell_ways(&mut self, now: Time) {
-        if self.untold.is_empty() {
-            return;
+        if self.leaving.is_some() {
+            // Those above know already that nobody is here.
+            self.untold.clear();
         }
-        let ids: Vec<NodeId> = std::mem::take(&mut self.untold).into_iter().collect();
-        if let Some(key) = self.uplinks.active_peer() {
-            self.announce(key, &ids, now);
+        while !self.untold.is_empty()
+            && let Some(key) = self.uplinks.active_peer()
+            && self.peers.get(key).is_some_and(|peer| {
+                let queued = peer.queued_on(Channel::Control);
+                let ahead = ANNOUNCE_AHEAD.min(self.settings.queue_len_max);
+                peer.is_open() && (queued == 0 || queued + 2 * ANNOUNCEMENT_LEN <= ahead)
+            })
+        {
+            let (mut entries, mut count) = (Vec::new(), 0u16);
+            while entries.len() < ANNOUNCEMENT_LEN
+                && let Some(id) = self.untold.pop_first()
+            {
+                self.write_way(id, &mut entries);
+                count += 1;
+            }
+            self.announce(key, count, &entries, now);
         }
     }
 
-    fn announce(&mut self, key: PeerKey, ids: &[NodeId], now: Time) {
-        let mut rest = ids;
-        while !rest.is_empty() {
-            let mut entries = Vec::new();
-            let mut count = 0u16;
-            while let Some((id, others)) = rest.split_first()
-                && entries.len() < ANNOUNCEMENT_LEN
-            {
-                self.write_way(*id, &mut entries);
-                count += 1;
-                rest = others;
-            }
-            let mut body = count.to_le_bytes().to_vec();
-            body.append(&mut entries);
-            self.push_plain(key, Kind::Topology, &body, now);
+    /// Tells the upstream of a node before it hears from it.
+    pub(super) fn tell_way_of(&mut self, id: NodeId, now: Time) {
+        if let Some(key) = self.uplinks.active_peer()
+            && self.untold.remove(&id)
+        {
+            let mut entry = Vec::new();
+            self.write_way(id, &mut entry);
+            self.announce(key, 1, &entry, now);
+        }
+    }
+
+    fn announce(&mut self, key: PeerKey, count: u16, entries: &[u8], now: Time) {
+        let body = [&count.to_le_bytes()[..], entries].concat();
+        self.push_plain(key, Kind::Topology, &body, now);
+    }
+
+    /// Tells of ids that two processes have used for longer than it takes to miss one.
+    pub(super) fn look_for_twins(&mut self, now: Time) {
+        let silence = self.settings.heartbeat * self.settings.silent_after;
+        for id in self.below.look(3 * silence, now) {
+            self.counts.ids_twice += 1;
+            self.tell(Event::Refused { id, reason: Reason::IdTwice });
         }
     }
 
@@ -165,7 +199,7 @@ impl Node {
                 out.u64(id.0);
                 out.u64(known.stamp);
                 out.u64(known.parent.0);
-                known.identity.write(&mut out);
+                known.write(&mut out);
             }
         }
     }

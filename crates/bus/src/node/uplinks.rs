@@ -1,10 +1,12 @@
 //! The way up: a primary upstream and a standby, both connected, one of them used.
 
 use super::Node;
-use crate::event::{Action, DialKey, Event};
+use super::dials::is_final;
+use super::input::Came;
+use crate::event::Event;
 use crate::fault::Reason;
 use crate::frame::{Head, Kind};
-use crate::peer::{Origin, PeerKey};
+use crate::peer::{Origin, Peer, PeerKey};
 use crate::settings::Settings;
 use crate::wire::Writer;
 use keyway_base::Time;
@@ -40,6 +42,11 @@ impl Uplinks {
         self.all[at].state = State::Connected(peer);
     }
 
+    /// The next of its addresses is tried.
+    pub fn on_dialling(&mut self, at: usize) {
+        self.all[at].state = State::Dialling;
+    }
+
     fn on_up(&mut self, at: usize, peer: PeerKey, now: Time) {
         self.all[at].state = State::Up(peer, now);
     }
@@ -60,8 +67,7 @@ impl Uplinks {
         let (shortest, longest) = settings.retry;
         let wait = longest.min(shortest * (1 << uplink.failures.min(10)));
         // What will not be otherwise in a moment is not asked every moment.
-        let is_final = (32..64).contains(&(reason as u16));
-        let wait = if is_final { longest } else { wait };
+        let wait = if is_final(reason) { longest } else { wait };
         uplink.failures = uplink.failures.saturating_add(1);
         let jitter = wait.as_nanos() as u64 / 2;
         let until = now + wait / 2 + Duration::from_nanos(random % jitter.max(1));
@@ -81,25 +87,24 @@ impl Uplinks {
         self.up(self.active?).map(|(peer, _)| peer)
     }
 
-    /// When an upstream is to be dialled, or the primary one, where `is_open`, to be gone back to.
-    pub fn deadline(
-        &self,
-        prefer_after: Duration,
-        is_open: impl Fn(PeerKey) -> bool,
-    ) -> Option<Time> {
+    fn next_retry(&self) -> Option<Time> {
         let retries = self.all.iter().filter_map(|uplink| match uplink.state {
             State::Waiting { until } => Some(until),
             _ => None,
         });
-        let change = match (self.active, self.up(0)) {
-            (Some(1), Some((peer, since))) if is_open(peer) => Some(since + prefer_after),
-            _ => None,
-        };
-        retries.chain(change).min()
+        retries.min()
     }
 }
 
 impl Node {
+    /// When an upstream is to be dialled, or the other one to be used.
+    pub(super) fn uplinks_deadline(&self) -> Option<Time> {
+        if self.leaving.is_some() {
+            return None;
+        }
+        self.uplinks.next_retry().into_iter().chain(self.next_move()).min()
+    }
+
     pub(super) fn dial_uplinks(&mut self, now: Time) {
         if self.leaving.is_some() {
             return;
@@ -111,15 +116,8 @@ impl Node {
             }
             self.uplinks.all[at].state = State::Dialling;
             let urls = self.settings.upstreams[at].urls.clone();
-            self.dial(Origin::Uplink(at), urls);
+            self.dial(Origin::Uplink(at), urls, now);
         }
-    }
-
-    pub(super) fn dial(&mut self, origin: Origin, urls: Vec<crate::Url>) {
-        self.next_dial += 1;
-        let dial = DialKey(self.next_dial);
-        self.dials.insert(dial, origin);
-        self.actions.push_back(Action::Dial { dial, urls });
     }
 
     pub(super) fn on_uplink_up(&mut self, at: usize, peer: PeerKey, now: Time) {
@@ -133,20 +131,81 @@ impl Node {
         Some(peer.id())
     }
 
-    /// Uses the primary upstream if that has been there for long enough, or is the only one.
+    /// An upstream that can be used, and since when it is there without a break.
+    fn usable(&self, at: usize) -> Option<(&Peer, Time)> {
+        let (key, since) = self.uplinks.up(at)?;
+        let peer = self.peers.get(key).filter(|peer| peer.is_open())?;
+        Some((peer, since))
+    }
+
+    /// When the other upstream is to be used instead of the one that is, if all stays as it is: that one is
+    /// cut off from the root and the other is not, or the other is the primary one.
+    fn next_move(&self) -> Option<Time> {
+        let at = self.uplinks.active?;
+        let (current, _) = self.usable(at)?;
+        let (other, up_since) = self.usable(1 - at)?;
+        if other.cut.is_off {
+            return None;
+        }
+        let whole_since = up_since.max(other.cut.since);
+        match at {
+            _ if current.cut.is_off => {
+                Some(whole_since.max(current.cut.since) + self.settings.cut_after)
+            }
+            0 => None,
+            _ => Some(whole_since + self.settings.prefer_after),
+        }
+    }
+
+    /// Whether no root is above: upstreams are wanted, and none is there, or the one that is used says that
+    /// it is cut off itself.
+    pub fn is_cut_off(&self) -> bool {
+        let of_peer = |key| self.peers.get(key).is_none_or(|peer: &Peer| peer.cut.is_off);
+        !self.settings.upstreams.is_empty() && self.uplinks.active_peer().is_none_or(of_peer)
+    }
+
+    /// Tells those below when that has changed.
+    pub(super) fn tell_cut(&mut self, now: Time) {
+        let is_off = self.is_cut_off();
+        if is_off == std::mem::replace(&mut self.told_cut, is_off) {
+            return;
+        }
+        for key in self.peers.keys() {
+            self.tell_cut_to(key, now);
+        }
+    }
+
+    pub(super) fn tell_cut_to(&mut self, key: PeerKey, now: Time) {
+        let is_off = self.told_cut;
+        if let Some(peer) = self.peers.get_mut(key)
+            && peer.origin == Origin::Accepted
+            && peer.is_open()
+        {
+            peer.tell_cut(is_off, now);
+            self.schedule(key);
+            self.mark(key);
+        }
+    }
+
+    /// Whether a connection leads to an upstream that is not used: nothing goes up there for others, who
+    /// would not be known.
+    pub(super) fn is_unused_uplink(&self, key: PeerKey) -> bool {
+        let origin = self.peers.get(key).map(|peer| peer.origin);
+        matches!(origin, Some(Origin::Uplink(at)) if self.uplinks.active != Some(at))
+    }
+
+    /// Goes on with the upstream that is used, unless it is time for the other one; without one, the first
+    /// that is not cut off is used, or else the first.
     pub(super) fn choose_upstream(&mut self, now: Time) {
-        let usable = |at: usize| {
-            let (peer, since) = self.uplinks.up(at)?;
-            let is_open = self.peers.get(peer).is_some_and(|peer| peer.is_open());
-            is_open.then_some((peer, since))
-        };
-        let current = self.uplinks.active.filter(|at| usable(*at).is_some());
-        let wanted = match (current, usable(0), usable(1)) {
-            (Some(1), Some((_, since)), _) if now >= since + self.settings.prefer_after => Some(0),
-            (Some(at), ..) => Some(at),
-            (None, Some(_), _) => Some(0),
-            (None, None, Some(_)) => Some(1),
-            (None, None, None) => None,
+        let current = self.uplinks.active.filter(|at| self.usable(*at).is_some());
+        let wanted = match current {
+            Some(at) if self.next_move().is_some_and(|due| due <= now) => Some(1 - at),
+            Some(at) => Some(at),
+            None => {
+                let is_whole = |at: &usize| self.usable(*at).is_some_and(|it| !it.0.cut.is_off);
+                let first = |at: &usize| self.usable(*at).is_some();
+                (0..2).find(is_whole).or_else(|| (0..2).find(first))
+            }
         };
         if wanted == self.uplinks.active {
             return;
@@ -174,7 +233,7 @@ impl Node {
         out.u64(self.attach_stamp);
         self.push_plain(key, Kind::Attach, &body, now);
         if is_active {
-            self.tell_all_ways(key, now);
+            self.tell_all_ways(now);
             self.tell_all_versions(key, now);
             self.tell_own_applied(now);
             self.may_unpark = true;
@@ -185,9 +244,8 @@ impl Node {
     pub(super) fn push_plain(&mut self, key: PeerKey, kind: Kind, body: &[u8], now: Time) {
         let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
         let head = Head::plain(kind, peer.our_id(), peer.id());
-        match peer.push(&head, &[], body, &self.settings) {
-            Ok(()) => self.mark(key),
-            Err(reason) => self.close(key, reason, now),
+        if let Err(reason) = self.queue(key, &head, &[], Came::Slice(body)) {
+            self.close(key, reason, now);
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::settings::{Settings, URLS_MAX, WINDOW_MAX, WINDOW_MIN};
 use crate::token::{PROOF_LEN, Side, TOKENS_MAX, Transcript};
 use crate::url::{Place, Url};
 use crate::wire::{Reader, Writer};
+use std::fmt;
+use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"KWBUS\r\n\x01";
 
@@ -29,15 +31,46 @@ pub enum Relation {
     Sibling = 1,
 }
 
+/// The name that stands in the certificate of a node: its id in front of `.bus.keyway`; of a guest, for
+/// [`NodeId::NONE`], `guest.bus.keyway`.
+pub fn certificate_name(id: NodeId) -> String {
+    match id.is_none() || id.is_guest() {
+        true => "guest.bus.keyway".to_owned(),
+        false => format!("{id}.bus.keyway"),
+    }
+}
+
+/// Tells of an id whether the certificate of the other side is made out to it; of [`NodeId::NONE`], whether
+/// it is a guest's.
+#[derive(Clone)]
+pub struct Vouch(Arc<dyn Fn(NodeId) -> bool + Send + Sync>);
+
+impl Vouch {
+    /// One that asks `is_of`.
+    pub fn new(is_of: impl Fn(NodeId) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_of))
+    }
+
+    fn check(&self, id: NodeId) -> Result<(), Reason> {
+        if (self.0)(id) { Ok(()) } else { Err(Reason::CertificateName) }
+    }
+}
+
+impl fmt::Debug for Vouch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Vouch")
+    }
+}
+
 /// What the transport says of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// Bytes that both ends see alike and that no other connection has: a TLS exporter. Otherwise what
     /// kind of channel it is, as `tcp`.
     pub binding: Vec<u8>,
-    /// Whether the transport has made sure who is there, by certificates of both sides: then tokens are
-    /// not asked for.
-    pub is_trusted: bool,
+    /// Set where the transport has checked certificates of both sides: then tokens are not asked for, and
+    /// only an id that the certificate is made out to is let in.
+    pub vouch: Option<Vouch>,
     /// 32 bytes that nobody can guess, drawn for this connection.
     pub nonce: [u8; 32],
 }
@@ -69,6 +102,14 @@ impl Identity {
         write_urls(&self.urls, out);
     }
 
+    /// Bytes that it is written in.
+    pub(crate) fn len(&self) -> usize {
+        let labels: usize =
+            self.labels.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        let urls: usize = self.urls.iter().map(|url| url.to_string().len() + 1).sum();
+        8 + 16 + 8 + 1 + labels + 1 + urls
+    }
+
     pub(crate) fn read(id: NodeId, from: &mut Reader<'_>) -> Option<Self> {
         let incarnation = from.u64().filter(|incarnation| *incarnation < INCARNATION_END)?;
         let place = Place { host: from.array()?, process: from.u64()? };
@@ -97,7 +138,7 @@ fn read_urls(from: &mut Reader<'_>) -> Option<Vec<Url>> {
 pub(crate) struct Handshake {
     state: State,
     transcript: Transcript,
-    is_trusted: bool,
+    vouch: Option<Vouch>,
     nonce: [u8; 32],
     /// Who this is, and who is expected there or offered to a guest.
     our_id: NodeId,
@@ -171,7 +212,7 @@ impl Handshake {
         Self {
             state,
             transcript: Transcript::new(&line.binding),
-            is_trusted: line.is_trusted,
+            vouch: line.vouch.clone(),
             nonce: line.nonce,
             our_id,
             other_id,
@@ -258,15 +299,19 @@ impl Handshake {
         if src == self.our_id {
             return Err(Reason::OwnId);
         }
+        if let Some(vouch) = &self.vouch {
+            vouch.check(src)?;
+        }
         // Who has no id gets the one that was drawn for it; nobody chooses one of a guest.
         if src.is_guest() {
             return Err(Reason::IdRefused);
         }
         if !src.is_none() {
-            if !settings.accept.iter().any(|range| range.contains(src)) {
-                return Err(Reason::IdRefused);
-            }
             self.other_id = src;
+        }
+        // A guest by the id that it is given.
+        if !settings.accept.iter().any(|range| range.contains(self.other_id)) {
+            return Err(Reason::IdRefused);
         }
         self.note(&frame.head, frame.body);
         let mut body = Vec::new();
@@ -301,6 +346,9 @@ impl Handshake {
         if src == self.our_id {
             return Err(Reason::OwnId);
         }
+        if let Some(vouch) = &self.vouch {
+            vouch.check(src)?;
+        }
         self.other_id = src;
         match self.our_id.is_none() {
             true if dst.is_guest() => self.our_id = dst,
@@ -330,7 +378,7 @@ impl Handshake {
         }
         let tokens = &settings.tokens;
         let token = tokens.matching(Side::Dialler, &self.transcript.digest(), proofs);
-        if token.is_none() && !tokens.is_empty() && !self.is_trusted {
+        if token.is_none() && !tokens.is_empty() && self.vouch.is_none() {
             return Err(Reason::Denied);
         }
         self.state = State::Deciding(token);
@@ -377,7 +425,7 @@ impl Handshake {
         let tokens = &settings.tokens;
         let is_proved =
             tokens.matching(Side::Acceptor, &self.transcript.digest(), proofs).is_some();
-        if !is_proved && !tokens.is_empty() && !self.is_trusted {
+        if !is_proved && !tokens.is_empty() && self.vouch.is_none() {
             return Err(Reason::Unproven);
         }
         self.state = State::Done;
@@ -425,7 +473,7 @@ mod tests {
     }
 
     fn line(nonce: u8) -> Line {
-        Line { binding: b"tcp".to_vec(), is_trusted: false, nonce: [nonce; 32] }
+        Line { binding: b"tcp".to_vec(), vouch: None, nonce: [nonce; 32] }
     }
 
     /// A registration: what each side came to, and everything that was said.
@@ -510,10 +558,31 @@ mod tests {
     #[test]
     fn a_proof_is_bound_to_its_channel() {
         let (child, root) = (settings(2, &[TOKEN]), settings(1, &[TOKEN]));
-        let tls =
-            |secret: u8| Line { binding: vec![secret; 32], is_trusted: false, nonce: [secret; 32] };
+        let tls = |secret: u8| Line { binding: vec![secret; 32], vouch: None, nonce: [secret; 32] };
         let run = run((&child, tls(1)), (&root, tls(2)), NodeId(1));
         assert_eq!(run.acceptor, Err(Reason::Denied));
+    }
+
+    #[test]
+    fn a_certificate_lets_in_the_id_it_is_made_out_to_and_no_other() {
+        let certified = |secret: u8, id: u64| Line {
+            vouch: Some(Vouch::new(move |other| other == NodeId(id))),
+            ..line(secret)
+        };
+        // Neither knows a token of the other: certificates do.
+        let (child, root) = (settings(2, &[TOKEN]), settings(1, &["another token, long enough"]));
+        let both = run((&child, certified(1, 1)), (&root, certified(2, 2)), NodeId(1));
+        assert!(matches!(both.dialler, Ok(Some(_))) && matches!(both.acceptor, Ok(Some(_))));
+        let thief = run((&child, certified(1, 1)), (&root, certified(2, 3)), NodeId(1));
+        assert_eq!(thief.acceptor, Err(Reason::CertificateName));
+        let liar = run((&child, certified(1, 9)), (&root, certified(2, 2)), NodeId::NONE);
+        assert_eq!(liar.dialler, Err(Reason::CertificateName));
+        // A guest's certificate is no node's, and a node's is no guest's.
+        let guest = settings(0, &[]);
+        let as_guest = run((&guest, certified(1, 1)), (&root, certified(2, 0)), NodeId(1));
+        assert!(matches!(as_guest.dialler, Ok(Some(_))));
+        let as_node = run((&guest, certified(1, 1)), (&root, certified(2, 2)), NodeId(1));
+        assert_eq!(as_node.acceptor, Err(Reason::CertificateName));
     }
 
     #[test]

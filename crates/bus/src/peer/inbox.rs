@@ -1,7 +1,9 @@
 //! What came on one channel of a connection: credit, and messages put together from fragments.
 
 use crate::fault::Reason;
-use crate::frame::{Frame, Head, Kind, flags};
+use crate::frame::{FRAGMENT_LEN, FRAME_LEN_MAX, Frame, Head, Kind, flags};
+use keyway_base::Time;
+use std::time::Duration;
 
 /// The receiving side of a channel.
 pub(crate) struct Inbox {
@@ -20,12 +22,20 @@ enum Assembly {
         total: usize,
         bytes: Vec<u8>,
         sum: Sum,
+        moved: Moved,
     },
     /// What there was no memory for: the rest is passed over.
     Skipped {
         seq: u64,
         left: usize,
     },
+}
+
+/// When a message in parts went on by as much as one part has, and how far it was then: who sends a byte now
+/// and then does not go on.
+struct Moved {
+    at: Time,
+    len: usize,
 }
 
 /// Bytes at the end of a message that are not summed: what a push says of its body is there.
@@ -82,6 +92,7 @@ impl Inbox {
         frame: &Frame<'_>,
         len_max: usize,
         memory: &mut usize,
+        now: Time,
     ) -> Result<Part, Reason> {
         self.received += frame.len as u64;
         if self.received > self.granted {
@@ -92,8 +103,8 @@ impl Inbox {
             return if is_between { Err(Reason::Fragments) } else { Ok(Part::Single) };
         }
         match frame.head.has(flags::FIRST) {
-            true => self.begin(frame, len_max, memory),
-            false => self.go_on(frame, memory),
+            true => self.begin(frame, len_max, memory, now),
+            false => self.go_on(frame, memory, now),
         }
     }
 
@@ -102,6 +113,7 @@ impl Inbox {
         frame: &Frame<'_>,
         len_max: usize,
         memory: &mut usize,
+        now: Time,
     ) -> Result<Part, Reason> {
         let is_free = matches!(self.assembly, Assembly::None);
         let Some((total, part)) = frame.body.split_first_chunk::<4>().filter(|_| is_free) else {
@@ -122,22 +134,26 @@ impl Inbox {
         bytes.extend_from_slice(part);
         let head =
             Head { flags: frame.head.flags & !(flags::FRAGMENT | flags::FIRST), ..frame.head };
-        self.assembly =
-            Assembly::Whole { head, path: frame.path.to_vec(), total, bytes, sum: Sum::default() };
+        let moved = Moved { at: now, len: bytes.len() };
+        let (path, sum) = (frame.path.to_vec(), Sum::default());
+        self.assembly = Assembly::Whole { head, path, total, bytes, sum, moved };
         Ok(Part::Kept)
     }
 
-    fn go_on(&mut self, frame: &Frame<'_>, memory: &mut usize) -> Result<Part, Reason> {
+    fn go_on(&mut self, frame: &Frame<'_>, memory: &mut usize, now: Time) -> Result<Part, Reason> {
         let part = frame.body;
         let is_last = frame.head.has(flags::LAST);
         match &mut self.assembly {
-            Assembly::Whole { head, total, bytes, sum, .. } => {
+            Assembly::Whole { head, total, bytes, sum, moved, .. } => {
                 let len = bytes.len() + part.len();
                 let fits = len <= *total && (len == *total) == is_last && !part.is_empty();
                 if !fits || head.seq != frame.head.seq || head.kind != frame.head.kind {
                     return Err(Reason::Fragments);
                 }
                 bytes.extend_from_slice(part);
+                if len >= moved.len + FRAGMENT_LEN {
+                    *moved = Moved { at: now, len };
+                }
                 if head.kind == Kind::Push {
                     sum.go_on(bytes, bytes.len().saturating_sub(UNSUMMED));
                 }
@@ -156,11 +172,38 @@ impl Inbox {
             return Ok(Part::Kept);
         }
         match std::mem::replace(&mut self.assembly, Assembly::None) {
-            Assembly::Whole { head, path, total, bytes, sum } => {
+            Assembly::Whole { head, path, total, bytes, sum, .. } => {
                 *memory += total;
                 Ok(Part::Done { head, path, body: bytes, sum })
             }
             _ => Ok(Part::Kept),
+        }
+    }
+
+    /// Gives up a message in parts that has not gone on for `idle`, gives its memory back, and tells whose it
+    /// is; the rest of it is passed over if it comes.
+    pub fn give_up_idle(
+        &mut self,
+        idle: Duration,
+        memory: &mut usize,
+        now: Time,
+    ) -> Option<(Head, Vec<u8>)> {
+        // Who has no credit cannot go on.
+        let may_go_on = self.granted - self.received >= FRAME_LEN_MAX as u64;
+        let Assembly::Whole { head, total, bytes, moved, .. } = &mut self.assembly else {
+            return None;
+        };
+        if !may_go_on {
+            moved.at = now;
+        }
+        if now < moved.at + idle {
+            return None;
+        }
+        let skipped = Assembly::Skipped { seq: head.seq, left: *total - bytes.len() };
+        *memory += *total;
+        match std::mem::replace(&mut self.assembly, skipped) {
+            Assembly::Whole { head, path, .. } => Some((head, path)),
+            _ => None,
         }
     }
 
@@ -210,7 +253,7 @@ mod tests {
 
     fn accept(inbox: &mut Inbox, bytes: &[u8], memory: &mut usize) -> Result<Part, Reason> {
         let Ok(Parsed::Frame(frame)) = frame::parse(bytes, frame::FRAME_BODY_MAX) else { panic!() };
-        inbox.accept(&frame, 1000, memory)
+        inbox.accept(&frame, 1000, memory, Time(0))
     }
 
     #[test]
@@ -248,6 +291,33 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_stands_still_is_given_up_unless_it_has_no_credit() {
+        let idle = Duration::from_secs(30);
+        let mut inbox = Inbox::new(1 << 20);
+        let mut memory = 500;
+        let first = fragment(flags::FIRST, 1, &[244, 1, 0, 0, 1, 1]);
+        accept(&mut inbox, &first, &mut memory).unwrap();
+        let before = Time(0) + Duration::from_secs(29);
+        assert_eq!(inbox.give_up_idle(idle, &mut memory, before), None);
+        // A byte now and then is no way to go on.
+        let bytes = fragment(0, 1, &[1]);
+        let Ok(Parsed::Frame(frame)) = frame::parse(&bytes, 1000) else { panic!() };
+        inbox.accept(&frame, 1000, &mut memory, before).unwrap();
+        let given_up = inbox.give_up_idle(idle, &mut memory, Time(0) + idle).unwrap();
+        assert_eq!((given_up.0.seq, memory, inbox.assembly_len()), (1, 500, 0));
+        // What comes of it all the same is passed over, and the next message is taken.
+        let rest = fragment(flags::LAST, 1, &[1; 497]);
+        assert_eq!(accept(&mut inbox, &rest, &mut memory), Ok(Part::Kept));
+        accept(&mut inbox, &fragment(flags::FIRST, 2, &[5, 0, 0, 0, 1]), &mut memory).unwrap();
+        let mut held = Inbox::new(1000);
+        accept(&mut held, &first, &mut memory).unwrap();
+        for seconds in [40, 80, 120] {
+            let now = Time(0) + Duration::from_secs(seconds);
+            assert_eq!(held.give_up_idle(idle, &mut memory, now), None);
+        }
+    }
+
+    #[test]
     fn fragments_that_do_not_fit_are_a_fault() {
         let first = fragment(flags::FIRST, 1, &[6, 0, 0, 0, 1, 1]);
         for bad in [
@@ -280,7 +350,7 @@ mod tests {
         let (mut rest, mut done) = (&out[..], None);
         while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
             if let Part::Done { body, sum, .. } =
-                inbox.accept(&frame, 1 << 20, &mut (1 << 20)).unwrap()
+                inbox.accept(&frame, 1 << 20, &mut (1 << 20), Time(0)).unwrap()
             {
                 done = Some((body, sum));
             }
@@ -321,7 +391,7 @@ mod tests {
                 let mut rest = &out[..];
                 while !rest.is_empty() {
                     let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) else { panic!() };
-                    match inbox.accept(&frame, 1 << 20, &mut memory).unwrap() {
+                    match inbox.accept(&frame, 1 << 20, &mut memory, Time(0)).unwrap() {
                         Part::Single => got.push((frame.head.seq, frame.body.to_vec())),
                         Part::Done { head, body, .. } => got.push((head.seq, body)),
                         Part::Kept => {}

@@ -4,10 +4,11 @@
 //! not queued but due, so they go ahead of everything and take no room.
 
 mod handshake;
+mod heartbeat;
 mod inbox;
 pub(crate) mod outbox;
 
-pub use handshake::{Identity, Line, Relation};
+pub use handshake::{Identity, Line, Relation, Vouch, certificate_name};
 pub use outbox::Body;
 
 use crate::fault::Reason;
@@ -15,8 +16,9 @@ use crate::frame::{
     self, CHANNELS, Channel, FRAGMENT_LEN, FRAME_BODY_MAX, Frame, Head, Kind, STRANGER_BODY_MAX,
 };
 use crate::id::NodeId;
+use crate::node::Attempt;
 use crate::push::Held;
-use crate::settings::Settings;
+use crate::settings::{Rest, Settings};
 use crate::wire::{Reader, Writer};
 use handshake::{Handshake, Progress};
 pub(crate) use inbox::Sum;
@@ -76,6 +78,20 @@ pub struct Traffic {
     pub rtt_smooth_ns: u64,
 }
 
+impl Traffic {
+    /// What was counted on both.
+    pub(crate) fn with(self, other: &Traffic) -> Traffic {
+        Traffic {
+            frames_in: self.frames_in + other.frames_in,
+            bytes_in: self.bytes_in + other.bytes_in,
+            bytes_out: self.bytes_out + other.bytes_out,
+            pongs: self.pongs + other.pongs,
+            rtt_ns: 0,
+            rtt_smooth_ns: 0,
+        }
+    }
+}
+
 /// What goes ahead of every queue, at the next output.
 #[derive(Default)]
 struct Due {
@@ -83,6 +99,13 @@ struct Due {
     pong: Option<u64>,
     credit: [bool; CHANNELS],
     goaway: Option<Reason>,
+}
+
+/// Whether a node is cut off from the root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub is_off: bool,
+    pub since: Time,
 }
 
 /// One connection of a node.
@@ -108,8 +131,24 @@ pub struct Peer {
     pub(crate) left_by: Option<Time>,
     /// Why it leaves.
     pub(crate) farewell: Option<Reason>,
+    /// Who it has proved to be, of one that is not let in for all that.
+    pub(crate) proved_id: NodeId,
+    /// When the last ping that was answered was sent.
+    pub(crate) answered_at: Time,
+    /// What it holds of all queues, as it was counted last.
+    pub(crate) counted: usize,
     /// What a child that goes through this node has of each topic.
     pub(crate) versions: Option<BTreeMap<String, Held>>,
+    /// Of a dial: its addresses.
+    pub(crate) attempt: Option<Box<Attempt>>,
+    /// A round trip that the node has not heard of.
+    pub(crate) round_trip: Option<Duration>,
+    /// What an upstream says of its own way up.
+    pub(crate) cut: Cut,
+    /// What it is told of ours.
+    tells_cut: bool,
+    /// When the node looks at it; the end of time if never.
+    pub(crate) timer: Time,
     our_id: NodeId,
     handshake: Option<Handshake>,
     opening: Vec<u8>,
@@ -121,6 +160,10 @@ pub struct Peer {
     since: Time,
     heard_at: Time,
     ping_at: Time,
+    /// Since when a ping of ours has no answer, and nothing else was heard.
+    asked_at: Option<Time>,
+    /// When something else than heartbeats was said last, by either side.
+    spoken_at: Time,
 }
 
 impl Peer {
@@ -173,7 +216,15 @@ impl Peer {
             said_bye: false,
             left_by: None,
             farewell: None,
+            proved_id: NodeId::NONE,
+            answered_at: Time(0),
+            counted: 0,
             versions: None,
+            attempt: None,
+            round_trip: None,
+            cut: Cut { is_off: false, since: now },
+            tells_cut: false,
+            timer: Time(u64::MAX),
             our_id,
             handshake: Some(handshake),
             opening: Vec::new(),
@@ -184,6 +235,8 @@ impl Peer {
             since: now,
             heard_at: now,
             ping_at: now,
+            asked_at: None,
+            spoken_at: now,
         }
     }
 
@@ -219,20 +272,22 @@ impl Peer {
             return self.handle_stranger(frame, settings, now);
         }
         self.heard_at = now;
+        self.asked_at = None;
         if frame.head.kind.is_urgent() {
             return self.handle_urgent(frame, now);
         }
+        self.spoken_at = now;
         let len_max = match frame.head.kind {
-            Kind::Message => settings.message_len_max,
+            Kind::Message | Kind::Result => settings.message_len_max,
             _ => frame::MESSAGE_LEN_MAX,
         };
-        let channel = frame.head.kind.channel() as usize;
+        let channel = frame.head.channel() as usize;
         // Whoever begins messages without end takes no more than a share.
         let share =
             if frame.head.has(frame::flags::FIRST) { self.share(settings) } else { usize::MAX };
         let before = (*memory).min(share);
         let mut left = before;
-        let part = self.inboxes[channel].accept(frame, len_max, &mut left)?;
+        let part = self.inboxes[channel].accept(frame, len_max, &mut left, now)?;
         *memory = *memory - before + left;
         self.due.credit[channel] |=
             self.inboxes[channel].is_credit_due(self.is_leaving || self.retiring.is_some());
@@ -293,15 +348,20 @@ impl Peer {
         self.identity = Some(Box::new(identity));
         self.heard_at = now;
         self.ping_at = now;
+        self.spoken_at = now;
         self.used_at = now;
     }
 
     fn handle_urgent(&mut self, frame: &Frame<'_>, now: Time) -> Result<Step, Reason> {
         let mut from = Reader::new(frame.body);
         match frame.head.kind {
-            Kind::Ping => self.due.pong = Some(from.u64().ok_or(Reason::Malformed)?),
+            Kind::Ping => {
+                self.due.pong = Some(from.u64().ok_or(Reason::Malformed)?);
+                self.note_cut(from.u8() == Some(1), now);
+            }
             Kind::Pong => {
                 let sent_at = Time(from.u64().ok_or(Reason::Malformed)?);
+                self.answered_at = sent_at;
                 self.note_rtt(now.since(sent_at));
             }
             Kind::Credit => {
@@ -323,6 +383,7 @@ impl Peer {
     }
 
     fn note_rtt(&mut self, rtt: Duration) {
+        self.round_trip = Some(rtt);
         let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX).max(1);
         let traffic = &mut self.traffic;
         traffic.pongs += 1;
@@ -341,7 +402,7 @@ impl Peer {
         body: &[u8],
         settings: &Settings,
     ) -> Result<(), Reason> {
-        let outbox = &mut self.outboxes[head.kind.channel() as usize];
+        let outbox = &mut self.outboxes[head.channel() as usize];
         if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
@@ -358,12 +419,20 @@ impl Peer {
         tail: &[u8],
         settings: &Settings,
     ) -> Result<(), Reason> {
-        let outbox = &mut self.outboxes[head.kind.channel() as usize];
+        let in_parts =
+            if body.len() + tail.len() > FRAGMENT_LEN { frame::flags::FRAGMENT } else { 0 };
+        let placed = Head { flags: head.flags | in_parts, ..*head };
+        let outbox = &mut self.outboxes[placed.channel() as usize];
         if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
         outbox.push_large(head, path, body, tail);
         Ok(())
+    }
+
+    /// Pings at the next output, whenever it did so last.
+    pub(crate) fn ask_alive(&mut self) {
+        self.due.ping = true;
     }
 
     /// Says farewell at the next output.
@@ -403,11 +472,13 @@ impl Peer {
         out: &mut Vec<u8>,
         len_max: usize,
         held: [bool; CHANNELS],
+        rest: Rest,
         now: Time,
     ) {
         let start = out.len();
         out.append(&mut self.opening);
         if self.identity.is_some() {
+            self.wake_up(rest, now);
             self.poll_due(out, held, now);
             self.outboxes[Channel::Control as usize].poll(out, len_max);
             self.poll_bodies(out, len_max);
@@ -443,6 +514,7 @@ impl Peer {
         if due.ping {
             body.clear();
             Writer::new(&mut body).u64(now.0);
+            Writer::new(&mut body).u8(u8::from(self.tells_cut));
             self.say(Kind::Ping, &body, out);
         }
         for (channel, _) in due.credit.iter().enumerate().filter(|(_, due)| **due) {
@@ -479,29 +551,14 @@ impl Peer {
         out
     }
 
-    /// When [`Peer::on_timeout`] is due.
-    pub(crate) fn deadline(&self, settings: &Settings) -> Time {
-        match self.identity.is_some() {
-            false => self.since + settings.handshake,
-            true => (self.ping_at + settings.heartbeat).min(self.heard_at + silence(settings)),
-        }
-    }
-
-    /// Pings in time, and tells when the other side is silent for too long.
-    pub(crate) fn on_timeout(&mut self, settings: &Settings, now: Time) -> Result<(), Reason> {
-        if self.identity.is_none() {
-            let is_late = now >= self.since + settings.handshake;
-            return if is_late { Err(Reason::HandshakeTimeout) } else { Ok(()) };
-        }
-        if now >= self.heard_at + silence(settings) {
-            return Err(Reason::Silent);
-        }
-        if now >= self.ping_at + settings.heartbeat {
-            self.ping_at = now;
-            self.due.ping = true;
-            self.tell_credit();
-        }
-        Ok(())
+    /// Gives up messages in parts that do not go on: the head and the path of each.
+    pub(crate) fn give_up_idle(
+        &mut self,
+        settings: &Settings,
+        memory: &mut usize,
+        now: Time,
+    ) -> [Option<(Head, Vec<u8>)>; CHANNELS] {
+        self.inboxes.each_mut().map(|inbox| inbox.give_up_idle(settings.parts_idle, memory, now))
     }
 
     /// Takes what is for other nodes out of the queues of a connection that is gone.
@@ -523,12 +580,18 @@ impl Peer {
         self.inboxes.iter().map(Inbox::assembly_len).sum()
     }
 
+    /// Bytes that wait to be sent on one channel.
+    pub(crate) fn queued_on(&self, channel: Channel) -> usize {
+        self.outboxes[channel as usize].queued_len()
+    }
+
+    /// Bytes that it holds of all queues: what waits, and what is remembered of what was sent.
+    pub(crate) fn held_len(&self) -> usize {
+        self.outboxes.iter().map(Outbox::held_len).sum()
+    }
+
     /// Bytes that wait to be sent.
     pub(crate) fn queued_len(&self) -> usize {
         self.outboxes.iter().map(Outbox::queued_len).sum()
     }
-}
-
-fn silence(settings: &Settings) -> Duration {
-    settings.heartbeat * settings.silent_after
 }

@@ -60,12 +60,25 @@ pub(crate) struct Outbox {
     small_start: usize,
     entries: VecDeque<Entry>,
     queued_len: usize,
+    /// Of these, bodies of pushes, which all queues share.
+    shared_len: usize,
     /// Bytes sent since the beginning, and how many may be.
     sent: u64,
     limit: u64,
     /// What ends at a position that the peer has not taken yet.
     in_flight: VecDeque<(u64, Custody)>,
+    in_flight_len: usize,
     taken: u64,
+}
+
+impl Custody {
+    /// Bytes of memory, about.
+    fn len(&self) -> usize {
+        match self {
+            Custody::Again(routed) => 192 + routed.body.len() + routed.path.len(),
+            _ => 64,
+        }
+    }
 }
 
 fn custody(head: &Head, path: &[u8], body: &[u8]) -> Custody {
@@ -92,6 +105,11 @@ impl Outbox {
         self.queued_len
     }
 
+    /// Bytes of memory that it takes, but for bodies of pushes.
+    pub fn held_len(&self) -> usize {
+        self.queued_len - self.shared_len + self.in_flight_len
+    }
+
     /// Whether everything was sent, and taken by the peer.
     pub fn is_done(&self) -> bool {
         self.entries.is_empty() && self.taken == self.sent
@@ -113,6 +131,9 @@ impl Outbox {
             return self.push(head, path, &body);
         }
         self.queued_len += body.len() + tail.len();
+        if head.kind == Kind::Push {
+            self.shared_len += body.len() + tail.len();
+        }
         let mut head = *head;
         head.flags |= flags::FRAGMENT;
         self.entries.push_back(Entry::Large(Large {
@@ -134,7 +155,9 @@ impl Outbox {
         self.taken = taken;
         self.limit = self.limit.max(limit);
         while self.in_flight.front().is_some_and(|(end, _)| *end <= taken) {
-            self.in_flight.pop_front();
+            if let Some((_, custody)) = self.in_flight.pop_front() {
+                self.in_flight_len -= custody.len();
+            }
         }
         true
     }
@@ -157,6 +180,9 @@ impl Outbox {
                     let (len, chunk, is_last) = large.append_next(out);
                     self.sent += len as u64;
                     self.queued_len -= chunk;
+                    if large.head.kind == Kind::Push {
+                        self.shared_len -= chunk;
+                    }
                     if is_last {
                         self.finish_large();
                     }
@@ -191,6 +217,7 @@ impl Outbox {
 
     fn note(&mut self, custody: Custody) {
         if custody != Custody::Nobody {
+            self.in_flight_len += custody.len();
             self.in_flight.push_back((self.sent, custody));
         }
     }
@@ -198,10 +225,11 @@ impl Outbox {
     /// Takes out everything that is for other nodes: the connection is gone.
     pub fn take_remains(&mut self, remains: &mut Remains) {
         remains.in_doubt.extend(self.in_flight.drain(..).map(|(_, custody)| custody));
+        self.in_flight_len = 0;
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
         }
-        self.queued_len = 0;
+        (self.queued_len, self.shared_len) = (0, 0);
     }
 
     /// Takes out what is for other nodes and was not begun: the peer is leaving.
@@ -211,9 +239,10 @@ impl Outbox {
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
         }
-        self.queued_len = 0;
+        (self.queued_len, self.shared_len) = (0, 0);
         if let Some(Entry::Large(large)) = &begun {
             self.queued_len = large.len() - large.at;
+            self.shared_len = if large.head.kind == Kind::Push { self.queued_len } else { 0 };
         }
         self.entries.extend(begun);
     }

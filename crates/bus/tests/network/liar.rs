@@ -6,42 +6,42 @@ use keyway_bus::frame::{self, FRAGMENT_LEN, FRAME_BODY_MAX, Head, Kind, Parsed, 
 use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings, Stamp};
 use std::time::Duration;
 
-fn line(nonce: u8) -> Line {
-    Line { binding: b"mem".to_vec(), is_trusted: false, nonce: [nonce; 32] }
+pub fn line(nonce: u8) -> Line {
+    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32] }
 }
 
 /// A frame that a peer was told.
-struct Told {
-    head: Head,
-    body: Vec<u8>,
+pub struct Told {
+    pub head: Head,
+    pub body: Vec<u8>,
 }
 
 /// A connection to the node under test, with a node at its end that registered and then says nothing.
-struct End {
-    other: Node,
-    there: PeerKey,
-    here: PeerKey,
+pub struct End {
+    pub other: Node,
+    pub there: PeerKey,
+    pub here: PeerKey,
 }
 
 /// A node under test and who is connected to it.
-struct Lab {
-    node: Node,
-    ends: Vec<End>,
-    now: Time,
+pub struct Lab {
+    pub node: Node,
+    pub ends: Vec<End>,
+    pub now: Time,
 }
 
 impl Lab {
-    fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let now = Time(1_000_000_000);
         Self { node: Node::new(settings, 3, now), ends: Vec::new(), now }
     }
 
-    fn of(index: usize) -> Self {
+    pub fn of(index: usize) -> Self {
         Self::new(settings(index, &[]))
     }
 
     /// A node that dials the one under test; its number here.
-    fn join(&mut self, settings: Settings) -> usize {
+    pub fn join(&mut self, settings: Settings) -> usize {
         let mut other = Node::new(settings, 5, self.now);
         let Some(Action::Dial { dial, .. }) = other.poll_action() else { panic!("no dial") };
         let here = self.node.handle_accepted(&line(1), self.now).unwrap();
@@ -50,7 +50,7 @@ impl Lab {
     }
 
     /// A node that the one under test dials.
-    fn serve(&mut self, settings: Settings) -> usize {
+    pub fn serve(&mut self, settings: Settings) -> usize {
         let Some(Action::Dial { dial, .. }) = self.node.poll_action() else { panic!("no dial") };
         let mut other = Node::new(settings, 5, self.now);
         let there = other.handle_accepted(&line(1), self.now).unwrap();
@@ -71,14 +71,14 @@ impl Lab {
         self.ends.len() - 1
     }
 
-    fn say(&mut self, at: usize, head: &Head, body: &[u8]) {
+    pub fn say(&mut self, at: usize, head: &Head, body: &[u8]) {
         let mut out = Vec::new();
         frame::append(&mut out, head, &[], [body, &[]]);
         self.node.handle_input(self.ends[at].here, &out, self.now);
     }
 
     /// What the peer is told; pings and credit left out.
-    fn told(&mut self, at: usize) -> Vec<Told> {
+    pub fn told(&mut self, at: usize) -> Vec<Told> {
         let mut out = Vec::new();
         while self.node.poll_output(self.ends[at].here, &mut out, 1 << 20, self.now) {}
         let (mut rest, mut told) = (&out[..], Vec::new());
@@ -91,16 +91,16 @@ impl Lab {
         told
     }
 
-    fn events(&mut self) -> Vec<Event> {
+    pub fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.node.poll_event()).collect()
     }
 
-    fn is_there(&self, at: usize) -> bool {
+    pub fn is_there(&self, at: usize) -> bool {
         self.node.peers().any(|peer| peer.peer == self.ends[at].here)
     }
 }
 
-fn message(src: NodeId, dst: NodeId, seq: u64) -> Head {
+pub fn message(src: NodeId, dst: NodeId, seq: u64) -> Head {
     Head { kind: Kind::Message, flags: 0, seq, src, dst, ttl: 16 }
 }
 
@@ -149,7 +149,7 @@ fn an_upstream_that_says_farewell_and_stays_is_dialled_again_and_costs_no_time()
 }
 
 /// A stranger's settings: node `index` below the node under test, started after every other.
-fn later(index: usize, upstream: usize) -> Settings {
+pub fn later(index: usize, upstream: usize) -> Settings {
     let mut one = settings(index, &[upstream]);
     one.incarnation = 9 << 20;
     one
@@ -159,7 +159,7 @@ fn later(index: usize, upstream: usize) -> Settings {
 fn who_comes_with_the_id_of_an_upstream_does_not_take_its_place() {
     let mut lab = Lab::new(settings(1, &[0]));
     let first = lab.join(later(0, 1));
-    assert!(lab.events().contains(&Event::Refused { id: NodeId::NONE, reason: Reason::IdRefused }));
+    assert!(lab.events().contains(&Event::Refused { id: id(0), reason: Reason::IdRefused }));
     let upstream = lab.serve(settings(0, &[]));
     let second = lab.join(later(0, 1));
     assert!(!lab.is_there(first) && !lab.is_there(second) && lab.is_there(upstream));
@@ -190,7 +190,7 @@ fn nobody_was_started_after_all_time() {
 }
 
 /// Entry of an announcement: a node that was started at `stamp`, attached then.
-fn entry(node: NodeId, parent: NodeId, stamp: u64) -> Vec<u8> {
+pub fn entry(node: NodeId, parent: NodeId, stamp: u64) -> Vec<u8> {
     let mut body = vec![1, 0, 1];
     for number in [node.0, stamp, parent.0, 1 << 20] {
         body.extend(number.to_le_bytes());
@@ -200,7 +200,7 @@ fn entry(node: NodeId, parent: NodeId, stamp: u64) -> Vec<u8> {
     body
 }
 
-fn announce(lab: &mut Lab, at: usize, from: NodeId, body: &[u8]) {
+pub fn announce(lab: &mut Lab, at: usize, from: NodeId, body: &[u8]) {
     let to = lab.node.id();
     lab.say(at, &Head::plain(Kind::Topology, from, to), body);
 }

@@ -1,6 +1,7 @@
 //! Whole buses on virtual time: trees, fail-over, relay, pushes, and what must hold whatever a seed
 //! breaks.
 
+mod hostile;
 mod laws;
 mod liar;
 mod world;
@@ -288,7 +289,11 @@ fn a_node_that_leaves_loses_nothing_and_is_not_missed() {
         }
     }
     let reason = Reason::Leaving;
-    assert!(world.events(0).contains(&Event::PeerDown { id: id(1), reason }));
+    assert!(
+        world.events(0).contains(&Event::PeerDown { id: id(1), reason }),
+        "{:?}",
+        world.events(0)
+    );
 }
 
 #[test]
@@ -433,4 +438,252 @@ fn a_guest_comes_in_again_when_its_upstream_was_started_anew() {
     let seq = world.node(1).send(id(0), b"hello", with_ack(), now).unwrap();
     world.run(SECOND);
     assert!(world.events(1).contains(&Event::Acked { seq }));
+}
+
+/// A node that dials `urls` in this order, and the root it wants, last among them.
+fn dials(world: &mut World, urls: &[keyway_bus::Url]) -> usize {
+    let root = world.add(settings(0, &[]));
+    let mut child = settings(1, &[0]);
+    child.upstreams[0].urls = urls.to_vec();
+    let child = world.add(child);
+    assert_eq!((root, child), (0, 1));
+    child
+}
+
+#[test]
+fn an_address_that_leads_nowhere_or_to_somebody_mute_is_not_the_last_one_tried() {
+    let mut world = World::new(30);
+    // Nobody is there; somebody who says nothing; another node; the root.
+    let child = dials(&mut world, &[url(9), url(2), url(3), url(0)]);
+    world.add(settings(2, &[]));
+    world.add(settings(3, &[]));
+    world.silence_later(1, 2);
+    let start = world.now;
+    world.run_until(10 * SECOND, "joined", |world| world.node(child).upstream() == Some(id(0)));
+    // The mute one costs its time, the others none.
+    assert!(world.now.since(start) < Duration::from_millis(3500), "{:?}", world.now.since(start));
+    let told: Vec<(String, Reason)> = world
+        .events(child)
+        .iter()
+        .filter_map(|event| match event {
+            Event::Unreached { at, reason, .. } => Some((at.to_string(), *reason)),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        (url(9).to_string(), Reason::NobodyListens),
+        (url(2).to_string(), Reason::NoAnswer),
+        (url(3).to_string(), Reason::IdMismatch),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(world.count(child, |event| matches!(event, Event::Refused { .. })), 0);
+}
+
+#[test]
+fn a_dial_without_an_outcome_is_given_up_and_begun_again() {
+    let mut world = World::new(31);
+    let child = dials(&mut world, &[url(0)]);
+    world.hang_dials = true;
+    world.run(10 * SECOND);
+    let given_up =
+        |event: &Event| matches!(event, Event::Unreached { reason: Reason::NoAnswer, .. });
+    assert!((2..=3).contains(&world.count(child, given_up)));
+    world.hang_dials = false;
+    world.run_until(5 * SECOND, "joined", |world| world.node(child).upstream() == Some(id(0)));
+}
+
+#[test]
+fn a_guest_is_answered_wherever_its_upstream_has_gone() {
+    // 0 root, 1 below it; 2 below 1 with the root itself as standby.
+    let mut world = World::new(32);
+    for upstreams in [&[][..], &[0], &[1, 0]] {
+        let index = world.nodes.len();
+        world.add(settings(index, upstreams));
+    }
+    world.run(8 * SECOND);
+    let guest = |world: &mut World, at: usize| {
+        let mut guest = settings(9, &[at]);
+        guest.id = NodeId::NONE;
+        guest.urls.clear();
+        world.add(guest)
+    };
+    let (below, above) = (guest(&mut world, 2), guest(&mut world, 0));
+    world.run(SECOND);
+    world.kill(1);
+    world.run(3 * SECOND);
+    assert_eq!(world.node(2).upstream(), Some(id(0)));
+    let mut again = settings(1, &[0]);
+    again.incarnation = 2 << 20;
+    world.restart(1, again);
+    world.run(10 * SECOND);
+    assert_eq!(world.node(2).upstream(), Some(id(1)), "back at its primary upstream");
+    let asks = [(below, id(0)), (below, id(1)), (above, id(2)), (above, id(1))];
+    for (from, to) in asks {
+        let now = world.now;
+        let seq = world.node(from).command(to, &["bus.ping"], SECOND, now).unwrap();
+        let sent = world.node(from).send(to, b"hello", with_ack(), now).unwrap();
+        world.run(2 * SECOND);
+        let is_answer =
+            |event: &Event| matches!(event, Event::Result { seq: at, .. } if *at == seq);
+        assert_eq!(world.count(from, is_answer), 1, "{from} asks {to}: {:?}", world.events(from));
+        assert!(world.events(from).contains(&Event::Acked { seq: sent }), "{from} sends to {to}");
+    }
+}
+
+#[test]
+fn a_guest_of_a_standby_that_is_a_root_of_its_own_is_answered_too() {
+    // 0 and 1 do not know each other; 2 is below 0 with 1 as standby.
+    let mut world = World::new(33);
+    for upstreams in [&[][..], &[], &[0, 1]] {
+        let index = world.nodes.len();
+        world.add(settings(index, upstreams));
+    }
+    world.run(8 * SECOND);
+    let mut guest = settings(9, &[1]);
+    guest.id = NodeId::NONE;
+    guest.urls.clear();
+    let guest = world.add(guest);
+    world.run(SECOND);
+    let now = world.now;
+    let seq = world.node(guest).command(id(2), &["bus.ping"], SECOND, now).unwrap();
+    world.run(2 * SECOND);
+    let is_answer = |event: &Event| matches!(event, Event::Result { seq: at, .. } if *at == seq);
+    assert_eq!(world.count(guest, is_answer), 1, "{:?}", world.events(guest));
+}
+
+/// 0 root, 1 and 2 below it, 3 below 1 with 2 as standby; 1 is cut off from the root.
+fn cut_off() -> World {
+    let mut world = World::new(34);
+    for upstreams in [&[][..], &[0], &[0], &[1, 2]] {
+        let index = world.nodes.len();
+        world.add(settings(index, upstreams));
+    }
+    world.run(8 * SECOND);
+    assert_eq!(world.node(3).upstream(), Some(id(1)));
+    world.silence(0, 1);
+    world
+}
+
+#[test]
+fn an_upstream_that_is_cut_off_is_left_for_one_that_is_not_and_gone_back_to() {
+    let mut world = cut_off();
+    let start = world.now;
+    world.run_until(45 * SECOND, "moved", |world| world.node(3).upstream() == Some(id(2)));
+    // It heard of that two seconds before.
+    assert!(world.node(1).is_cut_off() && !world.node(3).is_cut_off());
+    println!("moved after {:?}", world.now.since(start));
+    world.run(SECOND);
+    let now = world.now;
+    let seq = world.node(0).send(id(3), b"found", with_ack(), now).unwrap();
+    world.run(SECOND);
+    assert!(world.events(0).contains(&Event::Acked { seq }));
+    world.heal();
+    let start = world.now;
+    world.run_until(20 * SECOND, "back", |world| world.node(3).upstream() == Some(id(1)));
+    assert!(world.now.since(start) >= 5 * SECOND, "only once that lasted");
+}
+
+#[test]
+fn an_upstream_that_is_cut_off_again_and_again_moves_nobody_every_time() {
+    let mut world = cut_off();
+    world.run_until(45 * SECOND, "moved", |world| world.node(3).upstream() == Some(id(2)));
+    let before = world.node(3).counts().upstream_changes;
+    for _ in 0..20 {
+        world.heal();
+        world.run_until(20 * SECOND, "whole", |world| !world.node(1).is_cut_off());
+        world.run(SECOND);
+        world.reset(0, 1);
+        world.silence(0, 1);
+        world.run_until(20 * SECOND, "cut off", |world| world.node(1).is_cut_off());
+        world.run(SECOND);
+    }
+    assert_eq!(world.node(3).counts().upstream_changes, before);
+}
+
+#[test]
+fn where_everybody_is_cut_off_nobody_moves() {
+    let mut world = cut_off();
+    world.kill(0);
+    let before = world.node(3).counts().upstream_changes;
+    world.run(20 * SECOND);
+    assert_eq!(world.node(3).counts().upstream_changes, before);
+    assert!(world.node(3).is_cut_off());
+}
+
+#[test]
+fn a_thousand_connections_at_rest_wake_their_node_thirty_times_a_second_at_most() {
+    let mut world = World::new(35);
+    world.add(settings(0, &[]));
+    for index in 1..=100 {
+        world.add(settings(index, &[0]));
+    }
+    world.run(30 * SECOND);
+    assert_eq!(world.node(0).nodes_below().count(), 100);
+    let frames = |world: &mut World| -> u64 {
+        world.node(0).peers().map(|peer| peer.traffic.frames_in).sum()
+    };
+    let before = frames(&mut world);
+    world.run(60 * SECOND);
+    // Two pings of each in a minute, and nothing of the root's own.
+    let count = frames(&mut world) - before;
+    assert!((180..=220).contains(&count), "{count}");
+}
+
+#[test]
+fn who_is_spoken_to_after_a_rest_and_is_dead_is_given_up_within_three_seconds() {
+    let mut world = World::new(36);
+    world.add(settings(0, &[]));
+    world.add(settings(1, &[0]));
+    world.run(60 * SECOND);
+    world.silence(0, 1);
+    let start = world.now;
+    world.node(0).send(id(1), b"hello", with_ack(), start).unwrap();
+    world.run_until(5 * SECOND, "given up", |world| {
+        world.count(0, |event| *event == Event::PeerDown { id: id(1), reason: Reason::Silent }) == 1
+    });
+    assert!(world.now.since(start) < Duration::from_millis(3100));
+}
+
+#[test]
+fn who_leaves_does_not_wait_for_the_mute() {
+    let mut world = World::new(37);
+    world.add(settings(0, &[]));
+    world.add(settings(1, &[0]));
+    world.add(settings(2, &[0]));
+    world.run(3 * SECOND);
+    let now = world.now;
+    world.node(1).connect_direct(id(2), SECOND, now).unwrap();
+    world.run(SECOND);
+    world.silence(0, 1);
+    world.silence(1, 2);
+    let start = world.now;
+    world.node(1).leave(start);
+    world.run_until(5 * SECOND, "it is gone", |world| {
+        world.count(1, |event| *event == Event::Gone) == 1
+    });
+    assert!(world.now.since(start) < Duration::from_millis(3500));
+}
+
+#[test]
+fn a_direct_connection_whose_other_side_says_farewell_and_stays_is_closed() {
+    let mut world = World::new(38);
+    world.add(settings(0, &[]));
+    for index in 1..=2 {
+        let mut one = settings(index, &[0]);
+        one.direct_idle = SECOND;
+        one.leave = 10 * SECOND;
+        world.add(one);
+    }
+    world.run(3 * SECOND);
+    let now = world.now;
+    world.node(1).connect_direct(id(2), SECOND, now).unwrap();
+    world.run(Duration::from_millis(100));
+    let both = |world: &mut World| world.node(1).peers().filter(|peer| peer.id == id(2)).count();
+    assert_eq!(both(&mut world), 1);
+    let now = world.now;
+    world.node(2).leave(now);
+    world.run(Duration::from_millis(1));
+    world.silence(1, 2);
+    world.run(20 * SECOND);
+    assert_eq!(both(&mut world), 0);
 }

@@ -74,6 +74,10 @@ pub struct World {
     /// Whether users take events; else they are left.
     pub takes_events: bool,
     writable: BTreeSet<(usize, u64)>,
+    /// Dials come to nothing, and nobody hears that.
+    pub hang_dials: bool,
+    /// Connections of these come to be, and nothing arrives on them.
+    mute: BTreeSet<(usize, usize)>,
     /// Packets are cut at random places.
     pub cuts: bool,
 }
@@ -114,6 +118,8 @@ impl World {
             bytes_per_ms: 1 << 20,
             takes_events: true,
             writable: BTreeSet::new(),
+            hang_dials: false,
+            mute: BTreeSet::new(),
             cuts: false,
         }
     }
@@ -134,12 +140,18 @@ impl World {
     }
 
     fn is_silent(&self, conn: &Conn) -> bool {
-        self.silent.contains(&Self::pair(conn.ends[0].0, conn.ends[1].0))
+        let pair = Self::pair(conn.ends[0].0, conn.ends[1].0);
+        self.silent.contains(&pair) || self.mute.contains(&pair)
     }
 
     /// Nothing arrives between the two from now on.
     pub fn silence(&mut self, a: usize, b: usize) {
         self.silent.insert(Self::pair(a, b));
+    }
+
+    /// They connect, but nothing arrives.
+    pub fn silence_later(&mut self, a: usize, b: usize) {
+        self.mute.insert(Self::pair(a, b));
     }
 
     pub fn heal(&mut self) {
@@ -176,7 +188,7 @@ impl World {
     fn line(&mut self) -> Line {
         let mut nonce = [0; 32];
         nonce[..8].copy_from_slice(&self.random.next().to_le_bytes());
-        Line { binding: b"mem".to_vec(), is_trusted: false, nonce }
+        Line { binding: b"mem".to_vec(), vouch: None, nonce }
     }
 
     /// Lets things happen for so long.
@@ -257,7 +269,7 @@ impl World {
                 .and_then(|to| Some((to, self.nodes[to].as_mut()?.handle_accepted(&theirs, now)?)));
             let Some(node) = &mut self.nodes[from] else { continue };
             let Some(accepted) = accepted else {
-                node.handle_dial_failed(dial, now);
+                node.handle_dial_failed(dial, keyway_bus::Reason::NobodyListens, now);
                 continue;
             };
             let Some(key) = node.handle_connected(dial, &ours, now) else { continue };
@@ -300,7 +312,7 @@ impl World {
                 for (node, key) in conn.ends {
                     self.by_end.remove(&(node, key.to_bits()));
                     if let Some(node) = &mut self.nodes[node] {
-                        node.handle_closed(key, now);
+                        node.handle_closed(key, None, now);
                     }
                 }
             }
@@ -346,14 +358,15 @@ impl World {
 
     fn act(&mut self, index: usize, action: Action) {
         match action {
-            Action::Dial { dial, urls } => {
-                let to = urls.iter().find_map(|url| {
-                    let text = url.to_string();
-                    text.strip_prefix("mem://n")?.parse::<usize>().ok()
-                });
+            Action::Dial { dial, url } => {
+                let text = url.to_string();
+                let to = text.strip_prefix("mem://n").and_then(|text| text.parse::<usize>().ok());
                 let jitter = Duration::from_micros(self.random.below(500));
                 let at = self.now + self.latency + jitter;
                 let to = to.filter(|to| *to < self.nodes.len());
+                if self.hang_dials {
+                    return;
+                }
                 self.dials.push(Dial { at, from: index, dial, to });
             }
             Action::Close { peer, last_words } => {

@@ -1,6 +1,6 @@
 //! A connection that is, was to be or may yet become one through shared memory.
 
-use super::looking::Luck;
+use super::looking::{After, Looking, Lucks};
 use super::terms::Door;
 use crate::Token;
 use keyway_base::Time;
@@ -9,6 +9,9 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::sync::Arc;
+
+/// Rings that are looked at in every poll; looking at more takes longer than it saves.
+const HOT_MAX: usize = 64;
 
 /// One connection.
 pub(super) struct Line {
@@ -90,7 +93,9 @@ pub(super) struct Rings {
     pub(super) reading: Reading,
     /// Since when it waits for bytes.
     pub(super) since: Time,
-    pub(super) luck: Luck,
+    pub(super) luck: Lucks,
+    /// It was written to while the worker was reading, and what comes next may be the answer.
+    has_asked: bool,
     /// Whether the worker waits for room, and the other side is to ring.
     is_full: bool,
     /// The other process is gone, and so many bytes of what it had said are still to be read.
@@ -110,7 +115,8 @@ impl Rings {
             bell: Bell::new(Arc::clone(socket)),
             reading: Reading::Told,
             since: now,
-            luck: Luck::default(),
+            luck: Lucks::default(),
+            has_asked: false,
             is_full: false,
             left: None,
             used: now,
@@ -179,6 +185,55 @@ impl Rings {
             }
             Reading::Parked => self.stop_waiting(),
         }
+    }
+
+    /// Sees to it that the worker is told of bytes that come; `false` when some have come by now.
+    pub(super) fn wait_for_bytes(
+        &mut self,
+        (number, now): (i32, Time),
+        looking: &Looking,
+        hot: &mut Vec<i32>,
+    ) -> bool {
+        let after = match std::mem::take(&mut self.has_asked) {
+            true => After::Writing,
+            false => After::Reading,
+        };
+        self.since = now;
+        if looking.is_off() || hot.len() >= HOT_MAX || !self.luck.is_good(after) {
+            return self.park();
+        }
+        self.reading = Reading::Hot;
+        hot.push(number);
+        true
+    }
+
+    /// Something was written: from here on the other side may answer, and not before. `false` when
+    /// something has come by now that the worker is to be told of.
+    pub(super) fn wait_for_answer(
+        &mut self,
+        (number, now): (i32, Time),
+        looking: &Looking,
+        hot: &mut Vec<i32>,
+    ) -> bool {
+        if looking.is_off() || self.is_left() {
+            return true;
+        }
+        match self.reading {
+            Reading::Told => self.has_asked = true,
+            Reading::Hot if self.luck.after() == After::Writing => self.since = now,
+            Reading::Hot if self.luck.is_good(After::Writing) => self.since = now,
+            Reading::Hot => {
+                hot.retain(|&hot| hot != number);
+                return self.park();
+            }
+            Reading::Parked if hot.len() < HOT_MAX && self.luck.is_good(After::Writing) => {
+                self.consumer.unpark();
+                (self.reading, self.since) = (Reading::Hot, now);
+                hot.push(number);
+            }
+            Reading::Parked => {}
+        }
+        true
     }
 
     /// Writes what there is room for. For less than all the other side rings when there is more.

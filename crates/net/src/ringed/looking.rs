@@ -42,6 +42,55 @@ impl Luck {
     }
 }
 
+/// What the worker did last on a connection before it waits for bytes there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum After {
+    /// It has read: what comes next may have to wait for it, as replies do for requests.
+    #[default]
+    Reading,
+    /// It has written: an answer or the next request may follow at once.
+    Writing,
+}
+
+/// A connection's luck after either: a proxy that waits for who asks it and one that waits for who
+/// answers it have nothing to learn from each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lucks {
+    after: After,
+    reading: Luck,
+    writing: Luck,
+}
+
+impl Lucks {
+    fn now(&mut self) -> &mut Luck {
+        match self.after {
+            After::Reading => &mut self.reading,
+            After::Writing => &mut self.writing,
+        }
+    }
+
+    /// A wait begins; whether to look.
+    pub(super) fn is_good(&mut self, after: After) -> bool {
+        self.after = after;
+        self.now().is_good()
+    }
+
+    /// What this wait comes behind.
+    pub(super) fn after(&self) -> After {
+        self.after
+    }
+
+    /// As [`Luck::found`].
+    pub(super) fn found(&mut self) {
+        self.now().found();
+    }
+
+    /// As [`Luck::in_vain`].
+    pub(super) fn in_vain(&mut self) {
+        self.now().in_vain();
+    }
+}
+
 /// For how long a worker may look, and how many workers may.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looking {

@@ -252,7 +252,8 @@ impl ClusterSim {
         self.move_range((giver, node), scene);
         let count = self.view.members.iter().filter(|member| member.is_member).count();
         // A place is not another's for some time.
-        if count + self.gone.len() > self.plan.places {
+        let is_beyond = count > usize::from(self.plan.nodes_max);
+        if is_beyond || count + self.gone.len() > self.plan.places {
             // Requests for its slots have no server until it has left.
             self.busy.insert(node);
             self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));

@@ -63,6 +63,8 @@ pub struct ClusterPlan {
     pub aftermath: Nanos,
     /// Servers that clients of the cluster may know at once.
     pub places: usize,
+    /// How many servers may have one.
+    pub nodes_max: u16,
     /// How long after it has given its slots away a server leaves.
     pub leaves_after: Nanos,
     /// Of primaries with replicas that are no cluster, how many there are: each slot

@@ -36,16 +36,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     let seeds = seeds(random, &members, primaries + primaries * copies);
     let nodes_max = match random.percent(10) {
         // One that joins has no place, and its slots none to serve them.
-        true => {
-            let is_member = |seed: &&Endpoint| {
-                let of = |member: &Member| {
-                    seed.to_string() == format!("{}:{}", member.host, member.port)
-                };
-                members.iter().any(|member| member.is_member && of(member))
-            };
-            let known = seeds.iter().filter(is_member).count() as u16;
-            (primaries + primaries * copies).saturating_sub(known).max(1)
-        }
+        true => primaries + primaries * copies,
         false => members.len() as u16 + random.between(1, 8) as u16,
     };
     let reads = reads(random, copies > 0);
@@ -99,6 +90,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         is_strict: random.percent(50),
         aftermath,
         places: pool.servers.len() - lost,
+        nodes_max,
         leaves_after: refresh + random.scaled(MILLI, SECOND),
         groups: 0,
         sentinels: 0,

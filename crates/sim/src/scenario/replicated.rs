@@ -115,6 +115,7 @@ fn plan(
         is_strict: false,
         aftermath: aftermath(pool),
         places: pool.servers.len(),
+        nodes_max: pool.servers.len() as u16,
         leaves_after: SECOND,
         groups: usize::from(groups),
         sentinels,

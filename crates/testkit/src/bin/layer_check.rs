@@ -36,7 +36,9 @@ const LAYERS: &[(&str, u8)] = &[
     ("control", 5),
     ("client-c", 5),
     ("bus-bench", 5),
+    ("load", 5),
     ("bench", 5),
+    ("report", 5),
     ("testkit", 5),
     ("keyway", 6),
 ];
@@ -59,6 +61,10 @@ const NEVER: &[(&str, &str, &str)] = &[
     ("control", "worker", "keyway"),
     ("control", "proxy", "keyway"),
     ("control", "store", "keyway"),
+    // It measures the product from outside, as any other server.
+    ("load", "worker", "keyway"),
+    ("load", "proxy", "keyway"),
+    ("load", "store", "keyway"),
 ];
 
 /// Crates whose roots need not forbid `unsafe`.

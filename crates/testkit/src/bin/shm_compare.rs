@@ -2,7 +2,8 @@
 //! processor time of the server for each.
 //!
 //! `shm_compare SECONDS ROUNDS LABEL:KIND:PATH:PID…`, where KIND is `unix`, `shm` (the client looks
-//! before it sleeps) or `parked` (it sleeps at once), and PID that of the server at PATH. Each
+//! before it sleeps) or `parked` (it sleeps at once), and PID that of the server at PATH; `shm*8` is
+//! eight clients at once, each on a thread, whose figures are for one of them. Each
 //! round plays every depth on every system in turn; what is printed are medians over the rounds.
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ const REPLY_LEN: usize = 6 + VALUE_LEN + 2;
 struct System {
     label: String,
     kind: String,
+    clients: usize,
     path: String,
     pid: u32,
 }
@@ -35,7 +37,9 @@ impl System {
         let parts: Vec<&str> = text.split(':').collect();
         let [label, kind, path, pid] = parts[..] else { panic!("not LABEL:KIND:PATH:PID: {text}") };
         let pid = pid.parse().expect("the number of a process");
-        System { label: label.into(), kind: kind.into(), path: path.into(), pid }
+        let (kind, clients) = kind.split_once('*').unwrap_or((kind, "1"));
+        let clients = clients.parse().expect("how many clients");
+        System { label: label.into(), kind: kind.into(), clients, path: path.into(), pid }
     }
 
     fn connect(&self) -> Box<dyn Stream> {
@@ -81,6 +85,21 @@ struct Figures {
 }
 
 fn play(system: &System, depth: usize, span: Duration) -> Figures {
+    let cpu = system.cpu_nanos();
+    let (count, took) = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..system.clients).map(|_| scope.spawn(|| play_one(system, depth, span))).collect();
+        let each = clients.into_iter().map(|client| client.join().expect("a client"));
+        each.fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    });
+    Figures {
+        batch_micros: took * 1e6 / count as f64,
+        server_nanos: (system.cpu_nanos() - cpu) as f64 / (count * depth) as f64,
+    }
+}
+
+/// How many batches one client was answered, and in how many seconds.
+fn play_one(system: &System, depth: usize, span: Duration) -> (usize, f64) {
     let mut stream = system.connect();
     let batches: Vec<Vec<u8>> = (0..64)
         .map(|nth| (0..depth).flat_map(|at| get((nth * 31 + at * 7) % KEYS)).collect())
@@ -93,18 +112,14 @@ fn play(system: &System, depth: usize, span: Duration) -> Figures {
             stream.read_exact(&mut replies).expect("it answers");
         }
     };
-    ask(200);
-    let (start, cpu) = (Instant::now(), system.cpu_nanos());
+    ask(50);
+    let start = Instant::now();
     let mut count = 0;
     while start.elapsed() < span {
-        ask(64);
-        count += 64;
+        ask(16);
+        count += 16;
     }
-    let (took, cpu) = (start.elapsed(), system.cpu_nanos() - cpu);
-    Figures {
-        batch_micros: took.as_secs_f64() * 1e6 / count as f64,
-        server_nanos: cpu as f64 / (count * depth) as f64,
-    }
+    (count, start.elapsed().as_secs_f64())
 }
 
 fn median(mut all: Vec<f64>) -> f64 {

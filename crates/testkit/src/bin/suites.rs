@@ -33,6 +33,7 @@ const JOBS: &str = "KEYWAY_TEST_JOBS";
 /// have ended when something is run again.
 const ALONE: &[(&str, &str)] = &[
     ("keyway/bad_input", "a worker with nothing to do takes no processor time"),
+    ("keyway/bus_cut", "a dead host is seen within 3.5 s"),
     ("keyway/circuit", "servers that are slow are told from others by how long they take"),
     ("keyway/hedging", "a second server is asked after what reads usually take"),
     ("keyway/latencies", "what took a millisecond and more is counted"),

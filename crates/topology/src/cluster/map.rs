@@ -65,6 +65,9 @@ pub struct ClusterMap {
     primaries: Arc<[u16]>,
     /// The latest epoch in which each of them was told.
     primary_epochs: Vec<Option<u64>>,
+    /// So many servers of a view have places at most. There may be more places, which
+    /// keep those who leave out of the way of those who come.
+    nodes_max: usize,
     /// The latest epoch of a view.
     epoch: Option<u64>,
     is_known: bool,
@@ -89,13 +92,23 @@ pub struct GroupView {
 
 /// What became of a view.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
 pub enum Applied {
     /// It says what is known.
     Same,
     /// It is of before what is known.
     Stale,
-    /// The next version, and how many nodes had no place left.
-    Next(ClusterMap, usize),
+    /// The next version, and which servers have no place in it.
+    Next(ClusterMap, Vec<LeftOut>),
+}
+
+/// A server for which there is no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Whether it is a primary.
+    pub is_primary: bool,
 }
 
 impl ClusterMap {
@@ -112,6 +125,7 @@ impl ClusterMap {
             owned: vec![0; count],
             primaries: vec![SlotOwners::NONE; primaries].into(),
             primary_epochs: vec![None; primaries],
+            nodes_max: count,
             epoch: None,
             is_known: false,
             unplaced_slots: Arc::new([]),
@@ -119,6 +133,14 @@ impl ClusterMap {
         };
         map.add_seeds(seeds, Time(0));
         map
+    }
+
+    /// The same, of which no more servers than `nodes_max` have places, but for seeds as long
+    /// as nobody else is known.
+    #[must_use]
+    pub fn of_nodes(mut self, nodes_max: u16) -> ClusterMap {
+        self.nodes_max = usize::from(nodes_max).min(self.places.len());
+        self
     }
 
     /// Which version this is, from 0 on.
@@ -245,18 +267,19 @@ impl ClusterMap {
         let mut next = self.next();
         next.epoch = view.epoch.or(self.epoch);
         next.is_known = true;
-        next.part_with_absent(view, now);
-        let mut left_out = 0;
-        let of_view: Vec<Option<u16>> = view
-            .nodes
-            .iter()
-            .map(|node| {
-                let endpoint = node.endpoint.as_ref().filter(|_| is_placed(node))?;
-                let place = next.seat(endpoint, now);
-                left_out += usize::from(place.is_none());
-                place
-            })
-            .collect();
+        let (chosen, left_out) = next.choose(view);
+        next.part_with_absent(view, &chosen, now);
+        let mut of_view: Vec<Option<u16>> = vec![None; view.nodes.len()];
+        let mut unseated = Vec::new();
+        for index in chosen {
+            let told = &view.nodes[index];
+            let Some(endpoint) = &told.endpoint else { continue };
+            of_view[index] = next.seat(endpoint, now);
+            if of_view[index].is_none() {
+                unseated.push(told);
+            }
+        }
+        let left_out = unseated.into_iter().chain(left_out).filter_map(LeftOut::of).collect();
         let place = |index: u16| of_view.get(usize::from(index)).copied().flatten();
         for (told, at) in view.nodes.iter().zip(&of_view) {
             let Some(at) = at else { continue };
@@ -307,7 +330,8 @@ impl ClusterMap {
     }
 
     /// The next version, with a place for a server of the cluster that has no slots yet,
-    /// which views by slots leave out; `None` when it has one, or there is no room.
+    /// which views by slots leave out; `None` when it has one, or there is no room. It may be one
+    /// more than `nodes_max` until the next view: somebody may have left whom that does not have.
     pub fn with_member(&self, endpoint: &Endpoint, now: Time) -> Option<ClusterMap> {
         if self.place_of(endpoint).is_some() {
             return None;
@@ -347,9 +371,7 @@ impl ClusterMap {
         let was_its =
             |place: usize| self.left[place].as_ref().is_some_and(|(_, tenant)| tenant == endpoint);
         let is_free = |&place: &usize| {
-            let is_due = |(since, _): &(Time, Endpoint)| *since + VACANCY <= now;
-            let left = self.left[place].as_ref();
-            self.places[place].is_none() && (was_its(place) || left.is_none_or(is_due))
+            self.places[place].is_none() && (was_its(place) || self.is_vacant(place, now))
         };
         let since = |place: usize| self.left[place].as_ref().map(|(since, _)| since.0);
         let free = (0..self.places.len()).filter(is_free);
@@ -368,15 +390,45 @@ impl ClusterMap {
         Some(place as u16)
     }
 
-    /// Takes their places from servers that views have not had for long.
-    fn part_with_absent(&mut self, view: &ClusterView, now: Time) {
-        let told: BTreeSet<&Endpoint> = view
-            .nodes
-            .iter()
-            .filter(|node| is_placed(node))
-            .filter_map(|node| node.endpoint.as_ref())
+    /// The servers of a view that are to have places, by their index, those first that need
+    /// one most; and those beyond `nodes_max`. Who has slots comes first, and who has failed or
+    /// copies another last; among equals who has a place already, so that none is taken
+    /// from it, and then by slot and address: whoever was asked, and in which order it tells.
+    fn choose<'a>(&self, view: &'a ClusterView) -> (Vec<usize>, Vec<&'a ClusterNode>) {
+        let mut first_slots = vec![u16::MAX; view.nodes.len()];
+        for (first, _, owner) in view.owners.ranges() {
+            if let Some(known) = first_slots.get_mut(usize::from(owner)) {
+                *known = first.min(*known);
+            }
+        }
+        let settled: BTreeSet<&Endpoint> = self
+            .nodes()
+            .filter(|(_, node)| node.role != PlaceRole::Seed)
+            .map(|(_, node)| &node.endpoint)
             .collect();
-        self.part_with(now, |_, node| !told.contains(&node.endpoint));
+        let mut order: Vec<usize> =
+            (0..view.nodes.len()).filter(|&index| is_placed(&view.nodes[index])).collect();
+        order.sort_by_key(|&index| {
+            let (node, first_slot) = (&view.nodes[index], first_slots[index]);
+            let is_new = node.endpoint.as_ref().is_none_or(|at| !settled.contains(at));
+            (need(node, first_slot), is_new, first_slot, node.endpoint.as_ref())
+        });
+        let beyond = order.split_off(order.len().min(self.nodes_max));
+        (order, beyond.into_iter().map(|index| &view.nodes[index]).collect())
+    }
+
+    /// Takes their places from servers that views have not had for long, and from those of
+    /// this view that are not of the chosen.
+    fn part_with_absent(&mut self, view: &ClusterView, chosen: &[usize], now: Time) {
+        let endpoint = |index: &usize| view.nodes[*index].endpoint.as_ref();
+        let stay: BTreeSet<&Endpoint> = chosen.iter().filter_map(endpoint).collect();
+        let told = view.nodes.iter().filter(|node| is_placed(node));
+        for beyond in told.filter_map(|node| node.endpoint.as_ref()) {
+            if let Some(place) = self.place_of(beyond).filter(|_| !stay.contains(beyond)) {
+                self.vacate(usize::from(place), now);
+            }
+        }
+        self.part_with(now, |_, node| !stay.contains(&node.endpoint));
     }
 
     /// The same for those of which `is_absent` holds.
@@ -392,6 +444,12 @@ impl ClusterMap {
                 self.vacate(place, now);
             }
         }
+    }
+
+    /// Whether anybody may have a place.
+    fn is_vacant(&self, place: usize, now: Time) -> bool {
+        let is_due = |(since, _): &(Time, Endpoint)| *since + VACANCY <= now;
+        self.places[place].is_none() && self.left[place].as_ref().is_none_or(is_due)
     }
 
     fn vacate(&mut self, place: usize, now: Time) {
@@ -420,14 +478,19 @@ impl ClusterMap {
         let mut next = self.next();
         next.primary_epochs[group] = told.epoch.or(self.primary_epochs[group]);
         next.is_known = true;
-        let mut left_out = 0;
+        let mut left_out = Vec::new();
         let primary = next.seat(&told.primary, now);
-        left_out += usize::from(primary.is_none());
         next.unplaced_primaries[group] = primary.is_none();
+        if primary.is_none() {
+            left_out.push(LeftOut { endpoint: told.primary.clone(), is_primary: true });
+            next.make_room(now);
+        }
         let mut told_places: Vec<u16> = primary.into_iter().collect();
-        for (endpoint, health) in &told.replicas {
-            let Some(place) = next.seat(endpoint, now) else {
-                left_out += 1;
+        let mut replicas: Vec<&(Endpoint, NodeHealth)> = told.replicas.iter().collect();
+        replicas.sort_by_key(|(endpoint, _)| endpoint);
+        for (endpoint, health) in replicas {
+            let Some(place) = next.seat_replica(endpoint, (group, primary), now) else {
+                left_out.push(LeftOut { endpoint: endpoint.clone(), is_primary: false });
                 continue;
             };
             if Some(place) == primary {
@@ -455,6 +518,38 @@ impl ClusterMap {
         }
     }
 
+    /// The place of a replica of a group, whose primary is at `primary`. None is given to it that
+    /// a primary still needs.
+    fn seat_replica(
+        &mut self,
+        endpoint: &Endpoint,
+        (group, primary): (usize, Option<u16>),
+        now: Time,
+    ) -> Option<u16> {
+        let is_seated = |(number, at): &(usize, &u16)| match *number == group {
+            true => primary.is_some(),
+            false => **at != SlotOwners::NONE,
+        };
+        let lacking = self.primaries.iter().enumerate().filter(|it| !is_seated(it)).count();
+        let vacant = (0..self.places.len()).filter(|&place| self.is_vacant(place, now)).count();
+        match self.place_of(endpoint) {
+            None if lacking > 0 && vacant <= lacking => None,
+            _ => self.seat(endpoint, now),
+        }
+    }
+
+    /// Has a replica leave its place for a primary that has none, unless one comes free anyway.
+    fn make_room(&mut self, now: Time) {
+        let lacking = self.unplaced_primaries.iter().filter(|lacks| **lacks).count();
+        let empty = self.places.iter().filter(|place| place.is_none()).count();
+        let replicas =
+            self.nodes().filter(|(_, node)| matches!(node.role, PlaceRole::Replica { .. }));
+        let last = replicas.max_by_key(|(_, node)| &node.endpoint).map(|(place, _)| place);
+        if let Some(place) = last.filter(|_| empty < lacking) {
+            self.vacate(usize::from(place), now);
+        }
+    }
+
     fn settle(&mut self, place: u16, group: u16, role: PlaceRole, health: NodeHealth) {
         if let Some(node) = &mut self.places[usize::from(place)] {
             node.group = Some(group);
@@ -473,6 +568,24 @@ impl ClusterMap {
             || self.primary_epochs != other.primary_epochs
             || self.unplaced_slots != other.unplaced_slots
             || self.unplaced_primaries != other.unplaced_primaries
+    }
+}
+
+impl LeftOut {
+    fn of(node: &ClusterNode) -> Option<LeftOut> {
+        let is_primary = node.role == NodeRole::Primary;
+        Some(LeftOut { endpoint: node.endpoint.clone()?, is_primary })
+    }
+}
+
+/// How much a node needs a place: the least number most. `first_slot` is beyond all slots where
+/// it has none.
+fn need(node: &ClusterNode, first_slot: u16) -> u8 {
+    match (node.role, node.health) {
+        _ if usize::from(first_slot) < SLOT_COUNT => 0,
+        (_, NodeHealth::Failed) => 3,
+        (NodeRole::Primary, _) => 1,
+        (NodeRole::Replica { .. }, _) => 2,
     }
 }
 
@@ -503,7 +616,10 @@ mod tests {
 
     fn known() -> ClusterMap {
         let map = ClusterMap::of_seeds(&[endpoint(1)], 2, 0);
-        let Applied::Next(map, 0) = map.apply(&view(16383), at(1)) else { panic!("it is new") };
+        let Applied::Next(map, left_out) = map.apply(&view(16383), at(1)) else {
+            panic!("it is new")
+        };
+        assert_eq!(left_out, []);
         map
     }
 
@@ -531,6 +647,119 @@ mod tests {
             map.with_member(&endpoint(3), at(101)).unwrap().place_of(&endpoint(3)),
             Some(place)
         );
+    }
+
+    /// What CLUSTER NODES says: primaries at ports from 1 on, with equal shares of the slots,
+    /// and as many replicas at ports from 101 on; told in any order.
+    fn told(count: u16, order: impl Fn(u16) -> u16) -> ClusterView {
+        let id = |number: u16| format!("{number:040x}");
+        let share = SLOT_COUNT as u16 / count;
+        let mut lines: Vec<(u16, String)> = Vec::new();
+        for number in 1..=count {
+            let first = (number - 1) * share;
+            let last = if number == count { SLOT_COUNT as u16 - 1 } else { first + share - 1 };
+            let own = id(number);
+            let primary =
+                format!("{own} h:{number}@1 master - 0 0 {number} connected {first}-{last}\n");
+            let (port, copy) = (100 + number, id(100 + number));
+            let replica = format!("{copy} h:{port}@1 slave {own} 0 0 {number} connected\n");
+            lines.extend([(order(number), primary), (order(port), replica)]);
+        }
+        lines.sort();
+        let text: String = lines.into_iter().map(|(_, line)| line).collect();
+        let reply = format!("${}\r\n{text}\r\n", text.len());
+        ClusterView::from_nodes(reply.as_bytes(), Asked::plainly(&endpoint(1))).unwrap()
+    }
+
+    fn ports(servers: impl Iterator<Item = Endpoint>) -> Vec<u16> {
+        let port = |server: Endpoint| match server {
+            Endpoint::Tcp { port, .. } => port,
+            _ => 0,
+        };
+        let mut ports: Vec<u16> = servers.map(port).collect();
+        ports.sort_unstable();
+        ports
+    }
+
+    #[test]
+    fn primaries_have_places_first_whoever_is_asked() {
+        let orders: [fn(u16) -> u16; 3] = [|port| port, |port| 1000 - port, |port| port % 7];
+        for (nodes_max, seated) in [(3, vec![1, 2, 3]), (5, vec![1, 2, 3, 4, 101])] {
+            for seeds in [vec![1], vec![101, 102, 103], vec![4, 104], vec![900, 901]] {
+                for order in orders {
+                    let seeds: Vec<Endpoint> = seeds.iter().copied().map(endpoint).collect();
+                    let places = nodes_max + seeds.len() as u16;
+                    let map = ClusterMap::of_seeds(&seeds, places, 0).of_nodes(nodes_max);
+                    let view = told(4, order);
+                    let Applied::Next(map, left_out) = map.apply(&view, at(1)) else {
+                        panic!("it is new")
+                    };
+                    assert_eq!(ports(map.nodes().map(|(_, it)| it.endpoint.clone())), seated);
+                    assert_eq!(left_out.len(), 8 - usize::from(nodes_max));
+                    let lacking = left_out.iter().filter(|it| it.is_primary);
+                    let lacking = ports(lacking.map(|it| it.endpoint.clone()));
+                    let expected = if nodes_max == 3 { vec![4] } else { vec![] };
+                    assert_eq!(lacking, expected);
+                    assert_eq!(map.unplaced(), if nodes_max == 3 { 4096 } else { 0 });
+                    let again = map.apply(&told(4, |port| port ^ 1), at(2));
+                    assert!(matches!(again, Applied::Same), "{again:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_primary_that_comes_has_the_place_of_a_replica() {
+        let map = ClusterMap::of_seeds(&[endpoint(1)], 9, 0).of_nodes(8);
+        let Applied::Next(map, left_out) = map.apply(&told(4, |port| port), at(1)) else {
+            panic!("it is new")
+        };
+        assert_eq!(left_out, []);
+        let Applied::Next(map, left_out) = map.apply(&told(5, |port| port), at(2)) else {
+            panic!("there is one more")
+        };
+        assert_eq!(ports(left_out.iter().map(|it| it.endpoint.clone())), [104, 105]);
+        assert_eq!(map.unplaced(), 0);
+        for primary in 1..=5 {
+            assert!(map.place_of(&endpoint(primary)).is_some(), "{primary}");
+        }
+    }
+
+    fn group(number: u16, primary: u16, replicas: &[u16]) -> GroupView {
+        let online = |&port: &u16| (endpoint(port), NodeHealth::Online);
+        GroupView {
+            group: number,
+            primary: endpoint(primary),
+            epoch: None,
+            replicas: replicas.iter().map(online).collect(),
+        }
+    }
+
+    #[test]
+    fn replicas_of_one_primary_leave_a_place_to_another() {
+        let map = ClusterMap::of_seeds(&[], 3, 2).of_nodes(3);
+        let Applied::Next(map, left_out) = map.apply_group(&group(0, 1, &[13, 12, 11]), at(1))
+        else {
+            panic!("it is new")
+        };
+        assert_eq!(ports(left_out.iter().map(|it| it.endpoint.clone())), [12, 13]);
+        let Applied::Next(map, left_out) = map.apply_group(&group(1, 2, &[21]), at(1)) else {
+            panic!("it is new")
+        };
+        assert_eq!((map.unplaced(), left_out.len()), (0, 1));
+        // One that had no place is the primary now.
+        let Applied::Next(map, left_out) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(2))
+        else {
+            panic!("it is new")
+        };
+        assert!(left_out[0].is_primary && map.unplaced() == 1, "{left_out:?}");
+        assert_eq!(map.place_of(&endpoint(11)), None, "it makes room");
+        let later = map.apply_group(&group(0, 13, &[1, 11, 12]), at(30));
+        assert!(matches!(later, Applied::Same), "one leaves for it, and no more: {later:?}");
+        let Applied::Next(map, _) = map.apply_group(&group(0, 13, &[1, 11, 12]), at(70)) else {
+            panic!("it has a place now")
+        };
+        assert_eq!((map.unplaced(), map.place_of(&endpoint(13)).is_some()), (0, true));
     }
 
     #[test]

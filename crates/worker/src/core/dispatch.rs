@@ -708,7 +708,7 @@ impl Plane {
                         Some(advice) => format!("{name} (it said '{said}'; {advice})"),
                         None => format!("{name} (it said '{said}')"),
                     },
-                    (None, None) if trouble.is_mute => {
+                    (None, None) if trouble.is_mute() => {
                         format!(
                             "{name} (it ends connections before it answers; {})",
                             advice_of_tls(pool)

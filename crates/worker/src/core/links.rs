@@ -87,6 +87,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         plane.note_deadline(slot.link.deadline(&options));
+        plane.note_reached(slot);
         if slot.link.state() == LinkState::Ready {
             plane.note_established(slot);
             plane.knock(slot);
@@ -401,8 +402,7 @@ impl Plane {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
-        let trouble = &mut self.troubles[slot.id.index()];
-        (trouble.lost, trouble.is_mute) = (0, false);
+        self.troubles[slot.id.index()].note_spoken();
     }
 
     /// Since when what a connection tells of its server by its end is so: one on

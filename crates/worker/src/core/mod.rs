@@ -313,6 +313,7 @@ impl Core {
         }
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
+        self.plane.forget_wait(key);
         session.go_home();
         let clients = &self.plane.cells.pool(session.pool as usize).clients;
         clients.connected.lower(1);

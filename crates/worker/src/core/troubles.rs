@@ -4,7 +4,7 @@
 
 use super::{LinkSlot, Plane};
 use crate::PoolKind;
-use keyway_base::{BackendFault, ReplyBound};
+use keyway_base::{BackendFault, ReplyBound, Time};
 use keyway_net::{Address, ConnectFault, TlsFault};
 use keyway_proxy::LinkState;
 use std::borrow::Cow;
@@ -16,15 +16,53 @@ pub(super) struct Trouble {
     pub(super) lost: u32,
     /// How, and in which words, it refused the latest connection, if it did.
     pub(super) refusal: Option<(BackendFault, String)>,
-    /// It closed the latest connection, a plain one, before it had answered.
-    pub(super) is_mute: bool,
+    /// Whether it ends plain connections before it answers.
+    mute: Mute,
+    /// It has answered since it came to its place.
+    has_spoken: bool,
+    /// Why the latest attempt to connect has failed, unless one has succeeded since.
+    unreached: Option<ConnectFault>,
     /// Why the latest connection was not secured, if that is what it failed for.
     pub(super) tls: Option<TlsFault>,
     /// What the log was told last of that.
     tls_told: Option<TlsFault>,
 }
 
+/// What a server does with plain connections. One that speaks TLS ends each after the first
+/// request on it; one that dies does so once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mute {
+    #[default]
+    No,
+    /// It ended one before it had answered, at this time.
+    Once(Time),
+    /// It has ended another one that was begun later.
+    Always,
+}
+
+impl Mute {
+    /// One more that was begun at `began` has ended.
+    fn after(self, began: Time, now: Time) -> Mute {
+        match self {
+            Mute::No => Mute::Once(now),
+            Mute::Once(at) if began < at => self,
+            Mute::Once(_) | Mute::Always => Mute::Always,
+        }
+    }
+}
+
 impl Trouble {
+    /// Whether it ends plain connections as a server does that speaks TLS.
+    pub(super) fn is_mute(&self) -> bool {
+        self.mute == Mute::Always
+    }
+
+    /// It has answered a request.
+    #[inline]
+    pub(super) fn note_spoken(&mut self) {
+        (self.lost, self.mute, self.has_spoken) = (0, Mute::No, true);
+    }
+
     /// Notes one more; whether it is the first of a row.
     pub(super) fn is_first(&mut self) -> bool {
         self.lost = self.lost.saturating_add(1);
@@ -54,35 +92,65 @@ impl Plane {
         }
         let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
         let said = if is_refusal { self.refusal_text(slot) } else { None };
-        let is_mute = self.is_mute(slot, fault);
+        let (is_mute, now) = (self.ends_unanswered(slot, fault), self.clock.now);
         let trouble = &mut self.troubles[slot.id.index()];
-        if said.is_some() && trouble.refusal.is_none() {
+        let was_mute = trouble.is_mute();
+        trouble.mute = match is_mute {
+            true => trouble.mute.after(slot.attempted, now),
+            false => Mute::No,
+        };
+        let is_new = trouble.is_mute() && !was_mute;
+        if is_new || (said.is_some() && trouble.refusal.is_none()) {
             // Worth a line, also in a row that began with something else.
             trouble.lost = 0;
         }
-        trouble.is_mute = is_mute;
         trouble.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
     }
 
-    /// Whether a server has closed a plain connection before its first answer, as one does that
-    /// speaks TLS.
-    fn is_mute(&self, slot: &LinkSlot, fault: BackendFault) -> bool {
+    /// Whether a server that never answered has closed a plain connection after it was asked
+    /// something, as one does that speaks TLS.
+    fn ends_unanswered(&self, slot: &LinkSlot, fault: BackendFault) -> bool {
         let is_plain = self.plan.pools[usize::from(slot.pool)].kind.tls().is_none();
         let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
-        is_plain && is_closed && slot.role.is_none() && !slot.link.has_answered()
+        let is_asked = slot.link.in_flight() > 0 || slot.link.state() != LinkState::Ready;
+        let has_spoken = self.troubles[slot.id.index()].has_spoken || slot.link.has_answered();
+        is_plain && is_closed && is_asked && slot.role.is_none() && !has_spoken
+    }
+
+    /// A connection to a server stands.
+    pub(super) fn note_reached(&mut self, slot: &LinkSlot) {
+        self.troubles[slot.id.index()].unreached = None;
+    }
+
+    /// Why a server cannot be connected to, if that is so.
+    pub(super) fn unreached(&self, (pool, backend): (u16, u16)) -> Option<ConnectFault> {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        self.troubles[id.index()].unreached
+    }
+
+    /// Forgets what was known of the server at a place: another one is there.
+    pub(super) fn forget_troubles(&mut self, pool: u16, backend: u16) {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        self.troubles[id.index()] = Trouble::default();
     }
 
     /// Tells the log that a connection, or the attempt to make it, is over.
     pub(super) fn log_link_end(&mut self, slot: &LinkSlot, state: LinkState, fault: BackendFault) {
-        let is_known = self.troubles[slot.id.index()].lost > 0;
+        let trouble = &self.troubles[slot.id.index()];
+        let (is_known, has_spoken) = (trouble.lost > 0, trouble.has_spoken);
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
-                _ if self.plan.pools[usize::from(slot.pool)].kind.tls().is_some() => {
+                _ if self.plan.pools[usize::from(slot.pool)].kind.tls().is_none() => {
+                    "connecting took longer than connect_timeout"
+                }
+                _ if has_spoken => {
+                    "connecting and the TLS handshake took longer than connect_timeout"
+                }
+                _ => {
                     "connecting and the TLS handshake took longer than connect_timeout: does the \
                      server speak TLS on this port?"
                 }
-                _ => "connecting took longer than connect_timeout",
             };
             self.log_cannot_connect((slot.pool, slot.backend), reason);
         }
@@ -97,7 +165,7 @@ impl Plane {
                     "the backend wants a password: write password, and user, in the pool's table"
                 }
                 BackendFault::Handshake if is_memcached => "the backend refused the password",
-                BackendFault::Closed if self.is_mute(slot, fault) => {
+                BackendFault::Closed if self.troubles[slot.id.index()].is_mute() => {
                     "the backend closed the connection before its first answer: does it speak TLS \
                      on this port?"
                 }
@@ -140,7 +208,7 @@ impl Plane {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
         let trouble = &mut self.troubles[id.index()];
         let ConnectFault::Tls(fault) = fault else {
-            trouble.tls = None;
+            (trouble.tls, trouble.unreached) = (None, Some(fault));
             return fault.text().into();
         };
         trouble.tls = Some(fault);
@@ -212,5 +280,20 @@ impl Plane {
         }
         let shown = |letter: char| if letter.is_control() { '?' } else { letter };
         Some(text.chars().take(LEN_MAX).map(shown).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_end_together_do_not_tell_of_tls_and_one_more_does() {
+        let first = Mute::No.after(Time(1), Time(10));
+        assert_eq!(first, Mute::Once(Time(10)));
+        // It was begun before the first had ended, as all are when a server dies.
+        assert_eq!(first.after(Time(5), Time(11)), first);
+        assert_eq!(first.after(Time(12), Time(13)), Mute::Always);
+        assert_eq!(Mute::Always.after(Time(1), Time(14)), Mute::Always);
     }
 }

@@ -6,14 +6,13 @@ use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
 use super::rounds::About;
 use crate::PoolKind;
-use crate::cluster::{Learned, Lesson, Speaker};
-use keyway_base::{Fault, Time};
+use crate::cluster::{Learned, Lesson, Speaker, Telling};
+use keyway_base::{BackendFault, Fault, Time};
 use keyway_command::Request;
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterMap, ClusterView, ConnectedReplica, Discovery, Endpoint, InfoReplication,
-    PlaceRole, SLOT_COUNT, ViewError,
+    Asked, ClusterMap, ClusterView, Discovery, Endpoint, LeftOut, PlaceRole, SLOT_COUNT, ViewError,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +20,9 @@ use std::sync::Arc;
 /// What a server said when it was asked about its cluster.
 pub(super) struct Heard {
     what: Internal,
-    pool: u16,
-    place: u16,
-    reply: Vec<u8>,
+    pub(super) pool: u16,
+    pub(super) place: u16,
+    pub(super) reply: Vec<u8>,
 }
 
 /// So many servers of a cluster must have told of the same earlier epoch than is known, at
@@ -123,13 +122,15 @@ impl Core {
             }
         });
         if matches!(&view, Ok(view) if view.owners.owned_count() == 0) {
-            shared.note_trouble(format!("what {from} says of it {}", ViewError::NoSlots));
+            let what = format!("what {from} says of it {}", ViewError::NoSlots);
+            shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
         }
         match view {
             Ok(view) if self.asks_another_before(pool, discovery, &view) => {}
             Ok(view) => self.learn_slots((pool, place), &view),
             Err(error) => {
-                shared.note_trouble(format!("what {from} says of it {error}"));
+                let what = format!("what {from} says of it {error}");
+                shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
                 if shared.notice.is_due(self.plane.clock.now) {
                     tracing::warn!(
                         pool = self.plane.plan.pools[usize::from(pool)].name,
@@ -189,54 +190,6 @@ impl Core {
         }
         shared.note_answered(now, after);
         self.plane.trust_all(pool);
-    }
-
-    /// Notes how far the replicas of a primary are behind it.
-    fn hear_lags(&self, heard: &Heard) {
-        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
-        let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
-        let known: Vec<(u16, &Endpoint)> = state
-            .map
-            .replicas_of(heard.place)
-            .map(|(place, node)| (place, &node.endpoint))
-            .collect();
-        let mut is_any_found = known.is_empty() || told.replicas.is_empty();
-        for &(place, endpoint) in &known {
-            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
-            let replica = replica_at(endpoint, others, &told.replicas);
-            is_any_found |= replica.is_some();
-            let online = replica.filter(|replica| replica.is_online);
-            let millis = online.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
-            state.shared.note_lag(place, millis);
-        }
-        if !is_any_found && state.shared.notice.is_due(self.plane.clock.now) {
-            tracing::warn!(
-                pool = self.plane.plan.pools[usize::from(heard.pool)].name,
-                backend = self.plane.describe_backend(heard.pool, heard.place),
-                "it tells of replicas, but of none by an address that is known here: they are not \
-                 read, because of replica_lag_max; see replica-announce-ip; told at most once a \
-                 minute"
-            );
-        }
-    }
-
-    /// Asks every primary how far its replicas are behind, where that matters.
-    fn ask_lags_if_due(&mut self, pool: u16) {
-        let Some(state) = self.plane.cluster_state(pool) else { return };
-        let shared = Arc::clone(&state.shared);
-        let now = self.plane.clock.now;
-        if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
-            return;
-        }
-        let PoolState::Sharded(sharded) = &self.plane.pools[usize::from(pool)] else { return };
-        let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
-        let links: Vec<LinkIndex> =
-            primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
-        for index in links {
-            if !self.links[index].link.is_down(now) {
-                self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
-            }
-        }
     }
 
     pub(super) fn ask_if_due(&mut self, pool: u16) {
@@ -365,10 +318,25 @@ impl Plane {
         let about = self.cluster_state(self.asked_about(pool));
         if let (Some(state), Fault::Backend { fault, .. }) = (about, fault) {
             let backend = self.describe_backend(pool, place);
-            state.shared.note_trouble(format!("{backend} {}", fault_words(fault)));
+            let (why, telling) = self.why_unanswered((pool, place), fault);
+            state.shared.note_trouble(format!("{backend} {why}"), telling, self.clock.now);
         }
         self.distrust(pool, place);
         self.cluster.unanswered.push((pool, place, number));
+    }
+
+    /// In words, why a server has not answered: what waited in vain for a connection was not
+    /// answered because of what kept that from being made.
+    fn why_unanswered(&self, place: (u16, u16), fault: BackendFault) -> (String, Telling) {
+        let words = fault_words(fault);
+        match (fault, self.unreached(place)) {
+            (BackendFault::Connect | BackendFault::Timeout, Some(reason)) => {
+                let cannot = fault_words(BackendFault::Connect);
+                (format!("{cannot}: {}", reason.text()), Telling::Cause)
+            }
+            (BackendFault::Timeout, None) => (words.to_owned(), Telling::Silence),
+            _ => (words.to_owned(), Telling::Cause),
+        }
     }
 
     /// Appends the error for a request that no server of a pool is known for.
@@ -522,13 +490,7 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
              a node was forgotten, or who told of the later one was wrong"
         );
     }
-    if *left_out > 0 {
-        tracing::error!(
-            pool,
-            left_out,
-            "the cluster has more servers than nodes_max: requests to these fail; set it higher"
-        );
-    }
+    tell_left_out(pool, left_out);
     let has_slots = map.primaries().is_empty();
     if !before.is_known() && has_slots {
         let serving = (0..map.place_count()).filter(|&place| map.is_serving(place)).count();
@@ -567,25 +529,34 @@ pub(super) fn tell_changes(pool: &str, learned: &Learned) {
     }
 }
 
-/// What a primary tells of the replica at an endpoint: by its address, or where it has
-/// another name for the host by its port, if no other has that.
-fn replica_at<'a>(
-    endpoint: &Endpoint,
-    mut others: impl Iterator<Item = &'a Endpoint>,
-    told: &'a [ConnectedReplica],
-) -> Option<&'a ConnectedReplica> {
-    let port = |endpoint: &Endpoint| match endpoint {
-        Endpoint::Tcp { port, .. } => Some(*port),
-        Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
-    };
-    if let Some(replica) = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint)) {
-        return Some(replica);
+/// Says in the log which servers have no place.
+fn tell_left_out(pool: &str, left_out: &[LeftOut]) {
+    if left_out.is_empty() {
+        return;
     }
-    let own = port(endpoint)?;
-    let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
-    let replica = same.next()?;
-    let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
-    is_alone.then_some(replica)
+    let [primaries, replicas] = [true, false].map(|is_primary| names_of(left_out, is_primary));
+    tracing::error!(
+        pool,
+        left_out = left_out.len(),
+        primaries,
+        replicas,
+        "there are more servers than nodes_max: those named have no place; requests for the keys of \
+         such primaries fail, and such replicas are not read; set it higher"
+    );
+}
+
+/// Their addresses, as far as one line of the log takes them; `None` where there are none.
+fn names_of(left_out: &[LeftOut], is_primary: bool) -> Option<String> {
+    const NAMED_MAX: usize = 16;
+    let those = || left_out.iter().filter(|server| server.is_primary == is_primary);
+    let count = those().count();
+    let named: Vec<String> =
+        those().take(NAMED_MAX).map(|server| server.endpoint.to_string()).collect();
+    match count.saturating_sub(NAMED_MAX) {
+        _ if count == 0 => None,
+        0 => Some(named.join(", ")),
+        more => Some(format!("{} and {more} more", named.join(", "))),
+    }
 }
 
 /// Says in the log whose slots are whose now, where a server has got its first or lost its

@@ -5,7 +5,7 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use super::discover::tell_changes;
 use super::rounds::About;
-use crate::cluster::{Lesson, Speaker};
+use crate::cluster::{Lesson, Speaker, Telling};
 use crate::{Plan, PoolKind};
 use keyway_resp::Protocol;
 use keyway_topology::{
@@ -295,7 +295,7 @@ impl Core {
         if state.shared.notice.is_due(self.plane.clock.now) {
             tracing::warn!(pool = name, "{why}; told at most once a minute");
         }
-        state.shared.note_trouble(why);
+        state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
     }
 
     /// Notes that servers have told what they are, and none that it is the primary.
@@ -303,7 +303,8 @@ impl Core {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         if !told.roles.is_empty() {
             let count = told.roles.len();
-            state.shared.note_trouble(format!("none of the {count} that answered is a primary"));
+            let why = format!("none of the {count} that answered is a primary");
+            state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
         }
     }
 
@@ -360,16 +361,29 @@ impl Core {
     fn tell_useless(&self, pool: u16, (from, place): (u16, u16), error: &ViewError) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let backend = self.plane.describe_backend(from, place);
-        state.shared.note_trouble(format!("what {backend} says of it {error}"));
+        let name = &self.plane.plan.pools[usize::from(pool)].name;
+        let (log, why) = match error {
+            ViewError::Refused(said) if from != pool && is_unknown_command(said) => {
+                let what = format!(
+                    "answers, but is no sentinel: it said '{said}'; check sentinels in [pool.{name}]"
+                );
+                (format!("it {what}"), format!("{backend} {what}"))
+            }
+            _ => (
+                format!("what it says of the primary {error}"),
+                format!("what {backend} says of it {error}"),
+            ),
+        };
         if state.shared.notice.is_due(self.plane.clock.now) {
-            tracing::warn!(
-                pool = self.plane.plan.pools[usize::from(pool)].name,
-                backend,
-                "what it says of the primary {error}; told at most once a minute"
-            );
+            tracing::warn!(pool = name, backend, "{log}; told at most once a minute");
         }
-        state.shared.note_trouble(format!("what {backend} says of it {error}"));
+        state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
     }
+}
+
+/// Whether a server that was asked for SENTINEL says that it has no such command.
+fn is_unknown_command(said: &str) -> bool {
+    said.to_ascii_lowercase().contains("unknown command")
 }
 
 /// Where a primary is by a sentinel that has told its `address` first, and then the rest with

@@ -9,6 +9,7 @@
 //! | `rounds` | questions that are not answered yet, and what is done about them |
 //! | `notices` | sentinels tell that there is something to ask them |
 //! | `readers` | which server a read goes to |
+//! | `lags` | how far replicas are behind is asked |
 //! | `hedge` | which second server a read goes to, and when |
 //! | `repeat` | reads whose connection was lost, and how often anything is sent again |
 //! | `redirect` | requests that a server did not take go out again |
@@ -21,6 +22,7 @@ mod discover;
 mod displaced;
 mod groups;
 mod hedge;
+mod lags;
 mod named;
 mod notices;
 mod readers;
@@ -88,7 +90,8 @@ pub(super) struct State {
     /// Sessions that wait for the first map of their pool, or for one in which their slot
     /// has a server.
     waiting: Vec<Key<Session>>,
-    /// Until when sessions wait for a slot to have a server, or have waited.
+    /// Until when sessions wait for a slot to have a server, or have waited: an entry for a
+    /// session at most, which leaves with it.
     unowned: BTreeMap<u64, Time>,
     /// Pools that sentinels have told something about.
     told_about: Vec<u16>,
@@ -101,6 +104,8 @@ pub(super) struct State {
     /// its server has had time enough to end it.
     displaced: Vec<(Time, LinkIndex, u32)>,
     hedges: hedge::State,
+    /// Host names that are looked up.
+    names: lags::Names,
     pub(super) split: split::Scratch,
 }
 
@@ -269,6 +274,7 @@ impl Core {
             if let Some(state) = self.plane.cluster_state(pool) {
                 state.shared.note_lag(place as u16, u64::MAX);
             }
+            self.plane.forget_troubles(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
             health.restore(id);

@@ -544,3 +544,37 @@ fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     core.follow_clusters();
     assert_eq!(owned(&core), 16384);
 }
+
+#[test]
+fn who_waits_for_an_owner_is_remembered_no_longer_than_its_client_stays() {
+    let mut core = core();
+    // Slot 15495 is nobody's.
+    learn(&mut core, &[(0, 8191, 1)]);
+    for words in ["GET a\r\n", "PUBLISH a x\r\n", "SPUBLISH a x\r\n", "DEL a b\r\n"] {
+        for _ in 0..100 {
+            let one = client(&mut core);
+            ask(&mut core, one, words);
+            assert_eq!(output(&core, one), "", "{words} waits");
+            assert_eq!(core.plane.cluster.unowned.len(), 1, "{words}");
+            core.remove_session(one, None);
+            assert_eq!(core.plane.cluster.unowned.len(), 0, "{words}");
+        }
+        core.end_waits_for_maps();
+        assert_eq!(core.plane.cluster.waiting.len(), 0, "{words}");
+    }
+    // One that stays is remembered once, whatever it asks for.
+    let one = client(&mut core);
+    ask(&mut core, one, &"PUBLISH a x\r\n".repeat(50));
+    for _ in 0..10 {
+        core.end_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+    }
+    assert_eq!((core.plane.cluster.unowned.len(), core.plane.cluster.waiting.len()), (1, 1));
+    learn(&mut core, &[(0, 16383, 1)]);
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(send(&mut core, 1).matches("PUBLISH").count(), 50);
+    assert_eq!(core.plane.cluster.waiting.len(), 0);
+    pass_to(&mut core, 60_000);
+    core.end_waits_for_maps();
+    assert_eq!(core.plane.cluster.unowned.len(), 0);
+}

@@ -40,8 +40,9 @@ impl Plane {
         home: u16,
     ) -> bool {
         let state = self.cluster_state(session.pool).filter(|state| state.has_slots());
-        let is_hole =
-            state.is_some_and(|it| it.map.owners().of(home).is_none() && !it.map.is_unplaced(home));
+        let is_hole = state.is_some_and(|it| {
+            it.map.is_known() && it.map.owners().of(home).is_none() && !it.map.is_unplaced(home)
+        });
         is_hole && self.wait_for_owner((key, session))
     }
 
@@ -62,6 +63,13 @@ impl Plane {
         self.cluster.waiting.push(key);
         self.note_cluster_deadline(until);
         true
+    }
+
+    /// A client has gone, whatever it waited for.
+    pub(in super::super) fn forget_wait(&mut self, key: Key<Session>) {
+        if !self.cluster.unowned.is_empty() {
+            self.cluster.unowned.remove(&key.to_bits());
+        }
     }
 
     fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {

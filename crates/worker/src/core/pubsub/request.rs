@@ -101,7 +101,8 @@ impl Plane {
             Verb::Publish | Verb::Spublish => {
                 let server = self.server_of_channel(session.pool, kind, &request.args[1]);
                 let Some(link) = server.map(|server| self.link_of(session, server)) else {
-                    if self.awaits_owner((key, session), request) {
+                    let slot = self.slot_of_channel(session.pool, kind, &request.args[1]);
+                    if slot.is_some_and(|slot| self.awaits_owner_of((key, session), slot)) {
                         return Step::Wait;
                     }
                     self.answer_unrouted(session, busy, request);

@@ -221,6 +221,16 @@ impl Plane {
         place(sharded, &state.ring, text, chance)
     }
 
+    /// The slot of such a name; `None` where there are none.
+    pub(super) fn slot_of_channel(
+        &self,
+        pool: u16,
+        kind: SubscriptionKind,
+        name: &[u8],
+    ) -> Option<u16> {
+        self.slot_of(pool, placing_text(kind, name).unwrap_or(name))
+    }
+
     /// Whether any server of a cluster tells it: what is published to one, all do.
     fn is_heard_anywhere(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
         kind != SubscriptionKind::Shard && self.has_slots(pool) && !name.starts_with(KEY_EVENTS)

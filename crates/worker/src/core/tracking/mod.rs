@@ -94,10 +94,13 @@ impl Plane {
         if let Some(step) = self.answer_tracking(asked) {
             return step;
         }
-        if self.cluster_state(asked.session.pool).is_some() {
-            let text = "ERR client-side caching is not for pools of kind \"cluster\" yet: use a \
-                        pool of kind \"sharded\" or \"store\"";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        if let Some(state) = self.cluster_state(asked.session.pool) {
+            let kind = if state.has_slots() { "cluster" } else { "replicated" };
+            let text = format!(
+                "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
+                 kind \"sharded\" or \"store\""
+            );
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
             return Step::Started;
         }
         if !asked.session.is_quiet(asked.busy) {

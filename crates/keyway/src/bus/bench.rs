@@ -59,6 +59,12 @@ pub fn take_part(order: &str) -> Result<ExitCode> {
 
 /// Measures, and prints the tables.
 pub fn bench(arguments: Bench) -> Result<ExitCode> {
+    // A file that cannot be written is told before minutes are spent.
+    let named = |file: &PathBuf| format!("cannot write {}", file.display());
+    let mut json_file = match &arguments.json {
+        Some(file) => Some(std::fs::File::create(file).with_context(|| named(file))?),
+        None => None,
+    };
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let options = Options {
         channels: arguments.channels,
@@ -82,9 +88,8 @@ pub fn bench(arguments: Bench) -> Result<ExitCode> {
     let (outcomes, trips) = (outcomes?, round_trips(&options)?);
     let tables = [table(&outcomes), trips_table(&trips)].join("\n");
     let _ = std::io::stdout().write_all(tables.as_bytes());
-    if let Some(file) = arguments.json {
-        std::fs::write(&file, json(&outcomes, &trips)?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+    if let (Some(file), Some(path)) = (&mut json_file, &arguments.json) {
+        file.write_all(json(&outcomes, &trips)?.as_bytes()).with_context(|| named(path))?;
     }
     let is_whole = outcomes.iter().all(|one| one.lost == 0 && one.wrong == 0);
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,0 +1,150 @@
+//! What a node keeps for others is bounded in all: queues, messages in parts, strangers.
+
+use super::Node;
+use super::input::Came;
+use crate::event::Event;
+use crate::fault::Reason;
+use crate::frame::{FRAGMENT_LEN, HEAD_LEN, Head, Kind};
+use crate::id::NodeId;
+use crate::peer::PeerKey;
+use keyway_base::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Refusals of strangers that are told one by one within a second; more are counted.
+const REFUSALS_TOLD: u32 = 10;
+
+/// Who has connected and is not let in, the oldest first; some may be so no more.
+#[derive(Default)]
+pub(super) struct Strangers {
+    order: VecDeque<PeerKey>,
+    /// Refusals that were told since then, and how many were not.
+    since: Time,
+    told: u32,
+    untold: u64,
+}
+
+impl Strangers {
+    /// Whether one more refusal is to be told.
+    fn may_tell(&mut self, now: Time) -> bool {
+        if now.since(self.since) >= Duration::from_secs(1) {
+            self.since = now;
+            self.told = 0;
+        }
+        self.told += 1;
+        self.told <= REFUSALS_TOLD
+    }
+}
+
+impl Node {
+    /// Makes a place for somebody who has just connected: where there is none the oldest who has not
+    /// registered gives way. Whether there is one.
+    pub(super) fn make_place(&mut self, now: Time) -> bool {
+        let strangers_max = (self.settings.peers_max / 4).max(16);
+        let is_full = self.peers.len() >= self.settings.peers_max;
+        if !is_full && self.strangers.order.len() < strangers_max {
+            return true;
+        }
+        let peers = &self.peers;
+        let is_stranger =
+            |key: &PeerKey| peers.get(*key).is_some_and(|peer| peer.identity.is_none());
+        self.strangers.order.retain(is_stranger);
+        if is_full || self.strangers.order.len() >= strangers_max {
+            let Some(oldest) = self.strangers.order.pop_front() else { return false };
+            self.close(oldest, Reason::PeersMax, now);
+        }
+        true
+    }
+
+    pub(super) fn note_stranger(&mut self, key: PeerKey) {
+        self.strangers.order.push_back(key);
+    }
+
+    /// Tells that somebody who connected was not let in: of many who come at once only some, and how many.
+    pub(super) fn tell_refused(&mut self, id: NodeId, reason: Reason, now: Time) {
+        self.counts.strangers_refused += 1;
+        match self.strangers.may_tell(now) {
+            true => self.tell(Event::Refused { id, reason }),
+            false => self.strangers.untold += 1,
+        }
+        self.wake_at(self.strangers.since + Duration::from_secs(1));
+    }
+
+    /// Tells how many refusals were not told, once a second.
+    pub(super) fn tell_unsaid(&mut self, now: Time) {
+        if self.strangers.untold == 0 {
+            return;
+        }
+        let at = self.strangers.since + Duration::from_secs(1);
+        if now < at {
+            return self.wake_at(at);
+        }
+        let count = std::mem::take(&mut self.strangers.untold);
+        self.tell(Event::Unsaid { count });
+    }
+
+    /// Queues a frame on a connection, if there is room: for that peer, and in all queues together. What
+    /// senders wait for, and what keeps the tree together, may take an eighth more.
+    pub(super) fn queue(
+        &mut self,
+        key: PeerKey,
+        head: &Head,
+        path: &[u8],
+        body: Came<'_>,
+    ) -> Result<(), Reason> {
+        let max = self.settings.queues_len_max;
+        let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
+        let len = HEAD_LEN + path.len() + body.bytes().len();
+        let has_room = match head.kind {
+            // A peer has as much as it leaves to others, so that one who takes nothing fills no more than half.
+            Kind::Message | Kind::Command | Kind::Result => {
+                let free = max.saturating_sub(self.queued_len);
+                len <= free && (peer.counted == 0 || peer.counted + len <= free)
+            }
+            _ => self.queued_len + len <= max + max / 8,
+        };
+        if !has_room {
+            return Err(Reason::Full);
+        }
+        match body {
+            Came::Slice(body) if body.len() <= FRAGMENT_LEN => {
+                peer.push(head, path, body, &self.settings)?;
+            }
+            Came::Slice(body) => {
+                let body = std::sync::Arc::new(body.to_vec());
+                peer.push_large(head, path, body, &[], &self.settings)?;
+            }
+            Came::Whole(body) => peer.push_large(head, path, body, &[], &self.settings)?,
+        }
+        self.account(key);
+        self.mark(key);
+        Ok(())
+    }
+
+    /// Counts what a peer holds now.
+    pub(super) fn account(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let held = peer.held_len();
+        self.queued_len = self.queued_len - peer.counted + held;
+        peer.counted = held;
+    }
+
+    /// Gives up messages in parts that do not go on: their senders hear of it. A push has no sender, so its
+    /// connection is closed.
+    pub(super) fn give_up_idle_parts(&mut self, now: Time) {
+        if self.assembly_left == self.settings.assembly_len_max {
+            return;
+        }
+        for key in self.peers.keys() {
+            let Some(peer) = self.peers.get_mut(key) else { continue };
+            let given_up = peer.give_up_idle(&self.settings, &mut self.assembly_left, now);
+            for (head, path) in given_up.into_iter().flatten() {
+                self.counts.stalled += 1;
+                match head.kind {
+                    Kind::Push => self.close(key, Reason::Stalled, now),
+                    _ => self.refuse(&head, &path, Reason::Stalled, now),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the user has not taken yet.
+//!
+//! All of it has a bound, beyond which peers get no more credit; what they may still send is bounded by their
+//! windows. A body that was compressed could be 255 times as much, so beyond the bound it stays as it came
+//! until it is taken.
+
+use super::Node;
+use super::answers::read_result;
+use crate::compress::decompressed;
+use crate::event::Event;
+use crate::frame::{Head, Kind};
+use crate::id::NodeId;
+use std::collections::VecDeque;
+
+enum Waits {
+    Event(Event),
+    Packed { kind: Kind, from: NodeId, seq: u64, packed: Vec<u8>, weight: usize },
+}
+
+/// Events, and what all of them weigh.
+#[derive(Default)]
+pub(super) struct Events {
+    queue: VecDeque<Waits>,
+    len: usize,
+}
+
+impl Events {
+    /// Bytes of all of them, taken apart.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        loop {
+            let (kind, from, seq, packed) = match self.queue.pop_front()? {
+                Waits::Event(event) => {
+                    self.len -= event.weight();
+                    return Some(event);
+                }
+                Waits::Packed { kind, from, seq, packed, weight } => {
+                    self.len -= weight;
+                    (kind, from, seq, packed)
+                }
+            };
+            // It was looked at when it came.
+            let Some(body) = decompressed(&packed, usize::MAX) else { continue };
+            if kind == Kind::Message {
+                return Some(Event::Message { from, seq, body });
+            }
+            if let Some((status, items)) = read_result(&body) {
+                return Some(Event::Result { seq, from, status, items });
+            }
+        }
+    }
+}
+
+impl Node {
+    /// What has happened, the oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop()?;
+        if self.is_held && self.events.len() <= self.settings.inbox_len_max / 2 {
+            self.is_held = false;
+            self.tell_all_credit();
+        }
+        Some(event)
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        let weight = event.weight();
+        self.put(Waits::Event(event), weight);
+    }
+
+    /// Tells of a message or a result that came compressed as `packed`.
+    pub(super) fn tell_unpacked(&mut self, head: &Head, packed: &[u8], event: Event) {
+        if !self.is_held {
+            return self.tell(event);
+        }
+        let weight = event.weight();
+        let (kind, from, seq) = (head.kind, head.src, head.seq);
+        self.put(Waits::Packed { kind, from, seq, packed: packed.to_vec(), weight }, weight);
+    }
+
+    fn put(&mut self, waits: Waits, weight: usize) {
+        self.events.len += weight;
+        self.is_held |= self.events.len > self.settings.inbox_len_max;
+        self.events.queue.push_back(waits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use keyway_base::Time;
+
+    fn message(seq: u64, body: Vec<u8>) -> (Head, Event) {
+        let from = NodeId(2);
+        let mut head = Head::plain(Kind::Message, from, NodeId(1));
+        head.seq = seq;
+        (head, Event::Message { from, seq, body })
+    }
+
+    #[test]
+    fn beyond_the_bound_a_body_stays_as_it_came_until_it_is_taken() {
+        let mut settings = Settings::of(NodeId(1));
+        settings.inbox_len_max = 100_000;
+        let mut node = Node::new(settings, 1, Time(0));
+        let body = vec![7; 1 << 20];
+        let packed = crate::compress::compressed(&body).unwrap();
+        for seq in 0..10 {
+            let (head, event) = message(seq, body.clone());
+            node.tell_unpacked(&head, &packed, event);
+        }
+        // The first one was taken apart: it is more than the bound alone.
+        let kept = |waits: &Waits| match waits {
+            Waits::Event(event) => event.weight(),
+            Waits::Packed { packed, .. } => packed.len(),
+        };
+        let lens: Vec<usize> = node.events.queue.iter().map(kept).collect();
+        assert!(lens[0] > 1 << 20 && lens[1..].iter().all(|len| *len < 10_000), "{lens:?}");
+        assert!(node.events.len() > 10 << 20, "all of it counts");
+        for seq in 0..10 {
+            assert!(node.is_held);
+            assert_eq!(node.poll_event(), Some(message(seq, body.clone()).1));
+        }
+        assert!(!node.is_held && node.events.len() == 0 && node.poll_event().is_none());
+    }
+
+    #[test]
+    fn results_are_kept_packed_as_well() {
+        let mut settings = Settings::of(NodeId(1));
+        settings.inbox_len_max = 1;
+        let mut node = Node::new(settings, 1, Time(0));
+        node.tell(Event::Joined(NodeId(3)));
+        let items = vec![vec![1; 5000], vec![]];
+        let mut plain = vec![3, 0, 2, 0, 0, 0];
+        for item in &items {
+            plain.extend((item.len() as u32).to_le_bytes());
+            plain.extend(item);
+        }
+        let head = Head::plain(Kind::Result, NodeId(2), NodeId(1));
+        let event = Event::Result { seq: 0, from: NodeId(2), status: 3, items };
+        node.tell_unpacked(&head, &crate::compress::compressed(&plain).unwrap(), event.clone());
+        assert!(matches!(node.events.queue[1], Waits::Packed { .. }));
+        assert_eq!(node.poll_event(), Some(Event::Joined(NodeId(3))));
+        assert_eq!(node.poll_event(), Some(event));
+    }
+}

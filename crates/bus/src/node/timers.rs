@@ -1,0 +1,106 @@
+//! When something is due. Each connection stands in one queue with the time at which it is to be looked at:
+//! what is not due costs nothing, however many there are.
+//!
+//! That time may be too early, for hearing of a connection only puts things off: then it is put back. It is never
+//! too late: whatever brings a deadline forward calls [`Node::schedule`].
+
+use super::Node;
+use crate::peer::{Origin, PeerKey, Relation};
+use keyway_base::Time;
+use std::time::Duration;
+
+impl Node {
+    /// Time has passed: to be called at [`Node::poll_deadline`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now < self.next_timeout {
+            return;
+        }
+        // What is due again at once is so at the next call: others may have to act before.
+        let later = self.timers.split_off(&(Time(now.0 + 1), 0));
+        for (_, bits) in std::mem::replace(&mut self.timers, later) {
+            self.on_due(PeerKey::from_bits(bits), now);
+        }
+        self.expire_dials(now);
+        self.expire_waiting(now);
+        if now >= self.upkeep_at {
+            self.upkeep_at = now + self.settings.heartbeat;
+            self.forget_what_is_old(now);
+        }
+        self.settle(now);
+        self.next_timeout = self.compute_deadline(now);
+        self.decide_contests(now);
+        self.tell_unsaid(now);
+    }
+
+    /// Once a heartbeat at most: what others have left here and is not wanted any more.
+    fn forget_what_is_old(&mut self, now: Time) {
+        self.seen.forget(now);
+        self.expire_parked(now);
+        self.forget_topics(now);
+        self.give_up_idle_parts(now);
+        self.look_for_twins(now);
+        self.early.forget(now);
+    }
+
+    /// Whether anything waits for the next upkeep that must not wait for longer.
+    pub(super) fn needs_upkeep(&self) -> bool {
+        self.assembly_left != self.settings.assembly_len_max
+            || !self.parked.is_empty()
+            || !self.early.is_empty()
+            || self.below.has_twins()
+    }
+
+    fn on_due(&mut self, key: PeerKey, now: Time) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.timer = Time(u64::MAX);
+        if let Err(reason) = peer.on_timeout(&self.settings, now) {
+            return self.close(key, reason, now);
+        }
+        let is_direct =
+            matches!(peer.origin, Origin::Direct(_)) && peer.relation == Relation::Sibling;
+        let is_idle = now.since(peer.used_at) >= self.settings.direct_idle;
+        if is_direct && is_idle && peer.is_open() && peer.retiring.is_none() {
+            peer.is_leaving = true;
+            self.retire(key, crate::Reason::Idle, now);
+        }
+        self.part_from_leaving(key, now);
+        self.schedule(key);
+        self.mark(key);
+    }
+
+    /// Makes sure that a connection is looked at when it is due.
+    pub(super) fn schedule(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        let at = peer.deadline(&self.settings);
+        if at >= peer.timer {
+            return;
+        }
+        self.timers.remove(&(peer.timer, key.to_bits()));
+        peer.timer = at;
+        self.timers.insert((at, key.to_bits()));
+        self.wake_at(at);
+    }
+
+    /// When [`Node::handle_timeout`] is to be called.
+    pub fn poll_deadline(&self) -> Time {
+        self.next_timeout
+    }
+
+    fn compute_deadline(&self, now: Time) -> Time {
+        let first = self.timers.first().map(|(at, _)| *at);
+        let upkeep = self.needs_upkeep().then_some(self.upkeep_at);
+        let all = [
+            first,
+            self.uplinks_deadline(),
+            self.waiting.deadline(),
+            self.next_dial_deadline(),
+            upkeep,
+        ];
+        all.into_iter().flatten().fold(now + Duration::from_secs(60), Time::min)
+    }
+
+    /// Makes sure that [`Node::handle_timeout`] is called at `at`.
+    pub(super) fn wake_at(&mut self, at: Time) {
+        self.next_timeout = self.next_timeout.min(at);
+    }
+}

@@ -1,0 +1,136 @@
+//! Who may say what: peers were let in, which does not make true what they say.
+//!
+//! What cannot be from its sender is refused. A failure that comes from where its message did not go is marked
+//! *unproven* by the first node that sees so: it ends nobody's waiting. Word of what was applied, whose way is
+//! not known yet, is kept until it is, for a while.
+
+use super::Node;
+use super::input::Came;
+use crate::fault::Reason;
+use crate::frame::{Head, Kind};
+use crate::id::NodeId;
+use crate::peer::outbox::Routed;
+use crate::peer::{Origin, Peer, PeerKey, Relation};
+use crate::wire::Reader;
+use keyway_base::Time;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Word that is kept of one connection at most, and of all.
+const EARLY_MAX: (usize, usize) = (64, 256);
+/// How long: the announcement that it needs is on its way.
+const EARLY_FOR: Duration = Duration::from_secs(10);
+
+/// Word that came before its sender was announced.
+#[derive(Default)]
+pub(super) struct Early {
+    kept: VecDeque<(Time, PeerKey, Routed)>,
+}
+
+impl Early {
+    /// Keeps it, if there is room for more of that connection.
+    fn put(&mut self, from: PeerKey, routed: Routed, now: Time) -> bool {
+        let own = self.kept.iter().filter(|(_, peer, _)| *peer == from).count();
+        let has_room = own < EARLY_MAX.0 && self.kept.len() < EARLY_MAX.1;
+        if has_room {
+            self.kept.push_back((now, from, routed));
+        }
+        has_room
+    }
+
+    pub fn take(&mut self) -> VecDeque<(Time, PeerKey, Routed)> {
+        std::mem::take(&mut self.kept)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    pub fn forget(&mut self, now: Time) {
+        while self.kept.front().is_some_and(|(at, ..)| now.since(*at) >= EARLY_FOR) {
+            self.kept.pop_front();
+        }
+    }
+}
+
+fn is_child(peer: &Peer) -> bool {
+    peer.origin == Origin::Accepted && peer.relation == Relation::Child
+}
+
+impl Node {
+    /// Whether a frame of that sender can come on a connection: from a child its own, and those of whom
+    /// the way there is that connection; from others none of whom that is below. Word of what was applied may
+    /// come by the way of before. Failures are of whoever has refused: see [`Node::is_from_its_way`].
+    pub(super) fn may_say(&self, from: PeerKey, head: &Head) -> bool {
+        let Some(peer) = self.peers.get(from) else { return false };
+        if head.kind == Kind::Failure || head.src == peer.id() {
+            return true;
+        }
+        if head.kind == Kind::Applied {
+            return match is_child(peer) {
+                true => self.below.was_below(head.src, from, peer.id()),
+                false => self.below.was_elsewhere(head.src),
+            };
+        }
+        let way = self.below.way(head.src);
+        match is_child(peer) {
+            true => way == Some(from),
+            // One of ours that comes back is refused as a loop.
+            false => way.is_none() && (head.src != self.id || head.dst != self.id),
+        }
+    }
+
+    /// Whether a failure comes from where the message of which it tells could have gone: from a child, if
+    /// that was for itself or a node below it; from a direct connection, if it was for that node; from an
+    /// upstream, if it was for a node that is not below. A moment ago is enough.
+    pub(super) fn is_from_its_way(&self, from: PeerKey, body: &[u8]) -> bool {
+        let Some(dst) = Reader::new(body).u64().map(NodeId) else { return false };
+        let Some(peer) = self.peers.get(from) else { return false };
+        match peer.origin {
+            _ if dst == peer.id() => true,
+            Origin::Uplink(_) => self.below.was_elsewhere(dst),
+            _ => is_child(peer) && self.below.was_below(dst, from, peer.id()),
+        }
+    }
+
+    /// What cannot be from its sender is refused to who has said it, and to nobody else.
+    pub(super) fn refuse_there(
+        &mut self,
+        from: PeerKey,
+        head: &Head,
+        path: &[u8],
+        body: &Came<'_>,
+        now: Time,
+    ) {
+        if head.kind == Kind::Applied {
+            let body = Arc::new(body.bytes().to_vec());
+            let routed = Routed { head: *head, path: path.to_vec(), body };
+            self.counts.unproven += u64::from(!self.early.put(from, routed, now));
+            return;
+        }
+        if !matches!(head.kind, Kind::Message | Kind::Command) {
+            self.counts.unproven += 1;
+            return;
+        }
+        let (back, body) = self.failure_of(head, Reason::Unreachable, false);
+        let rest = &path[..path.len().saturating_sub(8)];
+        self.counts.refused += 1;
+        // Who has said it holds more than it may, if there is no room.
+        let _ = self.queue(from, &back, rest, Came::Slice(&body));
+    }
+
+    /// Looks again at word whose sender may have been announced since.
+    pub(super) fn hear_early(&mut self, now: Time) {
+        self.early.forget(now);
+        for (at, from, routed) in self.early.take() {
+            if self.may_say(from, &routed.head) {
+                let body = Came::Whole(Arc::clone(&routed.body));
+                self.on_routed(from, &routed.head, &routed.path, body, now);
+            } else if self.peers.get(from).is_some() {
+                // In the order it came, with the time of then.
+                self.early.put(from, routed, at);
+            }
+        }
+    }
+}

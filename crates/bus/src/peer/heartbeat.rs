@@ -1,0 +1,97 @@
+//! When a connection is pinged, when it rests, and when it is given up.
+
+use super::{Cut, Origin, Outbox, Peer};
+use crate::fault::Reason;
+use crate::settings::{Rest, Settings};
+use keyway_base::Time;
+use std::time::Duration;
+
+/// Pings of a dialler at rest that must be missing before the other side asks: it need not, where they come.
+const MISSED_AT_REST: u32 = 3;
+
+/// How long a ping may have no answer: with the heartbeat before it, that is `silent_after` of them.
+fn patience(settings: &Settings) -> Duration {
+    settings.heartbeat * (settings.silent_after - 1)
+}
+
+impl Peer {
+    /// When [`Peer::on_timeout`] is due, and what else the node looks for at a time.
+    pub(crate) fn deadline(&self, settings: &Settings) -> Time {
+        if self.identity.is_none() {
+            return self.since + self.registration(settings);
+        }
+        let mut first = self.ping_due(settings);
+        let silent = self.asked_at.map(|at| at + patience(settings));
+        let is_direct = matches!(self.origin, Origin::Direct(_));
+        let idle = is_direct && self.is_open() && self.retiring.is_none();
+        let idle = idle.then_some(self.used_at + settings.direct_idle);
+        for at in [silent, idle, self.retiring, self.left_by].into_iter().flatten() {
+            first = first.min(at);
+        }
+        first
+    }
+
+    fn registration(&self, settings: &Settings) -> Duration {
+        match self.origin {
+            Origin::Accepted => settings.handshake,
+            Origin::Uplink(_) | Origin::Direct(_) => settings.dial,
+        }
+    }
+
+    fn ping_due(&self, settings: &Settings) -> Time {
+        let next = self.ping_at + settings.heartbeat;
+        let Rest { after, heartbeat } = settings.rest;
+        match self.origin {
+            _ if next < self.spoken_at + after => next,
+            Origin::Accepted => self.ping_at.max(self.heard_at) + heartbeat * MISSED_AT_REST,
+            Origin::Uplink(_) | Origin::Direct(_) => self.ping_at + heartbeat,
+        }
+    }
+
+    /// Pings in time, and tells when the other side is silent for too long.
+    pub(crate) fn on_timeout(&mut self, settings: &Settings, now: Time) -> Result<(), Reason> {
+        if self.identity.is_none() {
+            let is_late = now >= self.since + self.registration(settings);
+            return if is_late { Err(Reason::HandshakeTimeout) } else { Ok(()) };
+        }
+        if self.asked_at.is_some_and(|at| now >= at + patience(settings)) {
+            return Err(Reason::Silent);
+        }
+        if now >= self.ping_due(settings) {
+            self.ask(now);
+            self.tell_credit();
+        }
+        Ok(())
+    }
+
+    /// Wants an answer from the other side.
+    fn ask(&mut self, now: Time) {
+        self.ping_at = now;
+        self.due.ping = true;
+        self.asked_at.get_or_insert(now);
+    }
+
+    /// Tells a node below whether this one is cut off from the root: a ping does, and is sent at once.
+    pub(crate) fn tell_cut(&mut self, is_off: bool, now: Time) {
+        if std::mem::replace(&mut self.tells_cut, is_off) != is_off {
+            self.ask(now);
+        }
+    }
+
+    pub(super) fn note_cut(&mut self, is_off: bool, now: Time) {
+        if self.cut.is_off != is_off {
+            self.cut = Cut { is_off, since: now };
+        }
+    }
+
+    /// Something is said: on a connection that rested, it is asked at the same time whether anybody is there.
+    pub(super) fn wake_up(&mut self, rest: Rest, now: Time) {
+        if !self.outboxes.iter().any(Outbox::is_ready) {
+            return;
+        }
+        if now >= self.spoken_at + rest.after {
+            self.ask(now);
+        }
+        self.spoken_at = now;
+    }
+}

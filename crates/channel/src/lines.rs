@@ -1,0 +1,138 @@
+//! Lines for people, written by a thread of their own: who reads them slowly, or not at all, holds up no driver.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
+};
+use std::time::Duration;
+
+/// Lines that wait to be written at most. More are left out, and counted.
+const WAITING_MAX: usize = 1024;
+/// Bytes of a line at most; the rest is cut off.
+const LINE_LEN_MAX: usize = 4096;
+
+/// Where lines are said. They are written in order; where lines were left out a line says how many.
+pub struct Lines {
+    sender: Option<SyncSender<String>>,
+    end: Receiver<()>,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Starts the thread that writes to `out`.
+    ///
+    /// # Errors
+    /// When there can be no such thread.
+    pub fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
+        let (sender, lines) = sync_channel(WAITING_MAX);
+        let (ended, end) = channel();
+        std::thread::Builder::new().name("bus-lines".to_owned()).spawn(move || {
+            write_all(&lines, out);
+            // Nobody waits for it any more, if that cannot be said.
+            let _ = ended.send(());
+        })?;
+        Ok(Self { sender: Some(sender), end, left_out: 0 })
+    }
+
+    /// Says a line, if there is room for it. Never waits.
+    pub fn say(&mut self, mut line: String) {
+        let Some(sender) = &self.sender else { return };
+        if self.left_out > 0 {
+            let told = format!("left out {} lines: nobody reads them as fast", self.left_out);
+            if sender.try_send(told).is_err() {
+                self.left_out += 1;
+                return;
+            }
+            self.left_out = 0;
+        }
+        if line.len() > LINE_LEN_MAX {
+            let is_end = |at: &usize| line.is_char_boundary(*at);
+            line.truncate((0..=LINE_LEN_MAX).rev().find(is_end).unwrap_or(0));
+            line.push('…');
+        }
+        if let Err(TrySendError::Full(_)) = sender.try_send(line) {
+            self.left_out += 1;
+        }
+    }
+
+    /// Waits until all is written, at most so long; whether it is.
+    pub fn finish(&mut self, within: Duration) -> bool {
+        self.sender = None;
+        !matches!(self.end.recv_timeout(within), Err(RecvTimeoutError::Timeout))
+    }
+}
+
+fn write_all(lines: &Receiver<String>, mut out: impl Write) {
+    while let Ok(line) = lines.recv() {
+        // A reader that has gone is no reason to stop.
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes nothing until it is let, then tells what it was given.
+    struct Slow {
+        may_go: Receiver<()>,
+        goes: bool,
+        taken: std::sync::mpsc::Sender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.goes = self.goes || self.may_go.recv().is_ok();
+            self.taken.send(bytes.to_vec()).unwrap();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_holds_nobody_up_and_hears_how_much_was_left_out() {
+        let (let_go, may_go) = channel();
+        let (taken, given) = channel();
+        let mut lines = Lines::start(Slow { may_go, goes: false, taken }).unwrap();
+        for number in 0..10_000 {
+            lines.say(number.to_string());
+        }
+        assert!(!lines.finish(Duration::from_millis(10)), "it does not read");
+        assert!(lines.left_out >= 10_000 - WAITING_MAX as u64 - 1, "{}", lines.left_out);
+        let_go.send(()).unwrap();
+        assert!(lines.finish(Duration::from_secs(10)));
+        let text: Vec<u8> = given.try_iter().flatten().collect();
+        let written = String::from_utf8(text).unwrap();
+        let numbers: Vec<u64> = written.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+        assert!(numbers.len() >= WAITING_MAX);
+    }
+
+    #[test]
+    fn once_there_is_room_it_says_how_many_were_left_out_and_long_lines_are_cut() {
+        let (let_go, may_go) = channel();
+        let (taken, given) = channel();
+        let mut lines = Lines::start(Slow { may_go, goes: false, taken }).unwrap();
+        for _ in 0..2 * WAITING_MAX {
+            lines.say("x".to_owned());
+        }
+        let left_out = lines.left_out;
+        let_go.send(()).unwrap();
+        // Two places at least, for what is said now.
+        let mut written = Vec::new();
+        while written.iter().filter(|byte| **byte == b'\n').count() < 10 {
+            written.extend(given.recv_timeout(Duration::from_secs(10)).unwrap());
+        }
+        lines.say("ü".repeat(LINE_LEN_MAX));
+        assert!(lines.finish(Duration::from_secs(10)));
+        written.extend(given.try_iter().flatten());
+        let text = String::from_utf8(written).unwrap();
+        let told = format!("left out {left_out} lines: nobody reads them as fast");
+        let last: Vec<&str> = text.lines().rev().take(2).collect();
+        assert_eq!(last[1], told);
+        assert!(last[0].len() == LINE_LEN_MAX + '…'.len_utf8() && last[0].ends_with('…'));
+    }
+}

@@ -1,0 +1,92 @@
+//! `[tls]` of a node of the bus.
+
+use super::{BusConfig, text, unknown};
+use crate::error::{Problem, Report, quoted};
+use keyway_bus::{Url, certificate_name};
+use keyway_tls::{FileFault, Identity, PeerSettings, PeerTls, Setting};
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+const KEYS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
+
+/// What the table says; `None` if something is wrong with it, which was told.
+pub(super) fn read(
+    value: &Spanned<DeValue<'_>>,
+    read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    report: &mut Report<'_>,
+) -> Result<Option<PeerTls>, String> {
+    let table = value.get_ref().as_table().ok_or("it is no table")?;
+    for name in table.keys().filter(|name| !KEYS.contains(&name.get_ref().as_ref())) {
+        report.mistake(name.span().start, unknown(name.get_ref(), &KEYS));
+    }
+    let mut paths = Vec::new();
+    for key in KEYS {
+        let Some(path) = table.get(key) else {
+            let what = format!("tls lacks {key}");
+            let hint = "it has ca_file, cert_file and key_file: files in PEM";
+            report.mistake(value.span().start, Problem::new(what, hint));
+            continue;
+        };
+        paths.push(PathBuf::from(text(path)?));
+    }
+    let Ok([ca_file, cert_file, key_file]) = <[PathBuf; 3]>::try_from(paths) else {
+        return Ok(None);
+    };
+    let settings = PeerSettings { ca_file, identity: Identity { cert_file, key_file } };
+    let at = |fault: &FileFault| {
+        let key = match fault.setting {
+            Setting::CaFile => "ca_file",
+            Setting::CertFile => "cert_file",
+            Setting::KeyFile => "key_file",
+        };
+        table.get(key).map_or(value.span().start, |path| path.span().start)
+    };
+    let read = |path: &Path| {
+        let bytes = read_file(&path.to_string_lossy())?;
+        String::from_utf8(bytes).map_err(|_| "is no text".to_owned())
+    };
+    match PeerTls::load(&settings, &read) {
+        Ok(loaded) => {
+            for fault in &loaded.warnings {
+                report.warning(at(fault), Problem::new(fault.what.as_str(), fault.hint));
+            }
+            Ok(Some(loaded.tls))
+        }
+        Err(faults) => {
+            for fault in &faults {
+                report.mistake(at(fault), Problem::new(fault.what.as_str(), fault.hint));
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Where there is no token, only who has a certificate may come: an address without TLS lets anybody in.
+pub(super) fn check_reach(table: &DeTable<'_>, config: &BusConfig, report: &mut Report<'_>) {
+    let is_tcp = |url: &&Url| matches!(url, Url::Tcp { .. });
+    let upstreams = config.settings.upstreams.iter().flat_map(|upstream| &upstream.urls);
+    let named = [("listen", config.settings.urls.iter().find(|url| !is_tcp(url)))];
+    let named =
+        named.into_iter().chain([("upstream", upstreams.into_iter().find(|url| !is_tcp(url)))]);
+    for (key, url) in named {
+        let Some(url) = url else { continue };
+        let at = table.get(key).map_or(0, |value| value.span().start);
+        let what = format!("{key}: {} has no TLS, and there is no token", quoted(&url.to_string()));
+        let hint = "add token_files, or write addresses of TCP only";
+        report.consequence(at, Problem::new(what, hint));
+    }
+}
+
+/// A certificate that is another node's lets nobody in anywhere.
+pub(super) fn check_name(table: &DeTable<'_>, config: &BusConfig, report: &mut Report<'_>) {
+    let Some(tls) = &config.tls else { return };
+    let name = certificate_name(config.settings.id);
+    if tls.is_named(&name) {
+        return;
+    }
+    let at = table.get("tls").map_or(0, |value| value.span().start);
+    let what = format!("tls: the certificate in cert_file is not made out to {name}");
+    let hint = "give one whose subject alternative names have that name";
+    report.consequence(at, Problem::new(what, hint));
+}

@@ -1,0 +1,434 @@
+//! `keyway bench load`.
+
+use super::parse::{self, PatternNumbers};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use keyway_load::outcome::{Document, SCHEMA};
+use keyway_load::{
+    Command, CommandKind, Ended, Error, Flow, KeyForm, Outcome, Pace, Plan, Progress, Protocol,
+    Sizes, Target, Until, Watch, Workload, parse_mix, parse_template, run, suite, table, ycsb,
+};
+use keyway_net::Address;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Bytes of a value where nothing is said; in the suite three, as redis-benchmark has it.
+const SIZE: u32 = 100;
+const SUITE_SIZE: u32 = 3;
+
+/// Keys where nothing is said; in the suite one, as redis-benchmark has it; records of YCSB.
+const KEYS: u64 = 1_000_000;
+const RECORDS: u64 = 100_000;
+
+/// Requests in flight on each of the connections that fill.
+const FILL_PIPELINE: usize = 32;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  keyway bench load 127.0.0.1:6379 --ratio 1:10 --fill
+  keyway bench load unix:///run/keyway.sock --mix mget_20 --keys 100000
+  keyway bench load 127.0.0.1:6379 --suite set,get,lrange_600 --requests 100000 --pipeline 16
+  keyway bench load 127.0.0.1:11211 --protocol memcached-text --rate 20000 --duration 1m
+  keyway bench load 127.0.0.1:7000 --cluster --verify --duration 1m
+  keyway bench load 127.0.0.1:6379 --command 'HSET h:__key__ f __data__' --json out.json
+  keyway bench load 127.0.0.1:6379 --ycsb b --fill --threads 2
+All flags with examples: docs/bench.md")]
+pub struct Load {
+    /// Where the server listens: host:port, unix:///path or shm:///path.
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+    /// What it speaks: resp2, resp3, memcached-text, memcached-meta or memcached-binary.
+    #[arg(long, default_value = "resp2", value_parser = parse::protocol)]
+    protocol: Protocol,
+    /// User to be (Redis).
+    #[arg(long, requires = "secret")]
+    user: Option<String>,
+    /// Password to say (Redis); others on this machine can see it: better a file.
+    #[arg(long, group = "secret")]
+    password: Option<String>,
+    /// File whose first line is the password.
+    #[arg(long, value_name = "FILE", group = "secret")]
+    password_file: Option<PathBuf>,
+    /// Database to select (Redis).
+    #[arg(long, default_value_t = 0)]
+    database: u32,
+    /// The address is one server of a Redis Cluster: ask each primary for its own keys.
+    #[arg(long)]
+    cluster: bool,
+
+    /// Threads.
+    #[arg(long, short, default_value_t = 1)]
+    threads: usize,
+    /// Connections of each thread.
+    #[arg(long, short, default_value_t = 50)]
+    connections: usize,
+    /// Requests in flight on a connection.
+    #[arg(long, short = 'P', default_value_t = 1)]
+    pipeline: usize,
+    /// How long to measure: 250ms, 10s, 5m. 10s where no number of requests is given.
+    #[arg(long, short, value_parser = parse::duration, conflicts_with = "requests")]
+    duration: Option<Duration>,
+    /// How many requests to measure, over all connections.
+    #[arg(long, short = 'n')]
+    requests: Option<u64>,
+    /// Load before, which is not counted.
+    #[arg(long, value_parser = parse::duration, default_value = "0s")]
+    warm_up: Duration,
+    /// Open loop: so many requests a second, whatever the server does; latency counts from when
+    /// each was due.
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// Open loop: distances of requests as of many independent users, instead of even ones.
+    #[arg(long, requires = "rate")]
+    poisson: bool,
+    /// The same seed gives each connection the same requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Close a connection behind so many replies and open another; tells connection times.
+    #[arg(long)]
+    calls: Option<u64>,
+
+    /// Commands with how often each comes: get, set, setex, mget_20, mset_10, del, incr, touch.
+    #[arg(long, group = "what", value_name = "NAME:WEIGHT,...")]
+    mix: Option<String>,
+    /// Sets to gets, short for --mix set:S,get:G; 1:10 where nothing is said.
+    #[arg(long, group = "what", value_parser = parse::ratio, value_name = "S:G")]
+    ratio: Option<(u32, u32)>,
+    /// Any command; __key__, __data__, __rand__, __rand_int__ and __ttl__ are replaced. May come
+    /// several times.
+    #[arg(long, value_name = "TEXT")]
+    command: Vec<String>,
+    /// How often each --command comes among all, in their order; 1 where nothing is said.
+    #[arg(long, value_name = "N", requires = "command")]
+    command_weight: Vec<u32>,
+    /// redis-benchmark's tests, by its names, one after the other; one key and values of 3 bytes
+    /// where nothing is said.
+    #[arg(long, group = "what", value_delimiter = ',', value_name = "NAMES")]
+    suite: Vec<String>,
+    /// YCSB's workload a to f, records as hashes of ten fields.
+    #[arg(long, group = "what", value_name = "LETTER")]
+    ycsb: Option<char>,
+
+    /// How many keys there are; a million where nothing is said, YCSB 100000 records.
+    #[arg(long)]
+    keys: Option<u64>,
+    /// What keys begin with.
+    #[arg(long, value_name = "TEXT")]
+    key_prefix: Option<String>,
+    /// Number of the first key.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    key_first: u64,
+    /// Digits of a key's number, with zeros in front; 0 is without; 12 where nothing is said.
+    #[arg(long, value_name = "N")]
+    key_digits: Option<u8>,
+    /// Which keys: random, sequential (each connection through all), parallel (each through a part
+    /// of its own), gaussian or zipf; of writes and reads apart: S:R.
+    #[arg(long, value_name = "WRITES:READS")]
+    key_pattern: Option<String>,
+    /// How steep zipf is, above 0 and below 1.
+    #[arg(long, default_value_t = 0.99)]
+    zipf_exponent: f64,
+    /// Middle key of gaussian; half of all where nothing is said.
+    #[arg(long, value_name = "N")]
+    key_median: Option<f64>,
+    /// Standard deviation of gaussian, in keys; a sixth of all where nothing is said.
+    #[arg(long, value_name = "N")]
+    key_deviation: Option<f64>,
+    /// Bytes of values: 100, 8-128, or sizes with how often each comes, 64:9,4k:1.
+    #[arg(long, short, value_parser = parse::sizes)]
+    size: Option<Sizes>,
+    /// Seconds until written values expire: 60 or 10-60.
+    #[arg(long, value_parser = parse::expiry, value_name = "SECONDS")]
+    expiry: Option<(u32, u32)>,
+    /// Write every key once before.
+    #[arg(long)]
+    fill: bool,
+    /// Values carry a checksum and a version; wrong, stale and missing ones are counted.
+    #[arg(long)]
+    verify: bool,
+
+    /// Watch this process; may come several times. Without any of these three: who listens at the
+    /// address, if that is on this machine.
+    #[arg(long)]
+    pid: Vec<u32>,
+    /// Watch all processes of this name.
+    #[arg(long, value_name = "NAME")]
+    process: Vec<String>,
+    /// Watch who listens on this port of this machine.
+    #[arg(long)]
+    port: Vec<u16>,
+    /// Write what was measured to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// How long a connection, or the first answer on it, may take.
+    #[arg(long, value_parser = parse::duration, default_value = "5s")]
+    patience: Duration,
+    /// A server that answers nothing for so long ends the run.
+    #[arg(long, value_parser = parse::duration, default_value = "10s")]
+    silence: Duration,
+}
+
+/// Measures, and prints the tables.
+pub fn load(arguments: &Load) -> Result<ExitCode> {
+    match arguments.measure() {
+        Ok(outcomes) => {
+            let is_good = |outcome: &Outcome| {
+                outcome.ended != Ended::Silent
+                    && outcome.verification.is_none_or(|found| found.is_clean())
+            };
+            let is_all = outcomes.iter().all(is_good);
+            Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Err(error) => {
+            eprintln!("keyway bench load: {error:#}{}", hint(&error));
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// What to try, where that is likely to help.
+fn hint(error: &anyhow::Error) -> &'static str {
+    match error.downcast_ref::<Error>() {
+        Some(Error::Refused { reply, .. }) if reply.starts_with("NOAUTH") => {
+            "; --password-file says a password"
+        }
+        Some(Error::Protocol { .. }) => "; --protocol says what it speaks",
+        _ => "",
+    }
+}
+
+impl Load {
+    fn measure(&self) -> Result<Vec<Outcome>> {
+        let (workloads, target, plan) = (self.workloads()?, self.target()?, self.plan());
+        if let Some(file) = &self.json {
+            writable(file)?;
+        }
+        let is_stopped = stop_flag()?;
+        let watches = self.watches(&target);
+        let mut outcomes = Vec::new();
+        for workload in &workloads {
+            if self.fill {
+                let fill = Plan {
+                    until: Until::Requests(workload.keys.count),
+                    connections: 1,
+                    threads: 1,
+                    pipeline: FILL_PIPELINE,
+                    warm_up: Duration::ZERO,
+                    pace: Pace::Closed,
+                    calls: None,
+                    ..plan.clone()
+                };
+                let filled = watch(&workload.filling(), &target, &fill, &[], &is_stopped)?;
+                if filled.totals.errors > 0 {
+                    bail!(
+                        "filling: {} errors, first: {}",
+                        filled.totals.errors,
+                        filled.errors.first().map_or("", |error| &error.example)
+                    );
+                }
+            }
+            if is_stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            let outcome = watch(workload, &target, &plan, &watches, &is_stopped)?;
+            let text = table(&outcome);
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            outcomes.push(outcome);
+            if is_stopped.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        if let Some(file) = &self.json {
+            let document = Document { schema: SCHEMA, outcomes };
+            let text = serde_json::to_vec(&document)?;
+            std::fs::write(file, text)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            return Ok(document.outcomes);
+        }
+        Ok(outcomes)
+    }
+
+    fn target(&self) -> Result<Target> {
+        let mut target = Target::new(self.address.clone(), self.protocol);
+        target.user = self.user.clone();
+        target.password = match &self.password_file {
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("cannot read {}", file.display()))?;
+                Some(text.lines().next().unwrap_or_default().to_owned())
+            }
+            None => self.password.clone(),
+        };
+        target.database = self.database;
+        target.is_cluster = self.cluster;
+        target.patience = self.patience;
+        Ok(target)
+    }
+
+    fn plan(&self) -> Plan {
+        let pace = match self.rate {
+            None => Pace::Closed,
+            Some(rate) if self.poisson => Pace::Poisson(rate),
+            Some(rate) => Pace::Even(rate),
+        };
+        Plan {
+            threads: self.threads,
+            connections: self.connections,
+            pipeline: self.pipeline,
+            until: match (self.requests, self.duration) {
+                (Some(requests), _) => Until::Requests(requests),
+                (None, duration) => Until::Time(duration.unwrap_or(Duration::from_secs(10))),
+            },
+            warm_up: self.warm_up,
+            pace,
+            seed: self.seed,
+            calls: self.calls,
+            silence_max: self.silence,
+        }
+    }
+
+    fn watches(&self, target: &Target) -> Vec<Watch> {
+        let pids = self.pid.iter().copied().map(Watch::Pid);
+        let names = self.process.iter().cloned().map(Watch::Name);
+        let ports = self.port.iter().copied().map(Watch::Port);
+        let asked: Vec<Watch> = pids.chain(names).chain(ports).collect();
+        if !asked.is_empty() {
+            return asked;
+        }
+        // One that may not be looked at is no reason not to measure.
+        Watch::of(&target.address).filter(|watch| watch.find().is_ok()).into_iter().collect()
+    }
+
+    fn workloads(&self) -> Result<Vec<Workload>> {
+        let mut workloads = if !self.suite.is_empty() {
+            let len = self.size.as_ref().map_or(SUITE_SIZE, Sizes::longest);
+            suite(&self.suite, self.keys.unwrap_or(1), len)?
+        } else if let Some(letter) = self.ycsb {
+            vec![ycsb(letter, self.keys.unwrap_or(RECORDS))?]
+        } else {
+            let mut workload = self.mixed()?;
+            workload.keys.count = self.keys.unwrap_or(KEYS);
+            workload.sizes = Sizes::Fixed(SIZE);
+            vec![workload]
+        };
+        for workload in &mut workloads {
+            self.change(workload)?;
+            workload.check()?;
+        }
+        Ok(workloads)
+    }
+
+    /// The mix, the ratio or the templates that were typed.
+    fn mixed(&self) -> Result<Workload> {
+        if self.command.is_empty() {
+            let mix = match (&self.mix, self.ratio) {
+                (Some(mix), _) => mix.clone(),
+                (None, ratio) => {
+                    let (sets, gets) = ratio.unwrap_or((1, 10));
+                    format!("set:{sets},get:{gets}")
+                }
+            };
+            return Ok(Workload::new(&mix, parse_mix(&mix)?));
+        }
+        if self.command_weight.len() > self.command.len() {
+            bail!("there are more weights than commands");
+        }
+        let weights = self.command_weight.iter().copied().chain(std::iter::repeat(1));
+        let commands = self.command.iter().zip(weights).map(|(text, weight)| {
+            let words = parse_template(text).map_err(|error| anyhow!("--command: {error}"))?;
+            let first = text.split_whitespace().next().unwrap_or_default();
+            let name = first.to_ascii_lowercase();
+            Ok((Command { name, kind: CommandKind::Words(words) }, weight))
+        });
+        let name = self.command.join("; ");
+        Ok(Workload::new(&name, commands.collect::<Result<_>>()?))
+    }
+
+    /// What was typed of keys and values, over what the workload has by itself.
+    fn change(&self, workload: &mut Workload) -> Result<()> {
+        workload.keys.first = self.key_first;
+        if let Some(prefix) = &self.key_prefix {
+            workload.keys.prefix.clone_from(prefix);
+        }
+        if let Some(digits) = self.key_digits {
+            if digits > 20 {
+                bail!("a number has at most 20 digits");
+            }
+            workload.keys.form = KeyForm::Digits(digits);
+        }
+        let (theta, median) = (self.zipf_exponent, self.key_median);
+        let numbers = PatternNumbers { theta, median, deviation: self.key_deviation };
+        if let Some(pattern) = &self.key_pattern {
+            (workload.write_pattern, workload.read_pattern) =
+                parse::patterns(pattern, numbers).map_err(anyhow::Error::msg)?;
+        }
+        if let Some(sizes) = &self.size {
+            workload.sizes = sizes.clone();
+        }
+        workload.expiry = self.expiry.or(workload.expiry);
+        workload.is_verified = self.verify;
+        Ok(())
+    }
+}
+
+/// Fails now and not behind the run.
+fn writable(file: &Path) -> Result<()> {
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Set by the first SIGINT or SIGTERM; a second ends the process.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The order matters: the first signal finds the flag clear in the one, and sets it in the other.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .context("cannot watch for signals")?;
+    }
+    Ok(flag)
+}
+
+/// Runs, with a line of progress on a terminal.
+fn watch(
+    workload: &Workload,
+    target: &Target,
+    plan: &Plan,
+    watches: &[Watch],
+    is_stopped: &AtomicBool,
+) -> Result<Outcome> {
+    let is_shown = std::io::stderr().is_terminal();
+    let outcome = run(workload, target, plan, watches, &mut |progress| {
+        if is_shown {
+            show(&workload.name, progress);
+        }
+        // ORDER: nothing but the flag itself is told.
+        if is_stopped.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+    });
+    if is_shown {
+        eprint!("\r\x1b[K");
+    }
+    Ok(outcome?)
+}
+
+fn show(name: &str, progress: &Progress) {
+    const WIDTH: usize = 24;
+    let full = (progress.done * WIDTH as f64) as usize;
+    let bar = format!("{}{}", "#".repeat(full), "-".repeat(WIDTH - full));
+    let left = progress.left.map_or(String::new(), |left| {
+        format!(", {}:{:02} left", left.as_secs() / 60, left.as_secs() % 60)
+    });
+    let phase = if progress.is_warming_up { "warming up, " } else { "" };
+    let name: String = name.chars().take(24).collect();
+    eprint!(
+        "\r\x1b[K{name} [{bar}] {phase}{:.0}/s, {} errors{left}",
+        progress.per_second, progress.errors
+    );
+}

@@ -1,0 +1,120 @@
+//! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
+
+use super::outcome::read;
+use anyhow::{Context, Result};
+use clap::Args;
+use keyway_report::{Settings, compare, csv, html, markdown, terminal};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The result: JSON that a run wrote.
+    file: PathBuf,
+    /// Write a page with plots, which needs nothing beside it.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the tables as Markdown.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write every round as a line.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the result as JSON of the current schema.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Print no tables.
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The result that the other is compared with.
+    old: PathBuf,
+    /// The other.
+    new: PathBuf,
+    /// Do not call it a difference when the medians differ by less than so many percent.
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
+    margin: f64,
+    /// How likely chance alone may be for a difference to count as shown.
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = share)]
+    chance: f64,
+    /// Print Markdown.
+    #[arg(long)]
+    markdown: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=1000.0).contains(percent));
+    percent.map(|percent: f64| percent / 100.0).ok_or("percent are from 0 to 1000".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0001..=0.5).contains(share));
+    share.ok_or("a share is from 0.0001 to 0.5".to_owned())
+}
+
+/// Writes what was asked for, and prints the tables.
+pub fn report(arguments: &Report) -> Result<ExitCode> {
+    let run = read(&arguments.file)?;
+    if let Some(file) = &arguments.html {
+        write(file, &html(&run)?)?;
+    }
+    if let Some(file) = &arguments.markdown {
+        write(file, &markdown(&run))?;
+    }
+    if let Some(file) = &arguments.csv {
+        write(file, &csv(&run))?;
+    }
+    if let Some(file) = &arguments.json {
+        keyway_report::write(&run, file)?;
+    }
+    if !arguments.quiet {
+        print(&terminal(&run, width()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what differs; the status says whether anything is worse.
+pub fn compared(arguments: &Compare) -> ExitCode {
+    let (old, new) = match (read(&arguments.old), read(&arguments.new)) {
+        (Ok(old), Ok(new)) => (old, new),
+        (old, new) => {
+            for error in [old.err(), new.err()].into_iter().flatten() {
+                eprintln!("keyway: {error}");
+            }
+            return ExitCode::from(2);
+        }
+    };
+    let settings = Settings { chance_max: arguments.chance, margin: arguments.margin };
+    let found = compare(&old, &new, settings);
+    let table = found.table();
+    print(&if arguments.markdown { table.markdown() } else { table.terminal(width()) });
+    match (found.is_worse(), found.changes.is_empty(), found.skipped.is_empty()) {
+        (true, ..) => ExitCode::FAILURE,
+        (_, true, _) => {
+            eprintln!("keyway: the results have nothing in common to compare");
+            ExitCode::from(2)
+        }
+        (.., false) => ExitCode::from(3),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Prints to standard output; a reader that went away is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// How wide the terminal is; anything else gets whole lines.
+fn width() -> usize {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0).unwrap_or(usize::MAX)
+}

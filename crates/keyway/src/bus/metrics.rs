@@ -1,0 +1,153 @@
+//! What a node of the bus serves over HTTP. Its figures are asked of its own thread when somebody scrapes: a node
+//! that nobody asks does nothing for it.
+
+use keyway_bus::{LinkKind, Node, Reason};
+use keyway_control::{AdminState, PoolStatus, ScriptKill};
+use keyway_metrics::{BusFigures, BusLink, BusMetrics};
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// For the node's thread to answer a scrape: it is busy for as long as a message of 64 MiB takes, at most.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+const KINDS: [(LinkKind, &str); 5] = [
+    (LinkKind::Upstream, "upstream"),
+    (LinkKind::Standby, "standby"),
+    (LinkKind::Below, "below"),
+    (LinkKind::Sibling, "sibling"),
+    (LinkKind::Stranger, "stranger"),
+];
+
+/// Failures by reason, as events tell them.
+#[derive(Default)]
+pub struct Failures {
+    /// Of messages.
+    pub messages: BTreeMap<Reason, u64>,
+    /// Of connections that did not come to be.
+    pub refused: BTreeMap<Reason, u64>,
+    /// Of connections that ended.
+    pub lost: BTreeMap<Reason, u64>,
+}
+
+/// Counts one.
+pub fn note(counts: &mut BTreeMap<Reason, u64>, reason: Reason) {
+    *counts.entry(reason).or_default() += 1;
+}
+
+/// `link_lost` of `LinkLost`.
+fn label(reason: Reason) -> String {
+    let mut label = String::new();
+    for (at, letter) in format!("{reason:?}").char_indices() {
+        if letter.is_ascii_uppercase() && at > 0 {
+            label.push('_');
+        }
+        label.push(letter.to_ascii_lowercase());
+    }
+    label
+}
+
+/// Every reason that there can be has its series from the start.
+fn by_reason(counts: &BTreeMap<Reason, u64>, is_one: impl Fn(u16) -> bool) -> Vec<(String, u64)> {
+    let all =
+        Reason::ALL.iter().filter(|reason| is_one(**reason as u16) || counts.contains_key(reason));
+    all.map(|reason| (label(*reason), counts.get(reason).copied().unwrap_or_default())).collect()
+}
+
+/// What the node's thread answers.
+pub fn figures(node: &Node, failures: &Failures) -> BusFigures {
+    let mut links = KINDS.map(|(_, kind)| BusLink { kind, ..BusLink::default() });
+    for peer in node.peers() {
+        let at = KINDS.iter().position(|(kind, _)| *kind == peer.kind).unwrap_or_default();
+        links[at].count += 1;
+        links[at].queued_bytes += peer.queued_len as u64;
+    }
+    let (counts, traffic) = (node.counts(), node.traffic());
+    BusFigures {
+        links: links.to_vec(),
+        below_nodes: node.nodes_below().count() as u64,
+        is_rooted: !node.is_cut_off(),
+        upstream_changes: counts.upstream_changes,
+        sent_messages: counts.sent,
+        delivered_messages: counts.delivered,
+        relayed_frames: counts.relayed,
+        full_pushes: counts.pushes_full,
+        delta_pushes: counts.pushes_delta,
+        received_bytes: traffic.bytes_in,
+        sent_bytes: traffic.bytes_out,
+        inbox_bytes: node.inbox_len() as u64,
+        refused_messages: counts.refused,
+        untold_failures: counts.untold_failures,
+        failed_messages: by_reason(&failures.messages, |code| code < 32),
+        refused_links: by_reason(&failures.refused, |code| code >= 32),
+        lost_links: by_reason(&failures.lost, |code| code >= 64),
+    }
+}
+
+/// The end of the admin listener.
+pub struct Asking {
+    metrics: Arc<BusMetrics>,
+    asked: Mutex<Sender<Sender<BusFigures>>>,
+    wake: Arc<OwnedFd>,
+    state: Arc<State>,
+}
+
+/// What is known of the node without asking.
+#[derive(Default)]
+pub struct State {
+    /// It is leaving.
+    pub is_leaving: AtomicBool,
+    /// No root is above it.
+    pub is_cut_off: AtomicBool,
+}
+
+impl Asking {
+    /// With what the node's thread listens to.
+    pub fn new(
+        metrics: Arc<BusMetrics>,
+        wake: Arc<OwnedFd>,
+        state: Arc<State>,
+    ) -> (Self, Receiver<Sender<BusFigures>>) {
+        let (asked, asks) = channel();
+        (Self { metrics, asked: Mutex::new(asked), wake, state }, asks)
+    }
+}
+
+impl AdminState for Asking {
+    fn metrics(&self, out: &mut String) {
+        let (answer, answered) = channel();
+        let is_asked = self.asked.lock().send(answer).is_ok();
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        match answered.recv_timeout(ANSWER_WITHIN) {
+            Ok(figures) if is_asked => self.metrics.write_prometheus(&figures, out),
+            _ => out.push_str("# the node does not answer\n"),
+        }
+    }
+
+    fn draining(&self) -> bool {
+        self.state.is_leaving.load(Ordering::Relaxed)
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        match self.state.is_cut_off.load(Ordering::Relaxed) {
+            true => vec!["cut off from the root of the bus".to_owned()],
+            false => Vec::new(),
+        }
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        Vec::new()
+    }
+
+    fn restore_backend(&self, _pool: &str, _backend: &str) -> Result<bool, String> {
+        Err("a node of the bus has no backends".to_owned())
+    }
+
+    fn kill_script(&self, _pool: &str) -> Result<ScriptKill, String> {
+        Err("a node of the bus has no store".to_owned())
+    }
+}

@@ -1,0 +1,250 @@
+//! `keyway bus node`: a node for as long as its process lives.
+
+use super::metrics::{Asking, Failures, State, figures, note};
+use super::{incarnation, say};
+use anyhow::{Context, Result};
+use keyway_bus::{Event, NodeId, Stamp, certificate_name};
+use keyway_channel::{Driver, DriverSettings, Lines, clock, here};
+use keyway_config::BusConfig;
+use keyway_control::{Admin, AdminHandle};
+use keyway_metrics::{BusFigures, BusMetrics};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// The command that `keyway bus publish` sends: topic, epoch or nothing, body.
+pub const PUBLISH: &[u8] = b"publish";
+
+/// How long a node waits when nothing is due; whoever wants it sooner wakes it.
+const TURN: Duration = Duration::from_secs(60);
+
+/// How long the last lines may take to be written to who reads them slowly.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Whether the file of a node is right: says so, or everything that is not.
+pub fn check(file: &Path) -> ExitCode {
+    let Some(config) = load(file) else { return ExitCode::from(2) };
+    let settings = &config.settings;
+    say!("id = \"{}\"", settings.id);
+    for url in &settings.urls {
+        say!("listens at {url}");
+    }
+    for upstream in &settings.upstreams {
+        let urls: Vec<String> = upstream.urls.iter().map(ToString::to_string).collect();
+        say!("upstream {} at {}", upstream.id, urls.join(", "));
+    }
+    if config.tls.is_some() {
+        say!("certificate of {}", certificate_name(settings.id));
+    }
+    eprintln!("{}: a node of the bus, no errors", file.display());
+    ExitCode::SUCCESS
+}
+
+/// The file; what is wrong with it was told if there is none.
+fn load(file: &Path) -> Option<BusConfig> {
+    match BusConfig::load(file) {
+        Ok(config) => {
+            config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            Some(config)
+        }
+        Err(errors) => {
+            errors.iter().for_each(|error| eprintln!("{error}"));
+            eprintln!("keyway: {}; not valid", crate::cli::counted(errors.len(), "error"));
+            None
+        }
+    }
+}
+
+/// Joins, and stays until a signal.
+pub fn run(file: &Path) -> Result<ExitCode> {
+    match load(file) {
+        Some(config) => Running::start(config)?.run(),
+        None => Ok(ExitCode::from(2)),
+    }
+}
+
+struct Running {
+    driver: Driver,
+    lines: Lines,
+    takes_publications: bool,
+    failures: Failures,
+    metrics: Arc<BusMetrics>,
+    state: Arc<State>,
+    is_over: Arc<AtomicBool>,
+    asks: Receiver<Sender<BusFigures>>,
+    /// Ends with the node.
+    _admin: Option<AdminHandle>,
+}
+
+fn listen(config: &BusConfig) -> Result<Driver> {
+    let mut settings = config.settings.clone();
+    (settings.place, settings.incarnation) = (here(), incarnation());
+    let tls = config.tls.clone();
+    let driver =
+        Driver::new(settings, DriverSettings { share_with: config.share_with.clone(), tls });
+    driver.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => anyhow::anyhow!(
+            "cannot listen at {error}: another process does; does this node run already?"
+        ),
+        _ => anyhow::anyhow!("cannot listen at {error}"),
+    })
+}
+
+/// A thread that waits for signals, so that the node need not look for them.
+fn watch_signals(driver: &Driver) -> Result<Arc<AtomicBool>> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (tell, wake) = (Arc::clone(&is_over), driver.waker());
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
+    std::thread::Builder::new().name("keyway-bus-signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            // ORDER: nothing but the flag itself is told.
+            tell.store(true, Ordering::Relaxed);
+            let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
+        }
+    })?;
+    Ok(is_over)
+}
+
+impl Running {
+    fn start(config: BusConfig) -> Result<Self> {
+        let mut driver = listen(&config)?;
+        let start_micros = crate::serve::wall_clock().unix_micros;
+        let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
+        let state = Arc::new(State::default());
+        let (asking, asks) = Asking::new(Arc::clone(&metrics), driver.waker(), Arc::clone(&state));
+        let admin = match config.admin {
+            Some(address) => Some(Admin::start(&address.to_string(), Arc::new(asking))?),
+            None => None,
+        };
+        let urls: Vec<String> = driver.urls().iter().map(ToString::to_string).collect();
+        let mut lines = Lines::start(std::io::stdout()).context("a thread for lines")?;
+        lines.say(format!("ready {} {}", driver.node().id(), urls.join(" ")));
+        if let Some(admin) = &admin {
+            lines.say(format!("metrics http://{}/metrics", admin.local_addr()));
+        }
+        Ok(Self {
+            is_over: watch_signals(&driver)?,
+            driver,
+            lines,
+            takes_publications: config.takes_publications,
+            failures: Failures::default(),
+            metrics,
+            state,
+            asks,
+            _admin: admin,
+        })
+    }
+
+    fn run(mut self) -> Result<ExitCode> {
+        loop {
+            self.driver.turn(TURN)?;
+            while let Some(event) = self.driver.poll_event() {
+                if event == Event::Gone {
+                    self.lines.finish(LAST_WORDS);
+                    return Ok(ExitCode::SUCCESS);
+                }
+                self.on_event(event);
+            }
+            while let Some(took) = self.driver.node().poll_round_trip() {
+                self.metrics.note_round_trip(took);
+            }
+            let is_cut_off = self.driver.node().is_cut_off();
+            self.state.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+            while let Ok(answer) = self.asks.try_recv() {
+                // Who asked may have stopped waiting.
+                let _ = answer.send(figures(self.driver.node(), &self.failures));
+            }
+            // ORDER: nothing but the flag itself is told.
+            if self.is_over.swap(false, Ordering::Relaxed) {
+                self.state.is_leaving.store(true, Ordering::Relaxed);
+                self.driver.node().leave(clock());
+            }
+        }
+    }
+
+    /// One line for everything that happens, for people and for tests.
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::PeerUp { identity, by_us, .. } => {
+                let how = if by_us { "dialled" } else { "accepted" };
+                self.lines.say(format!("peer {} {how} {}", identity.id, identity.labels));
+            }
+            Event::PeerDown { id, reason } => {
+                note(&mut self.failures.lost, reason);
+                self.lines.say(format!("lost {id}: {reason}"));
+            }
+            Event::Unreached { at, reason, .. } => {
+                self.lines.say(format!("unreached {at}: {reason}"))
+            }
+            Event::Refused { id, reason } => {
+                note(&mut self.failures.refused, reason);
+                self.lines.say(format!("refused {id}: {reason}"));
+            }
+            Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
+            Event::Joined(id) => self.lines.say(format!("joined {id}")),
+            Event::Left(id) => self.lines.say(format!("left {id}")),
+            Event::Upstream(Some(id)) => self.lines.say(format!("upstream {id}")),
+            Event::Upstream(None) => self.lines.say("upstream none".to_owned()),
+            Event::Message { from, body, .. } => {
+                self.lines.say(format!(
+                    "message {from} {}",
+                    String::from_utf8_lossy(&body).escape_debug()
+                ));
+            }
+            Event::Command { from, seq, args } => self.on_command(from, seq, &args),
+            Event::Push { topic, epoch, version, body } => {
+                self.lines.say(format!("push {topic} {epoch} {version} {} bytes", body.len()));
+                self.driver.node().applied(&topic, Stamp { epoch, version }, true, clock());
+            }
+            Event::PushConflict { topic, epoch, version } => {
+                self.lines.say(format!("conflict {topic} {epoch} {version}"))
+            }
+            Event::Unsaid { count } => {
+                self.lines.say(format!("refused {count} more: only some are told one by one"));
+            }
+            Event::Withdrawn { topic, epoch, version } => {
+                self.lines.say(format!("withdrawn {topic} {epoch} {version}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, from: NodeId, seq: u64, args: &[Vec<u8>]) {
+        let outcome = match args {
+            [name, topic, epoch, body] if name == PUBLISH => self.publish(topic, epoch, body),
+            _ => Err("this node has no such command".to_owned()),
+        };
+        let (status, said) = match outcome {
+            Ok(Stamp { epoch, version }) => (0, vec![epoch.to_string(), version.to_string()]),
+            Err(why) => (1, vec![why]),
+        };
+        // An answer that cannot be sent is a timeout there.
+        let _ = self.driver.node().reply(from, seq, status, &said, clock());
+    }
+
+    /// Publishes the version after the latest there is.
+    fn publish(&mut self, topic: &[u8], epoch: &[u8], body: &[u8]) -> Result<Stamp, String> {
+        if !self.takes_publications {
+            return Err("its file does not say publish = true".to_owned());
+        }
+        let text = |bytes| str::from_utf8(bytes).map_err(|_| "that is no text".to_owned());
+        let topic = text(topic)?;
+        let latest = self.driver.node().topic(topic).map(|(stamp, _)| stamp).unwrap_or_default();
+        let epoch = match text(epoch)? {
+            "" => latest.epoch.max(1),
+            written => written.parse().map_err(|_| "the epoch is no number".to_owned())?,
+        };
+        let version = if epoch == latest.epoch { latest.version + 1 } else { 1 };
+        let stamp = Stamp { epoch, version };
+        let published = self.driver.node().publish(topic, stamp, body.to_vec());
+        published.map_err(|fault| fault.to_string())?;
+        self.lines.say(format!("published {topic} {epoch} {version} {} bytes", body.len()));
+        Ok(stamp)
+    }
+}

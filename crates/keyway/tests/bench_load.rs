@@ -1,0 +1,217 @@
+//! `keyway bench load` as it is typed: against Keyway over TCP, unix sockets and shared memory,
+//! against Redis, and what it says when it cannot.
+#![allow(clippy::disallowed_methods, reason = "a command that is interrupted after a while")]
+
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, skipped_for_want_of, tool_is_installed,
+    wait_until,
+};
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+fn load(arguments: &[&str]) -> Output {
+    let mut command = Command::new(KEYWAY);
+    command.args(["bench", "load"]).args(arguments).output().expect("the program that was built")
+}
+
+/// What it prints when all is well, and its JSON.
+fn measured(arguments: &[&str]) -> (String, Value) {
+    let directory = TempDir::new();
+    let file = directory.path().join("load.json");
+    let output = load(&[arguments, &["--json", file.to_str().unwrap()]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    (text, serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
+}
+
+#[test]
+fn keyway_is_measured_over_every_transport_and_protocol() {
+    let directory = TempDir::new();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let listener = |bind: &str, protocol: &str| {
+        format!("[[listener]]\nbind = \"{bind}\"\nprotocol = \"{protocol}\"\npool = \"local\"\n\n")
+    };
+    let (shm, unix) = (format!("shm://{}", path("shm")), format!("unix://{}", path("unix")));
+    let memcached = format!("unix://{}", path("memcached"));
+    let memcached_shm = format!("shm://{}", path("memcached.shm"));
+    let tables = [
+        listener(&shm, "redis"),
+        listener(&unix, "redis"),
+        listener(&memcached, "memcached"),
+        listener(&memcached_shm, "memcached"),
+    ];
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "1")
+        .with_tables(&tables.concat());
+    let keyway = Keyway::start(KEYWAY, config);
+    let tcp = keyway.address(0).to_string();
+    for (address, protocol) in [
+        (tcp.as_str(), "resp2"),
+        (&unix, "resp3"),
+        (&shm, "resp2"),
+        (&shm, "resp3"),
+        (&memcached, "memcached-text"),
+        (&memcached, "memcached-meta"),
+        (&memcached, "memcached-binary"),
+        (&memcached_shm, "memcached-text"),
+    ] {
+        let prefix = format!("{protocol}{}:", address.len());
+        let arguments = [
+            address,
+            "--protocol",
+            protocol,
+            "--mix",
+            "set:1,get:2,mget_5:1",
+            "--requests",
+            "5000",
+            "--keys",
+            "500",
+            "--verify",
+            "--connections",
+            "5",
+            "--pipeline",
+            "3",
+            "--key-prefix",
+            &prefix,
+        ];
+        let (text, json) = measured(&arguments);
+        let outcome = &json["outcomes"][0];
+        assert_eq!((&json["schema"], &outcome["schema"]), (&1.into(), &1.into()));
+        assert_eq!(outcome["totals"]["requests"], 5000, "{text}");
+        assert_eq!(outcome["totals"]["errors"], 0, "{text}");
+        assert!(outcome["verification"]["checked"].as_u64() > Some(3000), "{text}");
+        let process = &outcome["processes"][0];
+        assert_eq!(process["pid"], keyway.process().pid(), "{address}: {text}");
+        assert_eq!(process["name"], "keyway");
+        assert!(text.contains("mget_5") && text.contains("0 wrong, 0 stale, 0 missing"), "{text}");
+    }
+}
+
+#[test]
+fn suites_and_fills_are_run_in_turn() {
+    let server = RedisServer::start();
+    let address = server.address().to_string();
+    let (text, json) =
+        measured(&[&address, "--suite", "set,lrange_600", "--requests", "2000", "--pipeline", "4"]);
+    let names: Vec<&str> = json["outcomes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["workload"].as_str())
+        .collect();
+    assert_eq!(names, ["set", "lrange_list", "lrange_600"], "{text}");
+    let filled = [&address[..], "--ratio", "0:1", "--keys", "300", "--fill", "--requests", "2000"];
+    let (_, json) = measured(&filled);
+    assert_eq!(json["outcomes"][0]["totals"]["misses"], 0);
+    let (_, json) = measured(&[
+        &address,
+        "--command",
+        "HSET h __key__ __data__",
+        "--command",
+        "HGET h __key__",
+        "--command-weight",
+        "1",
+        "--command-weight",
+        "3",
+        "--requests",
+        "4000",
+        "--keys",
+        "10",
+        "--rate",
+        "20000",
+    ]);
+    let classes = json["outcomes"][0]["classes"].as_array().unwrap();
+    assert!(classes[1]["requests"].as_u64() > classes[0]["requests"].as_u64().map(|sets| sets * 2));
+    let (text, _) =
+        measured(&[&address, "--ycsb", "b", "--keys", "200", "--fill", "--requests", "1000"]);
+    assert!(text.contains("update"), "{text}");
+}
+
+#[test]
+fn an_interrupted_run_prints_what_it_has() {
+    let server = RedisServer::start();
+    let address = server.address().to_string();
+    let mut command = Command::new(KEYWAY);
+    let child = command
+        .args(["bench", "load", &address, "--duration", "10m"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let clients = || server.client().words("INFO clients").text();
+    wait_until("all connections", Duration::from_secs(20), || {
+        clients().contains("connected_clients:51")
+    });
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("INTERRUPTED"), "{text}");
+    assert!(output.stderr.is_empty(), "no progress line where no terminal is");
+}
+
+#[test]
+fn what_cannot_be_done_is_told_before_anything_is_sent() {
+    let server = RedisServer::start_with(&["--requirepass", "secret"]);
+    let address = server.address().to_string();
+    for (arguments, told) in [
+        (&["127.0.0.1:1"][..], "connection refused"),
+        (&["nowhere"], "is no address"),
+        (&[&address], "NOAUTH"),
+        (&[&address, "--password", "wrong"], "WRONGPASS"),
+        (&[&address, "--password-file", "/nonexistent"], "cannot read"),
+        (&[&address, "--protocol", "memcached-text"], "--protocol says"),
+        (&[&address, "--protocol", "http"], "is no protocol"),
+        (&[&address, "--mix", "got"], "no command by name"),
+        (&[&address, "--suite", "sett"], "none of the suite"),
+        (&[&address, "--ycsb", "g"], "no workload"),
+        (&[&address, "--command", "GET __kay__"], "nothing stands for __kay__"),
+        (&[&address, "--size", "8-"], "is no number of bytes"),
+        (&[&address, "--size", "9-8"], "a range from the smaller"),
+        (&[&address, "--key-pattern", "q"], "is no pattern"),
+        (&[&address, "--duration", "0s"], "longer than nothing"),
+        (&[&address, "--threads", "0"], "from 1 to"),
+        (&[&address, "--rate", "-5"], "--rate"),
+        (&[&address, "--verify", "--size", "10"], "at least 48 bytes"),
+        (&[&address, "--verify", "--mix", "incr"], "cannot be verified"),
+        (&[&address, "--json", "/nonexistent/x.json"], "cannot write"),
+        (
+            &[&address, "--password", "secret", "--process", "no such program"],
+            "no process is called",
+        ),
+        (&[&address, "--password", "secret", "--cluster"], "cluster support disabled"),
+    ] {
+        let output = load(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(told), "{arguments:?}: {text}");
+    }
+}
+
+/// The rate that redis-benchmark tells, and ours, of the same work in turn.
+#[test]
+#[ignore = "wants a quiet machine with two cores"]
+fn its_throughput_agrees_with_redis_benchmark() {
+    if !tool_is_installed("redis-benchmark") {
+        return skipped_for_want_of("redis-benchmark", "agreement of figures");
+    }
+    let server = RedisServer::start();
+    let (address, port) = (server.address().to_string(), server.port().to_string());
+    let theirs = || {
+        let arguments = ["-p", &port, "-t", "get", "-n", "1000000", "-P", "16", "--csv"];
+        let output = Command::new("redis-benchmark").args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let rate = text.lines().last().unwrap().split(',').nth(1).unwrap();
+        rate.trim_matches('"').parse::<f64>().unwrap()
+    };
+    let ours = || {
+        let (_, json) =
+            measured(&[&address, "--suite", "get", "--requests", "1000000", "-P", "16"]);
+        json["outcomes"][0]["totals"]["per_second"].as_f64().unwrap()
+    };
+    let mut ratios: Vec<f64> = (0..7).map(|_| ours() / theirs()).collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!((0.9..1.1).contains(&ratios[3]), "{ratios:?}");
+}

@@ -1,0 +1,352 @@
+//! Requests out, replies in.
+
+use super::link::{Framer, Role, Sent};
+use super::state::{Fault, State};
+use crate::error::Error;
+use crate::greeting;
+use crate::program::{Cursor, Judge, Stamps};
+use crate::random::Random;
+use crate::reply::{self, DEPTH_MAX, LIMITS, REPLY_LEN_MAX, Told};
+use keyway_memcache::Wire;
+use keyway_resp::Kind;
+use std::sync::atomic::Ordering;
+
+impl State {
+    /// A client has nothing in flight, or room for more: it may send.
+    #[inline]
+    pub(super) fn rest(&mut self, client: u32) {
+        let one = &mut self.clients[client as usize];
+        if self.pace.is_none() {
+            if one.in_flight == 0 {
+                self.idle.push(client);
+            }
+        } else if !one.is_ready && one.in_flight < self.setup.plan.pipeline {
+            one.is_ready = true;
+            self.ready.push_back(client);
+        }
+    }
+
+    /// Closed loop: the next batch of a client.
+    #[inline]
+    pub(super) fn start_batch(&mut self, client: u32, now: u64) {
+        // It may be here twice: it rested, and its connection came back.
+        if !self.is_sending || self.clients[client as usize].in_flight > 0 {
+            return;
+        }
+        let room = self.room(client);
+        for _ in 0..room {
+            self.issue(client, now);
+        }
+    }
+
+    /// How many requests a client may send now.
+    #[inline]
+    fn room(&mut self, client: u32) -> u64 {
+        let pipeline = self.setup.plan.pipeline as u64;
+        if self.setup.plan.calls.is_none() {
+            return pipeline.min(self.quota);
+        }
+        let link = self.link_to(client, 0) as usize;
+        let is_open = self.links[link].socket.is_some();
+        pipeline.min(self.quota).min(if is_open { self.links[link].calls_left } else { 0 })
+    }
+
+    /// Open loop: sends all that is due, as far as clients have room.
+    pub(super) fn issue_due(&mut self, now: u64) {
+        while self.is_sending && self.quota > 0 {
+            let Some(pace) = &mut self.pace else { return };
+            let due = pace.due();
+            if due > now {
+                return;
+            }
+            let Some(client) = self.ready.pop_front() else { return };
+            self.clients[client as usize].is_ready = false;
+            if self.room(client) == 0 {
+                // It comes back with its next connection.
+                continue;
+            }
+            if let Some(pace) = &mut self.pace {
+                pace.advance();
+            }
+            self.issue(client, due);
+            self.rest(client);
+        }
+    }
+
+    /// One request of a client; `at` is when it is sent, or was due.
+    #[inline]
+    fn issue(&mut self, client: u32, at: u64) {
+        let program = &self.setup.program;
+        let one = &mut self.clients[client as usize];
+        let op = program.next_op(&mut one.random);
+        let spec = &program.ops[usize::from(op)];
+        // ORDER: a number that only grows; nothing else goes by it.
+        let newest = &self.setup.newest;
+        let key = if spec.inserts {
+            newest.fetch_add(1, Ordering::Relaxed) + 1
+        } else if spec.is_write {
+            let key = one.writes.next(&mut one.random, newest.load(Ordering::Relaxed));
+            program.own(key, one.owner)
+        } else {
+            one.reads.next(&mut one.random, newest.load(Ordering::Relaxed))
+        };
+        let seed = one.random.next();
+        one.in_flight += 1;
+        self.in_flight += 1;
+        self.quota -= 1;
+        let sent = Sent { at, seed, key, op, hops: 0, role: Role::Step(0) };
+        self.put(client, sent, None);
+    }
+
+    /// Renders a step of a request into the link it goes to. `to` is a server that it was sent on
+    /// to; the versions in `self.again` are its own then.
+    #[inline]
+    pub(super) fn put(&mut self, client: u32, sent: Sent, to: Option<u16>) {
+        let Role::Step(number) = sent.role else { return };
+        let node = match to {
+            Some(node) => node,
+            None if self.slots.is_empty() => 0,
+            None => self.node_of(&sent, number),
+        };
+        let index = self.link_to(client, node);
+        let State { setup, links, clients, again, dirty, .. } = self;
+        let spec = &setup.program.ops[usize::from(sent.op)];
+        let one = &clients[client as usize];
+        let link = &mut links[index as usize];
+        let mut cursor = Cursor {
+            key: sent.key,
+            random: Random::new(sent.seed.wrapping_add(u64::from(number))),
+            owner: one.owner,
+            draw: if spec.is_write { &one.writes } else { &one.reads },
+            checks: &mut link.checks,
+            again,
+        };
+        setup.program.render(&spec.steps[usize::from(number)], &mut cursor, &mut link.out);
+        link.sent.push_back(sent);
+        link.calls_left = link.calls_left.saturating_sub(1);
+        if !link.is_dirty {
+            link.is_dirty = true;
+            dirty.push(index);
+        }
+    }
+
+    fn node_of(&mut self, sent: &Sent, step: u8) -> u16 {
+        let step = &self.setup.program.ops[usize::from(sent.op)].steps[usize::from(step)];
+        match self.setup.program.slot(step, sent.key, &mut self.scratch) {
+            Some(slot) => self.slots[usize::from(slot)],
+            None => (sent.seed % self.setup.nodes.len() as u64) as u16,
+        }
+    }
+
+    /// Takes what came on a link.
+    #[inline]
+    pub(super) fn input(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<(), Fault> {
+        self.last_progress = now;
+        self.record.bytes_received += bytes.len() as u64;
+        let link = &mut self.links[index as usize];
+        if link.input.is_empty() {
+            let taken = self.feed(index, bytes, now)?;
+            if taken < bytes.len() {
+                self.links[index as usize].input.extend_from_slice(&bytes[taken..]);
+            }
+            return Ok(());
+        }
+        link.input.extend_from_slice(bytes);
+        if link.input.len() < link.needed {
+            return Ok(());
+        }
+        let mut input = std::mem::take(&mut link.input);
+        let taken = self.feed(index, &input, now)?;
+        input.drain(..taken);
+        let link = &mut self.links[index as usize];
+        link.input = input;
+        link.tidy();
+        Ok(())
+    }
+
+    /// Handles every whole reply; how many bytes they are.
+    fn feed(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<usize, Fault> {
+        match greeting::wire(self.setup.target.protocol) {
+            None => self.feed_redis(index, bytes, now),
+            Some(wire) => self.feed_memcached(index, bytes, wire, now),
+        }
+    }
+
+    fn feed_redis(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<usize, Fault> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let link = &mut self.links[index as usize];
+            let Framer::Redis(framer) = &mut link.framer else { return Err(Fault::Protocol) };
+            match framer.frame(&bytes[at..], REPLY_LEN_MAX, DEPTH_MAX) {
+                Ok(keyway_resp::Framing::Ready { len, kind }) => {
+                    // A push answers nothing.
+                    if kind != Kind::Push {
+                        self.on_reply(index, &bytes[at..at + len], None, kind, now)?;
+                    }
+                    at += len;
+                }
+                Ok(keyway_resp::Framing::NeedMore { at_least }) => {
+                    link.needed = at_least;
+                    break;
+                }
+                Err(_) => return Err(Fault::Protocol),
+            }
+        }
+        Ok(at)
+    }
+
+    fn feed_memcached(
+        &mut self,
+        index: u32,
+        bytes: &[u8],
+        wire: Wire,
+        now: u64,
+    ) -> Result<usize, Fault> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let link = &mut self.links[index as usize];
+            let Some(sent) = link.sent.front() else { return Err(Fault::Protocol) };
+            let expect = self.setup.program.ops[usize::from(sent.op)].steps[0].expect;
+            let Framer::Memcached(framer) = &mut link.framer else { return Err(Fault::Protocol) };
+            let framer = framer.get_or_insert_with(|| keyway_memcache::Framer::new(wire, expect));
+            match framer.frame(&bytes[at..], &LIMITS) {
+                Ok(keyway_memcache::Framing::Ready { len }) => {
+                    link.framer = Framer::Memcached(None);
+                    self.on_reply(index, &bytes[at..at + len], Some(wire), Kind::Simple, now)?;
+                    at += len;
+                }
+                Ok(keyway_memcache::Framing::NeedMore { at_least }) => {
+                    link.needed = at_least;
+                    break;
+                }
+                Err(_) => return Err(Fault::Protocol),
+            }
+        }
+        Ok(at)
+    }
+
+    /// A whole reply.
+    #[inline]
+    fn on_reply(
+        &mut self,
+        index: u32,
+        bytes: &[u8],
+        wire: Option<Wire>,
+        kind: Kind,
+        now: u64,
+    ) -> Result<(), Fault> {
+        let link = &mut self.links[index as usize];
+        let Some(sent) = link.sent.pop_front() else { return Err(self.unasked(bytes, kind)) };
+        let client = link.client;
+        let Role::Step(number) = sent.role else {
+            self.on_other_reply(index, sent, bytes, kind, now);
+            return Ok(());
+        };
+        let spec = &self.setup.program.ops[usize::from(sent.op)];
+        let step = &spec.steps[usize::from(number)];
+        let (judge, stamps) = (step.judge, step.stamps);
+        let is_last = usize::from(number) + 1 == spec.steps.len();
+        let told = match wire {
+            None => reply::redis(bytes, kind, judge),
+            Some(wire) => reply::memcached(bytes, wire, judge),
+        };
+        let is_failed = told.error.is_some();
+        if let Some(text) = told.error
+            && !self.slots.is_empty()
+            && self.redirect(index, sent, text)
+        {
+            return Ok(());
+        }
+        if stamps != Stamps::None {
+            self.verify(index, (sent, number), bytes, wire, is_failed);
+        }
+        if !is_last && !is_failed {
+            let next = Sent { role: Role::Step(number + 1), hops: 0, ..sent };
+            self.put(client, next, None);
+            return Ok(());
+        }
+        if judge == Judge::Scan && !is_failed && self.read_found(index, sent, bytes) {
+            return Ok(());
+        }
+        self.complete(client, index, sent, now, &told);
+        Ok(())
+    }
+
+    /// What came without being asked for: too many clients, say.
+    #[cold]
+    fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
+        if kind == Kind::Error && !self.is_started {
+            let reply = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+            let address = self.setup.target.address.to_string();
+            self.fatal = Some(Error::Refused { address, reply });
+        }
+        Fault::Protocol
+    }
+
+    /// A request is answered.
+    #[inline]
+    fn complete(&mut self, client: u32, index: u32, sent: Sent, now: u64, told: &Told<'_>) {
+        self.answered += 1;
+        self.answered_badly += u64::from(told.error.is_some());
+        self.record.reply(sent.op, now.saturating_sub(sent.at), told);
+        self.in_flight -= 1;
+        let one = &mut self.clients[client as usize];
+        one.in_flight -= 1;
+        let is_idle = one.in_flight == 0;
+        if is_idle && self.links[index as usize].calls_left == 0 {
+            if self.is_sending {
+                self.links[index as usize].clear();
+                self.spent.push(index);
+            }
+            return;
+        }
+        if is_idle || self.pace.is_some() {
+            self.rest(client);
+        }
+    }
+
+    /// A reply to what is no step of a request.
+    #[cold]
+    fn on_other_reply(&mut self, index: u32, sent: Sent, bytes: &[u8], kind: Kind, now: u64) {
+        let told = reply::redis(bytes, kind, Judge::Record);
+        match sent.role {
+            Role::Handshake { is_last } => {
+                if let Some(text) = told.error {
+                    let reply = String::from_utf8_lossy(text).into_owned();
+                    let address = self.setup.target.address.to_string();
+                    self.fatal = Some(Error::Refused { address, reply });
+                } else if is_last {
+                    self.let_in(index);
+                }
+            }
+            Role::Found { is_last: true } => {
+                let client = self.links[index as usize].client;
+                self.complete(client, index, sent, now, &told);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for the records that a scan found; whether there are any.
+    fn read_found(&mut self, index: u32, sent: Sent, bytes: &[u8]) -> bool {
+        let link = &mut self.links[index as usize];
+        let before = link.sent.len();
+        reply::values(bytes, |key| {
+            let Some(key) = key else { return };
+            link.out.extend_from_slice(b"*2\r\n$7\r\nHGETALL\r\n");
+            keyway_resp::reply::bulk(&mut link.out, key);
+            link.sent.push_back(Sent { role: Role::Found { is_last: false }, ..sent });
+        });
+        if link.sent.len() == before {
+            return false;
+        }
+        if let Some(last) = link.sent.back_mut() {
+            last.role = Role::Found { is_last: true };
+        }
+        if !link.is_dirty {
+            link.is_dirty = true;
+            self.dirty.push(index);
+        }
+        true
+    }
+}

@@ -1,0 +1,75 @@
+//! Where a cluster says that a request is to go instead.
+
+use super::link::{Link, Role, Sent};
+use super::state::State;
+use crate::program::Stamps;
+use keyway_net::Address;
+use keyway_topology::{Redirect, RedirectKind};
+
+/// Servers of a cluster that a client is connected to at most.
+const NODES_MAX: usize = 1024;
+
+/// How often a request is sent elsewhere before that is an error.
+const HOPS_MAX: u8 = 16;
+
+impl State {
+    /// Sends a request on to where an error of a cluster says; whether it says so.
+    #[cold]
+    pub(super) fn redirect(&mut self, index: u32, sent: Sent, text: &[u8]) -> bool {
+        let (Some(way), Role::Step(number)) = (Redirect::parse(text), sent.role) else {
+            return false;
+        };
+        let link = &self.links[index as usize];
+        let Some(address) = address(&way, &self.nodes[usize::from(link.node)]) else {
+            return false;
+        };
+        if sent.hops >= HOPS_MAX {
+            return false;
+        }
+        let Some(node) = self.node_at(address) else { return false };
+        if way.kind == RedirectKind::Moved {
+            self.slots[usize::from(way.slot)] = node;
+        }
+        self.record.redirected += 1;
+        let step = &self.setup.program.ops[usize::from(sent.op)].steps[usize::from(number)];
+        let keys = if step.stamps == Stamps::None { 0 } else { step.verified_keys as usize };
+        let link = &mut self.links[index as usize];
+        let client = link.client;
+        self.again.clear();
+        self.again.extend(link.checks.drain(..keys));
+        if way.kind == RedirectKind::Ask {
+            self.ask(client, node);
+        }
+        self.put(client, Sent { hops: sent.hops + 1, ..sent }, Some(node));
+        self.again.clear();
+        true
+    }
+
+    fn ask(&mut self, client: u32, node: u16) {
+        let index = self.link_to(client, node) as usize;
+        let link: &mut Link = &mut self.links[index];
+        link.out.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
+        link.sent.push_back(Sent { at: 0, seed: 0, key: 0, op: 0, hops: 0, role: Role::Asking });
+    }
+
+    fn node_at(&mut self, address: Address) -> Option<u16> {
+        if let Some(known) = self.nodes.iter().position(|node| *node == address) {
+            return Some(known as u16);
+        }
+        if self.nodes.len() >= NODES_MAX {
+            return None;
+        }
+        self.nodes.push(address);
+        Some((self.nodes.len() - 1) as u16)
+    }
+}
+
+/// Where a redirect leads; without a host to that of who was asked.
+fn address(way: &Redirect<'_>, asked: &Address) -> Option<Address> {
+    let host = match (way.host, asked) {
+        (Some(host), _) => host.to_owned(),
+        (None, Address::Tcp { host, .. }) => host.clone(),
+        (None, _) => return None,
+    };
+    Some(Address::Tcp { host, port: way.port })
+}

@@ -1,0 +1,61 @@
+//! What a connection begins with.
+
+use crate::target::{Protocol, Target};
+use keyway_memcache::Wire;
+
+/// How memcached's protocol is framed; `None` for Redis's.
+#[inline]
+pub(crate) fn wire(protocol: Protocol) -> Option<Wire> {
+    match protocol {
+        Protocol::Resp2 | Protocol::Resp3 => None,
+        Protocol::MemcachedText | Protocol::MemcachedMeta => Some(Wire::Text),
+        Protocol::MemcachedBinary => Some(Wire::Binary),
+    }
+}
+
+/// Frames replies of Redis.
+pub(crate) fn framer(protocol: Protocol) -> keyway_resp::Framer {
+    keyway_resp::Framer::new(match protocol {
+        Protocol::Resp3 => keyway_resp::Protocol::Resp3,
+        _ => keyway_resp::Protocol::Resp2,
+    })
+}
+
+/// Appends what a connection to `target` begins with; how many replies that has.
+pub(crate) fn compose(target: &Target, out: &mut Vec<u8>) -> usize {
+    let password = target.password.as_deref();
+    let user = target.user.as_deref();
+    let mut count = 0;
+    let mut say = |words: &[&str]| {
+        keyway_resp::reply::array(out, words.len());
+        words.iter().for_each(|word| keyway_resp::reply::bulk(out, word.as_bytes()));
+        count += 1;
+    };
+    match (target.protocol, password) {
+        (Protocol::Resp3, None) => say(&["HELLO", "3"]),
+        (Protocol::Resp3, Some(password)) => {
+            say(&["HELLO", "3", "AUTH", user.unwrap_or("default"), password]);
+        }
+        (Protocol::Resp2, Some(password)) => match user {
+            Some(user) => say(&["AUTH", user, password]),
+            None => say(&["AUTH", password]),
+        },
+        _ => {}
+    }
+    if target.protocol.is_redis() && target.database > 0 {
+        say(&["SELECT", &target.database.to_string()]);
+    }
+    count
+}
+
+/// A question that every server of the protocol answers with one short reply.
+pub(crate) fn probe(protocol: Protocol) -> &'static [u8] {
+    match protocol {
+        Protocol::Resp2 | Protocol::Resp3 => b"*1\r\n$4\r\nPING\r\n",
+        Protocol::MemcachedText => b"version\r\n",
+        Protocol::MemcachedMeta => b"mn\r\n",
+        Protocol::MemcachedBinary => {
+            b"\x80\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+        }
+    }
+}

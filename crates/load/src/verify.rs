@@ -1,0 +1,199 @@
+//! Values that say what they are, and an account of what was written.
+//!
+//! A value begins with a stamp: the run, its key, its version and a checksum over these and all
+//! bytes behind. Each key is written by one connection only, which makes its versions come in
+//! order; whoever reads it knows the least version that the reply may carry: the last that was
+//! acknowledged when the request was sent.
+
+use crate::outcome::Verification;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of a stamp.
+pub const STAMP_LEN: usize = 48;
+
+/// What a stamp begins with.
+const MARK: &[u8; 4] = b"kwl1";
+
+/// Where the checksum is.
+const SUM_AT: usize = STAMP_LEN - 8;
+
+/// The versions of each key that were issued and acknowledged.
+#[derive(Debug)]
+pub struct Ledger {
+    run: u32,
+    issued: Vec<AtomicU32>,
+    acknowledged: Vec<AtomicU32>,
+}
+
+/// What a request knew of a key when it was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// The key's number.
+    pub key: u64,
+    /// A write: its version. A read: the least that may come.
+    pub version: u32,
+}
+
+/// What is wrong with a value, if anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Right,
+    /// Broken, of another key, or of a version that was never issued.
+    Wrong,
+    /// Older than it may be.
+    Stale,
+    /// Right, but not of this run.
+    Foreign,
+}
+
+impl Ledger {
+    /// For so many keys; `run` tells this run's values from others'.
+    pub fn new(keys: u64, run: u32) -> Ledger {
+        let zeros = || (0..keys).map(|_| AtomicU32::new(0)).collect();
+        Ledger { run, issued: zeros(), acknowledged: zeros() }
+    }
+
+    /// The version of the next write of `key`.
+    pub fn issue(&self, key: u64) -> u32 {
+        // ORDER: one connection writes a key; who judges reads after the reply, which the
+        // server's answer puts behind this.
+        self.issued[key as usize].fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A write was acknowledged.
+    pub fn acknowledge(&self, check: Check) {
+        // ORDER: pairs with `floor`: a request sent after it was seen is answered after the write.
+        self.acknowledged[check.key as usize].fetch_max(check.version, Ordering::Release);
+    }
+
+    /// The least version that a request for `key`, sent now, may be answered with.
+    pub fn floor(&self, key: u64) -> u32 {
+        // ORDER: pairs with `acknowledge`.
+        self.acknowledged[key as usize].load(Ordering::Acquire)
+    }
+
+    /// Writes the stamp of a value that was appended to `out` from `start` on, whose first
+    /// [`STAMP_LEN`] bytes are its room.
+    pub fn stamp(&self, out: &mut [u8], key: u64, version: u32) {
+        let (stamp, _) = out.split_at_mut(STAMP_LEN);
+        stamp[..4].copy_from_slice(MARK);
+        hex(&mut stamp[4..12], u64::from(self.run));
+        hex(&mut stamp[12..28], key);
+        hex(&mut stamp[28..36], u64::from(version));
+        stamp[36..SUM_AT].copy_from_slice(b"0000");
+        let sum = sum(out);
+        hex(&mut out[SUM_AT..STAMP_LEN], u64::from(sum));
+    }
+
+    /// What is to be said of a value that came for `check`.
+    pub fn judge(&self, value: &[u8], check: Check) -> Verdict {
+        let Some((run, key, version)) = read(value) else { return Verdict::Wrong };
+        if key != check.key {
+            return Verdict::Wrong;
+        }
+        if run != self.run {
+            return if check.version > 0 { Verdict::Stale } else { Verdict::Foreign };
+        }
+        // ORDER: see `issue`.
+        if version > self.issued[key as usize].load(Ordering::Acquire) || version == 0 {
+            return Verdict::Wrong;
+        }
+        if version < check.version { Verdict::Stale } else { Verdict::Right }
+    }
+
+    /// Judges what came for a read, and counts it; none is a value that is not there.
+    pub fn count(&self, value: Option<&[u8]>, check: Check, counts: &mut Verification) {
+        counts.checked += 1;
+        let Some(value) = value else {
+            counts.missing += u64::from(check.version > 0);
+            return;
+        };
+        match self.judge(value, check) {
+            Verdict::Right => {}
+            Verdict::Wrong => counts.wrong += 1,
+            Verdict::Stale => counts.stale += 1,
+            Verdict::Foreign => counts.foreign += 1,
+        }
+    }
+}
+
+fn sum(value: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&value[..SUM_AT]), &value[STAMP_LEN..])
+}
+
+fn read(value: &[u8]) -> Option<(u32, u64, u32)> {
+    let stamp = value.get(..STAMP_LEN).filter(|stamp| stamp.starts_with(MARK))?;
+    let number = |from: usize, to: usize| {
+        let text = std::str::from_utf8(&stamp[from..to]).ok()?;
+        u64::from_str_radix(text, 16).ok()
+    };
+    if number(SUM_AT, STAMP_LEN)? != u64::from(sum(value)) {
+        return None;
+    }
+    Some((number(4, 12)? as u32, number(12, 28)?, number(28, 36)? as u32))
+}
+
+fn hex(out: &mut [u8], mut number: u64) {
+    for place in out.iter_mut().rev() {
+        *place = b"0123456789abcdef"[(number & 15) as usize];
+        number >>= 4;
+    }
+}
+
+/// Adds up what two threads found.
+pub fn add(total: &mut Verification, part: &Verification) {
+    total.checked += part.checked;
+    total.wrong += part.wrong;
+    total.stale += part.stale;
+    total.missing += part.missing;
+    total.foreign += part.foreign;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(ledger: &Ledger, key: u64, version: u32) -> Vec<u8> {
+        let mut value = vec![b'x'; 60];
+        ledger.stamp(&mut value, key, version);
+        value
+    }
+
+    #[test]
+    fn only_what_may_come_is_right() {
+        let ledger = Ledger::new(10, 7);
+        for _ in 0..3 {
+            ledger.issue(4);
+        }
+        let check = |version| Check { key: 4, version };
+        assert_eq!(ledger.judge(&value(&ledger, 4, 2), check(2)), Verdict::Right);
+        assert_eq!(ledger.judge(&value(&ledger, 4, 3), check(2)), Verdict::Right);
+        assert_eq!(ledger.judge(&value(&ledger, 4, 1), check(2)), Verdict::Stale);
+        assert_eq!(ledger.judge(&value(&ledger, 4, 4), check(2)), Verdict::Wrong);
+        assert_eq!(ledger.judge(&value(&ledger, 5, 2), check(2)), Verdict::Wrong);
+        let other = Ledger::new(10, 8);
+        assert_eq!(ledger.judge(&value(&other, 4, 2), check(2)), Verdict::Stale);
+        assert_eq!(ledger.judge(&value(&other, 4, 2), check(0)), Verdict::Foreign);
+        let whole = value(&ledger, 4, 3);
+        for at in 0..whole.len() {
+            let mut broken = whole.clone();
+            broken[at] ^= 1;
+            // The four zeros are part of what is summed up.
+            assert_eq!(ledger.judge(&broken, check(0)), Verdict::Wrong, "byte {at}");
+        }
+        assert_eq!(ledger.judge(&whole[..59], check(0)), Verdict::Wrong);
+        assert_eq!(ledger.judge(b"", check(0)), Verdict::Wrong);
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_missed() {
+        let (ledger, mut counts) = (Ledger::new(2, 1), Verification::default());
+        ledger.count(None, Check { key: 0, version: ledger.floor(0) }, &mut counts);
+        assert_eq!(counts.missing, 0);
+        let version = ledger.issue(0);
+        ledger.acknowledge(Check { key: 0, version });
+        ledger.count(None, Check { key: 0, version: ledger.floor(0) }, &mut counts);
+        assert_eq!((counts.checked, counts.missing), (2, 1));
+    }
+}

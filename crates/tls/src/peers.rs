@@ -1,0 +1,183 @@
+use crate::files::{FileFault, ReadFile, Reading, authorities, own};
+use crate::settings::{Identity, Setting};
+use crate::{Channel, TlsFault};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::TLS13;
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    ServerConnection, SignatureScheme,
+};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What two that are each other's equals show to each other: a certificate each, of authorities that both know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// Whose certificates are believed.
+    pub ca_file: PathBuf,
+    /// What we show.
+    pub identity: Identity,
+}
+
+/// Everything that connections between such equals need. TLS 1.3 alone is spoken, and sessions are never resumed:
+/// both certificates are looked at each time.
+///
+/// Whose certificate it is is not looked at, for who listens does not know who will come, and who dials may
+/// not know either: [`crate::PeerCertificate`] tells it when the other side has said who it is.
+#[derive(Clone)]
+pub struct PeerTls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    own: CertificateDer<'static>,
+}
+
+impl fmt::Debug for PeerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerTls")
+    }
+}
+
+/// What [`PeerTls::load`] gives, with what is suspicious about the files.
+#[derive(Debug)]
+pub struct LoadedPeer {
+    /// What connections need.
+    pub tls: PeerTls,
+    /// Certificates that are not valid now.
+    pub warnings: Vec<FileFault>,
+}
+
+const OF_PEERS: &str = "give the certificates of the authorities that issued those of the servers";
+
+impl PeerTls {
+    /// Reads the files that `settings` name.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn load(settings: &PeerSettings, read: ReadFile<'_>) -> Result<LoadedPeer, Vec<FileFault>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut reading = Reading::new(read);
+        let roots = authorities(&settings.ca_file, OF_PEERS, &mut reading).map(Arc::new);
+        let certified = own(&settings.identity, 0, &provider, &mut reading);
+        let Reading { faults, warnings, .. } = reading;
+        let (Some(roots), Some(certified)) = (roots, certified) else { return Err(faults) };
+        let no_authority =
+            || FileFault::new(Setting::CaFile, &settings.ca_file, "holds no authority", OF_PEERS);
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .map_err(|_| vec![no_authority()])?;
+        let own = certified.cert[0].clone().into_owned();
+        let ours = Arc::new(SingleCertAndKey::from(certified));
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .expect("ring has ciphers for it")
+            .with_client_cert_verifier(clients)
+            .with_cert_resolver(Arc::clone(&ours) as Arc<_>);
+        server.send_tls13_tickets = 0;
+        let verifier = Arc::new(KnowsAuthority { roots, provider: Arc::clone(&provider) });
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .expect("ring has ciphers for it")
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_cert_resolver(ours);
+        client.resumption = Resumption::disabled();
+        client.enable_sni = false;
+        let tls = PeerTls { client: Arc::new(client), server: Arc::new(server), own };
+        Ok(LoadedPeer { tls, warnings })
+    }
+
+    /// Whether our own certificate is made out to `name`, a host's.
+    pub fn is_named(&self, name: &str) -> bool {
+        has_name(&self.own, name)
+    }
+
+    /// A connection that we have dialled.
+    ///
+    /// # Errors
+    /// Of rustls, never seen.
+    pub fn dial(&self) -> Result<Channel, TlsFault> {
+        // It is neither sent nor compared with anything.
+        let name = ServerName::try_from("peer.invalid").map_err(|_| TlsFault::WrongName)?;
+        let connection = ClientConnection::new(Arc::clone(&self.client), name);
+        Ok(Channel::of(connection.map_err(|error| TlsFault::from(&error))?.into()))
+    }
+
+    /// A connection that we have accepted.
+    ///
+    /// # Errors
+    /// Of rustls, never seen.
+    pub fn accept(&self) -> Result<Channel, TlsFault> {
+        let connection = ServerConnection::new(Arc::clone(&self.server));
+        Ok(Channel::of(connection.map_err(|error| TlsFault::from(&error))?.into()))
+    }
+}
+
+/// Whether a certificate is made out to `name`, a host's.
+pub(crate) fn has_name(certificate: &CertificateDer<'_>, name: &str) -> bool {
+    let (Ok(certificate), Ok(name)) =
+        (ParsedCertificate::try_from(certificate), ServerName::try_from(name))
+    else {
+        return false;
+    };
+    verify_server_name(&certificate, &name).is_ok()
+}
+
+/// Believes who was certified by our authorities, whatever its name.
+#[derive(Debug)]
+struct KnowsAuthority {
+    roots: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for KnowsAuthority {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(
+            &certificate,
+            &self.roots,
+            intermediates,
+            now,
+            algorithms,
+        )?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    /// Only the version that is not spoken asks for it.
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

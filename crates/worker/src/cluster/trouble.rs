@@ -1,0 +1,63 @@
+//! Why questions are not answered, as operators are told: of several reasons the one that
+//! says most.
+
+use keyway_base::Time;
+use std::time::Duration;
+
+/// For so long a reason stands against others that say less. Longer keeps one that has
+/// passed; shorter has a server that is silent hide that another one cannot be reached.
+const STANDS_FOR: Duration = Duration::from_secs(10);
+
+/// How much a reason says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Telling {
+    /// Nothing came in time, whatever the cause.
+    Silence,
+    /// It is known what went wrong.
+    Cause,
+}
+
+/// The reason that is told.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    text: String,
+    telling: Telling,
+    at: Time,
+}
+
+impl Trouble {
+    pub(super) fn new(text: &str) -> Trouble {
+        Trouble { text: text.to_owned(), telling: Telling::Silence, at: Time(0) }
+    }
+
+    /// Takes another reason, unless one that says more came not long ago.
+    pub(super) fn note(&mut self, text: String, telling: Telling, now: Time) {
+        if telling >= self.telling || self.at + STANDS_FOR <= now {
+            *self = Trouble { text, telling, at: now };
+        }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_does_not_hide_a_cause_and_no_cause_stands_for_ever() {
+        let at = |seconds: u64| Time(0) + Duration::from_secs(seconds);
+        let mut trouble = Trouble::new("none was asked yet");
+        trouble.note("a is silent".into(), Telling::Silence, at(1));
+        assert_eq!(trouble.text(), "a is silent");
+        trouble.note("b refuses".into(), Telling::Cause, at(2));
+        trouble.note("a is silent".into(), Telling::Silence, at(3));
+        assert_eq!(trouble.text(), "b refuses");
+        trouble.note("c refuses".into(), Telling::Cause, at(4));
+        assert_eq!(trouble.text(), "c refuses", "the latest of those that say as much");
+        trouble.note("a is silent".into(), Telling::Silence, at(14));
+        assert_eq!(trouble.text(), "a is silent");
+    }
+}
