@@ -191,8 +191,8 @@ fn secured(
                     _ => {}
                 }
             }
-            if outcome.is_some() && start.elapsed() > 3 * SECOND {
-                return (outcome.unwrap(), told);
+            if let Some(outcome) = outcome.filter(|_| start.elapsed() > 3 * SECOND) {
+                return (outcome, told);
             }
         }
     }

@@ -98,7 +98,9 @@ impl BusConfig {
         let text = read_configuration(path, "TOML").unwrap_or_default();
         let (document, _) = DeTable::parse_recoverable(&text);
         let table = document.get_ref();
-        ["upstream", "token_files", "open", "accept"].iter().any(|key| table.contains_key(*key))
+        ["upstream", "token_files", "open", "accept", "id", "listen"]
+            .iter()
+            .any(|key| table.contains_key(*key))
             && !["listener", "pool", "listeners", "pools"]
                 .iter()
                 .any(|key| table.contains_key(*key))

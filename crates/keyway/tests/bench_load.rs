@@ -174,7 +174,7 @@ fn what_cannot_be_done_is_told_before_anything_is_sent() {
         (&[&address, "--key-pattern", "q"], "is no pattern"),
         (&[&address, "--duration", "0s"], "longer than nothing"),
         (&[&address, "--threads", "0"], "from 1 to"),
-        (&[&address, "--rate", "-5"], "--rate"),
+        (&[&address, "--rate=-5"], "a rate is above 0"),
         (&[&address, "--verify", "--size", "10"], "at least 48 bytes"),
         (&[&address, "--verify", "--mix", "incr"], "cannot be verified"),
         (&[&address, "--json", "/nonexistent/x.json"], "cannot write"),

@@ -1,5 +1,8 @@
 //! `keyway bus` as processes: a tree over shared memory and TCP, questions to it, deaths, orderly ends.
 
+// Tests wait under a watchdog.
+#![allow(clippy::disallowed_methods)]
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -342,7 +345,15 @@ fn a_node_serves_its_metrics() {
     let other = ask(&scratch, &tcp, "other", &["tree"]);
     assert!(!other.status.success());
     assert!(ask(&scratch, &tcp, "token", &["send", "z1.proxy.0.1", "hello"]).status.success());
-    let (_, text) = http(&at, "/metrics");
+    // The guest's connection ends a moment after its process does.
+    let start = std::time::Instant::now();
+    let text = loop {
+        let (_, text) = http(&at, "/metrics");
+        if text.contains("keyway_bus_lost_links_total{reason=\"leaving\"} 1\n") {
+            break text;
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{text}");
+    };
     let value = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name} in {text}"))
@@ -422,5 +433,5 @@ fn a_bus_with_certificates_needs_no_token() {
     let plain = keyway().args(["bus", "ping", "--at", &tcp]).output().unwrap();
     let told = String::from_utf8_lossy(&plain.stderr).into_owned();
     assert!(!plain.status.success() && told.contains(&tcp), "{told}");
-    root.line("refused 0: the other side does not speak TLS");
+    root.line("refused none: the other side does not speak TLS");
 }

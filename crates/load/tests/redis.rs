@@ -320,6 +320,7 @@ fn the_server_is_watched_and_an_outcome_is_read_back() {
     assert!(process.cpu_seconds > 0.01 && process.resident_bytes > 1 << 20, "{process:?}");
     assert!(outcome.requests_per_cpu_second.unwrap() > 1000.0);
     assert!(outcome.generator.cpu_seconds > 0.01);
+    assert!(outcome.generator.voluntary_switches > 50, "{:?}", outcome.generator);
     assert!(outcome.series.len() == 2 && outcome.series[0].p99_us > 0.0);
     let text = serde_json::to_string(&outcome).unwrap();
     let back: keyway_load::Outcome = serde_json::from_str(&text).unwrap();

@@ -51,6 +51,9 @@ fn table(run: &Run, group: &str) -> Table {
     }
 }
 
+/// With more rounds, it is rarer than 1 in 50 that chance puts one system ahead in all of them.
+const ROUNDS_FEW: usize = 6;
+
 /// Words below the tables about what they have in common.
 fn legend(run: &Run) -> Vec<String> {
     let rounds = run.cells.iter().map(|cell| cell.rounds.len()).max().unwrap_or_default();
@@ -65,6 +68,13 @@ fn legend(run: &Run) -> Vec<String> {
             " Ratios are taken within a round, in which the systems take turns; \"≈\" is where \
              rounds lie on both sides of 1, which shows no difference.",
         );
+        if (2..=ROUNDS_FEW).contains(&rounds) {
+            about.push_str(&format!(
+                " With {rounds} rounds chance alone puts one of two equal systems ahead in all of \
+                 them once in {} times.",
+                1 << (rounds - 1)
+            ));
+        }
     }
     notes.push(about);
     if rounds == 1 {

@@ -216,6 +216,15 @@ fn rounds_on_both_sides_of_one_show_no_difference() {
 }
 
 #[test]
+fn few_rounds_are_said_to_be_few() {
+    let said = |rounds| terminal(&sample::proxies(rounds), 400);
+    assert!(said(1).contains("cannot tell a difference from noise"));
+    assert!(said(3).contains("once in 4 times"));
+    assert!(said(5).contains("once in 16 times"));
+    assert!(!said(7).contains("chance alone"));
+}
+
+#[test]
 fn a_run_without_anything_is_still_a_report() {
     let run = Run { cells: Vec::new(), items: Vec::new(), ..sample::proxies(3) };
     assert!(html(&run).unwrap().contains("Proxies before sixteen Redis servers"));

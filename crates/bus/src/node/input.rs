@@ -28,6 +28,7 @@ impl Node {
     /// Bytes have come on a connection: any number, cut anywhere.
     pub fn handle_input(&mut self, key: PeerKey, bytes: &[u8], now: Time) {
         let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.traffic.bytes_in += bytes.len() as u64;
         let mut partial = std::mem::take(&mut peer.partial);
         let is_partial = !partial.is_empty();
         if is_partial {

@@ -517,6 +517,7 @@ fn a_guest_is_answered_wherever_its_upstream_has_gone() {
     world.restart(1, again);
     world.run(10 * SECOND);
     assert_eq!(world.node(2).upstream(), Some(id(1)), "back at its primary upstream");
+    assert!(world.node(0).peers().all(|peer| peer.traffic.bytes_in > 100), "bytes count");
     let asks = [(below, id(0)), (below, id(1)), (above, id(2)), (above, id(1))];
     for (from, to) in asks {
         let now = world.now;
@@ -686,4 +687,25 @@ fn a_direct_connection_whose_other_side_says_farewell_and_stays_is_closed() {
     world.silence(1, 2);
     world.run(20 * SECOND);
     assert_eq!(both(&mut world), 0);
+}
+
+#[test]
+fn who_has_just_come_is_answered_from_above() {
+    let mut world = World::new(39);
+    for upstreams in [&[][..], &[0], &[1]] {
+        let index = world.nodes.len();
+        world.add(settings(index, upstreams));
+    }
+    world.run(3 * SECOND);
+    let mut guest = settings(9, &[2]);
+    guest.id = NodeId::NONE;
+    guest.urls.clear();
+    let guest = world.add(guest);
+    // It asks with its first word: the news of it and the question go up together.
+    world.run_until(SECOND, "let in", |world| world.node(guest).upstream().is_some());
+    let now = world.now;
+    let seq = world.node(guest).command(id(0), &["bus.ping"], SECOND, now).unwrap();
+    world.run(SECOND);
+    let is_answer = |event: &Event| matches!(event, Event::Result { seq: at, .. } if *at == seq);
+    assert_eq!(world.count(guest, is_answer), 1, "{:?}", world.events(guest).last());
 }

@@ -61,7 +61,7 @@ pub enum Bus {
     /// Print a node and all below it, each with its upstream and its labels.
     ///
     /// A line for each node: its id, the id of its upstream, and its labels as `name=value` with commas
-    /// between. The first is the node that was asked; a root has upstream 0, which is nobody. Guests, this
+    /// between. The first is the node that was asked; a root has upstream none. Guests, this
     /// command among them, are nodes as well.
     Tree {
         #[command(flatten)]
@@ -133,7 +133,7 @@ pub enum Bus {
     /// nodes_over (nodes below that there was no room for), upstream_changes, pushes_full and pushes_delta
     /// (versions sent whole, and as what changed). Of now: nodes_below, parked_failures (wait for a way).
     ///
-    /// Then a line for each connection: `peer ID RTT_US QUEUED BYTES_IN BYTES_OUT`: the other node, or 0
+    /// Then a line for each connection: `peer ID RTT_US QUEUED BYTES_IN BYTES_OUT`: the other node, or none
     /// before it has registered; the round trip, smoothed, in microseconds; bytes that wait to be sent; bytes
     /// that came and went.
     Stats {

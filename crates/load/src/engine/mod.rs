@@ -75,7 +75,10 @@ pub(crate) fn work(
         crew.connect_all()?;
         let _ = crew.reports.send(Report::Ready);
         match start.recv() {
-            Ok(at) => crew.run(at),
+            Ok(at) => crew.run(at).inspect(|()| {
+                // What a thread has used is seen for as long as it is there.
+                let _ = start.recv();
+            }),
             Err(_) => Ok(()),
         }
     });
@@ -189,7 +192,7 @@ impl Crew {
                     self.state.connect_failed(link, fault.text(), nanos());
                 }
             }
-            Event::Incoming(_) | Event::Mail => {}
+            Event::Incoming(_) | Event::Mail | Event::Resolved { .. } => {}
         }
     }
 
