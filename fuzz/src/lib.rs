@@ -18,6 +18,7 @@ pub mod lua_limits;
 pub mod memcache_reply;
 pub mod memcache_request;
 pub mod memcached_ops;
+pub mod proxy_header;
 pub mod resp_reply;
 pub mod resp_request;
 pub mod restore;
@@ -49,6 +50,7 @@ pub const TARGETS: [Target; 23] = [
     ("memcache_reply", memcache_reply::run),
     ("memcache_text", memcache_request::run_text),
     ("memcached_ops", memcached_ops::run),
+    ("proxy_header", proxy_header::run),
     ("resp_reply", resp_reply::run),
     ("resp_request", resp_request::run),
     ("restore", restore::run),

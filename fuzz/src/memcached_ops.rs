@@ -520,6 +520,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     let listener = |pool, password: Option<&str>| ListenerPlan {
         cluster: None,
         read_from: None,
+        entrance: keyway_worker::Entrance::default(),
         memcached: Some(ITEM_LEN_MAX),
         pool,
         name: "unix:0".to_owned(),

@@ -4,9 +4,10 @@ mod routes;
 
 use crate::circuit::{circuit_text, outliers_text};
 use crate::cluster::{discovery_name, read_from_name};
+use crate::entrance::{networks_text, tls_text};
 use crate::model::{
-    Config, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
-    ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
+    Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
 };
 use crate::schema::{self, Table};
 use crate::tls;
@@ -85,7 +86,7 @@ const TRACKED_UNSENT_MAX: u64 = 256 << 10;
 
 /// What a secured connection keeps at most of records that are not whole yet, or for
 /// which the socket has no room, in bytes.
-const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
+pub(crate) const SECURED_LEN_MAX: u64 = (64 << 10) + (36 << 10);
 
 /// RESP2 and RESP3: the clients of each have links of their own.
 const PROTOCOLS: usize = 2;
@@ -248,6 +249,7 @@ fn memory_comment(config: &Config) -> String {
             of_all_workers(config, bytes),
         );
     }
+    crate::entrance::describe_memory(config, &mut text);
     crate::shm::describe_memory(config, &mut text);
     let _ = writeln!(
         text,
@@ -400,6 +402,7 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
         let keepalive = listener.tcp_keepalive.map_or("off".to_owned(), format_duration);
         out.entry(table, "tcp_keepalive", &string(&keepalive));
     }
+    entrance(&listener.entrance, out);
     let Some(cluster) = &listener.cluster else { return };
     out.entry(table, "cluster_mode", "\"emulate\"");
     if !cluster.announce.is_empty() {
@@ -410,6 +413,34 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
         let all: Vec<String> = cluster.announce.iter().map(address).collect();
         out.entry(table, "cluster_announce", &format!("[{}]", all.join(", ")));
     }
+}
+
+fn entrance(entrance: &EntranceConfig, out: &mut Out) {
+    let table = &schema::LISTENER;
+    if let Some(tls) = &entrance.tls {
+        out.entry(table, "tls", &tls_text(&tls.settings));
+    }
+    if let Some(proxies) = &entrance.proxies {
+        out.entry(table, "proxy_protocol", "true");
+        if !proxies.is_empty() {
+            out.entry(table, "proxy_from", &networks_text(proxies));
+        }
+    }
+    for (name, networks) in [("allow", &entrance.allow), ("deny", &entrance.deny)] {
+        if !networks.is_empty() {
+            out.entry(table, name, &networks_text(networks));
+        }
+    }
+    if entrance.tls.is_some() || entrance.proxies.is_some() {
+        let timeout = format_duration(entrance.handshake_timeout);
+        out.entry(table, "handshake_timeout", &string(&timeout));
+        out.entry(table, "handshakes_max", &entrance.handshakes_max.to_string());
+    }
+    if let Some(clients_max) = entrance.clients_max {
+        out.entry(table, "clients_max", &clients_max.to_string());
+    }
+    let idle = entrance.idle_timeout.map_or("off".to_owned(), format_duration);
+    out.entry(table, "idle_timeout", &string(&idle));
 }
 
 /// What stands for a password, so that it is seen that there is one.

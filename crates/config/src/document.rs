@@ -80,6 +80,7 @@ fn value_text(key: &Key) -> String {
         Kind::HedgeAfter => "time, `\"1ms\"` to `\"1m\"`, or `\"p99\"`".to_owned(),
         Kind::Share => "share, `\"1%\"` to `\"100%\"`".to_owned(),
         Kind::Uids => "list of numbers".to_owned(),
+        Kind::Networks => "list of addresses".to_owned(),
         Kind::Mode => "octal digits as text".to_owned(),
         Kind::Secret => "text, never shown".to_owned(),
         Kind::Path => "absolute path".to_owned(),

@@ -15,6 +15,7 @@ mod cluster;
 mod describe;
 mod document;
 mod emulate;
+mod entrance;
 mod error;
 mod examples;
 mod hedge;
@@ -39,9 +40,10 @@ pub use bus::{BusConfig, read_token};
 pub use describe::{MemoryBound, describe};
 pub use document::reference;
 pub use error::ConfigError;
+pub use load::read_file;
 pub use model::{
-    ClusterModeConfig, Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel,
-    PoolConfig, PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig,
-    StoreConfig, TlsConfig, Workers,
+    ClusterModeConfig, Config, EntranceConfig, Eviction, ListenerConfig, ListenerTlsConfig,
+    LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
+    RoutedConfig, ServerConfig, ShardedConfig, StoreConfig, TlsConfig, Workers,
 };
 pub use value::size_text;

@@ -113,7 +113,11 @@ pub(crate) fn read_configuration(path: &Path, format: &str) -> Result<String, Ve
     })
 }
 
-pub(crate) fn read_file(path: &Path) -> Result<String, String> {
+/// The text of a file of a length that files of this kind have.
+///
+/// # Errors
+/// Why it cannot be had.
+pub fn read_file(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();

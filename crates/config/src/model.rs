@@ -1,7 +1,7 @@
 use crate::address::ListenAddr;
 use crate::error::ConfigError;
-use keyway_base::{KeyspaceEvents, Limits};
-use keyway_tls::{ClientSettings, ClientTls};
+use keyway_base::{KeyspaceEvents, Limits, Network};
+use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
     Epoch, Password, Pool, PoolKind, ReadFrom, RoutedPool, ShardedPool, Topology,
 };
@@ -157,6 +157,41 @@ pub struct ListenerConfig {
     pub cluster: Option<ClusterModeConfig>,
     /// Which servers its clients read from; as the pool says when `None`.
     pub read_from: Option<ReadFrom>,
+    /// How clients come in, and how long they may stay.
+    pub entrance: EntranceConfig,
+}
+
+/// How clients of a listener come in, and how long they may stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntranceConfig {
+    /// How connections are secured; not at all when `None`.
+    pub tls: Option<ListenerTlsConfig>,
+    /// The proxies that say whose connections they bring (any if the list is empty), where
+    /// clients come through proxies.
+    pub proxies: Option<Vec<Network>>,
+    /// Whose connections are taken; of all addresses when empty.
+    pub allow: Vec<Network>,
+    /// Whose are not.
+    pub deny: Vec<Network>,
+    /// How long coming in may take.
+    pub handshake_timeout: Duration,
+    /// Clients of each worker that come in at once.
+    pub handshakes_max: u32,
+    /// Clients connected at once, over all workers; `None` for no bound but that of
+    /// [`Config::limits`].
+    pub clients_max: Option<u32>,
+    /// How long a client may ask nothing; for ever when `None`.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// How connections of clients are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerTlsConfig {
+    /// As the file says.
+    pub settings: ServerSettings,
+    /// What the files it names came to; `None` until they were read, which
+    /// [`Config::load`] does.
+    pub loaded: Option<ServerTls>,
 }
 
 /// Who gets shared memory at a listener, and how much.

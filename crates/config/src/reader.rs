@@ -10,7 +10,7 @@ use crate::model::Workers;
 use crate::schema::{self, Absent, Choices, Key, Kind, Table};
 use crate::syntax;
 use crate::value::{format_duration, format_size, parse_duration, parse_size};
-use keyway_base::KeyspaceEvents;
+use keyway_base::{KeyspaceEvents, Network};
 use keyway_topology::{HashTag, Password, Rejoin, Server};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,6 +32,7 @@ pub(crate) enum Value {
     Names(Vec<(usize, String)>),
     /// Numbers of users.
     Uids(Vec<u32>),
+    Networks(Vec<Network>),
     Rejoin(Rejoin),
     HashTag(Option<HashTag>),
     KeyspaceEvents(KeyspaceEvents),
@@ -543,6 +544,7 @@ fn read_scalar(key: &Key, value: &DeValue<'_>) -> Result<Value, Problem> {
         }
         Kind::Mode => read_mode(value).map(Value::Number),
         Kind::Uids => crate::shm::read_uids(value),
+        Kind::Networks => crate::entrance::read_networks(value),
         _ => read_text(key, text_of(key, value)?),
     }
 }

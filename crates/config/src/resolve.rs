@@ -64,8 +64,10 @@ pub(crate) fn resolve(
     let mut pools: Vec<PoolConfig> = pools.collect();
     let sentinels = cluster::sentinel_pools(named, &pools, read_file, report);
     pools.extend(sentinels);
-    let listeners: Vec<ListenerConfig> =
-        sections.iter().filter_map(|section| listener(section, named, read_file, report)).collect();
+    let listeners = sections.iter();
+    let listeners: Vec<ListenerConfig> = listeners
+        .filter_map(|section| listener(section, named, &limits, read_file, report))
+        .collect();
     routes::check(named, report);
     refuse_clashes(root, sections, report);
     refuse_own_listeners(named, sections, report);
@@ -418,7 +420,7 @@ fn clients_max(section: &Section, limits: &Limits, report: &mut Report<'_>) -> u
 
 /// A pool's own bound, which may only be tighter than that of `[limits]`; that
 /// is 0 when it is wrong and already reported.
-fn at_most_the_limit(
+pub(crate) fn at_most_the_limit(
     section: &Section,
     name: &str,
     (limit_name, limit): (&str, u32),
@@ -472,6 +474,7 @@ pub(crate) fn password(
 fn listener(
     section: &Section,
     named: &[NamedPool],
+    limits: &Limits,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Option<ListenerConfig> {
@@ -524,6 +527,7 @@ fn listener(
         shm: crate::shm::of_listener(section, bind),
         cluster: emulate::resolve(section, bind, report),
         read_from: cluster::read_from_of_listener(section, pool_section, report),
+        entrance: crate::entrance::resolve(section, bind, limits, read_file, report),
     })
 }
 

@@ -21,7 +21,7 @@ pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
 };
 
-pub(crate) use tls::TLS;
+pub(crate) use tls::{LISTENER_CERTIFICATES, LISTENER_TLS, TLS};
 
 use std::time::Duration;
 
@@ -667,12 +667,14 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 24] = [
+pub(crate) static TABLES: [&Table; 26] = [
     &SERVER,
     &WORKERS,
     &LOG,
     &LIMITS,
     &LISTENER,
+    &LISTENER_TLS,
+    &LISTENER_CERTIFICATES,
     &STORE,
     &QUOTAS,
     &SHARDED,

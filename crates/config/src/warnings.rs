@@ -126,7 +126,12 @@ fn warn_of_open_listener(listener: &Section, pools: &[NamedPool], report: &mut R
     let has_password =
         ["password", "password_file"].iter().any(|key| listener.given(key).is_some())
             || of_pool.is_some_and(|(_, pool)| pool.given("client_password").is_some());
-    if is_open(bind) && !has_password {
+    // Who shows a certificate of our own authority is no stranger.
+    let tls = listener.section("tls");
+    let is_known = tls.is_some_and(|tls| {
+        tls.value("ca_file").is_some() && tls.text("client_certificates") != Some("optional")
+    });
+    if is_open(bind) && !has_password && !is_known {
         report.warning(listener.place("bind"), open_listener(bind));
     }
 }

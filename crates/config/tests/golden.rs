@@ -185,7 +185,7 @@ fn suggestions(hint: &str) -> Vec<&str> {
 /// `line` with the value of `key` replaced; for a list, with its only element
 /// replaced.
 fn with_value(line: &str, key: &str, value: &str) -> Option<String> {
-    if ["servers", "cluster_announce"].contains(&key) {
+    if ["servers", "cluster_announce", "proxy_from", "allow", "deny"].contains(&key) {
         let (before, rest) = line.split_once('"')?;
         let (_, after) = rest.rsplit_once('"')?;
         return (!rest.contains("\", \"")).then(|| format!("{before}\"{value}\"{after}"));

@@ -10,6 +10,7 @@
 mod admin;
 mod bench;
 mod bus;
+mod certificates;
 mod cli;
 mod facts;
 mod locate;

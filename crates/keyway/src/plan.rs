@@ -4,15 +4,18 @@ use crate::facts::ProcessFacts;
 use crate::memory;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
+use keyway_config::EntranceConfig;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
-use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
-use keyway_net::{Address, Door, Listener, ListenerOptions};
+use keyway_metrics::{FrontFigures, Layout, PoolLayout, Registry, TransactionFigures};
+use keyway_net::{Address, Door, Gate, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
-use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
+use keyway_worker::{
+    Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
+};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
@@ -166,18 +169,21 @@ pub fn plan(
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
             password: settings.password.as_ref().map(|password| password.expose().to_owned()),
             cluster: emulated(settings, listener),
+            entrance: entrance(&settings.entrance),
             read_from: settings.read_from.clone(),
             memcached: match settings.protocol {
                 Protocol::Redis => None,
                 Protocol::Memcached { item_len_max } => Some(item_len_max),
             },
         });
+    let listener_plans: Vec<ListenerPlan> = listener_plans.collect();
+    watch_front(config, &listener_plans, registry);
     let channels = Arc::<keyway_worker::Channels>::default();
     let facts =
         ProcessFacts::new(config, &pools, listeners, registry, (&clients, &channels), clock);
     Arc::new(Plan {
         limits: config.limits,
-        listeners: listener_plans.collect(),
+        listeners: listener_plans,
         pools,
         health,
         topology,
@@ -195,6 +201,42 @@ pub fn plan(
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })
+}
+
+/// How clients of a listener come in.
+fn entrance(settings: &EntranceConfig) -> Entrance {
+    // The configuration was loaded with its files.
+    let tls = settings.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
+    let has_gate = tls.is_some()
+        || settings.proxies.is_some()
+        || !settings.allow.is_empty()
+        || !settings.deny.is_empty();
+    let gate = Gate {
+        allow: settings.allow.clone(),
+        deny: settings.deny.clone(),
+        proxies: settings.proxies.clone(),
+        tls,
+        timeout: settings.handshake_timeout,
+        arrivals_max: settings.handshakes_max as usize,
+    };
+    Entrance {
+        gate: has_gate.then(|| Arc::new(gate)),
+        clients_max: settings.clients_max.unwrap_or(0),
+        idle_timeout: settings.idle_timeout,
+        tally: Arc::default(),
+    }
+}
+
+/// Has metrics tell how clients come in.
+fn watch_front(config: &Config, listeners: &[ListenerPlan], registry: &Registry) {
+    let expiries = crate::certificates::expiries(config);
+    let of =
+        |listener: &ListenerPlan| (listener.name.clone(), Arc::clone(&listener.entrance.tally));
+    let tallies: Vec<_> = listeners.iter().map(of).collect();
+    registry.watch_front(move || FrontFigures {
+        listeners: tallies.iter().map(|(name, tally)| (name.clone(), tally.figures())).collect(),
+        certificates: expiries(),
+    });
 }
 
 /// The cluster that clients of a listener are told of, if any.

@@ -3,10 +3,10 @@
 use crate::admin::Process;
 use crate::cli::{LogFormat, counted};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{log, memory, peers, plan};
+use crate::{certificates, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, PoolKindConfig, Protocol, size_text};
+use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
 use keyway_control::{Admin, AdminHandle};
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -44,7 +44,7 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
     peers::watch(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
-    run(workers, &process, &signals);
+    run(workers, &process, &config, &signals);
     drop(admin);
     remove_unix_sockets(&config);
     warn_of_cut_off(&plan);
@@ -92,13 +92,11 @@ fn watch_signals() -> Result<Receiver<i32>> {
 
 /// Waits for a signal to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) {
+fn run(mut workers: Workers, process: &Process, config: &Config, signals: &Receiver<i32>) {
     let mut sampled = Instant::now();
     loop {
         match signals.recv_timeout(SAMPLE_EVERY) {
-            Ok(SIGHUP) => tracing::warn!(
-                "SIGHUP: the configuration is read at start only; restart to change it"
-            ),
+            Ok(SIGHUP) => reread_certificates(config),
             Ok(signal) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
@@ -127,6 +125,29 @@ fn run(mut workers: Workers, process: &Process, signals: &Receiver<i32>) {
     }
     process.set_draining();
     workers.drain();
+}
+
+/// Reads the files again that may change while Keyway runs.
+fn reread_certificates(config: &Config) {
+    match certificates::reread(config) {
+        Ok(certificates::Reread { listeners: 0, pools: 0, .. }) => tracing::warn!(
+            "SIGHUP: only certificates are read again, and there are none; the configuration is \
+             read at start only; restart to change it"
+        ),
+        Ok(reread) => {
+            reread.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+            tracing::info!(
+                listeners = reread.listeners,
+                pools = reread.pools,
+                "SIGHUP: certificates were read again; new connections are made with them; the \
+                 configuration itself is read at start only"
+            );
+        }
+        Err(faults) => {
+            faults.iter().for_each(|fault| tracing::error!("{fault}"));
+            tracing::error!("SIGHUP: nothing was changed: files with certificates are wrong");
+        }
+    }
 }
 
 fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {
@@ -200,7 +221,13 @@ fn announce(
             }
         };
         let clients = if listener.protocol == Protocol::Redis { "Redis" } else { "memcached" };
-        tracing::info!(listener = name, pool = pool.name, kind, "listening for {clients} clients");
+        let by = if listener.entrance.tls.is_some() { " by TLS" } else { "" };
+        tracing::info!(
+            listener = name,
+            pool = pool.name,
+            kind,
+            "listening for {clients} clients{by}"
+        );
     }
     for (pool, settings) in plan.pools.iter().zip(&config.pools) {
         if let (PoolKind::Store(store), PoolKindConfig::Store(settings)) =
@@ -219,9 +246,10 @@ fn announce(
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
-    let first = config.listeners.first().zip(names.first());
-    if let Some(command) = first.and_then(|(listener, name)| next_command(listener.protocol, name))
-    {
+    let mut listeners = config.listeners.iter().zip(names);
+    // Nobody types a header of the PROXY protocol.
+    let first = listeners.find(|(listener, _)| listener.entrance.proxies.is_none());
+    if let Some(command) = first.and_then(|(listener, name)| command_for(listener, name)) {
         tracing::info!("try: {command}");
     }
 }
@@ -244,6 +272,15 @@ fn announce_memory(config: &Config, workers_max: usize) {
         "memory bound of each client, besides one request and one reply in the making: {}",
         memory::human(bound.session_bytes)
     );
+}
+
+fn command_for(listener: &ListenerConfig, name: &str) -> Option<String> {
+    let command = next_command(listener.protocol, name)?;
+    match (&listener.entrance.tls, command.strip_prefix("redis-cli ")) {
+        (None, _) => Some(command),
+        (Some(_), Some(rest)) => Some(format!("redis-cli --tls --cacert CA.pem {rest}")),
+        (Some(_), None) => None,
+    }
 }
 
 fn next_command(protocol: Protocol, listener: &str) -> Option<String> {

@@ -141,7 +141,8 @@ impl Workers {
                 };
                 cells.attach_thread();
                 let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
-                let io = Secured::new(Ringed::new(io, plan.spin));
+                let gates = plan.listeners.iter().map(|one| one.entrance.gate.clone()).collect();
+                let io = Secured::with_gates(Ringed::new(io, plan.spin), gates);
                 Worker::new(io, plan, cells, mailbox, seed).run();
             })
             .context("cannot start a worker thread")?;

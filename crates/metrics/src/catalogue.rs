@@ -49,6 +49,10 @@ pub enum Label {
     Role,
     /// The primary a server copies, by its address, or what Sentinel calls its primary.
     Of,
+    /// Address of a listener, as configured.
+    Listener,
+    /// Path of a file, as configured.
+    File,
     /// What a connection of the bus is to its node: `upstream`, `standby`, `below`, `sibling` or `stranger`.
     Link,
     /// Why something on the bus failed, from a closed set: docs/protocol/bus.md.
@@ -71,6 +75,8 @@ impl Label {
             Label::Prefix => "prefix",
             Label::Role => "role",
             Label::Of => "of",
+            Label::Listener => "listener",
+            Label::File => "file",
             Label::Link => "link",
             Label::Reason => "reason",
             Label::Version => "version",
@@ -136,7 +142,7 @@ catalogue! {
         measures "Client connections accepted, including those refused at once because of a bound."
         leaves_out "Leaves out connections of the admin listener."
     CLIENT_CLOSED: Counter "keyway_client_closed_connections_total" in "connections" by [Pool Fault]
-        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed, drained."
+        measures "Client connections ended, by why: none (the client left or sent QUIT), reset, client (broke the protocol), limit (did not read its replies), killed, drained, idle (`idle_timeout`)."
         leaves_out "Leaves out clients refused at once, which keyway_pool_refused_requests_total counts, and connections of the admin listener."
     CLIENT_RECEIVED: Counter "keyway_client_received_bytes_total" in "bytes" by [Pool]
         measures "Bytes read from clients, with the framing of their protocol."
@@ -147,6 +153,15 @@ catalogue! {
     CLIENT_PAUSES: Counter "keyway_client_pauses_total" in "pauses" by [Pool]
         measures "Times a client's input was left unread because its own queue of replies or the queue of a backend was full."
         leaves_out "Leaves out how long each pause lasted."
+    LISTENER_CONNECTIONS: Gauge "keyway_listener_client_connections" in "connections" by [Listener]
+        measures "Clients of the listener connected now."
+        leaves_out "Leaves out those whose connections are still being secured, or that have yet to say whose they are."
+    LISTENER_SECURED: Counter "keyway_listener_secured_connections_total" in "connections" by [Listener]
+        measures "Connections of clients whose TLS handshake succeeded."
+        leaves_out ""
+    LISTENER_REFUSED: Counter "keyway_listener_refused_connections_total" in "connections" by [Listener Fault]
+        measures "Clients turned away, by why: not_allowed (by `allow` and `deny`), not_proxy (not in `proxy_from`), proxy_header (none, or a wrong one), timeout (`handshake_timeout`), crowded (`handshakes_max`), gone (closed without a word, as checks of health do), clients_max (any of them), and of TLS handshakes not_tls, no_certificate, unknown_issuer, expired, bad_certificate (of the client's), version (or ciphers: nothing in common), refused_ours (the client does not believe our certificate), closed and broken."
+        leaves_out ""
     PUBSUB_CHANNELS: Gauge "keyway_pubsub_active_channels" in "channels" by [Pool]
         measures "Channels and shard channels that clients have subscribed to, now; one counts for each worker with such clients."
         leaves_out "Leaves out what clients of the servers themselves have subscribed to."
@@ -423,6 +438,9 @@ catalogue! {
     ROUTE_RATE_LIMITED: Counter "keyway_route_rate_limited_requests_total" in "requests" by [Pool]
         measures "Requests refused because more came than requests_per_second and burst allow."
         leaves_out ""
+    TLS_EXPIRY: Gauge "keyway_tls_certificate_expiry_seconds" in "seconds" by [File]
+        measures "When the first certificate in a file expires, as seconds since 1970: of every `cert_file`, and every `ca_file` with a single certificate, as they were read last."
+        leaves_out "Leaves out the certificates that clients and servers show."
     BUS_LINKS: Gauge "keyway_bus_links" in "links" by [Link]
         measures "Connections of a node of the bus (keyway bus node) now, by what they are to it."
         leaves_out "Leaves out those whose TLS handshake goes on."

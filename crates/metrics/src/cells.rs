@@ -131,16 +131,19 @@ pub enum CloseReason {
     Killed,
     /// We are shutting down.
     Drained,
+    /// It asked nothing for longer than it may.
+    Idle,
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [CloseReason; 6] = [
+    pub(crate) const ALL: [CloseReason; 7] = [
         CloseReason::Left,
         CloseReason::Reset,
         CloseReason::Client,
         CloseReason::Limit,
         CloseReason::Killed,
         CloseReason::Drained,
+        CloseReason::Idle,
     ];
 
     /// The value of the `fault` label; `none` when the client left by itself.
@@ -152,6 +155,7 @@ impl CloseReason {
             CloseReason::Limit => "limit",
             CloseReason::Killed => "killed",
             CloseReason::Drained => "drained",
+            CloseReason::Idle => "idle",
         }
     }
 }

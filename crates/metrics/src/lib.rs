@@ -36,7 +36,7 @@ pub use cells::{
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
 pub use registry::{
-    BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, LatencyShares,
-    Layout, PoolLayout, PoolTotals, QuotaFigures, Registry, RouteFigures, ScriptFigures,
-    StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
+    FrontFigures, LatencyShares, Layout, PoolLayout, PoolTotals, QuotaFigures, Registry,
+    RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

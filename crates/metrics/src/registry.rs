@@ -93,6 +93,26 @@ pub struct QuotaFigures {
     pub refusals: u64,
 }
 
+/// What came of the clients of a listener, read when somebody scrapes.
+#[derive(Clone, Debug, Default)]
+pub struct EntranceFigures {
+    /// Clients connected now.
+    pub connected: u64,
+    /// Connections that were secured.
+    pub secured: u64,
+    /// Clients turned away, by why.
+    pub turned_away: Vec<(&'static str, u64)>,
+}
+
+/// How clients come in, read when somebody scrapes.
+#[derive(Clone, Debug, Default)]
+pub struct FrontFigures {
+    /// Of every listener, with its address.
+    pub listeners: Vec<(String, EntranceFigures)>,
+    /// Files with certificates, and when these expire, in seconds since 1970.
+    pub certificates: Vec<(String, i64)>,
+}
+
 /// What the clients' transactions take together, read when somebody scrapes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransactionFigures {
@@ -325,6 +345,7 @@ impl BackendTotals {
 }
 
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
+type FrontReader = Box<dyn Fn() -> FrontFigures + Send + Sync>;
 type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
 type RouteReader = Box<dyn Fn() -> RouteFigures + Send + Sync>;
 type ClusterReader = Box<dyn Fn() -> ClusterFigures + Send + Sync>;
@@ -340,6 +361,7 @@ pub struct Registry {
     routes: Box<[OnceLock<RouteReader>]>,
     clusters: Box<[OnceLock<ClusterReader>]>,
     transactions: OnceLock<TransactionReader>,
+    front: OnceLock<FrontReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
@@ -414,8 +436,8 @@ impl Registry {
         let warm_ups = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let routes = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let clusters = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        let transactions = OnceLock::new();
-        Arc::new(Self { layout, slots, stores, warm_ups, routes, clusters, transactions })
+        let (transactions, front) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { layout, slots, stores, warm_ups, routes, clusters, transactions, front })
     }
 
     /// What was given to [`Registry::new`].
@@ -506,6 +528,17 @@ impl Registry {
     /// What the transactions take; `None` where nobody tells.
     pub(crate) fn transaction_figures(&self) -> Option<TransactionFigures> {
         self.transactions.get().map(|read| read())
+    }
+
+    /// Has the figures of how clients come in read by `read` on every scrape, which must
+    /// not block. Returns whether it is the first such reader: a second one is not taken.
+    pub fn watch_front(&self, read: impl Fn() -> FrontFigures + Send + Sync + 'static) -> bool {
+        self.front.set(Box::new(read)).is_ok()
+    }
+
+    /// How clients come in; `None` where nobody tells.
+    pub(crate) fn front_figures(&self) -> Option<FrontFigures> {
+        self.front.get().map(|read| read())
     }
 
     /// What all workers did for the pool at index `pool`.

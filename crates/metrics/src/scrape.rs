@@ -9,8 +9,8 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    ClusterFigures, LatencyShares, QuotaFigures, Registry, RouteFigures, StoreFigures,
-    WarmUpFigures,
+    ClusterFigures, FrontFigures, LatencyShares, QuotaFigures, Registry, RouteFigures,
+    StoreFigures, WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
@@ -147,6 +147,8 @@ impl Registry {
     pub fn write_prometheus(&self, out: &mut String) {
         self.write_pools(out);
         self.write_clients(out);
+        let front = self.front_figures().unwrap_or_default();
+        write_listeners(&front, out);
         self.write_pubsub(out);
         let clusters = self.cluster_figures();
         self.write_backends(&clusters, out);
@@ -156,6 +158,10 @@ impl Registry {
         self.write_transactions(out);
         self.write_warm_ups(out);
         self.write_routes(out);
+        let mut expiry = family(out, &c::TLS_EXPIRY);
+        for (file, seconds) in &front.certificates {
+            expiry.sample(&[file], seconds);
+        }
         self.write_process(out);
     }
 
@@ -432,6 +438,23 @@ impl Registry {
         }
         if let Some(count) = process::open_fds() {
             family(out, &c::PROCESS_FDS).sample(&[], count);
+        }
+    }
+}
+
+fn write_listeners(front: &FrontFigures, out: &mut String) {
+    let mut connected = family(out, &c::LISTENER_CONNECTIONS);
+    for (listener, figures) in &front.listeners {
+        connected.sample(&[listener], figures.connected);
+    }
+    let mut secured = family(out, &c::LISTENER_SECURED);
+    for (listener, figures) in &front.listeners {
+        secured.sample(&[listener], figures.secured);
+    }
+    let mut refused = family(out, &c::LISTENER_REFUSED);
+    for (listener, figures) in &front.listeners {
+        for (why, count) in &figures.turned_away {
+            refused.sample(&[listener, why], count);
         }
     }
 }

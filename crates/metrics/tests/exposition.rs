@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
-    DatabaseFigures, HealthLevel, Kind, Layout, PoolLayout, QuotaFigures, Registry, RouteFigures,
-    ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
-    catalogue_markdown,
+    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, PoolLayout,
+    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -66,6 +66,13 @@ fn registry() -> Arc<Registry> {
         refused_commands: 7,
     });
     assert!(taken);
+    assert!(registry.watch_front(|| FrontFigures {
+        listeners: vec![(
+            "127.0.0.1:6380".to_owned(),
+            EntranceFigures { connected: 1, secured: 2, turned_away: vec![("not_tls", 3)] },
+        )],
+        certificates: vec![("/etc/keyway/server.pem".to_owned(), 1_900_000_000)],
+    }));
     let figures = WarmUpFigures { lookups: 3, is_active: true, ..WarmUpFigures::default() };
     assert!(registry.watch_warm_up(1, move || figures));
     let figures = RouteFigures { failovers: 4, ..RouteFigures::default() };

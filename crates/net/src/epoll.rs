@@ -422,8 +422,9 @@ impl Io for EpollIo {
         }
     }
 
-    fn release(&mut self, socket: Socket) {
+    fn release(&mut self, socket: Socket) -> Socket {
         let _ = epoll::delete(&self.epoll, borrow(&socket));
+        socket
     }
 
     fn close(&mut self, socket: Socket) {

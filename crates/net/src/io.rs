@@ -1,4 +1,4 @@
-use crate::{Address, Peer, RingFault};
+use crate::{Address, Away, Peer, RingFault};
 use keyway_base::Clock;
 use keyway_tls::{ClientTls, TlsFault};
 use std::time::Duration;
@@ -132,6 +132,16 @@ pub enum Accept {
         /// Its address.
         peer: Peer,
     },
+    /// A client that has yet to say whose it is, or to be secured: the listener is told of
+    /// again when that is over.
+    Entering,
+    /// A client that was turned away.
+    Turned {
+        /// Its address, as far as it is known.
+        peer: Peer,
+        /// Why.
+        away: Away,
+    },
     /// Nobody waits.
     Empty,
     /// Out of file descriptors or memory: clients wait in the backlog. Ask
@@ -220,8 +230,13 @@ pub trait Io {
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send;
 
     /// Forgets a socket's events without closing it, to hand it to another
-    /// worker.
-    fn release(&mut self, socket: Socket);
+    /// worker, which is to [`Io::adopt`] what is returned here.
+    fn release(&mut self, socket: Socket) -> Socket;
+
+    /// Takes a socket over that another worker has released; its name here.
+    fn adopt(&mut self, socket: Socket) -> Socket {
+        socket
+    }
 
     /// Closes a socket. Its token never appears in a later `poll`.
     fn close(&mut self, socket: Socket);

@@ -3,9 +3,10 @@
 //! Never parses a byte and never knows what a session or a link is: a socket
 //! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
 //! first: [`Io`], [`Event`] and [`EpollIo`]; [`Ringed`] adds shared memory, and
-//! [`Secured`] lays TLS over both.
+//! [`Secured`] lays TLS over both, and lets clients in by a [`Gate`].
 
 mod address;
+mod entrance;
 mod epoll;
 mod io;
 mod listener;
@@ -16,9 +17,12 @@ mod secured;
 mod tune;
 
 pub use address::{Address, AddressError, Peer};
+pub use entrance::{
+    AWAY_LABELS, Announced, Away, Gate, HEADER_LEN_MAX, Header, HeaderFault, parse_header,
+};
 pub use epoll::EpollIo;
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
-pub use keyway_tls::{ClientTls, TlsFault};
+pub use keyway_tls::{ClientTls, ServerTls, TlsFault};
 pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
 pub use mailbox::{Mailbox, Mailer};
 pub use ringed::{Door, RingFault, Ringed};

@@ -695,19 +695,20 @@ impl Io for Ringed {
         std::mem::take(&mut self.looked)
     }
 
-    fn release(&mut self, socket: Socket) {
+    fn release(&mut self, socket: Socket) -> Socket {
         if !is_ringed(socket) {
             return self.io.release(socket);
         }
         let number = socket.0 & !RINGED_SOCKET;
         self.io.release(Socket(number));
-        let Some(mut line) = self.take_line(number) else { return };
+        let Some(mut line) = self.take_line(number) else { return socket };
         if let Stage::Open(rings) = &mut line.stage {
             // Whoever takes it over reads first.
             rings.stop_waiting();
             rings.is_cooling = false;
         }
         MOVING.lock().insert(number, line);
+        socket
     }
 
     fn close(&mut self, socket: Socket) {

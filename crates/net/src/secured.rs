@@ -14,13 +14,24 @@
 //!
 //! Nothing is decrypted but what is asked for: a `recv` here is one below, and
 //! what it brought is handed on whole. What was encrypted and found no room is
-//! kept, at most [`Channel::ENCRYPT_LEN_MAX`] and the overhead of its records,
-//! and until it is gone nothing more is taken.
+//! kept, at most 32 KiB and the overhead of its records, and until it is gone
+//! nothing more is taken.
+//!
+//! Clients of a listener with a [`Gate`] come in here, too ([`arrivals`]).
 
-use crate::{Accept, Address, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
+mod arrivals;
+mod line;
+
+use crate::{Accept, Address, ConnectFault, Event, Gate, Io, ListenerIndex, Recv, Send, Socket};
+use crate::{TlsFault, Token};
+use arrivals::Arrivals;
 use keyway_base::Clock;
-use keyway_tls::{Channel, ClientTls, TlsFault};
+use keyway_tls::ClientTls;
+use line::{Line, Progress, Side, Stage};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Set in the number of a secured socket. Descriptors are far below.
@@ -42,6 +53,9 @@ const IDLE_READS_MAX: usize = 16;
 /// The alert that says nothing but that the handshake has failed.
 const HANDSHAKE_FAILURE: u8 = 40;
 
+/// Lines between two workers, by numbers of their own.
+static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
+
 /// An [`Io`] whose connections may be secured.
 pub struct Secured<I> {
     io: I,
@@ -54,6 +68,7 @@ pub struct Secured<I> {
     /// Lines that are to be read on without being told of again.
     again: Vec<u32>,
     scratch: Vec<Event>,
+    arrivals: Arrivals,
 }
 
 #[derive(Default)]
@@ -62,133 +77,14 @@ struct Place {
     line: Option<Box<Line>>,
 }
 
-/// A secured connection.
-struct Line {
-    /// The worker's name for it.
-    token: Token,
-    tls: ClientTls,
-    host: Box<str>,
-    stage: Stage,
-    /// Encrypted, and still to be sent.
-    unsent: Vec<u8>,
-    /// Said by the peer right behind its handshake.
-    early: Vec<u8>,
-    fault: Option<TlsFault>,
-    /// Whether the peer has said anything since the handshake.
-    was_heard: bool,
-}
-
-enum Stage {
-    Connecting,
-    Handshaking { socket: Socket, channel: Channel },
-    Open { socket: Socket, channel: Channel },
-}
-
-impl Stage {
-    fn socket(&self) -> Option<Socket> {
-        match self {
-            Stage::Connecting => None,
-            Stage::Handshaking { socket, .. } | Stage::Open { socket, .. } => Some(*socket),
-        }
-    }
-}
-
-/// What came of driving a handshake.
-enum Progress {
-    Waiting,
-    Done,
-    Failed(TlsFault),
-}
-
-impl Line {
-    /// Sends what is left over and what the channel has to say. `false` when the
-    /// connection broke.
-    fn flush<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>) -> bool {
-        let (Stage::Handshaking { socket, channel } | Stage::Open { socket, channel }) =
-            &mut self.stage
-        else {
-            return true;
-        };
-        if !send_unsent(io, *socket, &mut self.unsent) {
-            return false;
-        }
-        if !self.unsent.is_empty() || !channel.wants_output() {
-            return true;
-        }
-        cipher.clear();
-        channel.take_output(cipher);
-        match io.send(*socket, cipher) {
-            Send::Taken(taken) => {
-                self.unsent.extend_from_slice(&cipher[taken..]);
-                true
-            }
-            Send::Failed => false,
-        }
-    }
-
-    fn begin(&mut self, socket: Socket) -> Result<(), TlsFault> {
-        let channel = self.tls.connect(&self.host)?;
-        self.stage = Stage::Handshaking { socket, channel };
-        Ok(())
-    }
-
-    /// Reads on in a handshake.
-    fn shake<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>, hangup: bool) -> Progress {
-        loop {
-            let Stage::Handshaking { socket, channel } = &mut self.stage else {
-                return Progress::Waiting;
-            };
-            let (outcome, drained) = match io.recv(*socket) {
-                Recv::Data { bytes, drained } => {
-                    (channel.handle_input(bytes, &mut self.early), drained)
-                }
-                Recv::Empty => return Progress::Waiting,
-                Recv::End | Recv::Failed => return Progress::Failed(TlsFault::Closed),
-            };
-            let is_over = !channel.is_handshaking();
-            // What is wrong is told the peer, too.
-            let was_sent = self.flush(io, cipher);
-            match outcome {
-                Err(fault) => return Progress::Failed(fault),
-                Ok(()) if !was_sent => return Progress::Failed(TlsFault::Closed),
-                Ok(()) if is_over => return Progress::Done,
-                Ok(()) if drained && !hangup => return Progress::Waiting,
-                Ok(()) => {}
-            }
-        }
-    }
-
-    fn open(&mut self) {
-        if let Stage::Handshaking { socket, channel } =
-            std::mem::replace(&mut self.stage, Stage::Connecting)
-        {
-            self.stage = Stage::Open { socket, channel };
-        }
-    }
-}
-
-/// `false` when the connection broke.
-fn send_unsent<I: Io>(io: &mut I, socket: Socket, unsent: &mut Vec<u8>) -> bool {
-    if unsent.is_empty() {
-        return true;
-    }
-    match io.send(socket, unsent) {
-        Send::Taken(taken) if taken == unsent.len() => {
-            // At rest a line keeps nothing.
-            *unsent = Vec::new();
-            true
-        }
-        Send::Taken(taken) => {
-            unsent.drain(..taken);
-            true
-        }
-        Send::Failed => false,
-    }
-}
-
 impl<I: Io> Secured<I> {
     /// A driver over `io` that can also secure connections.
     pub fn new(io: I) -> Self {
+        Self::with_gates(io, Vec::new())
+    }
+
+    /// One that lets clients in by these gates, by listener.
+    pub fn with_gates(io: I, gates: Vec<Option<Arc<Gate>>>) -> Self {
         Secured {
             io,
             lines: Vec::new(),
@@ -197,6 +93,7 @@ impl<I: Io> Secured<I> {
             cipher: Vec::new(),
             again: Vec::new(),
             scratch: Vec::new(),
+            arrivals: Arrivals::new(gates),
         }
     }
 
@@ -206,11 +103,15 @@ impl<I: Io> Secured<I> {
     }
 
     fn add(&mut self, line: Line) -> u32 {
+        self.put(Box::new(line))
+    }
+
+    fn put(&mut self, line: Box<Line>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.lines.push(Place::default());
             (self.lines.len() - 1) as u32
         });
-        self.lines[index as usize].line = Some(Box::new(line));
+        self.lines[index as usize].line = Some(line);
         index
     }
 
@@ -305,8 +206,13 @@ impl<I: Io> Secured<I> {
         events: &mut Vec<Event>,
     ) {
         let Some(line) = self.lines[index as usize].line.as_deref_mut() else { return };
+        if let Side::Theirs(_) = line.side
+            && !matches!(line.stage, Stage::Open { .. } | Stage::Plain { .. })
+        {
+            return self.on_arrival_ready(index);
+        }
         let is_whole = !writable || line.flush(&mut self.io, &mut self.cipher);
-        if let Stage::Open { .. } = line.stage {
+        if let Stage::Open { .. } | Stage::Plain { .. } = line.stage {
             events.push(Event::Ready {
                 token: line.token,
                 readable,
@@ -345,7 +251,7 @@ impl<I: Io> Secured<I> {
         }
         // Who wants a certificate and gets none says so by version 1.3 alone.
         let is_vague = matches!(fault, TlsFault::Closed | TlsFault::Alert(HANDSHAKE_FAILURE));
-        let is_asked = is_vague && line.tls.lacks_identity();
+        let is_asked = is_vague && line.lacks_identity();
         let fault = if is_asked { TlsFault::NoIdentity } else { fault };
         events.push(Event::ConnectFailed { token: line.token, fault: ConnectFault::Tls(fault) });
     }
@@ -367,6 +273,9 @@ impl<I: Io> Secured<I> {
             return Recv::Data { bytes: plain, drained: false };
         }
         for _ in 0..IDLE_READS_MAX {
+            if let Stage::Plain { socket } = line.stage {
+                return io.recv(socket);
+            }
             let Stage::Open { socket, channel } = &mut line.stage else { return Recv::Empty };
             if line.fault.is_some() {
                 return Recv::Failed;
@@ -408,22 +317,14 @@ impl<I: Io> Secured<I> {
         let Some(line) = place.and_then(|place| place.line.as_deref_mut()) else {
             return Send::Failed;
         };
-        if line.fault.is_some() {
-            return Send::Failed;
+        if let Stage::Entered { .. } = line.stage {
+            // It is told why it is not taken.
+            line.open();
         }
-        let mut taken = 0;
-        loop {
-            if !line.flush(io, cipher) {
-                return Send::Failed;
-            }
-            let Stage::Open { channel, .. } = &mut line.stage else { return Send::Taken(0) };
-            if taken == bytes.len() || !line.unsent.is_empty() {
-                return Send::Taken(taken);
-            }
-            match channel.encrypt(&bytes[taken..]) {
-                0 => return Send::Failed,
-                len => taken += len,
-            }
+        match line.stage {
+            _ if line.fault.is_some() => Send::Failed,
+            Stage::Plain { socket } => io.send(socket, bytes),
+            _ => line.send(io, cipher, bytes),
         }
     }
 
@@ -445,26 +346,40 @@ fn is_secured(socket: Socket) -> bool {
 }
 
 impl<I: Io> Io for Secured<I> {
+    #[inline]
     fn clock(&mut self) -> Clock {
-        self.io.clock()
+        let clock = self.io.clock();
+        self.arrivals.now = clock.now;
+        clock
     }
 
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         let first = events.len();
-        let wait = if self.again.is_empty() { wait } else { Some(Duration::ZERO) };
+        let has_work = !self.again.is_empty() || self.arrivals.has_work();
+        let wait = if has_work { Some(Duration::ZERO) } else { wait };
         let slept = self.io.poll(wait, events);
         if !self.lines.is_empty() {
             self.translate(events, first);
+            if self.arrivals.is_busy() {
+                self.tend_arrivals(events);
+            }
         }
         slept
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
-        self.io.accept(listener)
+        match self.arrivals.gate(listener) {
+            None => self.io.accept(listener),
+            Some(gate) => self.accept_by(&gate, listener),
+        }
     }
 
     fn local_address(&self, socket: Socket) -> Option<SocketAddr> {
-        self.io.local_address(socket)
+        if !is_secured(socket) {
+            return self.io.local_address(socket);
+        }
+        let place = self.lines.get((socket.0 & !SECURED_SOCKET) as usize)?;
+        self.io.local_address(place.line.as_ref()?.stage.socket()?)
     }
 
     fn resolve(&mut self, host: &str, number: u32) -> bool {
@@ -472,16 +387,28 @@ impl<I: Io> Io for Secured<I> {
     }
 
     fn pause_accepting(&mut self, paused: bool) {
+        self.arrivals.is_paused = paused;
         self.io.pause_accepting(paused);
     }
 
     fn stop_listening(&mut self) {
+        self.turn_all_away();
         self.io.stop_listening();
     }
 
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
         assert_eq!(token.0 & RESERVED, 0, "these bits of a token are the drivers'");
-        self.io.watch(socket, token)
+        if !is_secured(socket) {
+            return self.io.watch(socket, token);
+        }
+        let index = (socket.0 & !SECURED_SOCKET) as u32;
+        let own = self.own_token(index);
+        let Some(line) = self.line_of(socket) else { return false };
+        line.token = token;
+        let was_watched = matches!(line.stage, Stage::Entered { .. });
+        line.open();
+        let below = line.stage.socket();
+        was_watched || below.is_some_and(|below| self.io.watch(below, own))
     }
 
     fn connect(&mut self, address: &Address, token: Token) {
@@ -497,10 +424,10 @@ impl<I: Io> Io for Secured<I> {
         };
         let index = self.add(Line {
             token,
-            tls: tls.clone(),
-            host,
+            side: Side::Ours { tls: tls.clone(), host },
             stage: Stage::Connecting,
             unsent: Vec::new(),
+            held: 0,
             early: Vec::new(),
             fault: None,
             was_heard: false,
@@ -514,14 +441,15 @@ impl<I: Io> Io for Secured<I> {
             return None;
         }
         let line = self.line_of(socket)?;
-        let is_unexplained = line.fault.is_none() && !line.was_heard && line.tls.lacks_identity();
+        let is_unexplained = line.fault.is_none() && !line.was_heard && line.lacks_identity();
         if is_unexplained { Some(TlsFault::NoIdentity) } else { line.fault }
     }
 
     fn cancel_connect(&mut self, token: Token) {
         let is_it = |place: &Place| {
             place.line.as_ref().is_some_and(|line| {
-                line.token == token && !matches!(line.stage, Stage::Open { .. })
+                line.token == token
+                    && matches!(line.stage, Stage::Connecting | Stage::Handshaking { .. })
             })
         };
         let Some(index) = self.lines.iter().position(is_it) else {
@@ -557,9 +485,27 @@ impl<I: Io> Io for Secured<I> {
         self.io.take_looked()
     }
 
-    fn release(&mut self, socket: Socket) {
-        assert!(!is_secured(socket), "what is secured here cannot be handed over");
-        self.io.release(socket);
+    fn release(&mut self, socket: Socket) -> Socket {
+        if !is_secured(socket) {
+            return self.io.release(socket);
+        }
+        let line = self.remove((socket.0 & !SECURED_SOCKET) as u32).expect("it is a client's");
+        assert!(matches!(line.side, Side::Theirs(_)), "only clients are handed over");
+        let below = line.stage.socket().expect("it is open");
+        assert_eq!(self.io.release(below), below, "sockets below keep their numbers");
+        let mut moving = MOVING.lock();
+        let number = moving.last_key_value().map_or(0, |(number, _)| number + 1);
+        moving.insert(number, line);
+        Socket(SECURED_SOCKET | number)
+    }
+
+    fn adopt(&mut self, socket: Socket) -> Socket {
+        if !is_secured(socket) {
+            return self.io.adopt(socket);
+        }
+        let line = MOVING.lock().remove(&(socket.0 & !SECURED_SOCKET));
+        let line = line.expect("what was released is adopted once");
+        Socket(SECURED_SOCKET | self.put(line) as i32)
     }
 
     fn close(&mut self, socket: Socket) {

@@ -88,7 +88,9 @@ impl Io for Wire {
         self.sent.extend_from_slice(&bytes[..taken]);
         Send::Taken(taken)
     }
-    fn release(&mut self, _socket: Socket) {}
+    fn release(&mut self, socket: Socket) -> Socket {
+        socket
+    }
     fn close(&mut self, socket: Socket) {
         self.closed.push(socket);
     }

@@ -165,8 +165,9 @@ impl Io for SimIo {
         }
     }
 
-    fn release(&mut self, socket: Socket) {
+    fn release(&mut self, socket: Socket) -> Socket {
         self.world.borrow_mut().network.release(socket);
+        socket
     }
 
     fn close(&mut self, socket: Socket) {

@@ -701,6 +701,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         password: password.clone(),
         cluster: None,
         read_from: None,
+        entrance: keyway_worker::Entrance::default(),
     });
     Arc::new(Plan {
         limits: scenario.limits,

@@ -1,6 +1,6 @@
 use crate::TlsFault;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, Connection, Error};
+use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
@@ -57,6 +57,11 @@ impl Channel {
     pub fn peer_certificate(&self) -> Option<PeerCertificate> {
         let certificate = self.connection.peer_certificates()?.first()?;
         Some(PeerCertificate(certificate.clone().into_owned()))
+    }
+
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsFault> {
+        let connection = ServerConnection::new(config).map_err(|error| TlsFault::from(&error))?;
+        Ok(Channel::of(connection.into()))
     }
 
     /// Whether the handshake goes on.

@@ -1,29 +1,29 @@
-use crate::files::{FileFault, ReadFile, certificates, key, time_fault};
-use crate::settings::{ClientSettings, Identity, MinVersion, Setting, Trust, parse_name};
+use crate::files::{Dated, FileFault, ReadFile, Reading, authorities, own, versions};
+use crate::settings::{ClientSettings, Trust, parse_name};
 use crate::{Channel, TlsFault};
+use parking_lot::RwLock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Everything that connections to the servers of a pool need, shared by all of
-/// them: certificates, and the sessions that may be resumed.
+/// them: certificates, and the sessions that may be resumed. Clones are the same
+/// thing, and all get what [`ClientTls::replace`] brings.
 #[derive(Clone)]
-pub struct ClientTls(Arc<Shared>);
+pub struct ClientTls(Arc<RwLock<State>>);
 
-struct Shared {
+#[derive(Clone)]
+struct State {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
     answers: Arc<Answers>,
+    files: Arc<[Dated]>,
 }
 
 /// What [`ClientTls::load`] gives, with what is suspicious about the files.
@@ -37,7 +37,7 @@ pub struct Loaded {
 
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTls").field("server_name", &self.0.server_name).finish()
+        f.debug_struct("ClientTls").field("server_name", &self.0.read().server_name).finish()
     }
 }
 
@@ -55,27 +55,18 @@ impl ClientTls {
     /// # Errors
     /// Everything that is wrong with them.
     pub fn load(settings: &ClientSettings, read: ReadFile<'_>) -> Result<Loaded, Vec<FileFault>> {
-        let (mut faults, mut warnings) = (Vec::new(), Vec::new());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut reading = Reading::new(read);
         let verifier = match &settings.trust {
             Trust::Anybody => Some(Arc::new(AcceptsAnybody(Arc::clone(&provider))) as Arc<_>),
-            Trust::Authorities(path) => match authorities(path, &provider, read, &mut warnings) {
-                Ok(verifier) => Some(verifier as Arc<dyn ServerCertVerifier>),
-                Err(fault) => {
-                    faults.push(fault);
-                    None
-                }
-            },
+            Trust::Authorities(path) => authorities(path, OF_SERVERS, &mut reading)
+                .and_then(|roots| verifier(Arc::new(roots), &provider)),
         };
-        let identity = settings.identity.as_ref().and_then(|identity| {
-            match own(identity, &provider, read, &mut warnings) {
-                Ok(certified) => Some(certified),
-                Err(mut wrong) => {
-                    faults.append(&mut wrong);
-                    None
-                }
-            }
-        });
+        let identity = settings
+            .identity
+            .as_ref()
+            .and_then(|identity| own(identity, 0, &provider, &mut reading));
+        let Reading { faults, warnings, dated, .. } = reading;
         let Some(verifier) = verifier.filter(|_| faults.is_empty()) else { return Err(faults) };
         let answers = Arc::new(Answers { identity, were_asked: AtomicBool::new(false) });
         let config = ClientConfig::builder_with_provider(provider)
@@ -85,8 +76,21 @@ impl ClientTls {
             .with_custom_certificate_verifier(verifier)
             .with_client_cert_resolver(Arc::clone(&answers) as Arc<dyn ResolvesClientCert>);
         let server_name = settings.server_name.as_deref().and_then(parse_name);
-        let tls = ClientTls(Arc::new(Shared { config: Arc::new(config), server_name, answers }));
-        Ok(Loaded { tls, warnings })
+        let state =
+            State { config: Arc::new(config), server_name, answers, files: Arc::from(dated) };
+        Ok(Loaded { tls: ClientTls(Arc::new(RwLock::new(state))), warnings })
+    }
+
+    /// Has connections from now on made with what `newer` was loaded with, and no session
+    /// of before resumed. Those that stand go on.
+    pub fn replace(&self, newer: &ClientTls) {
+        let state = newer.0.read().clone();
+        *self.0.write() = state;
+    }
+
+    /// Until when the certificates in the files are valid.
+    pub fn files(&self) -> Arc<[Dated]> {
+        Arc::clone(&self.0.read().files)
     }
 
     /// A connection to a server whose address has this host.
@@ -94,16 +98,18 @@ impl ClientTls {
     /// # Errors
     /// [`TlsFault::WrongName`] where no certificate could be valid for the host.
     pub fn connect(&self, host: &str) -> Result<Channel, TlsFault> {
-        let name = match &self.0.server_name {
+        let state = self.0.read();
+        let name = match &state.server_name {
             Some(name) => name.clone(),
             None => parse_name(host).ok_or(TlsFault::WrongName)?,
         };
-        Channel::client(Arc::clone(&self.0.config), name)
+        Channel::client(Arc::clone(&state.config), name)
     }
 
     /// Whether a server has ever asked for the certificate that there is none of.
     pub fn lacks_identity(&self) -> bool {
-        self.0.answers.identity.is_none() && self.0.answers.were_asked.load(Ordering::Relaxed)
+        let answers = &self.0.read().answers;
+        answers.identity.is_none() && answers.were_asked.load(Ordering::Relaxed)
     }
 
     /// What a fault of a connection to a server with this host says in logs and
@@ -111,7 +117,7 @@ impl ClientTls {
     pub fn explain(&self, fault: TlsFault, host: &str) -> String {
         let text = fault.text();
         match fault {
-            _ if fault.is_about_name() => match &self.0.server_name {
+            _ if fault.is_about_name() => match &self.0.read().server_name {
                 Some(name) => format!("{text} {}", name.to_str()),
                 None => format!("{text} {host}; should it be another, write server_name"),
             },
@@ -121,90 +127,15 @@ impl ClientTls {
     }
 }
 
-fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
-    static ALL: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
-    match min {
-        MinVersion::V1_2 => &ALL,
-        MinVersion::V1_3 => &ALL[..1],
-    }
-}
-
-const AUTHORITIES_HINT: &str =
+const OF_SERVERS: &str =
     "give the certificates of the authorities that issued those of the servers";
 
-pub(crate) fn no_authority(path: &Path) -> FileFault {
-    FileFault::new(Setting::CaFile, path, "holds no authority", AUTHORITIES_HINT)
-}
-
-/// The authorities in a file.
-pub(crate) fn authorities_of(
-    path: &Path,
-    read: ReadFile<'_>,
-    warnings: &mut Vec<FileFault>,
-) -> Result<Arc<RootCertStore>, FileFault> {
-    let setting = Setting::CaFile;
-    let certificates = certificates(setting, path, read)?;
-    let mut roots = RootCertStore::empty();
-    for certificate in &certificates {
-        roots.add(certificate.clone()).map_err(|_| {
-            let what = "holds a certificate that cannot be an authority's";
-            FileFault::new(setting, path, what, AUTHORITIES_HINT)
-        })?;
-    }
-    // Of many, as in a bundle of the system's, some are always old.
-    if let [only] = certificates.as_slice() {
-        warnings.extend(time_fault(setting, path, only));
-    }
-    Ok(Arc::new(roots))
-}
-
-fn authorities(
-    path: &Path,
+fn verifier(
+    roots: Arc<RootCertStore>,
     provider: &Arc<CryptoProvider>,
-    read: ReadFile<'_>,
-    warnings: &mut Vec<FileFault>,
-) -> Result<Arc<WebPkiServerVerifier>, FileFault> {
-    let roots = authorities_of(path, read, warnings)?;
-    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
-        .build()
-        .map_err(|_| no_authority(path))
-}
-
-pub(crate) fn own(
-    identity: &Identity,
-    provider: &CryptoProvider,
-    read: ReadFile<'_>,
-    warnings: &mut Vec<FileFault>,
-) -> Result<Arc<CertifiedKey>, Vec<FileFault>> {
-    let Identity { cert_file, key_file } = identity;
-    let (chain, key) = match (certificates(Setting::CertFile, cert_file, read), key(key_file, read))
-    {
-        (Ok(chain), Ok(key)) => (chain, key),
-        (chain, key) => return Err([chain.err(), key.err()].into_iter().flatten().collect()),
-    };
-    warnings.extend(time_fault(Setting::CertFile, cert_file, &chain[0]));
-    CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(|error| {
-        vec![match error {
-            Error::InconsistentKeys(_) => FileFault::new(
-                Setting::KeyFile,
-                key_file,
-                format_args!("is not the key of the certificate in {}", cert_file.display()),
-                "give the key that the certificate was made with",
-            ),
-            Error::InvalidCertificate(_) => FileFault::new(
-                Setting::CertFile,
-                cert_file,
-                "holds a certificate that is damaged, or of a kind not supported",
-                "give an X.509 certificate of version 3",
-            ),
-            _ => FileFault::new(
-                Setting::KeyFile,
-                key_file,
-                "holds a key of a kind not supported",
-                "give an RSA key of 2048 bits or more, or one of ECDSA (P-256, P-384) or Ed25519",
-            ),
-        }]
-    })
+) -> Option<Arc<dyn ServerCertVerifier>> {
+    let builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
+    builder.build().ok().map(|verifier| verifier as Arc<dyn ServerCertVerifier>)
 }
 
 /// Our certificate for servers that ask, and whether one did.

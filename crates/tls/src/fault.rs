@@ -28,6 +28,8 @@ pub enum TlsFault {
     WrongPurpose,
     /// Anything else is wrong with the certificate.
     BadCertificate,
+    /// There is no certificate, though one is wanted.
+    NoCertificate,
     /// Both sides know no version in common.
     NoCommonVersion,
     /// They know no cipher, or other such thing, in common.
@@ -82,6 +84,7 @@ impl TlsFault {
             }
             TlsFault::WrongPurpose => "its certificate is not one for servers (extendedKeyUsage)",
             TlsFault::BadCertificate => "its certificate is damaged, or of a kind not supported",
+            TlsFault::NoCertificate => "it has shown no certificate",
             TlsFault::NoCommonVersion => {
                 "the server and min_version have no version of TLS in common"
             }
@@ -103,6 +106,39 @@ impl TlsFault {
             TlsFault::Broken => "what came from the server is damaged",
         }
     }
+
+    /// What it says in logs, of a client.
+    pub fn text_of_client(self) -> &'static str {
+        match self {
+            TlsFault::NotTls => "it does not speak TLS; this listener does not speak anything else",
+            TlsFault::Closed => "it closed the connection",
+            TlsFault::NoCertificate | TlsFault::NoIdentity => {
+                "it has shown no certificate, which client_certificates demands"
+            }
+            TlsFault::UnknownIssuer => "its certificate is not issued by an authority of ca_file",
+            TlsFault::Expired => "its certificate has expired",
+            TlsFault::NotYetValid => "its certificate is not valid yet",
+            TlsFault::IsAuthority => {
+                "its certificate is that of an authority (CA:TRUE); issue one for the client"
+            }
+            TlsFault::WrongPurpose => "its certificate is not one for clients (extendedKeyUsage)",
+            TlsFault::WrongName | TlsFault::Nameless | TlsFault::BadCertificate => {
+                "its certificate is damaged, or of a kind not supported"
+            }
+            TlsFault::NoCommonVersion => "it and min_version have no version of TLS in common",
+            TlsFault::NothingInCommon => "it supports nothing of what is safe in TLS",
+            TlsFault::RefusedIdentity(Refusal::UnknownIssuer) => {
+                "it does not know the authority that issued the certificate of cert_file"
+            }
+            TlsFault::RefusedIdentity(Refusal::Expired) => {
+                "it says that the certificate of cert_file has expired"
+            }
+            TlsFault::RefusedIdentity(_) => "it refuses the certificate of cert_file",
+            TlsFault::UnrecognisedName => "it says that it does not know the name",
+            TlsFault::Alert(_) => "it ended the handshake",
+            TlsFault::Broken => "what came from it is damaged",
+        }
+    }
 }
 
 impl From<&Error> for TlsFault {
@@ -110,7 +146,7 @@ impl From<&Error> for TlsFault {
     fn from(error: &Error) -> Self {
         match error {
             Error::InvalidCertificate(error) => certificate(error),
-            Error::NoCertificatesPresented => TlsFault::BadCertificate,
+            Error::NoCertificatesPresented => TlsFault::NoCertificate,
             Error::AlertReceived(alert) => alerted(*alert),
             Error::PeerIncompatible(what) => match what {
                 PeerIncompatible::Tls12NotOffered

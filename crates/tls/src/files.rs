@@ -1,10 +1,14 @@
 //! PEM files, with what is wrong with them in words.
 
-use crate::settings::Setting;
+use crate::settings::{Identity, MinVersion, Setting};
 use crate::validity;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::path::Path;
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, SupportedProtocolVersion};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// How a file is read: its text, or why not.
@@ -15,6 +19,8 @@ pub type ReadFile<'f> = &'f dyn Fn(&Path) -> Result<String, String>;
 pub struct FileFault {
     /// Which setting names it.
     pub setting: Setting,
+    /// Which of the certificates it is about, counted from 0, where there may be several.
+    pub certificate: usize,
     /// What is wrong, beginning with its path.
     pub what: String,
     /// What to do about it.
@@ -28,7 +34,138 @@ impl FileFault {
         what: impl std::fmt::Display,
         hint: &'static str,
     ) -> Self {
-        FileFault { setting, what: format!("{} {what}", path.display()), hint }
+        FileFault { setting, certificate: 0, what: format!("{} {what}", path.display()), hint }
+    }
+}
+
+/// Until when a file can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dated {
+    /// The file, as configured.
+    pub path: PathBuf,
+    /// When the first certificate in it expires, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// Days before a certificate expires from which on that is warned of.
+const WARNED_DAYS: i64 = 30;
+
+/// Files being read, and what was found.
+pub(crate) struct Reading<'f> {
+    read: ReadFile<'f>,
+    pub(crate) faults: Vec<FileFault>,
+    pub(crate) warnings: Vec<FileFault>,
+    pub(crate) dated: Vec<Dated>,
+}
+
+impl<'f> Reading<'f> {
+    pub(crate) fn new(read: ReadFile<'f>) -> Self {
+        Reading { read, faults: Vec::new(), warnings: Vec::new(), dated: Vec::new() }
+    }
+
+    /// Notes from when to when the certificates of a file are valid.
+    fn date(&mut self, setting: Setting, path: &Path, chain: &[CertificateDer<'_>]) {
+        let not_after = |one: &CertificateDer<'_>| Some(validity::of(one)?.not_after);
+        let Some(not_after) = chain.iter().filter_map(not_after).min() else { return };
+        self.dated.push(Dated { path: path.to_owned(), not_after });
+        self.warnings.extend(chain.iter().find_map(|one| time_fault(setting, path, one)));
+    }
+}
+
+/// The oldest version spoken, and those after it.
+pub(crate) fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
+    static ALL: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+    match min {
+        MinVersion::V1_2 => &ALL,
+        MinVersion::V1_3 => &ALL[..1],
+    }
+}
+
+/// Whose certificates are believed.
+pub(crate) fn authorities(
+    path: &Path,
+    hint: &'static str,
+    reading: &mut Reading<'_>,
+) -> Option<RootCertStore> {
+    let setting = Setting::CaFile;
+    let certificates = match certificates(setting, path, reading.read) {
+        Ok(certificates) => certificates,
+        Err(fault) => {
+            reading.faults.push(fault);
+            return None;
+        }
+    };
+    let mut roots = RootCertStore::empty();
+    if certificates.iter().any(|one| roots.add(one.clone()).is_err()) {
+        let what = "holds a certificate that cannot be an authority's";
+        reading.faults.push(FileFault::new(setting, path, what, hint));
+        return None;
+    }
+    // Of many, as in a bundle of the system's, some are always old.
+    if certificates.len() == 1 {
+        reading.date(setting, path, &certificates);
+    }
+    Some(roots)
+}
+
+/// A certificate of ours with its key; the one at `index` of several.
+pub(crate) fn own(
+    identity: &Identity,
+    index: usize,
+    provider: &CryptoProvider,
+    reading: &mut Reading<'_>,
+) -> Option<Arc<CertifiedKey>> {
+    let (faults, warnings) = (reading.faults.len(), reading.warnings.len());
+    let certified = read_own(identity, provider, reading);
+    reading.faults[faults..].iter_mut().for_each(|fault| fault.certificate = index);
+    reading.warnings[warnings..].iter_mut().for_each(|fault| fault.certificate = index);
+    certified
+}
+
+fn read_own(
+    identity: &Identity,
+    provider: &CryptoProvider,
+    reading: &mut Reading<'_>,
+) -> Option<Arc<CertifiedKey>> {
+    let Identity { cert_file, key_file } = identity;
+    let chain = certificates(Setting::CertFile, cert_file, reading.read);
+    let (chain, key) = match (chain, key(key_file, reading.read)) {
+        (Ok(chain), Ok(key)) => (chain, key),
+        (chain, key) => {
+            reading.faults.extend([chain.err(), key.err()].into_iter().flatten());
+            return None;
+        }
+    };
+    reading.date(Setting::CertFile, cert_file, &chain);
+    match CertifiedKey::from_der(chain, key, provider) {
+        Ok(certified) => Some(Arc::new(certified)),
+        Err(error) => {
+            reading.faults.push(unusable(&error, identity));
+            None
+        }
+    }
+}
+
+fn unusable(error: &rustls::Error, Identity { cert_file, key_file }: &Identity) -> FileFault {
+    match error {
+        rustls::Error::InconsistentKeys(_) => FileFault::new(
+            Setting::KeyFile,
+            key_file,
+            format_args!("is not the key of the certificate in {}", cert_file.display()),
+            "give the key that the certificate was made with",
+        ),
+        rustls::Error::InvalidCertificate(_) => FileFault::new(
+            Setting::CertFile,
+            cert_file,
+            "holds a certificate that is damaged, or of a kind not supported",
+            "give an X.509 certificate of version 3",
+        ),
+        _ => FileFault::new(
+            Setting::KeyFile,
+            key_file,
+            "holds a key of a kind not supported",
+            "give an RSA key of 2048 bits or more, or one of ECDSA (P-256, P-384) or Ed25519",
+        ),
     }
 }
 
@@ -78,7 +215,7 @@ fn words(error: &Error) -> &'static str {
 }
 
 /// What is suspicious about when a certificate is valid.
-#[allow(clippy::disallowed_methods, reason = "files are read at the start, not by a worker")]
+#[allow(clippy::disallowed_methods, reason = "files are not read by a worker")]
 pub(crate) fn time_fault(
     setting: Setting,
     path: &Path,
@@ -91,11 +228,22 @@ pub(crate) fn time_fault(
     let what = if validity.not_after < now {
         format!("holds a certificate that has expired {}", ago(now - validity.not_after))
     } else if validity.not_before > now {
-        "holds a certificate that is not valid yet".to_owned()
+        let days = (validity.not_before - now) / 86_400 + 1;
+        format!("holds a certificate that is not valid yet, but {}", in_days(days))
+    } else if validity.not_after - now < WARNED_DAYS * 86_400 {
+        format!("holds a certificate that expires {}", in_days((validity.not_after - now) / 86_400))
     } else {
         return None;
     };
     Some(FileFault::new(setting, path, what, HINT))
+}
+
+fn in_days(days: i64) -> String {
+    match days {
+        0 => "today".to_owned(),
+        1 => "in a day".to_owned(),
+        days => format!("in {days} days"),
+    }
 }
 
 fn ago(secs: i64) -> String {

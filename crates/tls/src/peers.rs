@@ -1,6 +1,5 @@
-use crate::client::{authorities_of, own};
-use crate::files::{FileFault, ReadFile};
-use crate::settings::Identity;
+use crate::files::{FileFault, ReadFile, Reading, authorities, own};
+use crate::settings::{Identity, Setting};
 use crate::{Channel, TlsFault};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -53,25 +52,26 @@ pub struct LoadedPeer {
     pub warnings: Vec<FileFault>,
 }
 
+const OF_PEERS: &str = "give the certificates of the authorities that issued those of the servers";
+
 impl PeerTls {
     /// Reads the files that `settings` name.
     ///
     /// # Errors
     /// Everything that is wrong with them.
     pub fn load(settings: &PeerSettings, read: ReadFile<'_>) -> Result<LoadedPeer, Vec<FileFault>> {
-        let (mut faults, mut warnings) = (Vec::new(), Vec::new());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = authorities_of(&settings.ca_file, read, &mut warnings)
-            .map_err(|fault| faults.push(fault))
-            .ok();
-        let certified = own(&settings.identity, &provider, read, &mut warnings)
-            .map_err(|mut wrong| faults.append(&mut wrong))
-            .ok();
+        let mut reading = Reading::new(read);
+        let roots = authorities(&settings.ca_file, OF_PEERS, &mut reading).map(Arc::new);
+        let certified = own(&settings.identity, 0, &provider, &mut reading);
+        let Reading { faults, warnings, .. } = reading;
         let (Some(roots), Some(certified)) = (roots, certified) else { return Err(faults) };
+        let no_authority =
+            || FileFault::new(Setting::CaFile, &settings.ca_file, "holds no authority", OF_PEERS);
         let clients =
             WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
                 .build()
-                .map_err(|_| vec![crate::client::no_authority(&settings.ca_file)])?;
+                .map_err(|_| vec![no_authority()])?;
         let own = certified.cert[0].clone().into_owned();
         let ours = Arc::new(SingleCertAndKey::from(certified));
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))

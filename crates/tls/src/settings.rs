@@ -1,5 +1,5 @@
 use rustls::pki_types::ServerName;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How connections to servers are secured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,40 @@ pub struct ClientSettings {
     pub identity: Option<Identity>,
     /// The oldest version spoken.
     pub min_version: MinVersion,
+}
+
+/// How connections of clients are secured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// What we show: the one for the name that a client asks for, or else the first. At
+    /// least one.
+    pub identities: Vec<Identity>,
+    /// Which certificates clients show.
+    pub clients: ClientCertificates,
+    /// The oldest version spoken.
+    pub min_version: MinVersion,
+}
+
+/// Which certificates clients show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked for any.
+    None,
+    /// They are asked, and need not have one; one that is shown must be issued by the
+    /// authorities in this file.
+    Optional(PathBuf),
+    /// Who shows none that the authorities in this file have issued is refused.
+    Required(PathBuf),
+}
+
+impl ClientCertificates {
+    /// The file with the authorities.
+    pub fn authorities(&self) -> Option<&Path> {
+        match self {
+            ClientCertificates::None => None,
+            ClientCertificates::Optional(path) | ClientCertificates::Required(path) => Some(path),
+        }
+    }
 }
 
 /// Whose certificates are believed.

@@ -1,6 +1,6 @@
 use crate::{
-    Channels, Cluster, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause,
-    Redirects,
+    Channels, Cluster, Entrance, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices,
+    Pause, Redirects,
 };
 use keyway_base::{Limits, Time};
 use keyway_net::{Address, ClientTls, Mailer};
@@ -104,6 +104,8 @@ pub struct ListenerPlan {
     pub cluster: Option<Arc<EmulatedCluster>>,
     /// Which servers its clients read from, where that is not as the pool says.
     pub read_from: Option<ReadFrom>,
+    /// How its clients come in.
+    pub entrance: Entrance,
 }
 
 /// A pool.

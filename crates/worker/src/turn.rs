@@ -31,6 +31,7 @@ const UPKEEP_EVERY: Duration = Duration::from_millis(100);
 /// What the driver knows of a client besides its session.
 #[derive(Clone, Copy)]
 struct Client {
+    key: Key<Session>,
     socket: Socket,
     peer: Peer,
 }
@@ -59,6 +60,8 @@ pub struct Worker<I: Io> {
     dead_links: Vec<(LinkIndex, BackendFault)>,
     accept_paused_until: Option<Time>,
     next_upkeep: Time,
+    /// Who was looked at last for having asked nothing for long.
+    idle_cursor: usize,
     /// The stores have more to tidy than one turn should do.
     tick_again: bool,
     /// When a stopping worker gives up waiting.
@@ -93,6 +96,7 @@ impl<I: Io> Worker<I> {
             dead_links: Vec::new(),
             accept_paused_until: None,
             next_upkeep: Time(0),
+            idle_cursor: 0,
             tick_again: false,
             drain_deadline: None,
         }
@@ -267,7 +271,7 @@ impl<I: Io> Worker<I> {
         if self.clients.len() <= index {
             self.clients.resize(index + 1, None);
         }
-        self.clients[index] = Some(Client { socket, peer });
+        self.clients[index] = Some(Client { key, socket, peer });
         self.plan.clients.update(id, |entry| entry.worker = self.index);
         if self.plan.clients.is_killed(id) {
             return self.close_client(key, CloseReason::Killed);
@@ -297,7 +301,11 @@ impl<I: Io> Worker<I> {
 
     fn close_client(&mut self, key: Key<Session>, reason: CloseReason) {
         let Some(client) = self.client(key) else { return };
-        let id = self.core.session(key).map(|session| session.identity.id);
+        let session = self.core.session(key);
+        let id = session.map(|session| session.identity.id);
+        if let Some(session) = session {
+            self.plan.listeners[usize::from(session.listener)].entrance.tally.note_out();
+        }
         self.core.remove_session(key, Some(reason));
         self.clients[key.index() as usize] = None;
         if let Some(id) = id {
@@ -531,6 +539,7 @@ impl<I: Io> Worker<I> {
         self.core.tend_tracking();
         self.core.publish_gauges();
         self.core.trim();
+        self.close_idle();
         if self.accept_paused_until.is_some_and(|until| until <= now) {
             self.accept_paused_until = None;
             self.io.pause_accepting(false);
@@ -583,7 +592,10 @@ impl<I: Io> Worker<I> {
         while let Some(mail) = self.mailbox.take() {
             match mail {
                 Mail::Drain => self.drain(),
-                Mail::Adopt(client) => self.install(*client),
+                Mail::Adopt(mut client) => {
+                    client.socket = self.io.adopt(client.socket);
+                    self.install(*client);
+                }
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}
@@ -660,10 +672,10 @@ impl<I: Io> Worker<I> {
             }
             let identity = session.identity.clone();
             let pool = session.pool;
-            let Client { socket, peer } = client;
+            let Client { socket, peer, .. } = client;
             let listener = session.listener;
-            let adopted = Adopted { socket, peer, pool, listener, identity };
-            self.io.release(socket);
+            let released = self.io.release(socket);
+            let adopted = Adopted { socket: released, peer, pool, listener, identity };
             match to.post(Mail::Adopt(Box::new(adopted))) {
                 Ok(()) => {
                     self.core.remove_session(key, None);
@@ -672,6 +684,8 @@ impl<I: Io> Worker<I> {
                 }
                 Err(_) => {
                     // No room in the other's mailbox: keep the client.
+                    let socket = self.io.adopt(released);
+                    self.clients[key.index() as usize] = Some(Client { key, socket, peer });
                     if !self.io.watch(socket, Token(key.to_bits())) {
                         self.close_client(key, CloseReason::Reset);
                     }
@@ -728,7 +742,9 @@ mod tests {
         fn send(&mut self, _socket: Socket, bytes: &[u8]) -> Send {
             Send::Taken(bytes.len())
         }
-        fn release(&mut self, _socket: Socket) {}
+        fn release(&mut self, socket: Socket) -> Socket {
+            socket
+        }
         fn close(&mut self, socket: Socket) {
             self.closed.push(socket);
         }

@@ -412,6 +412,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     let listener = |pool, password: Option<&str>| ListenerPlan {
         cluster: None,
         read_from: None,
+        entrance: keyway_worker::Entrance::default(),
         memcached: None,
         pool,
         name: "unix:0".to_owned(),

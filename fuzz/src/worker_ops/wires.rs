@@ -258,9 +258,10 @@ impl Io for Wires {
         Send::Taken(taken)
     }
 
-    fn release(&mut self, socket: Socket) {
+    fn release(&mut self, socket: Socket) -> Socket {
         self.forget_events(socket);
         self.of(socket).token = None;
+        socket
     }
 
     fn close(&mut self, socket: Socket) {

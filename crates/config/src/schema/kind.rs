@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Mode,
     /// Numbers of users of the system.
     Uids,
+    /// Addresses and ranges of them.
+    Networks,
     /// A password; never shown.
     Secret,
     /// An absolute path.

@@ -1,6 +1,6 @@
 use super::{Absent, Choices, GIB, KIB, Kind, Table, hours, key, ms};
 use Absent::{Is, Refused, Unset};
-use Kind::{Choice, Count, Listen, Mode, Path, PoolName, Secret, Servers, Size};
+use Kind::{Bool, Choice, Count, Listen, Mode, Path, PoolName, Secret, Servers, Size};
 
 pub(crate) static LISTENER: Table = Table {
     header: "[[listener]]",
@@ -94,5 +94,62 @@ pub(crate) static LISTENER: Table = Table {
             "Which servers answer what clients of this listener only read, in place of what its pool says, in the same words; for pools of kind `\"cluster\"` and `\"replicated\"`. So one port can read from replicas and another from primaries.",
         )
         .known_elsewhere_as(&["readonly"]),
+        super::tls::OF_LISTENER,
+        key(
+            "proxy_protocol",
+            Bool,
+            Is("false"),
+            "Clients come through a proxy (HAProxy, a cloud's load balancer) that says whose connection it is, by the PROXY protocol, version 1 or 2: that address is what CLIENT LIST, logs, `allow` and `deny` go by. A connection that does not begin so is refused. Not for `shm://`.",
+        )
+        .known_elsewhere_as(&["accept_proxy", "accept-proxy", "send_proxy"]),
+        key(
+            "proxy_from",
+            Kind::Networks,
+            Unset("whoever connects is believed"),
+            "The proxies' addresses, `[\"10.0.0.5\", \"10.1.0.0/16\"]`, for `proxy_protocol`: anybody else's connections are refused, who could say they are whose they like.",
+        )
+        .known_elsewhere_as(&["trusted_proxies", "set_real_ip_from"]),
+        key(
+            "allow",
+            Kind::Networks,
+            Unset("all addresses"),
+            "Whose connections are taken: addresses and ranges, `[\"10.0.0.0/8\", \"::1\"]`. Others are closed before anything is read. For `tcp://`, and `unix://` with `proxy_protocol`.",
+        )
+        .known_elsewhere_as(&["allow_from", "allowlist", "whitelist"]),
+        key(
+            "deny",
+            Kind::Networks,
+            Unset("none"),
+            "Whose are not, even though `allow` has them.",
+        )
+        .known_elsewhere_as(&["deny_from", "denylist", "blacklist"]),
+        key(
+            "handshake_timeout",
+            Kind::Duration { min: ms(10), max: hours(1) },
+            Unset("5s with `tls` or `proxy_protocol`"),
+            "How long a client may take to say whose connection it is and to be secured.",
+        )
+        .known_elsewhere_as(&["ssl_handshake_timeout", "proxy_protocol_timeout"]),
+        key(
+            "handshakes_max",
+            Count { min: 1, max: 65_536 },
+            Unset("1024 with `tls` or `proxy_protocol`"),
+            "Clients that are about to, in each worker. When one more comes, the one that has kept us waiting longest is closed.",
+        ),
+        key(
+            "clients_max",
+            Count { min: 1, max: 1_000_000 },
+            Unset("`clients_max` in `[limits]`"),
+            "Clients of this listener connected at once, over all workers; one more is refused with an error.",
+        )
+        .known_elsewhere_as(&["maxclients", "max_clients", "max_connections"]),
+        key(
+            "idle_timeout",
+            Kind::Duration { min: ms(1000), max: hours(24 * 365) },
+            Is("\"off\""),
+            "A client that has asked nothing for so long, and waits for nothing, is closed (Redis's `timeout`). Subscribers, monitors and clients in blocking commands may stay.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["timeout", "client_timeout"]),
     ],
 };

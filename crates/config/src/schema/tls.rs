@@ -1,5 +1,5 @@
 use super::{Absent, Choices, Key, Kind, Table, key};
-use Absent::{Is, Unset};
+use Absent::{Is, Refused, Unset};
 use Kind::{Bool, Choice, Path};
 
 pub(crate) static TLS: Table = Table {
@@ -50,6 +50,75 @@ pub(crate) static TLS: Table = Table {
         .known_elsewhere_as(&["insecure", "skip_verify", "insecure_skip_verify"]),
     ],
 };
+
+const CERT_FILE: &[&str] = &["tls_cert_file", "tls-cert-file", "cert", "ssl_certificate"];
+const KEY_FILE: &[&str] = &["tls_key_file", "tls-key-file", "key", "ssl_certificate_key"];
+
+pub(crate) static LISTENER_TLS: Table = Table {
+    header: "tls in [[listener]]",
+    doc: "`tls = { cert_file = \"/etc/keyway/server.pem\", key_file = \"/etc/keyway/server.key\" }` in a `tcp://` listener, or a table `[listener.tls]` below it: its clients speak TLS, and nothing else (docs/tls.md). The files are read again on SIGHUP.",
+    keys: &[
+        key(
+            "cert_file",
+            Path,
+            Refused,
+            "Our certificate, in PEM, with those between it and its authority behind it. Absolute path.",
+        )
+        .known_elsewhere_as(CERT_FILE),
+        key(
+            "key_file",
+            Path,
+            Refused,
+            "The private key of that certificate, in PEM, without a passphrase. Absolute path.",
+        )
+        .known_elsewhere_as(KEY_FILE),
+        key(
+            "certificates",
+            Kind::List(&LISTENER_CERTIFICATES),
+            Unset("none"),
+            "Further certificates: a client that asks for a host name (SNI) is shown the first that is for this name, beginning with `cert_file`, and any other client `cert_file`.",
+        ),
+        key(
+            "client_certificates",
+            Choice(&Choices { now: &["none", "optional", "required"], later: &[] }),
+            Unset("`\"required\"` with `ca_file`, else `\"none\"`"),
+            "Whether clients are asked for a certificate. `\"optional\"`: one that is shown must be right, and none need be.",
+        )
+        .known_elsewhere_as(&["tls_auth_clients", "tls-auth-clients", "ssl_verify_client", "client_auth"]),
+        key(
+            "ca_file",
+            Path,
+            Unset("clients are not asked for a certificate"),
+            "Certificates, in PEM, of the authorities that issue those of the clients. Absolute path.",
+        )
+        .known_elsewhere_as(&["tls_ca_cert_file", "tls-ca-cert-file", "cacert", "ca", "ssl_ca_cert", "client_ca"]),
+        key(
+            "min_version",
+            Choice(&Choices { now: &["1.2", "1.3"], later: &[] }),
+            Is("\"1.2\""),
+            "The oldest version of TLS that is spoken.",
+        )
+        .known_elsewhere_as(&["tls_protocols", "tls-protocols"]),
+    ],
+};
+
+pub(crate) static LISTENER_CERTIFICATES: Table = Table {
+    header: "[[listener.tls.certificates]]",
+    doc: "A further certificate of a listener, up to 100.",
+    keys: &[
+        key("cert_file", Path, Refused, "As in `tls`.").known_elsewhere_as(CERT_FILE),
+        key("key_file", Path, Refused, "As in `tls`.").known_elsewhere_as(KEY_FILE),
+    ],
+};
+
+/// The key of a listener.
+pub(super) const OF_LISTENER: Key = key(
+    "tls",
+    Kind::Table(&LISTENER_TLS),
+    Unset("clients send bytes as they are"),
+    "Has clients encrypt their connections.",
+)
+.known_elsewhere_as(&["ssl", "use_tls", "secure"]);
 
 /// The key of a pool.
 pub(super) const OF_POOL: Key = key(

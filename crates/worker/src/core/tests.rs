@@ -76,6 +76,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             memcached: None,
             cluster: None,
             read_from: None,
+            entrance: crate::Entrance::default(),
         }],
         pools: pools.iter().map(|pool| pool_plan(pool, &pools)).collect(),
         health: Arc::new(HealthBoard::new(&topology)),

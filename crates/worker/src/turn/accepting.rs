@@ -2,11 +2,12 @@
 
 use super::Worker;
 use crate::Adopted;
-use keyway_base::{Fault, LimitFault};
-use keyway_net::{Accept, Io, ListenerIndex, Peer, Socket};
+use keyway_base::{Fault, Key, LimitFault};
+use keyway_metrics::CloseReason;
+use keyway_net::{Accept, Away, Io, ListenerIndex, Peer, Socket};
 use keyway_proxy::local::ClientEntry;
 use keyway_proxy::memcached::write_no_room;
-use keyway_proxy::{Identity, write_fault};
+use keyway_proxy::{Identity, Session, write_fault};
 use keyway_resp::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,8 @@ impl<I: Io> Worker<I> {
         for _ in 0..ACCEPTS_PER_TURN {
             match self.io.accept(listener) {
                 Accept::Client { socket, peer } => self.add_client(socket, peer, listener.0),
+                Accept::Entering => {}
+                Accept::Turned { peer, away } => self.note_away(listener.0, peer, away),
                 Accept::Empty => return,
                 Accept::Exhausted => {
                     tracing::warn!(
@@ -47,6 +50,59 @@ impl<I: Io> Worker<I> {
         self.io.pause_accepting(true);
     }
 
+    /// Counts a client that was turned away, and tells of it.
+    #[cold]
+    fn note_away(&mut self, listener: u16, peer: Peer, away: Away) {
+        let place = &self.plan.listeners[usize::from(listener)];
+        let is_due = place.entrance.tally.note_away(away).is_due(self.core.clock().now);
+        // Checks of health come and go without a word; and who is one too many is told so.
+        if matches!(away, Away::Gone | Away::Full) || !is_due {
+            return;
+        }
+        tracing::warn!(
+            listener = place.name,
+            client = peer.to_string(),
+            "client turned away: {}; told at most once a minute for each reason, and counted in \
+             keyway_listener_refused_connections_total",
+            away.text()
+        );
+    }
+
+    /// Closes some of the clients that have asked nothing for too long; all are looked at
+    /// once a second.
+    pub(super) fn close_idle(&mut self) {
+        let mut listeners = self.plan.listeners.iter();
+        if listeners.all(|listener| listener.entrance.idle_timeout.is_none()) {
+            return;
+        }
+        let count = (self.clients.len() / 10).max(64).min(self.clients.len());
+        for _ in 0..count {
+            self.idle_cursor = (self.idle_cursor + 1) % self.clients.len();
+            let Some(key) = self.clients[self.idle_cursor].map(|client| client.key) else {
+                continue;
+            };
+            if self.is_idle(key) {
+                self.close_client(key, CloseReason::Idle);
+            }
+        }
+    }
+
+    fn is_idle(&self, key: Key<Session>) -> bool {
+        let Some(session) = self.core.session(key) else { return false };
+        let place = &self.plan.listeners[usize::from(session.listener)];
+        let Some(timeout) = place.entrance.idle_timeout else { return false };
+        let waits = session.subscriptions.is_some() || session.is_monitor || session.is_blocked();
+        if waits || session.closing || !session.has_delivered() {
+            return false;
+        }
+        let clock = self.core.clock();
+        let since_bytes = match session.identity.live.last_unix() {
+            0 => Duration::MAX,
+            last => Duration::from_secs((clock.unix_micros / 1_000_000).saturating_sub(last)),
+        };
+        clock.now.since(session.identity.connected).min(since_bytes) > timeout
+    }
+
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
         let place = &self.plan.listeners[listener as usize];
         let pool = &self.plan.pools[place.pool as usize];
@@ -54,7 +110,11 @@ impl<I: Io> Worker<I> {
         clients.accepted.add(1);
         let in_pool = self.core.plane.cells.registry().clients_connected(place.pool as usize);
         let all = self.plan.clients.len() as u64;
-        let is_full = pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
+        let of_listener = place.entrance.tally.connected();
+        let is_listener_full =
+            place.entrance.clients_max != 0 && of_listener >= place.entrance.clients_max;
+        let is_full =
+            is_listener_full || pool.clients_max != 0 && in_pool >= u64::from(pool.clients_max);
         if is_full || all >= u64::from(self.plan.limits.clients_max) {
             let mut out = Vec::new();
             let fault = Fault::Limit(LimitFault::Clients);
@@ -65,7 +125,7 @@ impl<I: Io> Worker<I> {
             self.core.plane.cells.pool(place.pool as usize).refused.of(fault).add(1);
             self.io.send(socket, &out);
             self.io.close(socket);
-            return;
+            return self.note_away(listener, peer, Away::Full);
         }
         let clock = self.core.clock();
         let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
@@ -91,6 +151,8 @@ impl<I: Io> Worker<I> {
             tracking: None,
         };
         self.plan.clients.insert(id, entry);
+        let is_secured = place.entrance.gate.as_ref().is_some_and(|gate| gate.tls.is_some());
+        place.entrance.tally.note_in(is_secured);
         self.install(Adopted { socket, peer, pool: place.pool, listener, identity });
     }
 }

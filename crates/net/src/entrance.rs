@@ -1,0 +1,180 @@
+//! Who is let in by a listener, and what clients say before their first request.
+
+mod header;
+
+pub use header::{Announced, HEADER_LEN_MAX, Header, HeaderFault, parse_header};
+
+use crate::Peer;
+use keyway_base::Network;
+use keyway_tls::{ServerTls, TlsFault};
+use std::time::Duration;
+
+/// How clients of a listener come in. One that none of it concerns has none.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Whose connections are taken: of all addresses, if there are none.
+    pub allow: Vec<Network>,
+    /// Whose are not, even so.
+    pub deny: Vec<Network>,
+    /// Clients come through proxies that say whose connection it is, by the PROXY protocol.
+    /// The proxies have these addresses; any, if there are none.
+    pub proxies: Option<Vec<Network>>,
+    /// What connections are secured with.
+    pub tls: Option<ServerTls>,
+    /// How long all of that may take.
+    pub timeout: Duration,
+    /// Clients that come in at once, at most, for each worker.
+    pub arrivals_max: usize,
+}
+
+impl Gate {
+    /// Whether clients have something to say before their first request.
+    pub fn asks(&self) -> bool {
+        self.proxies.is_some() || self.tls.is_some()
+    }
+
+    /// Whether a client at this address may come in.
+    pub fn admits(&self, peer: &Peer) -> bool {
+        match peer {
+            Peer::Tcp(addr) => {
+                let has = |list: &[Network]| list.iter().any(|one| one.contains(addr.ip()));
+                !has(&self.deny) && (self.allow.is_empty() || has(&self.allow))
+            }
+            Peer::Unix | Peer::Shm => self.allow.is_empty(),
+        }
+    }
+
+    /// Whether one at this address is believed whose connections it says they are.
+    pub fn believes(&self, peer: &Peer) -> bool {
+        match (&self.proxies, peer) {
+            (Some(proxies), Peer::Tcp(addr)) => {
+                proxies.is_empty() || proxies.iter().any(|one| one.contains(addr.ip()))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Why a client was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Away {
+    /// Its address may not come in.
+    NotAllowed,
+    /// Its address is none of the proxies'.
+    NotProxy,
+    /// It does not say whose connection it is.
+    Header(HeaderFault),
+    /// Its connection was not secured.
+    Tls(TlsFault),
+    /// It took too long.
+    Late,
+    /// Others have come in the meantime, and it kept us waiting longest.
+    Crowded,
+    /// It closed the connection before it said anything.
+    Gone,
+    /// There are as many clients as there may be.
+    Full,
+}
+
+/// What metrics call the reasons, by [`Away::index`].
+pub const AWAY_LABELS: [&str; 16] = [
+    "not_allowed",
+    "not_proxy",
+    "proxy_header",
+    "timeout",
+    "crowded",
+    "gone",
+    "clients_max",
+    "not_tls",
+    "no_certificate",
+    "unknown_issuer",
+    "expired",
+    "bad_certificate",
+    "version",
+    "refused_ours",
+    "closed",
+    "broken",
+];
+
+impl Away {
+    /// Its place in [`AWAY_LABELS`].
+    pub fn index(self) -> usize {
+        match self {
+            Away::NotAllowed => 0,
+            Away::NotProxy => 1,
+            Away::Header(_) => 2,
+            Away::Late => 3,
+            Away::Crowded => 4,
+            Away::Gone => 5,
+            Away::Full => 6,
+            Away::Tls(fault) => match fault {
+                TlsFault::NotTls => 7,
+                TlsFault::NoCertificate | TlsFault::NoIdentity => 8,
+                TlsFault::UnknownIssuer => 9,
+                TlsFault::Expired | TlsFault::NotYetValid => 10,
+                TlsFault::WrongName
+                | TlsFault::Nameless
+                | TlsFault::IsAuthority
+                | TlsFault::WrongPurpose
+                | TlsFault::BadCertificate => 11,
+                TlsFault::NoCommonVersion | TlsFault::NothingInCommon => 12,
+                TlsFault::RefusedIdentity(_) | TlsFault::UnrecognisedName => 13,
+                TlsFault::Closed => 14,
+                TlsFault::Alert(_) | TlsFault::Broken => 15,
+            },
+        }
+    }
+
+    /// What it says in logs.
+    pub fn text(self) -> &'static str {
+        match self {
+            Away::NotAllowed => "its address is not allowed by `allow` and `deny`",
+            Away::NotProxy => "it is none of the proxies of `proxy_from`",
+            Away::Header(fault) => fault.text(),
+            Away::Late => "it took longer than handshake_timeout",
+            Away::Crowded => {
+                "it kept us waiting longest of more than handshakes_max clients that come in"
+            }
+            Away::Gone => "it closed the connection before it said anything",
+            Away::Full => "there are clients_max clients already",
+            Away::Tls(fault) => fault.text_of_client(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(allow: &[&str], deny: &[&str]) -> Gate {
+        let read = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
+        Gate {
+            allow: read(allow),
+            deny: read(deny),
+            proxies: None,
+            tls: None,
+            timeout: Duration::from_secs(1),
+            arrivals_max: 1,
+        }
+    }
+
+    #[test]
+    fn who_is_denied_stays_out_and_who_is_not_allowed_too() {
+        let peer = |text: &str| Peer::Tcp(text.parse().unwrap());
+        let gate_of_some = gate(&["10.0.0.0/8", "::1"], &["10.1.0.0/16"]);
+        for (addr, is_in) in [
+            ("10.2.0.1:1", true),
+            ("10.1.0.1:1", false),
+            ("11.0.0.1:1", false),
+            ("[::1]:1", true),
+            ("[::ffff:10.2.0.1]:1", true),
+            ("[::ffff:10.1.0.1]:1", false),
+        ] {
+            assert_eq!(gate_of_some.admits(&peer(addr)), is_in, "{addr}");
+        }
+        assert!(!gate_of_some.admits(&Peer::Unix));
+        let all_but = gate(&[], &["10.1.0.0/16"]);
+        assert!(all_but.admits(&peer("8.8.8.8:1")) && all_but.admits(&Peer::Unix));
+        assert!(!all_but.admits(&peer("10.1.2.3:1")));
+    }
+}

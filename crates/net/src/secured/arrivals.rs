@@ -1,0 +1,369 @@
+//! Clients that come in by a [`Gate`]: they say whose connection it is, and are secured,
+//! before a worker hears of them.
+//!
+//! ```text
+//!  accept ─► Arriving ─► Handshaking ─► Entered ─► accept again ─► watch ─► Open or Plain
+//!                │             │
+//!                └─────────────┴──► turned away ─► accept again
+//! ```
+//! Who is slow harms nobody else: a handshake's steps are taken a few at a time, between
+//! requests; those that keep us waiting are bounded in number and in time, and where there
+//! are too many the one that has kept us waiting longest makes room.
+
+use super::line::{Arrival, Line, Progress, Side, Stage};
+use super::{SECURED_SOCKET, Secured};
+use crate::{
+    Accept, Announced, Away, Event, Gate, Header, Io, ListenerIndex, Peer, Recv, Socket, TlsFault,
+    Token, parse_header,
+};
+use keyway_base::Time;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Clients taken a step further in one poll. The first step of a handshake takes up to a
+/// millisecond: more of them would be felt by those who are in.
+const STEPS_PER_POLL: usize = 4;
+
+/// Clients waiting for their step above which no more are accepted. Fewer would have polls
+/// without a step.
+const QUEUED_MAX: usize = 64;
+
+/// Who has not kept us waiting for so long does not have to make room: its words may still
+/// be on their way.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Names of lines that are entering are forgotten when they are this many more than there
+/// may be clients.
+const FORGOTTEN_MAX: usize = 1024;
+
+/// A line, and which of those that were in its place.
+type Name = (u32, u32);
+
+/// The clients that come in.
+pub(super) struct Arrivals {
+    /// By listener.
+    gates: Vec<Option<Arc<Gate>>>,
+    /// By listener, in the order in which they came; some are in, or gone.
+    entering: Vec<VecDeque<Name>>,
+    /// By listener, how many are not.
+    counts: Vec<usize>,
+    /// Those that have said something.
+    queue: VecDeque<Name>,
+    /// What is to be told by `accept`.
+    told: VecDeque<(ListenerIndex, Accept)>,
+    pub(super) is_paused: bool,
+    /// The clock, as the worker has read it last.
+    pub(super) now: Time,
+}
+
+impl Arrivals {
+    pub(super) fn new(gates: Vec<Option<Arc<Gate>>>) -> Self {
+        Arrivals {
+            entering: gates.iter().map(|_| VecDeque::new()).collect(),
+            counts: vec![0; gates.len()],
+            gates,
+            queue: VecDeque::new(),
+            told: VecDeque::new(),
+            is_paused: false,
+            now: Time(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn gate(&self, listener: ListenerIndex) -> Option<Arc<Gate>> {
+        self.gates.get(usize::from(listener.0))?.clone()
+    }
+
+    /// Whether there is something to do without anything happening.
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        !self.queue.is_empty() || (!self.told.is_empty() && !self.is_paused)
+    }
+
+    /// Whether anybody comes in.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        !self.told.is_empty()
+            || !self.queue.is_empty()
+            || self.counts.iter().any(|count| *count > 0)
+    }
+}
+
+impl<I: Io> Secured<I> {
+    pub(super) fn accept_by(&mut self, gate: &Gate, listener: ListenerIndex) -> Accept {
+        let told = &mut self.arrivals.told;
+        if let Some(place) = told.iter().position(|(of, _)| *of == listener)
+            && let Some((_, accept)) = told.remove(place)
+        {
+            return accept;
+        }
+        if gate.asks() && !self.has_room(gate, listener) {
+            return Accept::Empty;
+        }
+        let (socket, peer) = match self.io.accept(listener) {
+            Accept::Client { socket, peer } => (socket, peer),
+            other => return other,
+        };
+        let away = match &gate.proxies {
+            Some(_) => (!gate.believes(&peer)).then_some(Away::NotProxy),
+            None => (!gate.admits(&peer)).then_some(Away::NotAllowed),
+        };
+        match away {
+            Some(away) => {
+                self.io.close(socket);
+                Accept::Turned { peer, away }
+            }
+            None if gate.asks() => self.begin_arrival(listener, socket, peer),
+            None => Accept::Client { socket, peer },
+        }
+    }
+
+    /// Whether one more may begin to come in; makes room if it can.
+    fn has_room(&mut self, gate: &Gate, listener: ListenerIndex) -> bool {
+        if self.arrivals.queue.len() >= QUEUED_MAX {
+            return false;
+        }
+        let of = usize::from(listener.0);
+        if self.arrivals.counts[of] < gate.arrivals_max {
+            return true;
+        }
+        let now = self.arrivals.now;
+        while let Some(&(index, generation)) = self.arrivals.entering[of].front() {
+            match self.arrival(index, generation) {
+                None => {
+                    self.arrivals.entering[of].pop_front();
+                }
+                // It waits for us, or its words may be on their way.
+                Some(arrival) if arrival.is_queued || now.since(arrival.since) < PATIENCE => {
+                    return false;
+                }
+                Some(_) => {
+                    self.turn_away(index, Away::Crowded);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// A client that is not in yet.
+    fn arrival(&mut self, index: u32, generation: u32) -> Option<&mut Arrival> {
+        let place = self.lines.get_mut(index as usize)?;
+        let line = place.line.as_deref_mut().filter(|_| place.generation == generation)?;
+        match (&mut line.side, &line.stage) {
+            (Side::Theirs(arrival), Stage::Arriving { .. } | Stage::Handshaking { .. }) => {
+                Some(arrival)
+            }
+            _ => None,
+        }
+    }
+
+    fn begin_arrival(&mut self, listener: ListenerIndex, socket: Socket, peer: Peer) -> Accept {
+        assert!(socket.0 < SECURED_SOCKET, "sockets below have lower numbers");
+        let since = self.arrivals.now;
+        let arrival = Arrival { listener, peer, since, is_queued: false, said: 0 };
+        let index = self.add(Line {
+            token: Token(0),
+            side: Side::Theirs(arrival),
+            stage: Stage::Arriving { socket, said: Vec::new() },
+            unsent: Vec::new(),
+            held: 0,
+            early: Vec::new(),
+            fault: None,
+            was_heard: false,
+        });
+        let own = self.own_token(index);
+        if !self.io.watch(socket, own) {
+            self.remove(index);
+            self.io.close(socket);
+            return Accept::Exhausted;
+        }
+        let generation = self.lines[index as usize].generation;
+        let of = usize::from(listener.0);
+        self.arrivals.counts[of] += 1;
+        self.arrivals.entering[of].push_back((index, generation));
+        if self.arrivals.entering[of].len() > 2 * self.arrivals.counts[of] + FORGOTTEN_MAX {
+            let mut names = std::mem::take(&mut self.arrivals.entering[of]);
+            names.retain(|&(index, generation)| self.arrival(index, generation).is_some());
+            self.arrivals.entering[of] = names;
+        }
+        Accept::Entering
+    }
+
+    /// One that is not in yet has said something, or can be told something.
+    pub(super) fn on_arrival_ready(&mut self, index: u32) {
+        let generation = self.lines[index as usize].generation;
+        let Some(arrival) = self.arrival(index, generation) else { return };
+        if !std::mem::replace(&mut arrival.is_queued, true) {
+            self.arrivals.queue.push_back((index, generation));
+        }
+    }
+
+    /// Takes some a step further, turns away who takes too long, and has the worker told.
+    #[inline(never)]
+    pub(super) fn tend_arrivals(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..STEPS_PER_POLL {
+            let Some((index, generation)) = self.arrivals.queue.pop_front() else { break };
+            let Some(arrival) = self.arrival(index, generation) else { continue };
+            arrival.is_queued = false;
+            self.advance(index);
+        }
+        for listener in 0..self.arrivals.gates.len() {
+            self.turn_away_late(listener);
+        }
+        if self.arrivals.is_paused {
+            return;
+        }
+        for listener in 0..self.arrivals.gates.len() {
+            let listener = ListenerIndex(listener as u16);
+            if self.arrivals.told.iter().any(|(of, _)| *of == listener) {
+                events.push(Event::Incoming(listener));
+            }
+        }
+    }
+
+    fn turn_away_late(&mut self, of: usize) {
+        let Some(gate) = self.arrivals.gates[of].clone() else { return };
+        let now = self.arrivals.now;
+        while let Some(&(index, generation)) = self.arrivals.entering[of].front() {
+            match self.arrival(index, generation) {
+                None => {
+                    self.arrivals.entering[of].pop_front();
+                }
+                Some(arrival) if now.since(arrival.since) <= gate.timeout => return,
+                Some(_) => self.turn_away(index, Away::Late),
+            }
+        }
+    }
+
+    /// Reads on what a client says, as far as it has come.
+    fn advance(&mut self, index: u32) {
+        let Some(line) = self.lines[index as usize].line.as_deref_mut() else { return };
+        let Side::Theirs(arrival) = &line.side else { return };
+        let Some(gate) = self.arrivals.gate(arrival.listener) else { return };
+        if let Stage::Arriving { .. } = line.stage {
+            match self.hear_header(index, &gate) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(away) => return self.turn_away(index, away),
+            }
+        }
+        let Some(line) = self.lines[index as usize].line.as_deref_mut() else { return };
+        if let Stage::Entered { .. } = line.stage {
+            return self.let_in(index);
+        }
+        if !line.flush(&mut self.io, &mut self.cipher) {
+            return self.turn_away(index, Away::Tls(TlsFault::Closed));
+        }
+        // The end may have been told of behind bytes that were read: look for it.
+        match line.shake(&mut self.io, &mut self.cipher, true) {
+            Progress::Waiting => {}
+            Progress::Failed(fault) => self.turn_away(index, Away::Tls(fault)),
+            Progress::Done => self.let_in(index),
+        }
+    }
+
+    /// Reads whose connection it is. `false` when more is to come.
+    fn hear_header(&mut self, index: u32, gate: &Gate) -> Result<bool, Away> {
+        let Self { io, lines, .. } = self;
+        let Some(line) = lines[index as usize].line.as_deref_mut() else { return Ok(false) };
+        let (Stage::Arriving { socket, said }, Side::Theirs(arrival)) =
+            (&mut line.stage, &mut line.side)
+        else {
+            return Ok(false);
+        };
+        let socket = *socket;
+        let len = loop {
+            match io.recv(socket) {
+                Recv::Data { bytes, .. } => said.extend_from_slice(bytes),
+                Recv::Empty => return Ok(false),
+                Recv::End | Recv::Failed if said.is_empty() => return Err(Away::Gone),
+                Recv::End | Recv::Failed => return Err(Away::Tls(TlsFault::Closed)),
+            }
+            if gate.proxies.is_none() {
+                break 0;
+            }
+            // It is bounded by what a header may have, and one read.
+            if let Header::Whole { announced, len } = parse_header(said).map_err(Away::Header)? {
+                let is_own = announced == Announced::Own;
+                match announced {
+                    Announced::Client(addr) => arrival.peer = Peer::Tcp(addr),
+                    Announced::Local => arrival.peer = Peer::Unix,
+                    // The proxy's own.
+                    Announced::Own | Announced::Unknown => {}
+                }
+                if !is_own && !gate.admits(&arrival.peer) {
+                    return Err(Away::NotAllowed);
+                }
+                break len;
+            }
+        };
+        let rest = said.split_off(len);
+        let Some(tls) = &gate.tls else {
+            line.early = rest;
+            line.stage = Stage::Entered { socket, channel: None };
+            return Ok(true);
+        };
+        let mut channel = tls.accept().map_err(Away::Tls)?;
+        arrival.said = rest.len();
+        let outcome = channel.handle_input(&rest, &mut line.early);
+        line.stage = Stage::Handshaking { socket, channel };
+        // What is wrong is told the client, too.
+        line.flush(io, &mut self.cipher);
+        outcome.map(|()| true).map_err(Away::Tls)
+    }
+
+    fn let_in(&mut self, index: u32) {
+        let Some(line) = self.lines[index as usize].line.as_deref_mut() else { return };
+        line.stage = match std::mem::replace(&mut line.stage, Stage::Connecting) {
+            Stage::Handshaking { socket, channel } => {
+                Stage::Entered { socket, channel: Some(channel) }
+            }
+            stage => stage,
+        };
+        let Side::Theirs(arrival) = &line.side else { return };
+        let socket = Socket(SECURED_SOCKET | index as i32);
+        let accept = Accept::Client { socket, peer: arrival.peer };
+        let listener = arrival.listener;
+        self.arrivals.counts[usize::from(listener.0)] -= 1;
+        self.arrivals.told.push_back((listener, accept));
+    }
+
+    #[cold]
+    fn turn_away(&mut self, index: u32, away: Away) {
+        let Some(line) = self.remove(index) else { return };
+        let Side::Theirs(Arrival { listener, peer, .. }) = line.side else { return };
+        if let Some(socket) = line.stage.socket() {
+            self.io.close(socket);
+        }
+        self.arrivals.counts[usize::from(listener.0)] -= 1;
+        self.arrivals.told.push_back((listener, Accept::Turned { peer, away }));
+    }
+
+    /// Closes those who are not in yet: nobody listens any more.
+    pub(super) fn turn_all_away(&mut self) {
+        for index in 0..self.lines.len() as u32 {
+            let line = self.lines[index as usize].line.as_deref();
+            let is_outside = |stage: &Stage| {
+                matches!(
+                    stage,
+                    Stage::Arriving { .. } | Stage::Handshaking { .. } | Stage::Entered { .. }
+                )
+            };
+            let is_it =
+                |line: &Line| matches!(line.side, Side::Theirs(_)) && is_outside(&line.stage);
+            if line.is_some_and(is_it)
+                && let Some(socket) = self.remove(index).and_then(|line| line.stage.socket())
+            {
+                self.io.close(socket);
+            }
+        }
+        let Arrivals { entering, counts, queue, told, .. } = &mut self.arrivals;
+        entering.iter_mut().for_each(VecDeque::clear);
+        counts.fill(0);
+        queue.clear();
+        // Who is told of here and was turned away has no socket any more.
+        told.clear();
+    }
+}

@@ -1,0 +1,231 @@
+//! One connection that is secured, or says first whose it is.
+
+use crate::{Io, ListenerIndex, Peer, Recv, Send, Socket, Token};
+use keyway_base::Time;
+use keyway_tls::{Channel, ClientTls, TlsFault};
+
+/// Most bytes of a client's handshake: chains of certificates take some KiB.
+const HANDSHAKE_LEN_MAX: usize = 64 << 10;
+
+/// A connection of ours.
+pub(super) struct Line {
+    /// The worker's name for it.
+    pub(super) token: Token,
+    pub(super) side: Side,
+    pub(super) stage: Stage,
+    /// Encrypted, and still to be sent.
+    pub(super) unsent: Vec<u8>,
+    /// How many bytes, the next that [`Io::send`] gets, are in `unsent` already and were not
+    /// told of as taken: a client whose connection is closed behind its last reply gets that.
+    pub(super) held: usize,
+    /// Said by the peer right behind its handshake, or its header.
+    pub(super) early: Vec<u8>,
+    pub(super) fault: Option<TlsFault>,
+    /// Whether the peer has said anything since the handshake.
+    pub(super) was_heard: bool,
+}
+
+/// Who has asked for a connection.
+pub(super) enum Side {
+    /// We have.
+    Ours { tls: ClientTls, host: Box<str> },
+    /// A client.
+    Theirs(Arrival),
+}
+
+/// A client that comes in.
+pub(super) struct Arrival {
+    pub(super) listener: ListenerIndex,
+    pub(super) peer: Peer,
+    pub(super) since: Time,
+    /// Whether it waits for us, and not we for it.
+    pub(super) is_queued: bool,
+    /// Bytes it has said until now.
+    pub(super) said: usize,
+}
+
+pub(super) enum Stage {
+    Connecting,
+    /// A client has said nothing yet, or the beginning of a header.
+    Arriving {
+        socket: Socket,
+        said: Vec<u8>,
+    },
+    Handshaking {
+        socket: Socket,
+        channel: Channel,
+    },
+    /// A client is in, and no worker has it yet. Without a channel it is not secured.
+    Entered {
+        socket: Socket,
+        channel: Option<Channel>,
+    },
+    Open {
+        socket: Socket,
+        channel: Channel,
+    },
+    /// Open, and not secured.
+    Plain {
+        socket: Socket,
+    },
+}
+
+impl Stage {
+    pub(super) fn socket(&self) -> Option<Socket> {
+        match self {
+            Stage::Connecting => None,
+            Stage::Arriving { socket, .. }
+            | Stage::Handshaking { socket, .. }
+            | Stage::Entered { socket, .. }
+            | Stage::Open { socket, .. }
+            | Stage::Plain { socket } => Some(*socket),
+        }
+    }
+
+    fn channel(&mut self) -> Option<(Socket, &mut Channel)> {
+        match self {
+            Stage::Handshaking { socket, channel }
+            | Stage::Open { socket, channel }
+            | Stage::Entered { socket, channel: Some(channel) } => Some((*socket, channel)),
+            _ => None,
+        }
+    }
+}
+
+/// What came of driving a handshake.
+pub(super) enum Progress {
+    Waiting,
+    Done,
+    Failed(TlsFault),
+}
+
+impl Line {
+    /// Sends what is left over and what the channel has to say. `false` when the
+    /// connection broke.
+    pub(super) fn flush<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>) -> bool {
+        let Some((socket, channel)) = self.stage.channel() else { return true };
+        if !send_unsent(io, socket, &mut self.unsent) {
+            return false;
+        }
+        if !self.unsent.is_empty() || !channel.wants_output() {
+            return true;
+        }
+        cipher.clear();
+        channel.take_output(cipher);
+        match io.send(socket, cipher) {
+            Send::Taken(taken) => {
+                self.unsent.extend_from_slice(&cipher[taken..]);
+                true
+            }
+            Send::Failed => false,
+        }
+    }
+
+    pub(super) fn begin(&mut self, socket: Socket) -> Result<(), TlsFault> {
+        let Side::Ours { tls, host } = &self.side else { return Err(TlsFault::Broken) };
+        let channel = tls.connect(host)?;
+        self.stage = Stage::Handshaking { socket, channel };
+        Ok(())
+    }
+
+    /// Reads on in a handshake.
+    pub(super) fn shake<I: Io>(
+        &mut self,
+        io: &mut I,
+        cipher: &mut Vec<u8>,
+        hangup: bool,
+    ) -> Progress {
+        loop {
+            let Stage::Handshaking { socket, channel } = &mut self.stage else {
+                return Progress::Waiting;
+            };
+            let (outcome, drained) = match io.recv(*socket) {
+                Recv::Data { bytes, drained } => {
+                    if let Side::Theirs(arrival) = &mut self.side {
+                        arrival.said += bytes.len();
+                    }
+                    (channel.handle_input(bytes, &mut self.early), drained)
+                }
+                Recv::Empty => return Progress::Waiting,
+                Recv::End | Recv::Failed => return Progress::Failed(TlsFault::Closed),
+            };
+            let is_over = !channel.is_handshaking();
+            let is_endless = |arrival: &Arrival| arrival.said > HANDSHAKE_LEN_MAX;
+            let outcome = match &self.side {
+                Side::Theirs(arrival) if !is_over && is_endless(arrival) => Err(TlsFault::Broken),
+                _ => outcome,
+            };
+            // What is wrong is told the peer, too.
+            let was_sent = self.flush(io, cipher);
+            match outcome {
+                Err(fault) => return Progress::Failed(fault),
+                Ok(()) if !was_sent => return Progress::Failed(TlsFault::Closed),
+                Ok(()) if is_over => return Progress::Done,
+                Ok(()) if drained && !hangup => return Progress::Waiting,
+                Ok(()) => {}
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Connecting) {
+            Stage::Handshaking { socket, channel }
+            | Stage::Entered { socket, channel: Some(channel) } => Stage::Open { socket, channel },
+            Stage::Entered { socket, channel: None } => Stage::Plain { socket },
+            stage => stage,
+        };
+    }
+
+    /// Whether a server has asked for a certificate that we have not.
+    pub(super) fn lacks_identity(&self) -> bool {
+        matches!(&self.side, Side::Ours { tls, .. } if tls.lacks_identity())
+    }
+
+    /// Encrypts and sends what it can of `bytes`; how much counts as taken.
+    pub(super) fn send<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>, bytes: &[u8]) -> Send {
+        // What was encrypted last is behind `taken - last`, in `unsent` or sent.
+        let (mut taken, mut last) = (self.held.min(bytes.len()), self.held);
+        loop {
+            if !self.flush(io, cipher) {
+                return Send::Failed;
+            }
+            if !self.unsent.is_empty() {
+                break;
+            }
+            last = 0;
+            if taken == bytes.len() {
+                break;
+            }
+            let Stage::Open { channel, .. } = &mut self.stage else { return Send::Taken(0) };
+            match channel.encrypt(&bytes[taken..]) {
+                0 => return Send::Failed,
+                len => (taken, last) = (taken + len, len),
+            }
+        }
+        self.held = match self.side {
+            Side::Theirs(_) => last,
+            // A request may be taken back until it was told of as taken.
+            Side::Ours { .. } => 0,
+        };
+        Send::Taken(taken - self.held)
+    }
+}
+
+/// `false` when the connection broke.
+fn send_unsent<I: Io>(io: &mut I, socket: Socket, unsent: &mut Vec<u8>) -> bool {
+    if unsent.is_empty() {
+        return true;
+    }
+    match io.send(socket, unsent) {
+        Send::Taken(taken) if taken == unsent.len() => {
+            // At rest a line keeps nothing.
+            *unsent = Vec::new();
+            true
+        }
+        Send::Taken(taken) => {
+            unsent.drain(..taken);
+            true
+        }
+        Send::Failed => false,
+    }
+}

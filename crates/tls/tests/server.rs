@@ -1,0 +1,165 @@
+//! Our side of connections of clients: which certificate they see, which of theirs are
+//! taken, and what changes when files are read anew.
+
+use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
+use keyway_tls::{
+    Channel, ClientCertificates, ClientSettings, ClientTls, Identity, MinVersion, ServerSettings,
+    ServerTls, Setting, TlsFault, Trust,
+};
+use std::path::Path;
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
+}
+
+fn identity(files: &CertificateFiles, name: &str) -> Identity {
+    Identity {
+        cert_file: files.path(&format!("{name}.pem")),
+        key_file: files.path(&format!("{name}.key")),
+    }
+}
+
+fn settings(
+    files: &CertificateFiles,
+    names: &[&str],
+    clients: ClientCertificates,
+) -> ServerSettings {
+    let identities = names.iter().map(|name| identity(files, name)).collect();
+    ServerSettings { identities, clients, min_version: MinVersion::V1_2 }
+}
+
+fn server(files: &CertificateFiles, names: &[&str], clients: ClientCertificates) -> ServerTls {
+    ServerTls::load(&settings(files, names, clients), &read).expect("the files are right").tls
+}
+
+fn client(files: &CertificateFiles, name: &str, identity_of: Option<&str>) -> ClientTls {
+    let settings = ClientSettings {
+        trust: Trust::Authorities(files.path("ca.pem")),
+        server_name: Some(name.to_owned()),
+        identity: identity_of.map(|name| identity(files, name)),
+        min_version: MinVersion::V1_2,
+    };
+    ClientTls::load(&settings, &read).expect("the files are right").tls
+}
+
+/// Moves bytes to and fro until nothing more is said: what either side has against it.
+fn shake(client: &mut Channel, server: &mut Channel) -> (Option<TlsFault>, Option<TlsFault>) {
+    let (mut of_client, mut of_server, mut plain) = (None, None, Vec::new());
+    for _ in 0..8 {
+        let mut said = Vec::new();
+        client.take_output(&mut said);
+        of_server = of_server.or(server.handle_input(&said, &mut plain).err());
+        said.clear();
+        server.take_output(&mut said);
+        of_client = of_client.or(client.handle_input(&said, &mut plain).err());
+    }
+    (of_client, of_server)
+}
+
+fn outcome(client: &ClientTls, server: &ServerTls) -> (Option<TlsFault>, Option<TlsFault>) {
+    let mut ours = server.accept().unwrap();
+    let mut theirs = client.connect("127.0.0.1").unwrap();
+    let faults = shake(&mut theirs, &mut ours);
+    if faults == (None, None) {
+        assert!(!ours.is_handshaking() && !theirs.is_handshaking());
+        assert_eq!(theirs.encrypt(b"PING"), 4);
+        let (mut said, mut plain) = (Vec::new(), Vec::new());
+        theirs.take_output(&mut said);
+        ours.handle_input(&said, &mut plain).unwrap();
+        assert_eq!(plain, b"PING");
+    }
+    faults
+}
+
+#[test]
+fn a_client_sees_the_certificate_for_the_name_it_asks_for_or_else_the_first() {
+    let files = CertificateFiles::default();
+    files.add("one", &files.authority.issue(&["one.example"]));
+    files.add("two", &files.authority.issue(&["two.example", "*.many.example"]));
+    let server = server(&files, &["one", "two"], ClientCertificates::None);
+    for name in ["one.example", "two.example", "x.many.example"] {
+        assert_eq!(outcome(&client(&files, name, None), &server), (None, None), "{name}");
+    }
+    let (theirs, _) = outcome(&client(&files, "three.example", None), &server);
+    assert_eq!(theirs, Some(TlsFault::WrongName));
+}
+
+#[test]
+fn certificates_of_clients_are_demanded_asked_for_or_not() {
+    let files = CertificateFiles::default();
+    files.add("strange", &Authority::new("another").issue(&["client.example"]));
+    let issue = |span| files.authority.issue_for(&["client.example"], span);
+    files.add("expired", &issue(Span::Expired));
+    files.add("future", &issue(Span::Future));
+    let ca = files.path("ca.pem");
+    let shown = |clients: &ClientCertificates, name: Option<&str>| {
+        let server = server(&files, &["server"], clients.clone());
+        outcome(&client(&files, "127.0.0.1", name), &server).1
+    };
+    let required = ClientCertificates::Required(ca.clone());
+    let optional = ClientCertificates::Optional(ca);
+    let none = ClientCertificates::None;
+    for (name, fault) in [
+        (Some("client"), None),
+        (Some("strange"), Some(TlsFault::UnknownIssuer)),
+        (Some("expired"), Some(TlsFault::Expired)),
+        (Some("future"), Some(TlsFault::NotYetValid)),
+    ] {
+        assert_eq!(shown(&required, name), fault, "{name:?}");
+        assert_eq!(shown(&optional, name), fault, "{name:?}");
+        assert_eq!(shown(&none, name), None, "{name:?}");
+    }
+    assert_eq!(shown(&required, None), Some(TlsFault::NoCertificate));
+    assert_eq!(shown(&optional, None), None);
+}
+
+#[test]
+fn files_read_anew_count_for_connections_from_then_on_and_resume_nothing_of_before() {
+    let files = CertificateFiles::default();
+    let server_tls = server(&files, &["server"], ClientCertificates::None);
+    let old_client = client(&files, "127.0.0.1", None);
+    // The second resumes the session of the first.
+    assert_eq!(outcome(&old_client, &server_tls), (None, None));
+    assert_eq!(outcome(&old_client, &server_tls), (None, None));
+    let mut standing = (old_client.connect("127.0.0.1").unwrap(), server_tls.accept().unwrap());
+    assert_eq!(shake(&mut standing.0, &mut standing.1), (None, None));
+
+    let other = Authority::new("another");
+    files.add("server", &other.issue(&["127.0.0.1"]));
+    let clone = server_tls.clone();
+    server_tls.replace(&server(&files, &["server"], ClientCertificates::None));
+    assert_eq!(outcome(&old_client, &clone).0, Some(TlsFault::UnknownIssuer));
+    files.write("ca.pem", &other.certificate);
+    let clone_of_client = old_client.clone();
+    old_client.replace(&client(&files, "127.0.0.1", None));
+    assert_eq!(outcome(&clone_of_client, &clone), (None, None));
+
+    // What stands goes on.
+    let (mut said, mut plain) = (Vec::new(), Vec::new());
+    standing.0.encrypt(b"still here");
+    standing.0.take_output(&mut said);
+    standing.1.handle_input(&said, &mut plain).unwrap();
+    assert_eq!(plain, b"still here");
+}
+
+#[test]
+fn what_is_wrong_with_files_is_told_of_the_right_one() {
+    let files = CertificateFiles::default();
+    files.add("other", &files.authority.issue(&["127.0.0.1"]));
+    std::fs::copy(files.path("client.key"), files.path("other.key")).unwrap();
+    let wrong = settings(&files, &["server", "other"], ClientCertificates::None);
+    let faults = ServerTls::load(&wrong, &read).unwrap_err();
+    assert_eq!((faults.len(), faults[0].setting, faults[0].certificate), (1, Setting::KeyFile, 1));
+    assert!(faults[0].what.contains("is not the key of the certificate in"), "{faults:?}");
+
+    files.add("other", &files.authority.issue_for(&["127.0.0.1"], Span::Expired));
+    let old = settings(&files, &["server", "other"], ClientCertificates::None);
+    let loaded = ServerTls::load(&old, &read).unwrap();
+    let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
+    assert_eq!((warning.setting, warning.certificate), (Setting::CertFile, 1));
+    assert!(warning.what.contains("has expired"), "{warning:?}");
+    let dated = loaded.tls.files();
+    let paths: Vec<_> = dated.iter().map(|one| one.path.clone()).collect();
+    assert_eq!(paths, [files.path("server.pem"), files.path("other.pem")]);
+    assert!(dated[0].not_after > dated[1].not_after);
+}
