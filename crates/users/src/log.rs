@@ -119,7 +119,15 @@ impl AccessLog {
         let user = user.to_owned();
         let count = count + 1;
         entries.truncate(LEN_MAX - 1);
-        entries.push_front(Entry { reason, place, object, user, client, count, at_unix_millis: now });
+        entries.push_front(Entry {
+            reason,
+            place,
+            object,
+            user,
+            client,
+            count,
+            at_unix_millis: now,
+        });
     }
 
     /// The newest entries, `len` of them at most.

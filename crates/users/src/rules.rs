@@ -30,8 +30,7 @@ type Read = Result<(), &'static str>;
 
 const UNKNOWN: &str = "no command or category has this name";
 const SYNTAX: &str = "this is no rule; rules are as in Redis's ACL SETUSER: on, +get, -@dangerous, ~key*, %R~key*, &channel*";
-const BEHIND_ALL: &str =
-    "all are allowed already, so this adds nothing; write \"resetkeys\" or \"resetchannels\" before it";
+const BEHIND_ALL: &str = "all are allowed already, so this adds nothing; write \"resetkeys\" or \"resetchannels\" before it";
 const CLEAR: &str = "a password stands in clear in the rules; write it as password, password_file or password_env, or as # and its SHA-256 (keyway hash-password)";
 const BRACKETS: &str = "the brackets of a selector do not match";
 const BLANK: &str = "a pattern has no blanks and no NUL";

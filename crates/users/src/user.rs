@@ -218,9 +218,8 @@ impl Selector {
         if self.has_all_channels {
             return "&*".to_owned();
         }
-        let word = |own: &crate::pattern::Pattern| {
-            format!("&{}", String::from_utf8_lossy(own.text()))
-        };
+        let word =
+            |own: &crate::pattern::Pattern| format!("&{}", String::from_utf8_lossy(own.text()));
         self.channels.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
