@@ -11,7 +11,10 @@ use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
-use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
+use keyway_topology::{
+    BackendId, Epoch, FailureReason, HealthBoard, HealthState, Password, Topology,
+};
+use keyway_users::Users;
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -164,7 +167,7 @@ pub fn plan(
             name: listener
                 .local_addr()
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
-            password: settings.password.as_ref().map(|password| password.expose().to_owned()),
+            users: Arc::new(Users::plain(settings.password.as_ref().map(Password::expose))),
             cluster: emulated(settings, listener),
             read_from: settings.read_from.clone(),
             memcached: match settings.protocol {

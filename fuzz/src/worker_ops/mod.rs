@@ -415,7 +415,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         memcached: None,
         pool,
         name: "unix:0".to_owned(),
-        password: password.map(str::to_owned),
+        users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {
         limits,
