@@ -30,6 +30,7 @@ mod shm;
 mod syntax;
 mod tls;
 mod toml_text;
+mod users;
 mod value;
 mod warnings;
 mod without_effect;
@@ -41,7 +42,7 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use model::{
     ClusterModeConfig, Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel,
-    PoolConfig, PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig,
-    StoreConfig, TlsConfig, Workers,
+    PoolConfig, PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig,
+    ShardedConfig, StoreConfig, TlsConfig, UserConfig, Workers,
 };
 pub use value::size_text;

@@ -46,6 +46,9 @@ enum Command {
     Bus(crate::bus::Bus),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
+    /// Read a password from the terminal, or the first line of standard input, and print its
+    /// hash for password_hashes of a [[user]].
+    HashPassword,
 }
 
 #[derive(Debug, Args)]
@@ -117,6 +120,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Check(arguments) => Ok(check(&arguments.file)),
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
+        Command::HashPassword => crate::hash_password::run(),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }

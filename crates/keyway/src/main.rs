@@ -12,6 +12,7 @@ mod bus;
 mod bus_bench;
 mod cli;
 mod facts;
+mod hash_password;
 mod locate;
 mod log;
 mod memory;

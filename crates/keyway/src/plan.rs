@@ -5,16 +5,14 @@ use crate::memory;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
-use keyway_metrics::{Layout, PoolLayout, Registry, TransactionFigures};
+use keyway_metrics::{Layout, LoginFigures, PoolLayout, Registry, TransactionFigures};
 use keyway_net::{Address, Door, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
-use keyway_topology::{
-    BackendId, Epoch, FailureReason, HealthBoard, HealthState, Password, Topology,
-};
-use keyway_users::Users;
+use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
+use keyway_users::LoginFault;
 use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -167,7 +165,7 @@ pub fn plan(
             name: listener
                 .local_addr()
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
-            users: Arc::new(Users::plain(settings.password.as_ref().map(Password::expose))),
+            users: Arc::new(config.users_of(settings)),
             cluster: emulated(settings, listener),
             read_from: settings.read_from.clone(),
             memcached: match settings.protocol {
@@ -175,12 +173,14 @@ pub fn plan(
                 Protocol::Memcached { item_len_max } => Some(item_len_max),
             },
         });
+    let listener_plans: Vec<ListenerPlan> = listener_plans.collect();
+    watch_logins(registry, &listener_plans);
     let channels = Arc::<keyway_worker::Channels>::default();
     let facts =
         ProcessFacts::new(config, &pools, listeners, registry, (&clients, &channels), clock);
     Arc::new(Plan {
         limits: config.limits,
-        listeners: listener_plans.collect(),
+        listeners: listener_plans,
         pools,
         health,
         topology,
@@ -198,6 +198,23 @@ pub fn plan(
         monitors: keyway_worker::Monitors::default(),
         redirects: keyway_worker::Redirects::default(),
     })
+}
+
+/// Has the logins that fail counted by listener.
+fn watch_logins(registry: &Registry, listeners: &[ListenerPlan]) {
+    let all: Vec<_> =
+        listeners.iter().map(|one| (one.name.clone(), Arc::clone(&one.users))).collect();
+    registry.watch_logins(move || {
+        let figures = all.iter().map(|(name, users)| LoginFigures {
+            listener: name.clone(),
+            failures: LoginFault::ALL
+                .map(LoginFault::label)
+                .into_iter()
+                .zip(users.failed())
+                .collect(),
+        });
+        figures.collect()
+    });
 }
 
 /// The cluster that clients of a listener are told of, if any.

@@ -35,6 +35,6 @@ pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, LatencyShares,
-    Layout, PoolLayout, PoolTotals, QuotaFigures, Registry, RouteFigures, ScriptFigures,
-    StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    Layout, LoginFigures, PoolLayout, PoolTotals, QuotaFigures, Registry, RouteFigures,
+    ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
 };

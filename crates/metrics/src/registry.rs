@@ -104,6 +104,15 @@ pub struct TransactionFigures {
     pub refused_commands: u64,
 }
 
+/// The logins that failed at a listener, read when somebody scrapes.
+#[derive(Clone, Debug, Default)]
+pub struct LoginFigures {
+    /// Where it listens.
+    pub listener: String,
+    /// How many failed for which reason.
+    pub failures: Vec<(&'static str, u64)>,
+}
+
 /// How far a pool is warmed up from another, read when somebody scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarmUpFigures {
@@ -324,6 +333,7 @@ impl BackendTotals {
     }
 }
 
+type LoginReader = Box<dyn Fn() -> Vec<LoginFigures> + Send + Sync>;
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
 type RouteReader = Box<dyn Fn() -> RouteFigures + Send + Sync>;
@@ -340,6 +350,7 @@ pub struct Registry {
     routes: Box<[OnceLock<RouteReader>]>,
     clusters: Box<[OnceLock<ClusterReader>]>,
     transactions: OnceLock<TransactionReader>,
+    logins: OnceLock<LoginReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
@@ -415,7 +426,8 @@ impl Registry {
         let routes = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let clusters = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let transactions = OnceLock::new();
-        Arc::new(Self { layout, slots, stores, warm_ups, routes, clusters, transactions })
+        let logins = OnceLock::new();
+        Arc::new(Self { layout, slots, stores, warm_ups, routes, clusters, transactions, logins })
     }
 
     /// What was given to [`Registry::new`].
@@ -501,6 +513,20 @@ impl Registry {
         read: impl Fn() -> TransactionFigures + Send + Sync + 'static,
     ) -> bool {
         self.transactions.set(Box::new(read)).is_ok()
+    }
+
+    /// Has the logins that failed read by `read` on every scrape, as
+    /// [`Registry::watch_transactions`] does.
+    pub fn watch_logins(
+        &self,
+        read: impl Fn() -> Vec<LoginFigures> + Send + Sync + 'static,
+    ) -> bool {
+        self.logins.set(Box::new(read)).is_ok()
+    }
+
+    /// The logins that failed, by listener.
+    pub(crate) fn login_figures(&self) -> Vec<LoginFigures> {
+        self.logins.get().map(|read| read()).unwrap_or_default()
     }
 
     /// What the transactions take; `None` where nobody tells.

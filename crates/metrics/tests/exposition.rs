@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, CATALOGUE, CloseReason, ClusterFigures, DatabaseFigures, HealthLevel, Kind,
-    Layout, PoolLayout, QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures,
-    TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
+    Layout, LoginFigures, PoolLayout, QuotaFigures, Registry, RouteFigures, ScriptFigures,
+    StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -63,6 +63,10 @@ fn registry() -> Arc<Registry> {
         held_bytes: 512,
         limit_bytes: 1024,
         refused_commands: 7,
+    });
+    assert!(taken);
+    let taken = registry.watch_logins(|| {
+        vec![LoginFigures { listener: "127.0.0.1:1".to_owned(), failures: vec![("user", 2)] }]
     });
     assert!(taken);
     let figures = WarmUpFigures { lookups: 3, is_active: true, ..WarmUpFigures::default() };
