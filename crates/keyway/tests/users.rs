@@ -261,6 +261,7 @@ fn a_secret_never_appears() {
             "MULTI",
             "AUTH app sesame-app",
             "EXEC",
+            "AUTH file sesame-file",
             "SET last 1",
         ] {
             client.send(&encode_words(line));
