@@ -99,7 +99,7 @@ fn is_answered_here(request: &Request) {
         cluster: None,
         identity: &mut Identity::new(7, true, clock.now),
         clock,
-        password: Some("secret"),
+        users: &keyway_users::Users::plain(Some("secret")),
         databases: 3,
         clients: &clients,
         facts: &NoFacts,

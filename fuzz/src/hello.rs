@@ -21,6 +21,7 @@ pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let password = choices.flip().then_some(PASSWORD);
     let clients = ClientRegistry::default();
+    let users = keyway_users::Users::plain(password).limited(0);
     let mut identity = Identity::new(7, password.is_none(), Time(0));
     while !choices.is_over() {
         let line = line(&mut choices);
@@ -31,7 +32,7 @@ pub fn run(data: &[u8]) {
             cluster: None,
             identity: &mut identity,
             clock: Clock { now: Time(0), unix_micros: 0 },
-            password,
+            users: &users,
             databases: 16,
             clients: &clients,
             facts: &NoFacts,

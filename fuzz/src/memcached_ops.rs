@@ -524,7 +524,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         memcached: Some(ITEM_LEN_MAX),
         pool,
         name: "unix:0".to_owned(),
-        password: password.map(str::to_owned),
+        users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {
         limits,

@@ -57,6 +57,9 @@ pub struct Limits {
     /// readers take more than [`Limits::TRACKING_KEY_LEN`] bytes each on the
     /// average.
     pub tracking_keys_max: u32,
+    /// Logins of one user from one address that may fail one after the other before no
+    /// more are looked at for a second; 0 for no bound.
+    pub failed_logins_max: u32,
     /// MONITOR shows one in this many requests, by chance; 0 refuses MONITOR.
     pub monitor_every: u32,
 }
@@ -82,6 +85,7 @@ impl Default for Limits {
             pubsub_output_len_soft: 8 << 20,
             pubsub_output_soft_secs: 60,
             tracking_keys_max: 1_000_000,
+            failed_logins_max: 10,
             monitor_every: 1,
         }
     }

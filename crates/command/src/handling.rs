@@ -132,7 +132,7 @@ const REPLICATION: &str = "replication is set up on the servers of a pool, not t
 const SERVER: &str =
     "this is about one server and the pool may have several; run it on each server";
 const SETTINGS: &str = "Keyway takes its settings from its configuration file only";
-const USERS: &str = "users are managed on the servers of a pool, not through it";
+const USERS: &str = "Keyway takes its users from its configuration file only";
 const INTERNAL: &str =
     "a command between servers or for their tests is not forwarded; run it on a server";
 
@@ -146,7 +146,9 @@ impl Handling {
     /// [`Handling::Refused`].
     pub fn refused_everywhere(self) -> Option<&'static str> {
         match self {
-            Handling::Refused(reason) => [SETTINGS, CLUSTER].into_iter().find(|own| *own == reason),
+            Handling::Refused(reason) => {
+                [SETTINGS, CLUSTER, USERS].into_iter().find(|own| *own == reason)
+            }
             _ => None,
         }
     }
@@ -249,8 +251,9 @@ impl Handling {
                 Local
             }
 
-            Acl | AclCat | AclDeluser | AclDryrun | AclGenpass | AclGetuser | AclHelp | AclList
-            | AclLoad | AclLog | AclSave | AclSetuser | AclUsers | AclWhoami => Refused(USERS),
+            Acl | AclCat | AclDryrun | AclGetuser | AclHelp | AclList | AclLog | AclUsers
+            | AclWhoami => Local,
+            AclDeluser | AclGenpass | AclLoad | AclSave | AclSetuser => Refused(USERS),
             Bgrewriteaof | Bgsave | Lastsave | Lolwut | Save | Shutdown | Module | ModuleHelp
             | ModuleList | ModuleLoad | ModuleLoadex | ModuleUnload => Refused(SERVER),
             Failover | Replicaof | Role | Slaveof => Refused(REPLICATION),

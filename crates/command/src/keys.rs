@@ -146,6 +146,15 @@ impl Request<'_> {
         found
     }
 
+    /// As [`Request::keys_and_flags`], one by one. Where there is a fault some may have
+    /// been visited.
+    ///
+    /// # Errors
+    /// As [`Request::keys`].
+    pub fn each_key(&self, visit: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), KeysFault> {
+        self.visit_keys(visit)
+    }
+
     fn visit_keys(&self, visit: Visit<'_>) -> Result<(), KeysFault> {
         let mut count = 0;
         let visit: Visit<'_> = &mut |index, flags| {

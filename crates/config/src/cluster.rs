@@ -130,8 +130,8 @@ pub(crate) fn sentinel_pools(
         let Some(Value::Servers(servers)) = section.value("sentinels") else { return None };
         let data = &asked_about.pool;
         let servers = servers.iter().map(|(_, server)| server.clone()).collect();
-        let keys = ["sentinel_password", "sentinel_password_file"];
-        let (password, password_file) = crate::resolve::password(section, keys, read_file, report);
+        let keys = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
+        let (password, password_from) = crate::resolve::password(section, keys, read_file, report);
         let pool = ShardedPool {
             is_sentinels: true,
             password,
@@ -145,7 +145,7 @@ pub(crate) fn sentinel_pools(
         };
         let kind = PoolKindConfig::Sharded(ShardedConfig {
             pool,
-            password_file,
+            password_from,
             clients_max: asked_about.clients_max,
             tls,
         });

@@ -7,8 +7,10 @@ use crate::cluster::{discovery_name, read_from_name};
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Protocol, QuotaConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, UserConfig,
+    Workers,
 };
+use crate::resolve::PASSWORD;
 use crate::schema::{self, Table};
 use crate::tls;
 use crate::toml_text::{key, string};
@@ -19,7 +21,6 @@ use keyway_topology::{
     Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The configuration as TOML with every default filled in, headed by the
@@ -31,7 +32,10 @@ pub fn describe(config: &Config) -> String {
     server(&config.server, &mut out);
     limits(&config.limits, &mut out);
     for item in &config.listeners {
-        listener(item, &config.pool_of(item).name, &mut out);
+        listener(item, &config.pool_of(item).name, &config.users, &mut out);
+    }
+    for item in &config.users {
+        user(item, &config.pools, &mut out);
     }
     for item in &config.pools {
         pool(item, &config.pools, &mut out);
@@ -350,6 +354,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     count("session_in_flight_max", limits.session_in_flight_max);
     count("link_in_flight_max", limits.link_in_flight_max);
     count("tracking_keys_max", limits.tracking_keys_max);
+    count("failed_logins_max", limits.failed_logins_max);
     let mut size = |name, value: u64| {
         out.entry(&schema::LIMITS, name, &string(&format_size(value)));
     };
@@ -372,7 +377,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     out.entry(&schema::LIMITS, "pubsub_output_soft_for", &string(&format_duration(patience)));
 }
 
-fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
+fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], out: &mut Out) {
     let table = &schema::LISTENER;
     let protocol = match listener.protocol {
         Protocol::Redis => "redis",
@@ -383,7 +388,11 @@ fn listener(listener: &ListenerConfig, pool_name: &str, out: &mut Out) {
     out.entry(table, "protocol", &string(protocol));
     out.entry(table, "pool", &string(pool_name));
     out.entry(table, "backlog", &listener.backlog.to_string());
-    secret(table, ("password", "password_file"), &listener.password, &listener.password_file, out);
+    secret(table, PASSWORD, &listener.password, &listener.password_from, out);
+    if !users.is_empty() {
+        let names = listener.users.iter().map(|&at| string(users[at].user.name()));
+        out.entry(table, "users", &format!("[{}]", names.collect::<Vec<_>>().join(", ")));
+    }
     if let Some(from) = &listener.read_from {
         out.entry(table, "read_from", &string(&read_from_name(from)));
     }
@@ -443,20 +452,41 @@ fn entrance(entrance: &EntranceConfig, out: &mut Out) {
     out.entry(table, "idle_timeout", &string(&idle));
 }
 
+fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
+    let table = &schema::USER;
+    let user = &config.user;
+    out.header(table.header);
+    out.entry(table, "name", &string(user.name()));
+    let rules: Vec<_> =
+        user.rules().split(' ').filter(|rule| !rule.starts_with('#')).map(str::to_owned).collect();
+    out.entry(table, "rules", &string(&rules.join(" ")));
+    secret(table, PASSWORD, &config.password, &config.password_from, out);
+    let hashes = user.passwords().len() - usize::from(config.password.is_some());
+    if hashes > 0 {
+        // Hashes of nothing that anybody knows: it is seen that there are some.
+        let masks: Vec<_> = (0..hashes).map(|at| format!("\"#{at:064x}\"")).collect();
+        out.entry(table, "password_hashes", &format!("[{}]", masks.join(", ")));
+    }
+    if let Some(index) = config.pool_index {
+        out.entry(table, "pool", &string(&pools[index].name));
+    }
+}
+
 /// What stands for a password, so that it is seen that there is one.
 const MASK: &str = "\"********\"";
 
 fn secret(
     table: &Table,
-    (key, file_key): (&str, &str),
+    [key, file_key, variable_key]: [&str; 3],
     password: &Option<Password>,
-    file: &Option<PathBuf>,
+    source: &Option<SecretSource>,
     out: &mut Out,
 ) {
-    match (password, file) {
-        (_, Some(file)) => {
+    match (password, source) {
+        (_, Some(SecretSource::File(file))) => {
             out.entry(table, file_key, &string(&file.to_string_lossy()));
         }
+        (_, Some(SecretSource::Variable(name))) => out.entry(table, variable_key, &string(name)),
         (Some(_), None) => out.entry(table, key, MASK),
         (None, None) => {}
     }
@@ -528,7 +558,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(user) = &pool.user {
         out.entry(table, "user", &string(user));
     }
-    secret(table, ("password", "password_file"), &pool.password, &config.password_file, out);
+    secret(table, PASSWORD, &pool.password, &config.password_from, out);
     if pool.protocol == ServerProtocol::Redis && pool.cluster.is_none() {
         out.entry(table, "database", &pool.database.to_string());
         out.entry(table, "databases", &pool.databases_allowed.to_string());
@@ -592,8 +622,8 @@ fn replicated(config: &ShardedConfig, found: &ClusterPool, pools: &[PoolConfig],
         let servers = asked.pool.servers.iter().map(|server| server.endpoint.to_string());
         out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
         out.entry(table, "primaries", &list(&found.primaries));
-        let keys = ("sentinel_password", "sentinel_password_file");
-        secret(table, keys, &asked.pool.password, &asked.password_file, out);
+        let keys = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
+        secret(table, keys, &asked.pool.password, &asked.password_from, out);
         let own = asked.tls.as_ref().map(|tls| tls::text(&tls.settings));
         if own != config.tls.as_ref().map(|tls| tls::text(&tls.settings)) {
             let own = own.unwrap_or_else(|| string("off"));
@@ -723,8 +753,8 @@ mod tests {
                 stores_auto: 0,
                 tracking_bytes: 5000 * 256,
                 script_bytes: 64 << 20,
-                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 2 * (3 + 1),
-                link_bytes: 143 * (4 << 20),
+                links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),
+                link_bytes: 151 * (4 << 20),
                 session_bytes: 5 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,

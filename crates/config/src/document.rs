@@ -83,6 +83,9 @@ fn value_text(key: &Key) -> String {
         Kind::Networks => "list of addresses".to_owned(),
         Kind::Mode => "octal digits as text".to_owned(),
         Kind::Secret => "text, never shown".to_owned(),
+        Kind::Hashes => "list of texts, never shown".to_owned(),
+        Kind::Variable => "name of a variable".to_owned(),
+        Kind::Rules => "rules".to_owned(),
         Kind::Path => "absolute path".to_owned(),
         Kind::Table(_) | Kind::List(_) | Kind::Pools => "table".to_owned(),
     };

@@ -31,6 +31,7 @@ mod shm;
 mod syntax;
 mod tls;
 mod toml_text;
+mod users;
 mod value;
 mod warnings;
 mod without_effect;
@@ -44,6 +45,7 @@ pub use load::read_file;
 pub use model::{
     ClusterModeConfig, Config, EntranceConfig, Eviction, ListenerConfig, ListenerTlsConfig,
     LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
-    RoutedConfig, ServerConfig, ShardedConfig, StoreConfig, TlsConfig, Workers,
+    RoutedConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, TlsConfig, UserConfig,
+    Workers,
 };
 pub use value::size_text;

@@ -5,7 +5,9 @@ use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
     Epoch, Password, Pool, PoolKind, ReadFrom, RoutedPool, ShardedPool, Topology,
 };
+use keyway_users::{User, Users};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A whole configuration, checked: every reference resolves, every value is
@@ -18,6 +20,8 @@ pub struct Config {
     pub limits: Limits,
     /// Every `[[listener]]`, in file order; at least one.
     pub listeners: Vec<ListenerConfig>,
+    /// Every `[[user]]`, in file order.
+    pub users: Vec<UserConfig>,
     /// Every `[pool.NAME]`, in file order; at least one.
     pub pools: Vec<PoolConfig>,
     /// What is suspicious but usable, in line order. To be logged at start.
@@ -28,6 +32,20 @@ impl Config {
     /// The pool a listener sends its requests to.
     pub fn pool_of(&self, listener: &ListenerConfig) -> &PoolConfig {
         &self.pools[listener.pool_index]
+    }
+
+    /// Who may come in at a listener.
+    pub fn users_of(&self, listener: &ListenerConfig) -> Users {
+        let password = listener.password.as_ref().map(Password::expose);
+        let users = match listener.users.is_empty() {
+            true => Users::plain(password),
+            false => {
+                let named = listener.users.iter().map(|&at| Arc::new(self.users[at].user.clone()));
+                let default = password.map(|_| Arc::new(User::free("default", password)));
+                Users::new(named.chain(default).collect())
+            }
+        };
+        users.limited(self.limits.failed_logins_max)
     }
 
     /// The pools as the data plane takes them; indices of pools are the same
@@ -55,6 +73,29 @@ impl Config {
         let mut own = self.listeners.iter().filter(|listener| listener.pool_index == index);
         own.any(|listener| listener.read_from == Some(ReadFrom::Nearest))
     }
+}
+
+/// Where a password comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// A file that holds nothing else.
+    File(PathBuf),
+    /// A variable of the environment.
+    Variable(String),
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserConfig {
+    /// Its name, what it may do, and the hashes of its passwords.
+    pub user: User,
+    /// The password that stands in clear, here or elsewhere. `None` until that was read,
+    /// which [`Config::load`] does.
+    pub password: Option<Password>,
+    /// Where `password` comes from, if not the file itself.
+    pub password_from: Option<SecretSource>,
+    /// Which of [`Config::pools`] answers it; that of the listener when `None`.
+    pub pool_index: Option<usize>,
 }
 
 /// The process itself.
@@ -145,8 +186,10 @@ pub struct ListenerConfig {
     /// `client_password`. With `password_file` it is `None` until the file
     /// was read, which [`Config::load`] does.
     pub password: Option<Password>,
-    /// The file `password` comes from.
-    pub password_file: Option<PathBuf>,
+    /// Where `password` comes from, if not the file itself.
+    pub password_from: Option<SecretSource>,
+    /// Which of [`Config::users`] may log in here.
+    pub users: Vec<usize>,
     /// Permission bits of a unix socket; as the umask says when `None`.
     pub mode: Option<u32>,
     /// Who gets shared memory; `None` unless it listens at `shm://`.
@@ -335,8 +378,8 @@ pub struct ShardedConfig {
     /// With `password_file` its password is `None` until the file was read,
     /// which [`Config::load`] does.
     pub pool: ShardedPool,
-    /// The file `pool.password` comes from.
-    pub password_file: Option<PathBuf>,
+    /// Where `pool.password` comes from, if not the file itself.
+    pub password_from: Option<SecretSource>,
     /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,
     /// How connections to its servers are secured; not at all when `None`.

@@ -37,6 +37,7 @@ pub(crate) enum Value {
     HashTag(Option<HashTag>),
     KeyspaceEvents(KeyspaceEvents),
     Secret(Password),
+    Hashes(Vec<keyway_users::Digest>),
     Path(PathBuf),
     /// The key's word, such as `"off"`.
     Word,
@@ -285,6 +286,7 @@ fn read_value(
         Kind::Servers => read_servers(key.name, value, header, report),
         Kind::PoolNames => read_names(value, "write the names of pools: [\"NAME\", \"NAME\"]"),
         Kind::Names => read_names(value, "write names: [\"NAME\", \"NAME\"]"),
+        Kind::Hashes => crate::users::read_hashes(value.get_ref()),
         Kind::Commands => read_names(value, "write the names of commands: [\"get\", \"mget\"]"),
         Kind::Workers if value.get_ref().is_table() => {
             return read_workers_table(key, value, header, report);
@@ -566,6 +568,8 @@ fn read_text(key: &Key, text: &str) -> Result<Value, Problem> {
         Kind::Prefix if !(1..=PREFIX_LEN_MAX).contains(&text.len()) => {
             Err(Problem::new(format!("the prefix has {} bytes", text.len()), PREFIX_HINT))
         }
+        Kind::Rules => crate::users::read_rules(text),
+        Kind::Variable => crate::users::read_variable(text),
         Kind::UserName if !is_user_name(text) => {
             Err(Problem::new(format!("{} is no user name", quoted(text)), USER_NAME_HINT))
         }

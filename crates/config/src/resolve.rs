@@ -5,14 +5,15 @@ use crate::address::ListenAddr;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::{
     Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, RoutedConfig, ServerConfig, ShardedConfig, StoreConfig, Workers,
+    Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig,
+    UserConfig, Workers,
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
 use crate::{cluster, emulate, routes, tls, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How a password file is read: its text, or why not.
@@ -64,16 +65,19 @@ pub(crate) fn resolve(
     let mut pools: Vec<PoolConfig> = pools.collect();
     let sentinels = cluster::sentinel_pools(named, &pools, read_file, report);
     pools.extend(sentinels);
-    let listeners = sections.iter();
-    let listeners: Vec<ListenerConfig> = listeners
-        .filter_map(|section| listener(section, named, &limits, read_file, report))
+    let user_sections = root.sections("user");
+    let users = crate::users::resolve(user_sections, named, read_file, report);
+    let of_users = (user_sections, users.as_slice());
+    let listeners: Vec<ListenerConfig> = sections
+        .iter()
+        .filter_map(|section| listener(section, named, (&limits, of_users), read_file, report))
         .collect();
     routes::check(named, report);
     refuse_clashes(root, sections, report);
     refuse_own_listeners(named, sections, report);
     warnings::warn(root, named, sections, report);
     crate::without_effect::warn(named, sections, report);
-    Config { server, limits, listeners, pools, warnings: Vec::new() }
+    Config { server, limits, listeners, users, pools, warnings: Vec::new() }
 }
 
 /// Stands for a pool that was refused, so that indices stay right.
@@ -153,6 +157,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
             .duration("pubsub_output_soft_for")
             .map_or(0, |time| time.as_secs() as u32),
         tracking_keys_max: section.number_u32("tracking_keys_max"),
+        failed_logins_max: section.number_u32("failed_logins_max"),
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
         let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {
@@ -238,7 +243,7 @@ fn sharded(
 ) -> ShardedConfig {
     let servers = servers(section, report);
     let (reconnect_min, reconnect_max) = reconnect(section, report);
-    let (password, password_file) = password(section, PASSWORD, read_file, report);
+    let (password, password_from) = password(section, PASSWORD, read_file, report);
     let ejection = match kind {
         // Who is of a cluster is for the cluster to say.
         "cluster" | "replicated" => None,
@@ -276,7 +281,7 @@ fn sharded(
         ..placed
     };
     let clients_max = clients_max(section, limits, report);
-    ShardedConfig { pool, password_file, clients_max, tls }
+    ShardedConfig { pool, password_from, clients_max, tls }
 }
 
 /// A pool of servers that are placed here.
@@ -324,7 +329,7 @@ fn of_memcached(section: &Section, pool: &mut ShardedPool, report: &mut Report<'
             section.header
         );
         let hint = "give the servers a password without blanks";
-        let at = section.given("password").unwrap_or_else(|| section.place("password_file"));
+        let at = PASSWORD.iter().find_map(|key| section.given(key)).unwrap_or(section.at);
         report.warning(at, Problem::new(what, hint));
     }
 }
@@ -437,26 +442,35 @@ pub(crate) fn at_most_the_limit(
 }
 
 /// The keys of most passwords.
-const PASSWORD: [&str; 2] = ["password", "password_file"];
+pub(crate) const PASSWORD: [&str; 3] = ["password", "password_file", "password_env"];
 
-/// A password that is in the file under the first key, or in a file that the second names.
+/// A password that is in the file under the first key, in a file that the second names,
+/// or in the environment under the name that the third has.
 pub(crate) fn password(
     section: &Section,
-    [key, file_key]: [&str; 2],
+    [key, file_key, variable_key]: [&str; 3],
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
-) -> (Option<Password>, Option<PathBuf>) {
+) -> (Option<Password>, Option<SecretSource>) {
     let written = match section.value(key) {
         Some(Value::Secret(password)) => Some(password.clone()),
         _ => None,
     };
+    let given =
+        [key, file_key, variable_key].into_iter().filter(|key| section.given(key).is_some());
+    if let [one, .., other] = given.collect::<Vec<_>>()[..] {
+        let what = format!("{} has both {one} and {other}", section.header);
+        report.consequence(section.place(other), Problem::new(what, "keep one of them"));
+    }
+    if let Some(name) = section.text(variable_key) {
+        let source = Some(SecretSource::Variable(name.to_owned()));
+        let read = read_file.and_then(|_| read_variable(section, (variable_key, name), report));
+        return (read.or(written), source);
+    }
     let Some(Value::Path(path)) = section.value(file_key) else { return (written, None) };
     let at = section.place(file_key);
-    if section.given(key).is_some() {
-        let what = format!("{} has both {key} and {file_key}", section.header);
-        report.consequence(at, Problem::new(what, "keep one of them"));
-    }
-    let Some(read_file) = read_file else { return (written, Some(path.clone())) };
+    let source = Some(SecretSource::File(path.clone()));
+    let Some(read_file) = read_file else { return (written, source) };
     let read = read_file(path).and_then(|text| {
         let text = text.strip_suffix('\n').unwrap_or(&text);
         check_password(text.strip_suffix('\r').unwrap_or(text))
@@ -468,13 +482,32 @@ pub(crate) fn password(
             report.consequence(at, Problem::new(what, hint));
         })
         .ok();
-    (password.or(written), Some(path.clone()))
+    (password.or(written), source)
+}
+
+fn read_variable(
+    section: &Section,
+    (key, name): (&str, &str),
+    report: &mut Report<'_>,
+) -> Option<Password> {
+    #[allow(clippy::disallowed_methods, reason = "the file says that a secret is there")]
+    let read = std::env::var(name).map_err(|error| match error {
+        std::env::VarError::NotPresent => "it is not set".to_owned(),
+        std::env::VarError::NotUnicode(_) => "it is not UTF-8".to_owned(),
+    });
+    let checked = read.and_then(|text| check_password(&text));
+    let tell = |why: &String| {
+        let what = format!("{key} in {}: {name}: {why}", section.header);
+        let hint = "set the variable to the password for the process that reads this file";
+        report.consequence(section.place(key), Problem::new(what, hint));
+    };
+    checked.inspect_err(tell).ok()
 }
 
 fn listener(
     section: &Section,
     named: &[NamedPool],
-    limits: &Limits,
+    (limits, users): (&Limits, (&[Section], &[UserConfig])),
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Option<ListenerConfig> {
@@ -485,12 +518,12 @@ fn listener(
         }
         index
     });
-    let (mut password, password_file) = password(section, PASSWORD, read_file, report);
+    let (mut password, password_from) = password(section, PASSWORD, read_file, report);
     let pool_section = pool_index.and_then(|index| named[index].section.as_ref());
     if let Some(("sharded" | "memcached" | "cluster" | "replicated", pool)) = pool_section
         && let Some(Value::Secret(of_pool)) = pool.value("client_password")
     {
-        let own = section.given("password").or(section.given("password_file"));
+        let own = PASSWORD.iter().find_map(|key| section.given(key));
         if let Some(at) = own {
             let what = format!(
                 "[[listener]] has a password, and {} has a client_password for it",
@@ -518,7 +551,8 @@ fn listener(
         pool_index: pool_index?,
         backlog: section.number_u32("backlog"),
         password,
-        password_file,
+        password_from,
+        users: crate::users::of_listener(section, users.0, users.1, named, report),
         mode: section.number("mode").map(|mode| mode as u32),
         tcp_keepalive: match bind {
             ListenAddr::Tcp(_) => section.duration("tcp_keepalive"),

@@ -9,6 +9,7 @@ mod listener;
 mod memcached;
 mod routes;
 mod tls;
+mod user;
 
 use routes::POOL_KINDS;
 
@@ -22,6 +23,7 @@ pub(crate) use routes::{
 };
 
 pub(crate) use tls::{LISTENER_CERTIFICATES, LISTENER_TLS, TLS};
+pub(crate) use user::USER;
 
 use std::time::Duration;
 
@@ -106,6 +108,7 @@ pub(crate) static ROOT: Table = Table {
         key("server", Kind::Table(&SERVER), Is("{}"), "The process itself."),
         key("limits", Kind::Table(&LIMITS), Is("{}"), "Bounds on what clients may use."),
         key("listener", List(&LISTENER), Refused, "Where clients connect."),
+        key("user", List(&USER), Unset("as the listeners say"), "Who may do what."),
         key("pool", Pools, Refused, "Where requests go."),
     ],
 };
@@ -215,6 +218,12 @@ pub(crate) static LIMITS: Table = Table {
             Count { min: 2, max: 100_000 },
             Is("10000"),
             "Deepest nesting of arrays taken from a backend; a deeper one closes that connection. A script can return 7,995 levels.",
+        ),
+        key(
+            "failed_logins_max",
+            Count { min: 0, max: 1000 },
+            Is("10"),
+            "Logins of one user from one address (of IPv6, from one /64) that may fail one after the other. Those behind them are refused without a look at the password, and one more is looked at each second. 0 looks at all.",
         ),
         key(
             "monitor_every",
@@ -516,6 +525,12 @@ pub(crate) static SHARDED: Table = Table {
             "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
         key(
+            "password_env",
+            Kind::Variable,
+            Unset("none is sent"),
+            "The variable of the environment that holds that password.",
+        ),
+        key(
             "client_password",
             Secret,
             Unset("clients need none"),
@@ -667,7 +682,7 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 26] = [
+pub(crate) static TABLES: [&Table; 27] = [
     &SERVER,
     &WORKERS,
     &LOG,
@@ -675,6 +690,7 @@ pub(crate) static TABLES: [&Table; 26] = [
     &LISTENER,
     &LISTENER_TLS,
     &LISTENER_CERTIFICATES,
+    &USER,
     &STORE,
     &QUOTAS,
     &SHARDED,

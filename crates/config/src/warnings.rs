@@ -3,6 +3,7 @@
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
 use crate::reader::{NamedPool, Section, Value};
+use crate::resolve::PASSWORD;
 use crate::value::size_text;
 use keyway_topology::{Endpoint, Rejoin, Server};
 use std::collections::BTreeMap;
@@ -18,8 +19,9 @@ pub(crate) fn warn(
     listeners: &[Section],
     report: &mut Report<'_>,
 ) {
-    warn_of_unused(pools, listeners, report);
-    listeners.iter().for_each(|listener| warn_of_open_listener(listener, pools, report));
+    warn_of_unused(pools, listeners, root.sections("user"), report);
+    let users = root.sections("user");
+    listeners.iter().for_each(|listener| warn_of_open_listener(listener, pools, users, report));
     for listener in listeners {
         crate::emulate::warn_of_stores(listener, listeners, pools, report);
     }
@@ -86,7 +88,7 @@ pub(crate) fn is_open(addr: &ListenAddr) -> bool {
 pub(crate) fn open_listener(bind: &ListenAddr) -> Problem {
     Problem::new(
         format!("{bind} can be reached from other machines and asks for no password"),
-        "set password_file or password, or listen on 127.0.0.1",
+        "set password_file or password, add a [[user]], or listen on 127.0.0.1",
     )
 }
 
@@ -104,14 +106,20 @@ fn servers(pool: &Section) -> &[(usize, Server)] {
     }
 }
 
-fn warn_of_unused(pools: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+fn warn_of_unused(
+    pools: &[NamedPool],
+    listeners: &[Section],
+    users: &[Section],
+    report: &mut Report<'_>,
+) {
     for pool in pools {
         let is_old = pools.iter().any(|new| match &new.section {
             Some(("memcached", section)) => section.text("warm_from") == Some(&pool.name),
             _ => false,
         });
         let is_used = is_old || crate::routes::is_named(&pool.name, pools);
-        if !is_used && listeners.iter().all(|listener| listener.text("pool") != Some(&pool.name)) {
+        let mut answering = listeners.iter().chain(users);
+        if !is_used && answering.all(|section| section.text("pool") != Some(&pool.name)) {
             let what = format!("no listener uses pool \"{}\"", pool.name);
             let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
             report.warning(pool.at, Problem::new(what, hint));
@@ -119,19 +127,33 @@ fn warn_of_unused(pools: &[NamedPool], listeners: &[Section], report: &mut Repor
     }
 }
 
-fn warn_of_open_listener(listener: &Section, pools: &[NamedPool], report: &mut Report<'_>) {
+fn warn_of_open_listener(
+    listener: &Section,
+    pools: &[NamedPool],
+    users: &[Section],
+    report: &mut Report<'_>,
+) {
     let Some(Value::Listen(bind)) = listener.value("bind") else { return };
     let name = listener.text("pool");
     let of_pool = sharded(pools).find(|(pool, _)| Some(*pool) == name);
-    let has_password =
-        ["password", "password_file"].iter().any(|key| listener.given(key).is_some())
-            || of_pool.is_some_and(|(_, pool)| pool.given("client_password").is_some());
     // Who shows a certificate of our own authority is no stranger.
     let tls = listener.section("tls");
     let is_known = tls.is_some_and(|tls| {
         tls.value("ca_file").is_some() && tls.text("client_certificates") != Some("optional")
     });
-    if is_open(bind) && !has_password && !is_known {
+    let has_password = PASSWORD.iter().any(|key| listener.given(key).is_some())
+        || of_pool.is_some_and(|(_, pool)| pool.given("client_password").is_some());
+    let has_users = match listener.value("users") {
+        Some(Value::Names(names)) => !names.is_empty(),
+        _ => !users.is_empty(),
+    };
+    let lets_in = |user: &Section| {
+        let rules = user.text("rules").unwrap_or_default();
+        user.text("name") == Some("default")
+            && rules.split_ascii_whitespace().any(|rule| rule.eq_ignore_ascii_case("nopass"))
+    };
+    let asks = has_password || (has_users && !users.iter().any(lets_in));
+    if is_open(bind) && !asks && !is_known {
         report.warning(listener.place("bind"), open_listener(bind));
     }
 }

@@ -96,7 +96,8 @@ fn warn_of_writes(pool: &Section, report: &mut Report<'_>) {
 
 /// What is about sentinels, or about several primaries.
 fn warn_of_one_primary(pool: &Section, report: &mut Report<'_>) {
-    for key in ["hash", "distribution", "sentinel_password", "sentinel_password_file"] {
+    let secrets = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
+    for key in ["hash", "distribution"].into_iter().chain(secrets) {
         let Some(at) = pool.given(key) else { continue };
         let why = match key {
             "hash" | "distribution" => "the servers that are listed are one primary's",

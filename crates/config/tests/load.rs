@@ -1,6 +1,6 @@
 //! Reading real files: the configuration and the passwords it names.
 
-use keyway_config::{Config, ConfigError, PoolKindConfig, import};
+use keyway_config::{Config, ConfigError, PoolKindConfig, SecretSource, import};
 use std::fs;
 use std::path::PathBuf;
 
@@ -46,11 +46,11 @@ fn passwords_come_from_their_files_less_one_newline() {
     assert_eq!(of_listener.expose(), "open sesame");
     let PoolKindConfig::Sharded(sharded) = &config.pools[0].kind else { panic!("not sharded") };
     assert_eq!(sharded.pool.password.as_ref().unwrap().expose(), "back door");
-    assert_eq!(sharded.password_file.as_deref(), Some(of_servers.as_path()));
+    assert_eq!(sharded.password_from, Some(SecretSource::File(of_servers.clone())));
 
     let unread = Config::from_str(&text, "keyway.toml").unwrap();
     assert_eq!(unread.listeners[0].password, None);
-    assert_eq!(unread.listeners[0].password_file.as_deref(), Some(of_clients.as_path()));
+    assert_eq!(unread.listeners[0].password_from, Some(SecretSource::File(of_clients.clone())));
 }
 
 #[test]

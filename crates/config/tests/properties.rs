@@ -24,6 +24,7 @@ fn masked(mut config: Config) -> Config {
     };
     config.warnings.clear();
     config.listeners.iter_mut().for_each(|listener| mask(&mut listener.password));
+    config.users.iter_mut().for_each(|user| mask(&mut user.password));
     for pool in &mut config.pools {
         if let PoolKindConfig::Sharded(sharded) = &mut pool.kind {
             mask(&mut sharded.pool.password);

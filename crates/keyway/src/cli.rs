@@ -50,6 +50,9 @@ enum Command {
     Bench(crate::bench::Bench),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
+    /// Read a password from the terminal, or the first line of standard input, and print its
+    /// hash for password_hashes of a [[user]].
+    HashPassword,
 }
 
 #[derive(Debug, Args)]
@@ -122,6 +125,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
+        Command::HashPassword => crate::hash_password::run(),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }
 }

@@ -13,6 +13,7 @@ mod bus;
 mod certificates;
 mod cli;
 mod facts;
+mod hash_password;
 mod locate;
 mod log;
 mod memory;

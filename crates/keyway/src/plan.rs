@@ -6,13 +6,16 @@ use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::EntranceConfig;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, StoreConfig};
-use keyway_metrics::{FrontFigures, Layout, PoolLayout, Registry, TransactionFigures};
+use keyway_metrics::{
+    FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
+};
 use keyway_net::{Address, Door, Gate, Listener, ListenerOptions};
 use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
+use keyway_users::LoginFault;
 use keyway_worker::{
     Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
 };
@@ -167,7 +170,7 @@ pub fn plan(
             name: listener
                 .local_addr()
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
-            password: settings.password.as_ref().map(|password| password.expose().to_owned()),
+            users: Arc::new(config.users_of(settings)),
             cluster: emulated(settings, listener),
             entrance: entrance(&settings.entrance),
             read_from: settings.read_from.clone(),
@@ -178,6 +181,7 @@ pub fn plan(
         });
     let listener_plans: Vec<ListenerPlan> = listener_plans.collect();
     watch_front(config, &listener_plans, registry);
+    watch_logins(registry, &listener_plans);
     let channels = Arc::<keyway_worker::Channels>::default();
     let facts =
         ProcessFacts::new(config, &pools, listeners, registry, (&clients, &channels), clock);
@@ -236,6 +240,23 @@ fn watch_front(config: &Config, listeners: &[ListenerPlan], registry: &Registry)
     registry.watch_front(move || FrontFigures {
         listeners: tallies.iter().map(|(name, tally)| (name.clone(), tally.figures())).collect(),
         certificates: expiries(),
+    });
+}
+
+/// Has the logins that fail counted by listener.
+fn watch_logins(registry: &Registry, listeners: &[ListenerPlan]) {
+    let all: Vec<_> =
+        listeners.iter().map(|one| (one.name.clone(), Arc::clone(&one.users))).collect();
+    registry.watch_logins(move || {
+        let figures = all.iter().map(|(name, users)| LoginFigures {
+            listener: name.clone(),
+            failures: LoginFault::ALL
+                .map(LoginFault::label)
+                .into_iter()
+                .zip(users.failed())
+                .collect(),
+        });
+        figures.collect()
     });
 }
 

@@ -324,6 +324,9 @@ catalogue! {
     TRANSACTION_REFUSED: Counter "keyway_transaction_refused_commands_total" in "commands" by []
         measures "Commands answered with an OOM error because transactions_len_max was used up."
         leaves_out "Leaves out those refused because their own transaction was too long."
+    LOGIN_FAILURES: Counter "keyway_login_failures_total" in "failures" by [Listener Fault]
+        measures "Logins of clients that failed, for want of such a user (user), of one that is on (disabled), of the right password (password), or not looked at since too many had failed before (limited)."
+        leaves_out "Leaves out requests of clients that have not logged in at all: keyway_pool_refused_requests_total."
     SCRIPT_RUNS: Counter "keyway_script_runs_total" in "runs" by [Pool]
         measures "Scripts and functions that the embedded store has run."
         leaves_out "Leaves out those refused before they ran (no such script, BUSY), and the loading of libraries."

@@ -37,6 +37,7 @@ pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
-    FrontFigures, LatencyShares, Layout, PoolLayout, PoolTotals, QuotaFigures, Registry,
-    RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures, WorkerCells,
+    FrontFigures, LatencyShares, Layout, LoginFigures, PoolLayout, PoolTotals, QuotaFigures,
+    Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    WorkerCells,
 };

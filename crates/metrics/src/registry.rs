@@ -124,6 +124,15 @@ pub struct TransactionFigures {
     pub refused_commands: u64,
 }
 
+/// The logins that failed at a listener, read when somebody scrapes.
+#[derive(Clone, Debug, Default)]
+pub struct LoginFigures {
+    /// Where it listens.
+    pub listener: String,
+    /// How many failed for which reason.
+    pub failures: Vec<(&'static str, u64)>,
+}
+
 /// How far a pool is warmed up from another, read when somebody scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarmUpFigures {
@@ -344,6 +353,7 @@ impl BackendTotals {
     }
 }
 
+type LoginReader = Box<dyn Fn() -> Vec<LoginFigures> + Send + Sync>;
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type FrontReader = Box<dyn Fn() -> FrontFigures + Send + Sync>;
 type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
@@ -362,6 +372,7 @@ pub struct Registry {
     clusters: Box<[OnceLock<ClusterReader>]>,
     transactions: OnceLock<TransactionReader>,
     front: OnceLock<FrontReader>,
+    logins: OnceLock<LoginReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
@@ -436,8 +447,17 @@ impl Registry {
         let warm_ups = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let routes = layout.pools.iter().map(|_| OnceLock::new()).collect();
         let clusters = layout.pools.iter().map(|_| OnceLock::new()).collect();
-        let (transactions, front) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { layout, slots, stores, warm_ups, routes, clusters, transactions, front })
+        Arc::new(Self {
+            layout,
+            slots,
+            stores,
+            warm_ups,
+            routes,
+            clusters,
+            transactions: OnceLock::new(),
+            front: OnceLock::new(),
+            logins: OnceLock::new(),
+        })
     }
 
     /// What was given to [`Registry::new`].
@@ -523,6 +543,20 @@ impl Registry {
         read: impl Fn() -> TransactionFigures + Send + Sync + 'static,
     ) -> bool {
         self.transactions.set(Box::new(read)).is_ok()
+    }
+
+    /// Has the logins that failed read by `read` on every scrape, as
+    /// [`Registry::watch_transactions`] does.
+    pub fn watch_logins(
+        &self,
+        read: impl Fn() -> Vec<LoginFigures> + Send + Sync + 'static,
+    ) -> bool {
+        self.logins.set(Box::new(read)).is_ok()
+    }
+
+    /// The logins that failed, by listener.
+    pub(crate) fn login_figures(&self) -> Vec<LoginFigures> {
+        self.logins.get().map(|read| read()).unwrap_or_default()
     }
 
     /// What the transactions take; `None` where nobody tells.

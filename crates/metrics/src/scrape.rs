@@ -156,6 +156,7 @@ impl Registry {
         self.write_workers(out);
         self.write_stores(out);
         self.write_transactions(out);
+        self.write_logins(out);
         self.write_warm_ups(out);
         self.write_routes(out);
         let mut expiry = family(out, &c::TLS_EXPIRY);
@@ -400,6 +401,15 @@ impl Registry {
         family(out, &c::TRANSACTION_HELD).sample(&[], figures.held_bytes);
         family(out, &c::TRANSACTION_LIMIT).sample(&[], figures.limit_bytes);
         family(out, &c::TRANSACTION_REFUSED).sample(&[], figures.refused_commands);
+    }
+
+    fn write_logins(&self, out: &mut String) {
+        let mut samples = family(out, &c::LOGIN_FAILURES);
+        for figures in self.login_figures() {
+            for (fault, count) in &figures.failures {
+                samples.sample(&[&figures.listener, fault], *count);
+            }
+        }
     }
 
     fn write_warm_ups(&self, out: &mut String) {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
-    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, PoolLayout,
-    QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
-    WarmUpFigures, WorkerCells, catalogue_markdown,
+    DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
+    PoolLayout, QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures,
+    TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
 
@@ -73,6 +73,10 @@ fn registry() -> Arc<Registry> {
         )],
         certificates: vec![("/etc/keyway/server.pem".to_owned(), 1_900_000_000)],
     }));
+    let taken = registry.watch_logins(|| {
+        vec![LoginFigures { listener: "127.0.0.1:1".to_owned(), failures: vec![("user", 2)] }]
+    });
+    assert!(taken);
     let figures = WarmUpFigures { lookups: 3, is_active: true, ..WarmUpFigures::default() };
     assert!(registry.watch_warm_up(1, move || figures));
     let figures = RouteFigures { failovers: 4, ..RouteFigures::default() };

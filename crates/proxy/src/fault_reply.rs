@@ -1,7 +1,9 @@
 //! The one place where a fault becomes words on the wire.
 
 use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
+use keyway_command::Request;
 use keyway_resp::reply;
+use keyway_users::{Denied, Place};
 
 /// Appends the error reply for `fault`; `backend` is what failed (its name,
 /// address and what is known of why), or the pool where no backend is named.
@@ -48,6 +50,30 @@ fn text_with(fault: Fault, backend: &str, what: impl Fn(BackendFault) -> &'stati
         }
         Fault::StoreFull => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
         Fault::Limit(LimitFault::Clients) => "ERR max number of clients reached".to_owned(),
+    }
+}
+
+/// The words for a request that the client's user may not make: those of Redis 7.0.
+#[cold]
+pub(crate) fn denied_words(request: &Request, denied: Denied, place: Place) -> String {
+    let name = request.command.name;
+    let whose = "NOPERM this user has no permissions to";
+    let script = "ERR The user executing the script can't";
+    match (denied, place) {
+        (Denied::Command, Place::Script) => format!("{script} run this command or subcommand"),
+        (Denied::Key(_), Place::Script) => {
+            format!("{script} access at least one of the keys mentioned in the command arguments")
+        }
+        (Denied::Channel(_), Place::Script) => {
+            format!("{script} publish to the channel mentioned in the command")
+        }
+        (Denied::Command, _) => format!("{whose} run the '{name}' command"),
+        (Denied::Key(_), _) => format!("{whose} access one of the keys used as arguments"),
+        (Denied::Channel(_), _) => format!("{whose} access one of the channels used as arguments"),
+        (Denied::Keys(fault), _) => request.keys_error(fault),
+        (Denied::Pattern(option), _) => {
+            format!("ERR {option} option of SORT denied due to insufficient ACL permissions")
+        }
     }
 }
 

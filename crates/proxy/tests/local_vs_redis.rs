@@ -8,6 +8,7 @@ use keyway_proxy::local::{ClientEntry, ClientRegistry, Facts, LocalContext, answ
 use keyway_proxy::{Identity, ReplyMode};
 use keyway_resp::Protocol;
 use keyway_testkit::{Client, RedisServer, Value, encode};
+use keyway_users::Users;
 use std::collections::BTreeSet;
 
 const PASSWORD: &str = "sesame";
@@ -31,7 +32,7 @@ impl Facts for SameFacts {
 struct Local {
     identity: Identity,
     clients: ClientRegistry,
-    password: Option<&'static str>,
+    users: Users,
 }
 
 impl Local {
@@ -43,6 +44,7 @@ impl Local {
             worker: 0,
             pool: 0,
             connected_unix: 0,
+            user: "default".into(),
             name: String::new(),
             lib_name: String::new(),
             lib_ver: String::new(),
@@ -52,7 +54,8 @@ impl Local {
             tracking: None,
         };
         clients.insert(id, entry);
-        Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, password }
+        let users = Users::plain(password);
+        Self { identity: Identity::new(id, password.is_none(), Time(0)), clients, users }
     }
 
     /// The bytes of the reply; empty when there is none.
@@ -70,7 +73,7 @@ impl Local {
                 let mut context = LocalContext {
                     identity: &mut self.identity,
                     clock: Clock { now: Time(0), unix_micros: 5_000_000 },
-                    password: self.password,
+                    users: &self.users,
                     databases: 16,
                     clients: &self.clients,
                     facts: &SameFacts,

@@ -23,6 +23,7 @@ use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     BackendId, HealthBoard, Pool, PoolKind as TopologyKind, Rejoin, ServerProtocol, Topology,
 };
+use keyway_users::Users;
 use keyway_worker::{
     ClusterTotals, ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
     Worker,
@@ -698,7 +699,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         memcached: is_memcached(scenario, pool).then_some(1 << 20),
         pool,
         name: format!("sim:{pool}"),
-        password: password.clone(),
+        users: Arc::new(Users::plain(password.as_deref())),
         cluster: None,
         read_from: None,
         entrance: keyway_worker::Entrance::default(),

@@ -34,6 +34,8 @@ impl Notice {
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
+    /// A login failed.
+    pub login: Notice,
     /// A store refuses writes, by its pool.
     pub store_full: Mutex<BTreeMap<u16, Notice>>,
     /// A client that does not read was cut off.

@@ -13,6 +13,7 @@ use keyway_topology::{
     Endpoint, HealthBoard, Pool, PoolKind as TopologyKind, ReadFrom, ReadWriteSplitPool,
     RoutedPool, Server, ShardedPool, Topology, WarmUp,
 };
+use keyway_users::Users;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -95,8 +96,8 @@ pub struct ListenerPlan {
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.
     pub name: String,
-    /// Password its clients must give, if any.
-    pub password: Option<String>,
+    /// Who may come in.
+    pub users: Arc<Users>,
     /// Its clients are those of memcached, and store items of so many bytes at
     /// most.
     pub memcached: Option<u32>,

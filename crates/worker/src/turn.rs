@@ -761,6 +761,7 @@ mod tests {
             worker: 1,
             pool: 0,
             connected_unix: id,
+            user: "default".into(),
             name: String::new(),
             lib_name: String::new(),
             lib_ver: String::new(),

@@ -169,7 +169,7 @@ impl Run {
             // Reads and writes meet again at the servers.
             let pool = if listener == SPLIT { 0 } else { listener };
             let mut client = Client::new(wire, (pool, databases), self.clients.len());
-            if self.plan.listeners[listener].password.is_some() {
+            if self.plan.listeners[listener].users.newcomer().is_none() {
                 match choices.below(4) {
                     0 => client.lock_out(),
                     _ => client.log_in(self.worker.io_mut()),
@@ -416,7 +416,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         memcached: None,
         pool,
         name: "unix:0".to_owned(),
-        password: password.map(str::to_owned),
+        users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {
         limits,

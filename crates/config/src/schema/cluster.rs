@@ -130,6 +130,7 @@ pub(crate) static CLUSTER: Table = Table {
         as_sharded("preconnect"),
         as_sharded("password"),
         as_sharded("password_file"),
+        as_sharded("password_env"),
         as_sharded("client_password"),
         as_sharded("allow_flush"),
         as_sharded("slowlog_log_slower_than"),
@@ -174,6 +175,12 @@ pub(crate) static REPLICATED: Table = Table {
             "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
         key(
+            "sentinel_password_env",
+            Kind::Variable,
+            Unset("none is sent"),
+            "The variable of the environment that holds that password.",
+        ),
+        key(
             "servers",
             Servers,
             Unset("they are found through `sentinels`"),
@@ -208,6 +215,7 @@ pub(crate) static REPLICATED: Table = Table {
         as_sharded("preconnect"),
         as_sharded("password"),
         as_sharded("password_file"),
+        as_sharded("password_env"),
         as_sharded("client_password"),
         as_sharded("allow_flush"),
         as_sharded("slowlog_log_slower_than"),

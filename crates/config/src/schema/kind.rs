@@ -56,6 +56,12 @@ pub(crate) enum Kind {
     Networks,
     /// A password; never shown.
     Secret,
+    /// Hashed passwords; never shown.
+    Hashes,
+    /// The name of a variable of the environment.
+    Variable,
+    /// What a user may do, in Redis's words.
+    Rules,
     /// An absolute path.
     Path,
     /// A table of its own.

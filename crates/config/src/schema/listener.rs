@@ -30,7 +30,7 @@ pub(crate) static LISTENER: Table = Table {
             "password",
             Secret,
             Unset("no password, or the pool's `client_password`"),
-            "What clients must send with AUTH before anything else; those of memcached with SASL PLAIN, or as the value `USER PASSWORD` of a first set. Any user name will do.",
+            "What clients must send with AUTH before anything else; those of memcached with SASL PLAIN, or as the value `USER PASSWORD` of a first set. Any user name will do. Where there are users this is the password of the user `default`, who may do everything, and without it everyone must log in.",
         )
         .known_elsewhere_as(&["requirepass", "auth"]),
         key(
@@ -38,6 +38,18 @@ pub(crate) static LISTENER: Table = Table {
             Path,
             Unset("no password, or the pool's `client_password`"),
             "A file that holds that password; one newline at its end is ignored. Absolute path.",
+        ),
+        key(
+            "password_env",
+            Kind::Variable,
+            Unset("no password, or the pool's `client_password`"),
+            "The variable of the environment that holds that password.",
+        ),
+        key(
+            "users",
+            Kind::Names,
+            Unset("every `[[user]]` whose pool speaks this `protocol`"),
+            "Which users may log in here, by their names (docs/users.md). `[]` for none: the listener is open, or has its one password.",
         ),
         key(
             "item_len_max",

@@ -60,6 +60,7 @@ pub(crate) static MEMCACHED: Table = Table {
             Unset("none is sent"),
             "A file that holds that password; one newline at its end is ignored. Absolute path.",
         ),
+        as_sharded("password_env"),
         key(
             "client_password",
             Secret,

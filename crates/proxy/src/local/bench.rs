@@ -5,6 +5,7 @@ use crate::Identity;
 use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
+use keyway_users::Users;
 
 /// Facts that are known to the test.
 struct FixedFacts;
@@ -28,7 +29,7 @@ pub(super) struct Bench {
     pub(super) clients: ClientRegistry,
     pub(super) reply_len_max: usize,
     pub(super) cluster: Option<EmulatedCluster>,
-    password: Option<&'static str>,
+    pub(super) users: Users,
 }
 
 impl Bench {
@@ -39,7 +40,7 @@ impl Bench {
             clients: ClientRegistry::default(),
             reply_len_max: 1 << 30,
             cluster: None,
-            password: None,
+            users: Users::plain(None),
         };
         bench.add_client(7, 0, "127.0.0.1:7");
         bench
@@ -47,9 +48,14 @@ impl Bench {
 
     pub(super) fn with_password(password: &'static str) -> Self {
         let mut bench = Self::new();
-        bench.password = Some(password);
-        bench.identity.authenticated = false;
+        bench.serve(Users::plain(Some(password)));
         bench
+    }
+
+    /// Has these users from now on.
+    pub(super) fn serve(&mut self, users: Users) {
+        self.identity.begin(&users);
+        self.users = users;
     }
 
     pub(super) fn add_client(&self, id: u64, pool: u16, addr: &str) {
@@ -59,6 +65,7 @@ impl Bench {
             worker: 0,
             pool,
             connected_unix: 1_000,
+            user: "default".into(),
             name: String::new(),
             lib_name: String::new(),
             lib_ver: String::new(),
@@ -97,7 +104,7 @@ impl Bench {
         let mut context = LocalContext {
             identity: &mut self.identity,
             clock: self.clock,
-            password: self.password,
+            users: &self.users,
             databases: 16,
             clients: &self.clients,
             facts: &FixedFacts,

@@ -1,7 +1,7 @@
 //! CLIENT and its subcommands.
 
 use super::client_filter::{Filters, Type};
-use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, UnblockReason, auth};
+use super::{After, LocalContext, NOT_AN_INTEGER, SYNTAX, Unblock, UnblockReason};
 use crate::ReplyMode;
 use crate::local::{ClientEntry, TrackingEntry};
 use foldhash::fast::RandomState;
@@ -108,12 +108,18 @@ fn set_reply_mode(word: &[u8], context: &mut LocalContext, out: &mut Vec<u8>) {
 }
 
 fn info(context: &LocalContext, out: &mut Vec<u8>) {
+    let text = own_line(context, "client|info");
+    context.identity.protocol.text(out, text.as_bytes());
+}
+
+/// What `CLIENT LIST` tells of the client itself, which has sent `command`.
+pub(super) fn own_line(context: &LocalContext, command: &str) -> String {
     let mut text = String::new();
     if let Some(entry) = context.clients.get(context.identity.id) {
         let blocked = context.clients.blocked();
-        write_line(context.identity.id, &entry, "client|info", (context, &blocked), &mut text);
+        write_line(context.identity.id, &entry, command, (context, &blocked), &mut text);
     }
-    context.identity.protocol.text(out, text.as_bytes());
+    text
 }
 
 /// `CLIENT LIST [TYPE type] | [ID id ...]`.
@@ -198,7 +204,7 @@ fn write_line(
     let watch = u8::from(state.is_watching);
     let ClientEntry { addr, laddr, name, lib_name, lib_ver, database, worker, protocol, .. } =
         entry;
-    let (user, resp) = (auth::USER, protocol.number());
+    let (user, resp) = (&entry.user, protocol.number());
     let _ = writeln!(
         text,
         "id={id} addr={addr} laddr={laddr} fd=-1 name={name} age={age} idle={idle} \
@@ -227,7 +233,7 @@ pub(super) fn kill(args: &Args, context: &LocalContext, out: &mut Vec<u8>) -> Af
     let is_old_form = args.len() == 3;
     let filters = match is_old_form {
         true => Ok(Filters::of_addr(&args[2])),
-        false => Filters::parse(args),
+        false => Filters::parse(args, context.users),
     };
     let filters = match filters {
         Ok(filters) => filters,

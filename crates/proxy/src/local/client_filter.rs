@@ -1,8 +1,9 @@
 //! The filters of `CLIENT KILL` and the types of `CLIENT LIST`.
 
-use super::{ClientEntry, SYNTAX, auth};
+use super::{ClientEntry, SYNTAX};
 use keyway_command::Args;
 use keyway_resp::parse_integer;
+use keyway_users::Users;
 
 /// What kinds of clients there are. Nobody replicates from Keyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(super) struct Filters<'a> {
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
     kind: Option<Type>,
+    user: Option<&'a [u8]>,
     /// Seconds since it connected, at least.
     age_min: Option<u64>,
     /// Whether the caller is spared.
@@ -50,27 +52,33 @@ pub(super) struct Filters<'a> {
 impl<'a> Filters<'a> {
     /// The old form: the client at this address, even the caller.
     pub(super) fn of_addr(addr: &'a [u8]) -> Self {
-        let none =
-            Self { id: None, addr: None, laddr: None, kind: None, age_min: None, skip_me: false };
-        Self { addr: Some(addr), ..none }
+        Self {
+            id: None,
+            addr: Some(addr),
+            laddr: None,
+            kind: None,
+            user: None,
+            age_min: None,
+            skip_me: false,
+        }
     }
 
     /// The filters from argument 2 on, in pairs.
     ///
     /// # Errors
     /// The text of the error reply.
-    pub(super) fn parse(args: &Args<'a>) -> Result<Self, String> {
+    pub(super) fn parse(args: &Args<'a>, users: &Users) -> Result<Self, String> {
         let mut filters = Self { addr: None, skip_me: true, ..Self::of_addr(b"") };
         let mut index = 2;
         while let Some(name) = args.get(index) {
             let value = args.get(index + 1).ok_or(SYNTAX)?;
-            filters.set(name, value)?;
+            filters.set(name, value, users)?;
             index += 2;
         }
         Ok(filters)
     }
 
-    fn set(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), String> {
+    fn set(&mut self, name: &[u8], value: &'a [u8], users: &Users) -> Result<(), String> {
         let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
         if is("id") {
             let id = parse_integer(value).filter(|id| *id > 0);
@@ -82,7 +90,8 @@ impl<'a> Filters<'a> {
         } else if is("laddr") {
             self.laddr = Some(value);
         } else if is("user") {
-            if value != auth::USER.as_bytes() {
+            self.user = Some(value);
+            if users.get(value).is_none() {
                 return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)));
             }
         } else if is("skipme") {
@@ -119,6 +128,7 @@ impl<'a> Filters<'a> {
         self.id.is_none_or(|wanted| wanted == id)
             && self.addr.is_none_or(|addr| addr == entry.addr.as_bytes())
             && self.laddr.is_none_or(|laddr| laddr == entry.laddr.as_bytes())
+            && self.user.is_none_or(|user| user == entry.user.as_bytes())
             && self.kind.is_none_or(|kind| Self::passes_type(kind, entry))
             && self.age_min.is_none_or(|age_min| age >= age_min)
     }

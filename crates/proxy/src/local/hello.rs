@@ -36,7 +36,7 @@ fn greet(args: &Args, context: &mut LocalContext) -> Result<Protocol, String> {
     while let Some(option) = args.get(index) {
         match (args.get(index + 1), args.get(index + 2)) {
             (Some(user), Some(password)) if option.eq_ignore_ascii_case(b"auth") => {
-                auth::check(user, password, context)?;
+                auth::check(user, password, "hello", context)?;
                 index += 3;
             }
             (Some(name), _) if option.eq_ignore_ascii_case(b"setname") => {
@@ -83,13 +83,15 @@ fn describe(identity: &Identity, is_cluster: bool, out: &mut Vec<u8>) {
 /// said of its library stays, as in Redis.
 pub(super) fn reset(context: &mut LocalContext, out: &mut Vec<u8>) {
     let identity = &mut *context.identity;
-    identity.authenticated = context.password.is_none();
+    identity.begin(context.users);
     identity.database = 0;
     identity.reply_mode = ReplyMode::On;
     identity.no_evict = false;
     identity.no_touch = false;
     identity.protocol = Protocol::Resp2;
+    let user = identity.user_name();
     context.clients.update(identity.id, |entry| {
+        entry.user = user.into();
         entry.name = String::new();
         entry.database = 0;
         entry.protocol = Protocol::Resp2;

@@ -6,6 +6,7 @@
 //! in the client's protocol. A client sees and closes clients of its own pool alone: another
 //! pool may have another password.
 
+mod acl;
 mod auth;
 #[cfg(test)]
 mod bench;
@@ -26,7 +27,7 @@ mod registry;
 mod slowlog;
 mod wait;
 
-pub use auth::is_password;
+pub use acl::refuse_denied;
 pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
@@ -35,6 +36,7 @@ use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};
 use keyway_resp::reply;
+use keyway_users::Users;
 use std::time::Duration;
 
 /// What a local command may read besides the session.
@@ -43,8 +45,8 @@ pub struct LocalContext<'a> {
     pub identity: &'a mut Identity,
     /// Both clocks, read once a turn.
     pub clock: Clock,
-    /// Password the client must give, if any.
-    pub password: Option<&'a str>,
+    /// Who may come in where the client did.
+    pub users: &'a Users,
     /// Databases a client may select: `0..databases`.
     pub databases: u32,
     /// Every client of the process, of all workers.
@@ -198,6 +200,13 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::ClientUnblock => return client::unblock(args, context, out),
         Verb::ClientPause => return pause::pause(args, out),
         Verb::ClientUnpause => return pause::unpause(out),
+        Verb::AclCat
+        | Verb::AclDryrun
+        | Verb::AclGetuser
+        | Verb::AclList
+        | Verb::AclLog
+        | Verb::AclUsers
+        | Verb::AclWhoami => acl::answer(request, context, out),
         Verb::Auth => auth::auth(args, context, out),
         Verb::Hello => hello::hello(args, context, out),
         Verb::Reset => hello::reset(context, out),
@@ -233,7 +242,8 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
             memory::answer(request, context, out)
         }
         verb if is_about_cluster(verb) => cluster::answer(request, context, out),
-        Verb::ClientHelp
+        Verb::AclHelp
+        | Verb::ClientHelp
         | Verb::ConfigHelp
         | Verb::FunctionHelp
         | Verb::LatencyHelp

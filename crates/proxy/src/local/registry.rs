@@ -18,6 +18,8 @@ pub struct ClientEntry {
     pub pool: u16,
     /// Unix time it connected at, in seconds.
     pub connected_unix: u64,
+    /// The name of its user.
+    pub user: Arc<str>,
     /// `CLIENT SETNAME`; empty if none.
     pub name: String,
     /// `CLIENT SETINFO lib-name`; empty if none.

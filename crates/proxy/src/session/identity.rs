@@ -1,6 +1,7 @@
 use super::ClientLive;
 use keyway_base::Time;
 use keyway_resp::Protocol;
+use keyway_users::{User, Users};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,13 @@ pub struct Identity {
     /// Its address, as in `CLIENT LIST`; kept here as well, so that who shows
     /// its requests need not ask for it.
     pub addr: Arc<str>,
-    /// Whether it gave the password, or none is needed.
+    /// Whether it gave a password, or none is needed.
     pub authenticated: bool,
+    /// Whether it may do everything, so that its requests need not be looked at. Set
+    /// with [`Identity::admit`] and [`Identity::begin`].
+    pub is_free: bool,
+    /// Who it is, where it came through a listener.
+    pub user: Option<Arc<User>>,
     /// What it speaks since its last `HELLO`.
     pub protocol: Protocol,
     /// The database it selected.
@@ -58,6 +64,31 @@ pub struct PinDue {
 }
 
 impl Identity {
+    /// It is `user` from now on, one of the listener's `users`.
+    pub fn admit(&mut self, user: &Arc<User>, users: &Users) {
+        self.authenticated = true;
+        // The pool of its requests is looked at as well.
+        self.is_free = user.is_free() && !users.have_pools();
+        self.user = Some(Arc::clone(user));
+    }
+
+    /// It has said nothing yet of who it is.
+    pub fn begin(&mut self, users: &Users) {
+        match users.newcomer() {
+            Some(user) => self.admit(user, users),
+            None => {
+                self.authenticated = false;
+                self.is_free = false;
+                self.user = None;
+            }
+        }
+    }
+
+    /// The name of its user; `default` until it has said who it is.
+    pub fn user_name(&self) -> &str {
+        self.user.as_ref().map_or("default", |user| user.name())
+    }
+
     /// It has written: until then at least it reads where it writes.
     #[inline]
     pub fn pin(&mut self, until: Time) {
@@ -100,6 +131,8 @@ impl Identity {
             id,
             addr: Arc::default(),
             authenticated,
+            is_free: authenticated,
+            user: None,
             protocol: Protocol::Resp2,
             database: 0,
             reply_mode: ReplyMode::On,

@@ -26,6 +26,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("store", 2),
     ("bus", 2),
     ("client", 2),
+    ("users", 2),
     ("proxy", 3),
     ("script", 3),
     ("config", 3),

@@ -1,3 +1,4 @@
+use super::access::{is_failed_login, local_context};
 use super::cluster::Reader;
 use super::input::Step;
 use super::pools::PoolState;
@@ -9,9 +10,9 @@ use crate::advice::{advice, advice_of_tls};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{
-    Args, Condition, Flags, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+    Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
 };
-use keyway_proxy::local::{self, After, LocalContext};
+use keyway_proxy::local::{self, After};
 use keyway_proxy::{
     Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
 };
@@ -50,9 +51,10 @@ impl Plane {
                 return Step::Started;
             }
         };
-        if !session.identity.authenticated && !request.command.flags.contains(Flags::NO_AUTH) {
-            self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
-            return Step::Started;
+        if !session.identity.is_free
+            && let Some(step) = self.look_at(links, (key, session), busy, &request)
+        {
+            return step;
         }
         if session.subscriptions.is_some()
             && let Some(step) = self.check_subscriber(key, session, busy, &request)
@@ -486,20 +488,13 @@ impl Plane {
         request: &Request,
         out: &mut Vec<u8>,
     ) -> After {
-        let plan = &self.plan;
-        let listener = &plan.listeners[session.listener as usize];
-        let mut context = LocalContext {
-            identity: &mut session.identity,
-            clock: self.clock,
-            password: listener.password.as_deref(),
-            databases: pool.databases,
-            clients: &plan.clients,
-            facts: &*plan.facts,
-            pool: session.pool,
-            reply_len_max: plan.limits.session_output_len_hard as usize,
-            cluster: listener.cluster.as_deref(),
-        };
-        local::answer(request, &mut context, out)
+        let start = out.len();
+        let mut context = local_context(&self.plan, self.clock, pool, session);
+        let after = local::answer(request, &mut context, out);
+        if is_failed_login(request, &out[start..]) {
+            self.tell_failed_login(session);
+        }
+        after
     }
 
     /// Does what a request asks of the worker that it answered.

@@ -28,6 +28,7 @@
 //! | `store_transactions` | transactions on the embedded store |
 //! | `pools` | which backend a key lives on, given who is usable |
 
+mod access;
 mod across;
 mod ahead;
 mod circuits;

@@ -17,12 +17,13 @@ use crate::{Plan, PoolKind, PoolPlan};
 use indexmap::IndexMap;
 use keyway_base::{Clock, Time, glob, rdb};
 use keyway_command::{Flags, Handling, Request, Verb};
-use keyway_proxy::local::{self, LocalContext};
+use keyway_proxy::local::{self, LocalContext, refuse_denied};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Identity, Session, dumped_libraries};
 use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Host, Kill, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Busy, Context, Footprint, Held, Refused, ScriptHold, Store};
+use keyway_users::Place;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -65,9 +66,12 @@ struct ScriptHost {
     hold: ScriptHold,
     plan: Arc<Plan>,
     pool: u16,
+    listener: u16,
     worker: u16,
     clock: Clock,
     identity: RefCell<Identity>,
+    /// Whether its client may do everything.
+    is_free: bool,
     /// Whether it runs for FCALL.
     is_function: bool,
     /// Whether reads are to be told.
@@ -134,6 +138,9 @@ impl ScriptHost {
         has_written: bool,
         out: &mut Vec<u8>,
     ) {
+        if !self.may(request, out) {
+            return;
+        }
         if !is_executed(request) {
             return self.answer(request, protocol, out);
         }
@@ -146,6 +153,35 @@ impl ScriptHost {
         self.hold.execute(request, context, has_written, out);
         if is_of_everything(request.command.verb) && out.get(start) != Some(&b'-') {
             self.effects.borrow_mut().is_of_everything = true;
+        }
+    }
+
+    /// Whether the client's user may do what its script does; answers where not.
+    #[inline]
+    fn may(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
+        if self.is_free {
+            return true;
+        }
+        let mut identity = self.identity.borrow_mut();
+        let judged = identity.user.as_ref().map_or(Ok(()), |user| user.judge(request));
+        if let Err(denied) = judged {
+            let context = self.local_context(&mut identity);
+            refuse_denied(request, denied, Place::Script, &context, out);
+        }
+        judged.is_ok()
+    }
+
+    fn local_context<'a>(&'a self, identity: &'a mut Identity) -> LocalContext<'a> {
+        LocalContext {
+            identity,
+            clock: self.clock,
+            users: &self.plan.listeners[usize::from(self.listener)].users,
+            databases: self.plan.pools[usize::from(self.pool)].databases,
+            clients: &self.plan.clients,
+            facts: &*self.plan.facts,
+            pool: self.pool,
+            reply_len_max: self.plan.limits.session_output_len_hard as usize,
+            cluster: None,
         }
     }
 
@@ -192,17 +228,7 @@ impl ScriptHost {
         }
         let mut identity = self.identity.borrow_mut();
         identity.protocol = protocol;
-        let mut context = LocalContext {
-            identity: &mut identity,
-            clock: self.clock,
-            password: None,
-            databases: self.plan.pools[usize::from(self.pool)].databases,
-            clients: &self.plan.clients,
-            facts: &*self.plan.facts,
-            pool: self.pool,
-            reply_len_max: self.plan.limits.session_output_len_hard as usize,
-            cluster: None,
-        };
+        let mut context = self.local_context(&mut identity);
         // What would be done to the connection is refused in scripts.
         let _ = local::answer(request, &mut context, out);
     }
@@ -463,9 +489,11 @@ impl Plane {
             hold,
             plan: Arc::clone(&self.plan),
             pool: session.pool,
+            listener: session.listener,
             worker: self.worker(),
             clock: self.clock,
             identity: RefCell::new(session.identity.clone()),
+            is_free: session.identity.is_free,
             is_function: run.is_function(),
             tracks,
             effects: RefCell::default(),

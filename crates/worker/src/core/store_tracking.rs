@@ -689,6 +689,7 @@ mod tests {
             worker,
             pool: 0,
             connected_unix: 0,
+            user: "default".into(),
             name: String::new(),
             lib_name: String::new(),
             lib_ver: String::new(),

@@ -72,7 +72,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         listeners: vec![ListenerPlan {
             pool: 0,
             name: String::new(),
-            password: None,
+            users: Arc::new(keyway_users::Users::plain(None)),
             memcached: None,
             cluster: None,
             read_from: None,

@@ -129,9 +129,9 @@ impl<I: Io> Worker<I> {
         }
         let clock = self.core.clock();
         let id = self.plan.next_client_id.fetch_add(1, Ordering::Relaxed);
-        let is_open = place.password.is_none();
         let addr = Arc::from(peer.to_string());
-        let identity = Identity { addr, ..Identity::new(id, is_open, clock.now) };
+        let mut identity = Identity { addr, ..Identity::new(id, false, clock.now) };
+        identity.begin(&place.users);
         let entry = ClientEntry {
             addr: Arc::clone(&identity.addr),
             laddr: match place.cluster.as_ref().and_then(|_| self.io.local_address(socket)) {
@@ -142,6 +142,7 @@ impl<I: Io> Worker<I> {
             worker: self.index,
             pool: place.pool,
             connected_unix: clock.unix_micros / 1_000_000,
+            user: identity.user_name().into(),
             name: String::new(),
             lib_name: String::new(),
             lib_ver: String::new(),

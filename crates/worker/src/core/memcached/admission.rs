@@ -5,7 +5,7 @@
 use super::{Call, Plane};
 use keyway_base::Fault;
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, sasl_plain};
-use keyway_proxy::local::is_password;
+use std::sync::Arc;
 
 impl Plane {
     /// Answers a client that has not said its password yet.
@@ -28,12 +28,13 @@ impl Plane {
     /// Answers SASL, of a client that is admitted already as well.
     pub(super) fn authenticate_sasl(&mut self, call: &mut Call<'_>) {
         let way = call.asker().key.to_vec();
-        let value = call.request.value.of(call.bytes);
+        let bytes = call.bytes;
+        let value = call.request.value.of(bytes);
         let is_right = way == b"PLAIN"
-            && sasl_plain(value).is_some_and(|plain| self.is_right_password(call, plain.password));
+            && sasl_plain(value)
+                .is_some_and(|plain| self.log_in_memcached(call, plain.user, plain.password));
         match is_right {
             true => {
-                call.session.identity.authenticated = true;
                 self.tell_memcached(call, &Outcome::Text(b"Authenticated"));
             }
             false => self.reject(call, ErrorKind::Auth, "Auth failure."),
@@ -41,19 +42,31 @@ impl Plane {
     }
 
     fn authenticate_text(&mut self, call: &mut Call<'_>) {
-        let value = call.request.value.of(call.bytes);
-        let password = value.splitn(2, |&byte| byte == b' ').nth(1).unwrap_or_default();
-        if self.is_right_password(call, password) {
-            call.session.identity.authenticated = true;
+        let bytes = call.bytes;
+        let mut words = call.request.value.of(bytes).splitn(2, |&byte| byte == b' ');
+        let (name, password) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if self.log_in_memcached(call, name, password) {
             self.tell_memcached(call, &Outcome::Done(Item::default()));
         } else {
             self.reject(call, ErrorKind::Client, "authentication failure");
         }
     }
 
-    fn is_right_password(&self, call: &Call<'_>, password: &[u8]) -> bool {
-        let listener = &self.plan.listeners[usize::from(call.session.listener)];
-        listener.password.as_deref().is_none_or(|right| is_password(right, password))
+    fn log_in_memcached(&mut self, call: &mut Call<'_>, name: &[u8], password: &[u8]) -> bool {
+        let users = &self.plan.listeners[usize::from(call.session.listener)].users;
+        let identity = &mut call.session.identity;
+        match users.log_in_memcached(name, password, &identity.addr, self.clock.now) {
+            Ok(user) => {
+                identity.admit(user, users);
+                let name = user.name();
+                self.plan.clients.update(identity.id, |entry| entry.user = Arc::clone(name));
+                true
+            }
+            Err(_) => {
+                self.tell_failed_login(call.session);
+                false
+            }
+        }
     }
 
     #[cold]

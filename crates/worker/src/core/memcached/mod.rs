@@ -1,6 +1,7 @@
 //! Clients of memcached: their bytes become requests, which the store or the
 //! servers of a pool answer.
 
+mod access;
 mod admission;
 mod ahead;
 mod local;
@@ -301,9 +302,10 @@ impl Plane {
         (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
-        if !call.session.identity.authenticated {
-            self.admit_memcached(call);
-            return Step::Started;
+        if !call.session.identity.is_free
+            && let Some(step) = self.look_at_memcached(call)
+        {
+            return step;
         }
         if !pool.pause.is_unused() && self.holds_back_memcached(pool, call) {
             return Step::Wait;

@@ -25,6 +25,7 @@ fn register(core: &Core, id: u64) {
         worker: core.plane.worker(),
         pool: 0,
         connected_unix: 0,
+        user: "default".into(),
         name: String::new(),
         lib_name: String::new(),
         lib_ver: String::new(),

@@ -1,0 +1,186 @@
+//! `[[user]]`: who may do what, and at which listeners.
+
+use crate::error::{Problem, Report, nearest, quoted};
+use crate::model::UserConfig;
+use crate::reader::{NamedPool, Section, Value};
+use crate::resolve::{PASSWORD, ReadFile, password};
+use crate::routes;
+use keyway_users::{Digest, User};
+use toml::de::DeValue;
+
+const HASH_HINT: &str =
+    "write what `keyway hash-password` prints: # and 64 hexadecimal digits, each in double quotes";
+
+/// Hashed passwords. None is ever quoted: what is wrong with it may be that it is not
+/// hashed.
+pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
+    let wrong = |what: String| Problem::new(what, HASH_HINT);
+    let items = value.as_array().ok_or_else(|| wrong("the value is no list".to_owned()))?;
+    let digest = |(at, item): (usize, &toml::Spanned<DeValue<'_>>)| {
+        let text = item.get_ref().as_str();
+        let digest = text.and_then(Digest::parse);
+        digest.ok_or_else(|| wrong(format!("number {} is no hash", at + 1)))
+    };
+    items.iter().enumerate().map(digest).collect::<Result<_, _>>().map(Value::Hashes)
+}
+
+/// Rules, which are kept as they are written.
+pub(crate) fn read_rules(text: &str) -> Result<Value, Problem> {
+    match User::new("", text) {
+        Ok(_) => Ok(Value::Text(text.to_owned())),
+        Err(fault) => Err(Problem::new(
+            fault.to_string(),
+            "write rules as in docs/users.md, such as \"+@read -@dangerous ~app:*\"",
+        )),
+    }
+}
+
+/// The name of a variable of the environment.
+pub(crate) fn read_variable(text: &str) -> Result<Value, Problem> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if text.is_empty() || text.len() > 256 || !text.bytes().all(fits) {
+        // Somebody may have written the password itself.
+        let what = "the value (not shown) cannot be the name of a variable";
+        return Err(Problem::new(what, "write its name: letters, digits and _"));
+    }
+    Ok(Value::Text(text.to_owned()))
+}
+
+/// Every user of the file that can be read, in its order.
+pub(crate) fn resolve(
+    sections: &[Section],
+    named: &[NamedPool],
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Vec<UserConfig> {
+    let mut users: Vec<UserConfig> = Vec::new();
+    for section in sections {
+        let Some(user) = user(section, named, read_file, report) else { continue };
+        let name = user.user.name();
+        if users.iter().any(|other| other.user.name() == name) {
+            let what = format!("there are two users {}", quoted(name));
+            let hint = "keep one of them; a user may have several passwords";
+            report.consequence(section.place("name"), Problem::new(what, hint));
+        }
+        users.push(user);
+    }
+    users
+}
+
+fn user(
+    section: &Section,
+    named: &[NamedPool],
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> Option<UserConfig> {
+    let (password, password_from) = password(section, PASSWORD, read_file, report);
+    let pool_index = match section.text("pool") {
+        None => None,
+        Some(name) => {
+            let index = named.iter().position(|pool| pool.name == name);
+            if index.is_none() {
+                let names = named.iter().map(|pool| pool.name.as_str());
+                let hint = match nearest(name, names) {
+                    Some(meant) => format!("did you mean \"{meant}\"?"),
+                    None => "write the NAME of a [pool.NAME]".to_owned(),
+                };
+                let what = format!("pool in [[user]]: there is no pool {}", quoted(name));
+                report.consequence(section.place("pool"), Problem::new(what, hint));
+            }
+            Some(index?)
+        }
+    };
+    let mut user = User::new(section.text("name")?, section.text("rules")?).ok()?;
+    user = user.of_pool(pool_index.map(|index| index as u16));
+    let digests = match section.value("password_hashes") {
+        Some(Value::Hashes(digests)) => digests.as_slice(),
+        _ => &[],
+    };
+    for digest in digests {
+        user = user.with_digest(*digest);
+    }
+    if let Some(password) = &password {
+        user = user.with_digest(Digest::of(password.expose().as_bytes()));
+    }
+    if user.is_on() && !user.has_password() && password_from.is_none() {
+        let what = format!("user {} has no password", quoted(user.name()));
+        let hint = "write password_file, password_env or password_hashes, or the rule \"nopass\" \
+                    or \"off\"";
+        report.consequence(section.at, Problem::new(what, hint));
+    }
+    Some(UserConfig { user, password, password_from, pool_index })
+}
+
+/// Which users may log in at a listener, by their positions.
+pub(crate) fn of_listener(
+    section: &Section,
+    sections: &[Section],
+    users: &[UserConfig],
+    named: &[NamedPool],
+    report: &mut Report<'_>,
+) -> Vec<usize> {
+    let speaks_memcached = section.text("protocol") == Some("memcached");
+    let own_pool = section.text("pool").unwrap_or_default();
+    let fits = |user: &UserConfig| {
+        let pool = user.pool_index.map_or(own_pool, |index| named[index].name.as_str());
+        answers(pool, speaks_memcached, named)
+    };
+    let chosen: Vec<usize> = match section.value("users") {
+        Some(Value::Names(names)) => {
+            let find = |(at, name): &(usize, String)| {
+                let found = users.iter().position(|user| **user.user.name() == **name);
+                let problem = match found {
+                    Some(found) if fits(&users[found]) => return Some(found),
+                    Some(_) => Problem::new(
+                        format!(
+                            "user {} is of a pool that does not speak what this listener does",
+                            quoted(name)
+                        ),
+                        "leave the user out of users, or give it another pool",
+                    ),
+                    None => {
+                        let names = users.iter().map(|user| &**user.user.name());
+                        let hint = match nearest(name, names) {
+                            Some(meant) => format!("did you mean \"{meant}\"?"),
+                            None => "add a [[user]] with this name".to_owned(),
+                        };
+                        Problem::new(
+                            format!("users in [[listener]]: there is no user {}", quoted(name)),
+                            hint,
+                        )
+                    }
+                };
+                report.consequence(*at, problem);
+                None
+            };
+            names.iter().filter_map(find).collect()
+        }
+        _ => (0..users.len()).filter(|&at| fits(&users[at])).collect(),
+    };
+    let has_default = chosen.iter().any(|&at| **users[at].user.name() == *"default");
+    let own = PASSWORD.iter().find_map(|key| section.given(key));
+    if let (true, Some(at)) = (has_default, own) {
+        let line = sections
+            .iter()
+            .find(|user| user.text("name") == Some("default"))
+            .map_or(0, |user| report.line_number(user.at));
+        let what = format!(
+            "[[listener]] has a password for the user \"default\", whom line {line} describes"
+        );
+        report.consequence(at, Problem::new(what, "keep one of them"));
+    }
+    chosen
+}
+
+/// Whether a pool answers clients that speak so.
+fn answers(pool: &str, speaks_memcached: bool, named: &[NamedPool]) -> bool {
+    let kind = named.iter().find(|other| other.name == pool);
+    let kind = kind.and_then(|pool| pool.section.as_ref()).map(|(kind, _)| *kind);
+    let spoken = routes::speaks(pool, named);
+    match (kind, speaks_memcached) {
+        (Some("memcached"), _) => speaks_memcached,
+        (Some("sharded" | "cluster" | "replicated" | "store"), _) => true,
+        (_, true) => !spoken.redis || spoken.memcached,
+        (_, false) => !spoken.memcached || spoken.redis,
+    }
+}

@@ -1,0 +1,52 @@
+//! `keyway hash-password`: from a password that is typed to what stands for it in a file.
+
+use anyhow::{Result, bail};
+use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+use std::io::{BufRead, Write, stderr, stdin, stdout};
+use std::process::ExitCode;
+
+/// Longest password, as of those in a configuration.
+const LEN_MAX: usize = 4096;
+
+/// Asks for a password, unseen, and prints its hash.
+pub fn run() -> Result<ExitCode> {
+    let password = if isatty(stdin()) { typed()? } else { line()? };
+    if password.is_empty() || password.len() > LEN_MAX {
+        bail!("a password has 1 to {LEN_MAX} bytes");
+    }
+    writeln!(stdout(), "{}", keyway_users::digest_text(password.as_bytes()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Twice, so that a slip of the finger does not lock anyone out.
+fn typed() -> Result<String> {
+    let before = tcgetattr(stdin())?;
+    let mut hidden = before.clone();
+    hidden.local_modes &= !LocalModes::ECHO;
+    let mut asked = Vec::new();
+    for prompt in ["Password: ", "The same again: "] {
+        write!(stderr(), "{prompt}")?;
+        stderr().flush()?;
+        asked.push(unseen(&hidden, &before));
+        writeln!(stderr())?;
+    }
+    let (again, first) = (asked.pop().transpose()?, asked.pop().transpose()?);
+    match (first, again) {
+        (Some(first), Some(again)) if first == again => Ok(first),
+        _ => bail!("the two are not the same"),
+    }
+}
+
+fn unseen(hidden: &Termios, before: &Termios) -> Result<String> {
+    tcsetattr(stdin(), OptionalActions::Flush, hidden)?;
+    let line = line();
+    tcsetattr(stdin(), OptionalActions::Now, before)?;
+    line
+}
+
+fn line() -> Result<String> {
+    let mut line = String::new();
+    stdin().lock().read_line(&mut line)?;
+    let line = line.strip_suffix('\n').unwrap_or(&line);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}

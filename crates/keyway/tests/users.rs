@@ -1,0 +1,342 @@
+//! Users: who may log in, what each may do, and that no password is ever told.
+
+use std::time::Duration;
+
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode_words, http_get, run_keyway,
+    run_tool, tool_is_installed, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+const APP_RULES: &str = "+@read +set +mset +del +eval +publish +subscribe +psubscribe +@transaction \
+                         +@connection -strlen +config|get +sort ~app:* %R~ro:* &news.* \
+                         (+incr ~tmp:*)";
+
+fn user(name: &str, rules: &str, password: &str, more: &str) -> String {
+    format!("[[user]]\nname = {name:?}\nrules = {rules:?}\npassword = {password:?}\n{more}\n")
+}
+
+fn app() -> String {
+    user("app", APP_RULES, "sesame-app", "")
+}
+
+fn ops() -> String {
+    user("ops", "+@all ~* &*", "sesame-ops", "")
+}
+
+/// A redis-server that has the same user.
+fn redis_with_app() -> RedisServer {
+    let redis = RedisServer::start();
+    let mut admin = redis.client();
+    let rules = APP_RULES.split_once(" (").expect("there is a selector");
+    let mut words = vec!["ACL", "SETUSER", "app", "on", ">sesame-app"];
+    words.extend(rules.0.split(' ').filter(|word| !word.is_empty()));
+    let selector = format!("({}", rules.1);
+    words.push(&selector);
+    assert_eq!(admin.command(&words), Value::simple("OK"));
+    redis
+}
+
+/// What both are asked, in one connection each.
+const CONVERSATIONS: &[&[&str]] = &[
+    &["GET app:1", "SET app:1 a", "GET app:1", "GET x", "SET x 1", "SET ro:1 x", "GET ro:1"],
+    &["MGET app:1 ro:1", "MGET app:1 x", "MSET app:1 1 app:2 2", "MSET app:1 1 ro:2 2"],
+    &["DEL app:1 app:2", "DEL app:1 other", "STRLEN app:1", "FLUSHALL", "KEYS *", "CONFIG SET a b"],
+    &["INCR tmp:1", "INCR app:1", "INCR other", "GET tmp:1", "SET app:1 x GET", "SET ro:1 x GET"],
+    &["PUBLISH news.1 x", "PUBLISH other x", "SUBSCRIBE other", "PSUBSCRIBE news.*"],
+    &["PSUBSCRIBE news.1*", "SUBSCRIBE news.1 other"],
+    &["MULTI", "SET app:1 1", "SET x 1", "EXEC", "GET app:1", "MULTI", "SET app:9 1", "EXEC"],
+    &["WATCH x", "WATCH app:1", "UNWATCH", "SORT app:l BY nosort", "SORT app:l BY w_*"],
+    &["SORT app:l GET x_*", "SORT app:l LIMIT 0 1", "EVAL x -1 app:1", "EVAL x 1", "EVAL x 1 y"],
+    &[
+        "AUTH app wrong",
+        "AUTH nobody x",
+        "AUTH app",
+        "ACL WHOAMI",
+        "SELECT 0",
+        "DEBUG OBJECT app:1",
+    ],
+    &["EXISTS x", "TOUCH x", "OBJECT ENCODING x", "TYPE x", "DUMP x", "EXPIRE app:1 1", "nothing"],
+    &["COPY app:1 app:2", "RENAME app:1 app:2", "XADD app:s * a b", "BLPOP app:l 0", "HELLO 9"],
+];
+
+#[test]
+fn a_user_may_do_what_it_may_on_redis_and_is_told_so_in_the_same_words() {
+    let _watch = watchdog(Duration::from_secs(60), "users beside those of redis");
+    let redis = redis_with_app();
+    let servers = RedisServer::start_many(2);
+    let pools = vec![Pool::store("store"), Pool::over("servers", &servers)];
+    let config = KeywayConfig::new(pools).with_tables(&(app() + &ops()));
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut refused = 0;
+    for place in [0, 1] {
+        for conversation in CONVERSATIONS {
+            let (mut ours, mut theirs) = (keyway.client(place), redis.client());
+            for line in ["GET x", "AUTH app sesame-app"].iter().chain(*conversation) {
+                let (our, their) = (ours.words(line), theirs.words(line));
+                refused += usize::from(their.is_error());
+                let (our_text, their_text) = (format!("{our:?}"), format!("{their:?}"));
+                match their.is_error() && their.error_text().starts_with("NO") {
+                    true => assert_eq!(our, their, "{place}: {line}"),
+                    false => {
+                        assert!(!our_text.contains("NOPERM"), "{line}: {our_text}, {their_text}")
+                    }
+                }
+            }
+        }
+        keyway.client(place).pipeline(&["AUTH ops sesame-ops", "FLUSHALL"]);
+        redis.client().words("FLUSHALL");
+    }
+    assert!(refused > 60, "{refused}");
+}
+
+#[test]
+fn a_script_on_the_store_may_do_what_its_user_may() {
+    let _watch = watchdog(Duration::from_secs(30), "scripts of users");
+    let redis = redis_with_app();
+    let config = KeywayConfig::new(vec![Pool::store("store")]).with_tables(&app());
+    let keyway = Keyway::start(KEYWAY, config);
+    let (mut ours, mut theirs) = (keyway.client(0), redis.client());
+    ours.words("AUTH app sesame-app");
+    theirs.words("AUTH app sesame-app");
+    for script in [
+        "return redis.call('set', 'app:1', 'x')",
+        "return redis.call('set', 'x', 'x')",
+        "return redis.call('strlen', 'app:1')",
+        "return redis.call('publish', 'x', 'x')",
+        "return redis.pcall('get', 'x')",
+        "return redis.call('get', 'app:1')",
+    ] {
+        let line = ["EVAL", script, "0"];
+        assert_eq!(ours.command(&line), theirs.command(&line), "{script}");
+    }
+}
+
+#[test]
+fn a_user_may_have_a_pool_of_its_own() {
+    let _watch = watchdog(Duration::from_secs(30), "pools of users");
+    let servers = RedisServer::start_many(1);
+    let tables = ops()
+        + &user("one", "+@all ~* &*", "sesame-1", "pool = \"one\"")
+        + &user("two", "+@all ~* &*", "sesame-2", "pool = \"two\"");
+    let pools = vec![Pool::store("main"), Pool::store("one"), Pool::over("two", &servers)];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_tables(&tables));
+    let mut client = keyway.client(0);
+    for (name, password) in [("ops", "ops"), ("one", "1"), ("two", "2")] {
+        let login = format!("AUTH {name} sesame-{password}");
+        let replies = client.pipeline(&[&login, &format!("SET k {name}"), "GET k", "DBSIZE"]);
+        assert_eq!(replies[2], Value::bulk(name), "{replies:?}");
+        assert_eq!(replies[3], Value::Integer(1), "{replies:?}");
+    }
+    assert_eq!(servers[0].client().words("GET k"), Value::bulk("two"));
+    for (name, password) in [("ops", "ops"), ("one", "1"), ("two", "2"), ("one", "1")] {
+        client.words(&format!("AUTH {name} sesame-{password}"));
+        assert_eq!(client.words("GET k"), Value::bulk(name));
+    }
+    client.words("MULTI");
+    assert!(client.words("AUTH two sesame-2").error_text().contains("another pool"));
+    client.words("DISCARD");
+    assert_eq!(client.words("AUTH two sesame-2"), Value::simple("OK"));
+    assert_eq!(client.words("RESET"), Value::simple("RESET"));
+    assert!(client.words("GET k").error_text().starts_with("NOAUTH "));
+    let text = keyway.client(0).words("HELLO 2 AUTH one sesame-1");
+    assert!(!text.is_error(), "{text:?}");
+}
+
+#[test]
+fn clients_of_memcached_are_the_same_users() {
+    let _watch = watchdog(Duration::from_secs(30), "users of memcached");
+    let pool = Pool::store("pages").spoken_to_in("memcached");
+    let config = KeywayConfig::new(vec![pool]).with_tables(&(app() + &ops()));
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.memcached_client(0);
+    let mut say = |stream: &str| {
+        client.send(stream.as_bytes());
+        client.line()
+    };
+    assert_eq!(say("get app:1\r\n"), "CLIENT_ERROR unauthenticated");
+    assert_eq!(say("set auth 0 0 10\r\napp wrong.\r\n"), "CLIENT_ERROR authentication failure");
+    assert_eq!(say("set auth 0 0 14\r\nops sesame-app\r\n"), "CLIENT_ERROR authentication failure");
+    assert_eq!(say("set auth 0 0 14\r\napp sesame-app\r\n"), "STORED");
+    assert_eq!(say("set app:1 0 0 1\r\nx\r\n"), "STORED");
+    assert_eq!(say("delete app:1\r\n"), "DELETED");
+    for denied in [
+        "get x\r\n",
+        "get app:1 x\r\n",
+        "set x 0 0 1\r\nx\r\n",
+        "set ro:1 0 0 1\r\nx\r\n",
+        "append app:1 0 0 1\r\nx\r\n",
+        "incr app:1 1\r\n",
+        "touch app:1 1\r\n",
+        "flush_all\r\n",
+        "stats\r\n",
+        "mg app:1 N30 v\r\n",
+    ] {
+        let line = say(denied);
+        assert!(line.starts_with("CLIENT_ERROR NOPERM this user"), "{denied}: {line}");
+    }
+    assert_eq!(say("get ro:1\r\n"), "END");
+    assert!(say("version\r\n").starts_with("VERSION "));
+}
+
+#[test]
+fn logins_that_fail_are_counted_and_bounded() {
+    let _watch = watchdog(Duration::from_secs(30), "failed logins");
+    let tables = app() + &ops() + "[limits]\nfailed_logins_max = 3\n";
+    let keyway =
+        Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("store")]).with_tables(&tables));
+    let mut client = keyway.client(0);
+    let mut said = Vec::new();
+    for _ in 0..6 {
+        said.push(client.words("AUTH app wrong").error_text());
+    }
+    assert!(said[..3].iter().all(|text| text.starts_with("WRONGPASS ")), "{said:?}");
+    assert!(said.iter().any(|text| text.starts_with("ERR too many logins")), "{said:?}");
+    assert_eq!(client.words("AUTH ops sesame-ops"), Value::simple("OK"), "another user");
+    client.words("AUTH nobody x");
+    let metrics = http_get(keyway.admin(), "/metrics").body;
+    for (fault, count) in [("user", "1"), ("disabled", "0")] {
+        let line = format!("fault=\"{fault}\"}} {count}");
+        let found = metrics.lines().any(|it| {
+            it.starts_with("keyway_login_failures_total{listener=") && it.ends_with(&line)
+        });
+        assert!(found, "{line}");
+    }
+    let log = format!("{:?}", client.words("ACL LOG"));
+    assert!(log.contains("(unknown)") && log.contains("\"app\""), "{log}");
+}
+
+#[test]
+fn a_secret_never_appears() {
+    let _watch = watchdog(Duration::from_secs(60), "secrets");
+    let folder = TempDir::new();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "sesame-file\n").expect("a file");
+    let hash = run_tool(KEYWAY, &["hash-password"], b"sesame-hash\n", Duration::from_secs(10));
+    let hash = hash.expect_success("keyway hash-password").stdout.trim().to_owned();
+    let digits = hash.trim_start_matches('#').to_owned();
+    let of_file =
+        format!("[[user]]\nname = \"file\"\nrules = \"+@all ~* &*\"\npassword_file = {file:?}\n");
+    let of_hash =
+        format!("[[user]]\nname = \"hash\"\nrules = \"+@read ~*\"\npassword_hashes = [{hash:?}]\n");
+    let servers = RedisServer::start_many(1);
+    let pool = Pool::over("servers", &servers).with("slowlog_log_slower_than", "\"1us\"");
+    let config = KeywayConfig::new(vec![Pool::store("store"), pool])
+        .with_server("log", "{ level = \"trace\" }")
+        .with_tables(&(app() + &of_file + &of_hash));
+    let text = config.toml();
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut seen = String::new();
+    for place in [0, 1] {
+        let mut monitor = keyway.client(place);
+        monitor.words("AUTH file sesame-file");
+        monitor.words("MONITOR");
+        let mut client = keyway.client(place);
+        for line in [
+            "AUTH app sesame-app",
+            "AUTH sesame-app app",
+            "AUTH sesame-app",
+            "AUTH app sesame-app x",
+            "HELLO 2 AUTH app sesame-app",
+            "HELLO 2 AUTH sesame-app app",
+            "HELLO 9 AUTH app sesame-app",
+            "HELLO 2 SETNAME a AUTH app sesame-app",
+            "AUTH hash sesame-hash",
+            "SET x 1",
+            "FLUSHALL",
+            "ACL LIST",
+            "AUTH file sesame-file",
+            "ACL LIST",
+            "ACL GETUSER app",
+            "ACL GETUSER hash",
+            "ACL LOG 100",
+            "ACL USERS",
+            "INFO everything",
+            "CONFIG GET *",
+            "CLIENT LIST",
+            "SLOWLOG GET 100",
+            "COMMAND COUNT",
+            "GET x",
+            "MULTI",
+            "AUTH app sesame-app",
+            "EXEC",
+            "AUTH file sesame-file",
+            "SET last 1",
+        ] {
+            client.send(&encode_words(line));
+            seen += &String::from_utf8_lossy(&client.raw_reply());
+        }
+        loop {
+            let line = String::from_utf8_lossy(&monitor.raw_reply()).into_owned();
+            seen += &line;
+            if line.contains("last") {
+                break;
+            }
+        }
+    }
+    for path in ["/metrics", "/backends", "/healthz"] {
+        seen += &http_get(keyway.admin(), path).body;
+    }
+    let config_file = folder.path().join("keyway.toml");
+    std::fs::write(&config_file, text).expect("a file");
+    let checked = run_keyway(KEYWAY, &["check", config_file.to_str().expect("UTF-8")]);
+    assert!(checked.stdout.contains("name = \"hash\""), "{}", checked.stdout);
+    seen += &checked.text;
+    let (_, log) = keyway.stop(Duration::from_secs(10));
+    assert!(log.contains("a login failed"), "{log}");
+    seen += &log;
+    for secret in ["sesame", &digits] {
+        let at = seen.find(secret);
+        assert_eq!(at, None, "{}", at.map_or("", |at| &seen[at.saturating_sub(200)..at + 6]));
+    }
+}
+
+#[test]
+fn stock_clients_log_in_as_users() {
+    let _watch = watchdog(Duration::from_secs(60), "redis-py");
+    let has_it = tool_is_installed("python3")
+        && run_tool("python3", &["-c", "import redis"], b"", Duration::from_secs(20))
+            .status
+            .success();
+    if !has_it {
+        return keyway_testkit::skipped_for_want_of("redis-py", "users with a stock client");
+    }
+    let config = KeywayConfig::new(vec![Pool::store("store")]).with_tables(&(app() + &ops()));
+    let keyway = Keyway::start(KEYWAY, config);
+    let script = r#"
+import redis, sys
+port = int(sys.argv[1])
+def client(user, password, **more):
+    return redis.Redis(port=port, username=user, password=password, decode_responses=True, **more)
+for protocol in (2, 3):
+    app = client("app", "sesame-app", protocol=protocol)
+    ops = client("ops", "sesame-ops", protocol=protocol)
+    assert ops.acl_whoami() == "ops"
+    assert ops.acl_users() == ["app", "default", "ops"], ops.acl_users()
+    found = ops.acl_getuser("app")
+    assert "on" in found["flags"] and found["passwords"], found
+    assert "get" in ops.acl_cat("read")
+    assert app.set("app:1", "x") and app.get("app:1") == "x"
+    for call in (lambda: app.get("x"), lambda: app.flushall(), lambda: app.publish("other", "x")):
+        try:
+            call()
+        except redis.exceptions.NoPermissionError:
+            continue
+        raise SystemExit("allowed")
+    try:
+        client("app", "wrong", protocol=protocol).ping()
+        raise SystemExit("let in")
+    except redis.exceptions.AuthenticationError:
+        pass
+    try:
+        redis.Redis(port=port, protocol=protocol).get("app:1")
+        raise SystemExit("let in without a name")
+    except (redis.exceptions.AuthenticationError, redis.exceptions.ResponseError):
+        pass
+    assert ops.acl_log()[0]["reason"] in ("auth", "channel"), ops.acl_log()
+"#;
+    let port = keyway.address(0).port().to_string();
+    let _ = run_tool("python3", &["-c", script, &port], b"", Duration::from_secs(30))
+        .expect_success("redis-py");
+}

@@ -1,0 +1,27 @@
+//! Who may do what: users with their passwords, and the commands, keys and
+//! channels each of them may use, in the words and with the meaning of Redis's
+//! access control lists.
+//!
+//! Sets and patterns are worked out when a user is read; a request is judged
+//! without an allocation. Never does I/O, never composes a reply, never shows
+//! or keeps a password: its SHA-256 alone. Read first: [`User`], [`Users`] and
+//! [`Denied`].
+
+#![forbid(unsafe_code)]
+
+mod attempts;
+mod commands;
+mod log;
+mod password;
+mod pattern;
+mod rules;
+mod selector;
+mod user;
+mod users;
+
+pub use log::{AccessLog, Entry, Happened, Place, Reason};
+pub use password::{Digest, digest_text};
+pub use rules::RuleFault;
+pub use selector::{Access, Denied};
+pub use user::User;
+pub use users::{LoginFault, Users};

@@ -1,0 +1,183 @@
+use keyway_base::Clock;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+
+/// Entries kept, as Redis's `acllog-max-len`.
+const LEN_MAX: usize = 128;
+
+/// Bytes kept of a key, channel or client's description.
+const TEXT_LEN_MAX: usize = 512;
+
+/// Refusals of one kind within so many milliseconds are one entry, as in Redis.
+const SAME_MILLIS: u64 = 60_000;
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A command.
+    Command,
+    /// A key.
+    Key,
+    /// A channel.
+    Channel,
+    /// A login.
+    Auth,
+}
+
+impl Reason {
+    /// As `ACL LOG` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Command => "command",
+            Reason::Key => "key",
+            Reason::Channel => "channel",
+            Reason::Auth => "auth",
+        }
+    }
+}
+
+/// Where it was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By itself.
+    Toplevel,
+    /// Between MULTI and EXEC.
+    Multi,
+    /// By a script or function.
+    Script,
+}
+
+impl Place {
+    /// As `ACL LOG` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Place::Toplevel => "toplevel",
+            Place::Multi => "multi",
+            Place::Script => "lua",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Happened<'a> {
+    /// What was refused.
+    pub reason: Reason,
+    /// Where.
+    pub place: Place,
+    /// The command, key or channel.
+    pub object: &'a [u8],
+    /// Whom it was refused.
+    pub user: &'a str,
+    /// The client, as `CLIENT LIST` tells of it.
+    pub client: &'a str,
+}
+
+/// One entry: the same refusal, so many times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What was refused.
+    pub reason: Reason,
+    /// Where.
+    pub place: Place,
+    /// The command, key or channel.
+    pub object: Vec<u8>,
+    /// Whom.
+    pub user: String,
+    /// Who asked last.
+    pub client: String,
+    /// How often.
+    pub count: u64,
+    /// When last, in milliseconds of Unix time.
+    pub at_unix_millis: u64,
+}
+
+/// What was refused of late, the newest first. Locked by refusals and by who reads it.
+#[derive(Debug, Default)]
+pub struct AccessLog {
+    entries: Mutex<VecDeque<Entry>>,
+}
+
+impl AccessLog {
+    /// Notes a refusal.
+    pub fn note(&self, happened: &Happened<'_>, clock: Clock) {
+        let Happened { reason, place, user, .. } = *happened;
+        let object = &happened.object[..happened.object.len().min(TEXT_LEN_MAX)];
+        let now = clock.unix_micros / 1000;
+        let client: String = happened.client.chars().take(TEXT_LEN_MAX).collect();
+        let mut entries = self.entries.lock();
+        let is_same = |entry: &Entry| {
+            (entry.reason, entry.place, &entry.object[..], &entry.user[..])
+                == (reason, place, object, user)
+                && now.saturating_sub(entry.at_unix_millis) < SAME_MILLIS
+        };
+        let count = match entries.iter().position(is_same) {
+            Some(at) => entries.remove(at).map_or(0, |entry| entry.count),
+            None => 0,
+        };
+        let object = object.to_vec();
+        let user = user.to_owned();
+        let count = count + 1;
+        entries.truncate(LEN_MAX - 1);
+        entries.push_front(Entry {
+            reason,
+            place,
+            object,
+            user,
+            client,
+            count,
+            at_unix_millis: now,
+        });
+    }
+
+    /// The newest entries, `len` of them at most.
+    pub fn newest(&self, len: usize) -> Vec<Entry> {
+        self.entries.lock().iter().take(len).cloned().collect()
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.entries.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Time;
+
+    fn note(log: &AccessLog, object: &str, seconds: u64) {
+        let happened = Happened {
+            reason: Reason::Key,
+            place: Place::Toplevel,
+            object: object.as_bytes(),
+            user: "u",
+            client: "c",
+        };
+        log.note(&happened, Clock { now: Time(0), unix_micros: seconds * 1_000_000 });
+    }
+
+    #[test]
+    fn the_same_within_a_minute_is_one_entry() {
+        let log = AccessLog::default();
+        note(&log, "a", 1);
+        note(&log, "b", 2);
+        note(&log, "a", 50);
+        let seen: Vec<_> =
+            log.newest(10).iter().map(|entry| (entry.object.clone(), entry.count)).collect();
+        assert_eq!(seen, [(b"a".to_vec(), 2), (b"b".to_vec(), 1)]);
+        note(&log, "a", 200);
+        assert_eq!(log.newest(10).len(), 3);
+        log.clear();
+        assert_eq!(log.newest(10), []);
+    }
+
+    #[test]
+    fn it_keeps_so_many_and_no_more() {
+        let log = AccessLog::default();
+        (0..1000).for_each(|n| note(&log, &n.to_string(), 1));
+        let kept = log.newest(10_000);
+        assert_eq!(kept.len(), LEN_MAX);
+        assert_eq!(kept[0].object, b"999");
+    }
+}

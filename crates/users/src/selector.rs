@@ -1,0 +1,183 @@
+use crate::commands::Commands;
+use crate::pattern::Pattern;
+use keyway_command::{KeyFlags, KeysFault, Request, Verb};
+
+/// Why a request may not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The user may not use the command.
+    Command,
+    /// The user may not use the key that this argument is, or not in this way.
+    Key(usize),
+    /// The user may not use the channel that this argument is.
+    Channel(usize),
+    /// It cannot be told which keys it is about: its arguments are wrong.
+    Keys(KeysFault),
+    /// A SORT reads keys by the pattern of this option (`BY` or `GET`), and the user may
+    /// not read all keys.
+    Pattern(&'static str),
+}
+
+impl Denied {
+    /// Of what several selectors say the furthest counts, as in Redis.
+    fn distance(self) -> (u8, usize) {
+        match self {
+            Denied::Command => (1, 0),
+            Denied::Key(at) => (2, at),
+            Denied::Keys(_) | Denied::Pattern(_) => (2, usize::MAX),
+            Denied::Channel(at) => (3, at),
+        }
+    }
+
+    /// The one of two that tells more.
+    pub(crate) fn or(self, other: Denied) -> Denied {
+        if other.distance() > self.distance() { other } else { self }
+    }
+}
+
+/// What is done with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Something of its value is told.
+    pub reads: bool,
+    /// Its value is made, changed or removed.
+    pub writes: bool,
+}
+
+impl Access {
+    pub(crate) const BOTH: Access = Access { reads: true, writes: true };
+
+    #[inline]
+    fn of(flags: KeyFlags) -> Access {
+        Access {
+            reads: flags.contains(KeyFlags::ACCESS),
+            writes: flags.contains(KeyFlags::INSERT)
+                || flags.contains(KeyFlags::UPDATE)
+                || flags.contains(KeyFlags::DELETE),
+        }
+    }
+
+    #[inline]
+    fn covers(self, asked: Access) -> bool {
+        (self.reads || !asked.reads) && (self.writes || !asked.writes)
+    }
+}
+
+/// Keys that may be used, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyPattern {
+    pub(crate) access: Access,
+    pub(crate) pattern: Pattern,
+}
+
+/// Commands, keys and channels that may be used together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector {
+    pub(crate) commands: Commands,
+    /// The rules that made `commands`, in their order.
+    pub(crate) command_rules: Vec<String>,
+    pub(crate) has_all_keys: bool,
+    pub(crate) keys: Vec<KeyPattern>,
+    pub(crate) has_all_channels: bool,
+    pub(crate) channels: Vec<Pattern>,
+}
+
+impl Selector {
+    /// Whether nothing is denied.
+    pub(crate) fn is_free(&self) -> bool {
+        self.commands.is_all() && self.has_all_keys && self.has_all_channels
+    }
+
+    /// Whether a request may be made.
+    #[inline]
+    pub(crate) fn judge(&self, request: &Request) -> Result<(), Denied> {
+        if !self.commands.allow(request) {
+            return Err(Denied::Command);
+        }
+        if !self.has_all_keys {
+            self.judge_keys(request)?;
+        }
+        if !self.has_all_channels {
+            self.judge_channels(request)?;
+        }
+        Ok(())
+    }
+
+    fn judge_keys(&self, request: &Request) -> Result<(), Denied> {
+        let command = request.command;
+        if command.key_specs.is_empty() {
+            return Ok(());
+        }
+        let at = usize::from(command.only_key);
+        let flags = command.key_specs[0].flags;
+        if at != 0
+            && !flags.contains(KeyFlags::VARIABLE_FLAGS)
+            && !flags.contains(KeyFlags::NOT_KEY)
+        {
+            return match self.may_use(&request.args[at], Access::of(flags)) {
+                true => Ok(()),
+                false => Err(Denied::Key(at)),
+            };
+        }
+        let mut denied = None;
+        request
+            .each_key(&mut |at, flags| {
+                if denied.is_none() && !self.may_use(&request.args[at], Access::of(flags)) {
+                    denied = Some(Denied::Key(at));
+                }
+            })
+            .map_err(Denied::Keys)?;
+        denied.map_or(Ok(()), Err)
+    }
+
+    /// Whether a key may be used in a way. One pattern must allow all of it.
+    pub(crate) fn may_use(&self, key: &[u8], access: Access) -> bool {
+        self.has_all_keys
+            || self.keys.iter().any(|own| own.access.covers(access) && own.pattern.matches(key))
+    }
+
+    /// Whether every key may be read.
+    pub(crate) fn reads_everything(&self) -> bool {
+        let is_all = |own: &KeyPattern| own.access.reads && own.pattern.text() == b"*";
+        self.has_all_keys || self.keys.iter().any(is_all)
+    }
+
+    fn judge_channels(&self, request: &Request) -> Result<(), Denied> {
+        let (last, is_pattern) = match request.command.verb {
+            Verb::Publish | Verb::Spublish => (1, false),
+            Verb::Subscribe | Verb::Ssubscribe => (request.args.len() - 1, false),
+            Verb::Psubscribe => (request.args.len() - 1, true),
+            _ => return Ok(()),
+        };
+        let is_denied = |at: &usize| !self.may_hear(&request.args[*at], is_pattern);
+        (1..=last).find(is_denied).map_or(Ok(()), |at| Err(Denied::Channel(at)))
+    }
+
+    /// Whether a channel may be used. A pattern may where the very same is allowed.
+    fn may_hear(&self, channel: &[u8], is_pattern: bool) -> bool {
+        self.channels.iter().any(|own| match is_pattern {
+            true => own.text() == channel,
+            false => own.matches(channel),
+        })
+    }
+}
+
+/// The option of a SORT that reads keys it does not name, as Redis finds the first.
+pub(crate) fn sort_pattern(request: &Request) -> Option<&'static str> {
+    if !matches!(request.command.verb, Verb::Sort | Verb::SortRo) {
+        return None;
+    }
+    let mut index = 2;
+    while let Some(word) = request.args.get(index) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        let value = request.args.get(index + 1);
+        index += match value {
+            Some(value) if is(b"by") && value.contains(&b'*') => return Some("BY"),
+            Some(_) if is(b"get") => return Some("GET"),
+            Some(_) if is(b"by") || is(b"store") => 2,
+            _ if is(b"limit") => 3,
+            _ => 1,
+        };
+    }
+    None
+}

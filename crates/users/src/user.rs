@@ -1,0 +1,250 @@
+use crate::password::{Digest, Passwords};
+use crate::rules::{self, RuleFault, empty};
+use crate::selector::{Access, Denied, Selector, sort_pattern};
+use keyway_command::{Request, Verb};
+use std::fmt;
+use std::sync::Arc;
+
+/// A user: a name, what lets it in, and what it may do.
+#[derive(Clone)]
+pub struct User {
+    name: Arc<str>,
+    pub(crate) is_on: bool,
+    pub(crate) passwords: Passwords,
+    pub(crate) root: Selector,
+    pub(crate) selectors: Vec<Selector>,
+    /// Position of the pool its requests go to, if not that of the listener.
+    pool: Option<u16>,
+}
+
+/// What stands for a hashed password where users are shown.
+const HIDDEN: &str = "#hidden";
+
+impl User {
+    /// The user that `rules` make of one to whom nothing is allowed and who is on.
+    ///
+    /// # Errors
+    /// The first rule that is none.
+    pub fn new(name: &str, rules: &str) -> Result<User, RuleFault> {
+        let mut user = User {
+            name: name.into(),
+            is_on: true,
+            passwords: Passwords::default(),
+            root: empty(),
+            selectors: Vec::new(),
+            pool: None,
+        };
+        rules::apply(&mut user, rules)?;
+        Ok(user)
+    }
+
+    /// A user who may do everything, with a password or without.
+    pub fn free(name: &str, password: Option<&str>) -> User {
+        let user = User::new(name, "nopass ~* &* +@all").expect("these are rules");
+        match password {
+            Some(password) => user.with_digest(Digest::of(password.as_bytes())),
+            None => user,
+        }
+    }
+
+    /// The same with one more password.
+    #[must_use]
+    pub fn with_digest(mut self, digest: Digest) -> User {
+        self.passwords.add(digest);
+        self
+    }
+
+    /// The same, of a pool.
+    #[must_use]
+    pub fn of_pool(mut self, pool: Option<u16>) -> User {
+        self.pool = pool;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Position of the pool that its requests go to; `None` for that of the listener.
+    pub fn pool(&self) -> Option<u16> {
+        self.pool
+    }
+
+    /// Whether it can come in at all.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Whether any password is right for it.
+    pub fn needs_no_password(&self) -> bool {
+        self.passwords.is_open
+    }
+
+    /// Whether anything lets it in.
+    pub fn has_password(&self) -> bool {
+        self.passwords.is_open || !self.passwords.digests.is_empty()
+    }
+
+    /// Whether it may do everything, so that its requests need not be looked at.
+    pub fn is_free(&self) -> bool {
+        self.root.is_free()
+    }
+
+    /// Whether it may make a request.
+    ///
+    /// # Errors
+    /// Why not.
+    #[inline]
+    pub fn judge(&self, request: &Request) -> Result<(), Denied> {
+        match self.root.judge(request) {
+            Err(denied) if !self.selectors.is_empty() => self.judge_by_others(request, denied)?,
+            judged => judged?,
+        }
+        if matches!(request.command.verb, Verb::Sort | Verb::SortRo) {
+            return self.judge_sort(request);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn judge_by_others(&self, request: &Request, mut denied: Denied) -> Result<(), Denied> {
+        for selector in &self.selectors {
+            match selector.judge(request) {
+                Ok(()) => return Ok(()),
+                Err(other) => denied = denied.or(other),
+            }
+        }
+        Err(denied)
+    }
+
+    /// A SORT by patterns is for who may read every key.
+    #[cold]
+    fn judge_sort(&self, request: &Request) -> Result<(), Denied> {
+        let Some(option) = sort_pattern(request) else { return Ok(()) };
+        let may = |own: &Selector| own.judge(request).is_ok() && own.reads_everything();
+        match self.all().any(may) {
+            true => Ok(()),
+            false => Err(Denied::Pattern(option)),
+        }
+    }
+
+    /// Whether it may use `verb` on `keys` in a way, where what a client asks is not a
+    /// request of Redis.
+    ///
+    /// # Errors
+    /// [`Denied::Command`], or the first of the keys that it may not use so.
+    pub fn judge_keys<'k>(
+        &self,
+        verb: Verb,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        access: Access,
+    ) -> Result<(), Denied> {
+        let judge = |own: &Selector| {
+            if !own.commands.has(verb) {
+                return Err(Denied::Command);
+            }
+            match keys.clone().position(|key| !own.may_use(key, access)) {
+                Some(at) => Err(Denied::Key(at)),
+                None => Ok(()),
+            }
+        };
+        let mut denied = match judge(&self.root) {
+            Ok(()) => return Ok(()),
+            Err(denied) => denied,
+        };
+        for selector in &self.selectors {
+            match judge(selector) {
+                Ok(()) => return Ok(()),
+                Err(other) => denied = denied.or(other),
+            }
+        }
+        Err(denied)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Selector> {
+        std::iter::once(&self.root).chain(&self.selectors)
+    }
+
+    /// The words that `ACL GETUSER` has for flags.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let mut flags = vec![if self.is_on { "on" } else { "off" }];
+        flags.extend(self.passwords.is_open.then_some("nopass"));
+        flags
+    }
+
+    /// What stands for its passwords, which are never shown.
+    pub fn passwords(&self) -> Vec<&'static str> {
+        vec![HIDDEN; self.passwords.digests.len()]
+    }
+
+    /// Its commands, keys and channels, as rules; then those of each of its selectors.
+    pub fn permissions(&self) -> impl Iterator<Item = [String; 3]> {
+        self.all().map(|own| [own.command_text(), own.key_text(), own.channel_text()])
+    }
+
+    /// The rules that make it, but for its passwords: a line of `ACL LIST` without the
+    /// name.
+    pub fn rules(&self) -> String {
+        let mut words: Vec<String> = self.flags().into_iter().map(str::to_owned).collect();
+        words.extend(self.passwords().into_iter().map(str::to_owned));
+        words.push(self.root.text());
+        words.extend(self.selectors.iter().map(|own| format!("({})", own.text())));
+        words.join(" ")
+    }
+}
+
+impl Selector {
+    fn command_text(&self) -> String {
+        self.command_rules.join(" ")
+    }
+
+    fn key_text(&self) -> String {
+        if self.has_all_keys {
+            return "~*".to_owned();
+        }
+        let word = |own: &crate::selector::KeyPattern| {
+            let sign = match (own.access.reads, own.access.writes) {
+                (true, false) => "%R~",
+                (false, true) => "%W~",
+                _ => "~",
+            };
+            format!("{sign}{}", String::from_utf8_lossy(own.pattern.text()))
+        };
+        self.keys.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    fn channel_text(&self) -> String {
+        if self.has_all_channels {
+            return "&*".to_owned();
+        }
+        let word =
+            |own: &crate::pattern::Pattern| format!("&{}", String::from_utf8_lossy(own.text()));
+        self.channels.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    fn text(&self) -> String {
+        let channels = match self.has_all_channels {
+            true => self.channel_text(),
+            false => format!("resetchannels {}", self.channel_text()).trim_end().to_owned(),
+        };
+        let words = [self.key_text(), channels, self.command_text()];
+        words.iter().filter(|word| !word.is_empty()).cloned().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Shows nothing of its passwords.
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "User({} {})", self.name, self.rules())
+    }
+}
+
+/// Users of the same rules are the same, whatever their passwords hash to.
+impl PartialEq for User {
+    fn eq(&self, other: &User) -> bool {
+        self.name == other.name && self.pool == other.pool && self.rules() == other.rules()
+    }
+}
+
+impl Eq for User {}

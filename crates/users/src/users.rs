@@ -1,0 +1,187 @@
+use crate::attempts::Attempts;
+use crate::log::AccessLog;
+use crate::password::Digest;
+use crate::user::User;
+use keyway_base::Time;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a login failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginFault {
+    /// There is no such user.
+    Unknown,
+    /// The user is off.
+    Disabled,
+    /// The password is wrong.
+    Password,
+    /// It was not looked at: too many failed before it.
+    Limited,
+}
+
+impl LoginFault {
+    /// All of them, in the order of [`LoginFault::index`].
+    pub const ALL: [LoginFault; 4] =
+        [LoginFault::Unknown, LoginFault::Disabled, LoginFault::Password, LoginFault::Limited];
+
+    /// What metrics call it.
+    pub fn label(self) -> &'static str {
+        match self {
+            LoginFault::Unknown => "user",
+            LoginFault::Disabled => "disabled",
+            LoginFault::Password => "password",
+            LoginFault::Limited => "limited",
+        }
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The user whom a client is before it says who it is.
+const DEFAULT: &str = "default";
+
+/// Failed logins in a row unless told otherwise.
+const FAILED_MAX: u32 = 10;
+
+/// Who may come in at a listener.
+pub struct Users {
+    /// By name.
+    all: Vec<Arc<User>>,
+    /// Clients of memcached may say any name: there is one password for all.
+    any_name: bool,
+    /// Some are of another pool than the listener.
+    has_pools: bool,
+    attempts: Attempts,
+    failed: [AtomicU64; LoginFault::ALL.len()],
+    log: AccessLog,
+}
+
+impl Users {
+    /// The one user of a listener with one password, or with none.
+    pub fn plain(password: Option<&str>) -> Users {
+        let user = Arc::new(User::free(DEFAULT, password));
+        Users { any_name: true, ..Users::new(vec![user]) }
+    }
+
+    /// These users. Where none of them is called `default`, nobody is let in without a
+    /// name.
+    pub fn new(mut all: Vec<Arc<User>>) -> Users {
+        if !all.iter().any(|user| **user.name() == *DEFAULT) {
+            let nobody = User::new(DEFAULT, "off").expect("these are rules");
+            all.push(Arc::new(nobody));
+        }
+        all.sort_by(|one, other| one.name().cmp(other.name()));
+        Users {
+            any_name: false,
+            has_pools: all.iter().any(|user| user.pool().is_some()),
+            attempts: Attempts::new(FAILED_MAX),
+            failed: Default::default(),
+            log: AccessLog::default(),
+            all,
+        }
+    }
+
+    /// The same with another bound on logins that fail one after the other, from one
+    /// address for one user; 0 for none.
+    #[must_use]
+    pub fn limited(mut self, failed_max: u32) -> Users {
+        self.attempts = Attempts::new(failed_max);
+        self
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> &[Arc<User>] {
+        &self.all
+    }
+
+    /// The user of this name.
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<User>> {
+        let found = self.all.binary_search_by(|user| user.name().as_bytes().cmp(name));
+        found.ok().map(|at| &self.all[at])
+    }
+
+    /// The user whom a client is that says nothing.
+    fn default_user(&self) -> &Arc<User> {
+        self.get(DEFAULT.as_bytes()).expect("there is one always")
+    }
+
+    /// Whom a client is at once; `None` where it must say who it is.
+    pub fn newcomer(&self) -> Option<&Arc<User>> {
+        Some(self.default_user()).filter(|user| user.is_on() && user.needs_no_password())
+    }
+
+    /// Whether a password without a name means something: not where the default user
+    /// needs none.
+    pub fn takes_bare_password(&self) -> bool {
+        !self.default_user().needs_no_password()
+    }
+
+    /// Whether a login may lead to another pool.
+    pub fn have_pools(&self) -> bool {
+        self.has_pools
+    }
+
+    /// Lets a client in from the address `from`.
+    ///
+    /// # Errors
+    /// Why not; it is counted.
+    pub fn log_in(
+        &self,
+        name: &[u8],
+        password: &[u8],
+        from: &str,
+        now: Time,
+    ) -> Result<&Arc<User>, LoginFault> {
+        let user = self.get(name);
+        // One that is not known counts like the others of which that is so.
+        let whose = user.map_or("", |user| user.name());
+        if self.attempts.are_used_up(from, whose, now) {
+            return Err(self.count(LoginFault::Limited));
+        }
+        // Hashed for everybody, so that the time tells nothing of who there is.
+        let digest = Digest::of(password);
+        let judged = match user {
+            None => Err(LoginFault::Unknown),
+            Some(user) if !user.is_on() => Err(LoginFault::Disabled),
+            Some(user) if !user.passwords.contain(&digest) => Err(LoginFault::Password),
+            Some(user) => Ok(user),
+        };
+        judged.map_err(|fault| {
+            self.attempts.note(from, whose, now);
+            self.count(fault)
+        })
+    }
+
+    /// The same for a client of memcached, which may have to say a name though there is
+    /// one password for all.
+    ///
+    /// # Errors
+    /// As [`Users::log_in`].
+    pub fn log_in_memcached(
+        &self,
+        name: &[u8],
+        password: &[u8],
+        from: &str,
+        now: Time,
+    ) -> Result<&Arc<User>, LoginFault> {
+        let name = if self.any_name { DEFAULT.as_bytes() } else { name };
+        self.log_in(name, password, from, now)
+    }
+
+    fn count(&self, fault: LoginFault) -> LoginFault {
+        self.failed[fault.index()].fetch_add(1, Ordering::Relaxed);
+        fault
+    }
+
+    /// How many logins failed for each reason of [`LoginFault::ALL`].
+    pub fn failed(&self) -> [u64; LoginFault::ALL.len()] {
+        std::array::from_fn(|at| self.failed[at].load(Ordering::Relaxed))
+    }
+
+    /// What was refused of late.
+    pub fn log(&self) -> &AccessLog {
+        &self.log
+    }
+}

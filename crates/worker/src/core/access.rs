@@ -1,0 +1,181 @@
+//! Requests of clients that may not do everything: looked at before they start.
+
+use super::input::Step;
+use super::tracking::forget_caching;
+use super::{LinkSlot, Plane};
+use crate::{Plan, PoolPlan};
+use keyway_base::{Clock, Fault, Key, LimitFault};
+use keyway_command::{Flags, Request, Verb};
+use keyway_proxy::local::{LocalContext, refuse_denied};
+use keyway_proxy::{Busy, Session, write_fault};
+use keyway_resp::reply;
+use keyway_users::{Denied, Place};
+
+/// A login may lead to another pool, and what a connection has begun stays where it is.
+const HAS_BEGUN: &str = "ERR another user may be of another pool: end what this connection has \
+     begun (MULTI, WATCH, subscriptions, CLIENT TRACKING, MONITOR) first, or connect again";
+
+impl Plane {
+    /// Looks at a request of a client that may not do everything. `None` where it may be
+    /// made, and here.
+    #[inline(never)]
+    pub(super) fn look_at(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+        request: &Request,
+    ) -> Option<Step> {
+        if !session.identity.authenticated && !request.command.flags.contains(Flags::NO_AUTH) {
+            self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
+            return Some(Step::Started);
+        }
+        if self.plan.listeners[usize::from(session.listener)].users.have_pools() {
+            let logs_in = match request.command.verb {
+                Verb::Auth => true,
+                Verb::Hello => request.args.len() > 2,
+                _ => false,
+            };
+            if logs_in && self.has_begun(session) {
+                self.refuse(session, busy, |out| reply::error(out, HAS_BEGUN));
+                return Some(Step::Started);
+            }
+            // Who comes in goes there with the request behind that.
+            if !request.command.flags.contains(Flags::NO_AUTH)
+                && let Some(step) = self.bring_to_its_pool((key, session), busy)
+            {
+                return Some(step);
+            }
+        }
+        let judged = session.identity.user.as_ref().map_or(Ok(()), |user| user.judge(request));
+        let denied = judged.err()?;
+        self.refuse_to_user(links, (key, session), busy, request, denied);
+        Some(Step::Started)
+    }
+
+    /// Whether a connection has something that belongs to its pool.
+    fn has_begun(&self, session: &Session) -> bool {
+        session.is_special()
+            || session.subscriptions.is_some()
+            || session.is_monitor
+            || self.store_tracking.is_tracker(session.identity.id)
+    }
+
+    /// Makes a client one of the pool of its user, once every reply is here; its request
+    /// comes again then. `None` where it is one already.
+    pub(super) fn bring_to_its_pool(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+    ) -> Option<Step> {
+        let own = session.identity.user.as_ref().and_then(|user| user.pool());
+        let own = own.unwrap_or(self.plan.listeners[usize::from(session.listener)].pool);
+        let lent_from = session.stateful.as_ref().and_then(|stateful| stateful.home);
+        if lent_from.unwrap_or(session.pool) == own {
+            return None;
+        }
+        if !session.is_quiet(busy) {
+            session.barrier = true;
+            return Some(Step::Wait);
+        }
+        let clients_max = self.plan.pools[usize::from(own)].clients_max;
+        let connected = self.cells.registry().clients_connected(usize::from(own));
+        if clients_max != 0 && connected >= u64::from(clients_max) {
+            let fault = Fault::Limit(LimitFault::Clients);
+            self.cells.pool(usize::from(own)).refused.of(fault).add(1);
+            match session.memcached {
+                None => self.answer(session, busy, |out| write_fault(fault, "", out)),
+                Some(_) => {
+                    let place = busy.order.reserve();
+                    busy.order.complete(
+                        place,
+                        busy.output.buf(),
+                        keyway_proxy::memcached::write_no_room,
+                    );
+                }
+            }
+            session.closing = true;
+            return Some(Step::Started);
+        }
+        self.cells.pool(usize::from(session.pool)).clients.connected.lower(1);
+        self.cells.pool(usize::from(own)).clients.connected.raise(1);
+        session.pool = own;
+        session.identity.database = 0;
+        self.plan.clients.update(session.identity.id, |entry| {
+            entry.pool = own;
+            entry.database = 0;
+        });
+        self.mark_session_resuming(key, session);
+        Some(Step::Wait)
+    }
+
+    /// Answers what the client's user may not do. It spoils an open transaction, and an
+    /// `EXEC` ends it.
+    #[cold]
+    fn refuse_to_user(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+        request: &Request,
+        denied: Denied,
+    ) {
+        let is_open = session.stateful.as_ref().is_some_and(|it| it.transaction.is_some());
+        let place = if is_open { Place::Multi } else { Place::Toplevel };
+        let mut said = Vec::new();
+        let plan = std::sync::Arc::clone(&self.plan);
+        let pool = &plan.pools[usize::from(session.pool)];
+        let context = local_context(&plan, self.clock, pool, session);
+        refuse_denied(request, denied, place, &context, &mut said);
+        if is_open && request.command.verb == Verb::Exec {
+            self.end_transaction(links, key, session);
+            said.splice(..1, *b"-EXECABORT Transaction discarded because of: ");
+        } else if let Some(stateful) = &mut session.stateful {
+            stateful.refuse();
+        }
+        forget_caching(session);
+        self.refuse(session, busy, |out| out.extend_from_slice(&said));
+    }
+
+    /// Tells of a login that failed.
+    #[cold]
+    pub(super) fn tell_failed_login(&self, session: &Session) {
+        if self.plan.notices.login.is_due(self.clock.now) {
+            let listener = &*self.plan.listeners[usize::from(session.listener)].name;
+            let client = &*session.identity.addr;
+            tracing::warn!(
+                listener,
+                client,
+                "a login failed; told at most once a minute, see \
+                 keyway_login_failures_total and ACL LOG"
+            );
+        }
+    }
+}
+
+/// What a command that needs no server may read and change.
+pub(super) fn local_context<'a>(
+    plan: &'a Plan,
+    clock: Clock,
+    pool: &PoolPlan,
+    session: &'a mut Session,
+) -> LocalContext<'a> {
+    let listener = &plan.listeners[usize::from(session.listener)];
+    LocalContext {
+        identity: &mut session.identity,
+        clock,
+        users: &listener.users,
+        databases: pool.databases,
+        clients: &plan.clients,
+        facts: &*plan.facts,
+        pool: session.pool,
+        reply_len_max: plan.limits.session_output_len_hard as usize,
+        cluster: listener.cluster.as_deref(),
+    }
+}
+
+/// Whether the reply to a login says that it failed.
+pub(super) fn is_failed_login(request: &Request, reply: &[u8]) -> bool {
+    matches!(request.command.verb, Verb::Auth | Verb::Hello)
+        && (reply.starts_with(b"-WRONGPASS ") || reply.starts_with(b"-ERR too many logins"))
+}

@@ -1,0 +1,72 @@
+//! What a client of memcached may do, by the commands of Redis that come nearest.
+
+use super::{Call, Plane, Step};
+use keyway_command::Verb as Command;
+use keyway_memcache::{Head, Verb};
+use keyway_users::Access;
+
+const READS: Access = Access { reads: true, writes: false };
+const WRITES: Access = Access { reads: false, writes: true };
+const BOTH: Access = Access { reads: true, writes: true };
+const NEITHER: Access = Access { reads: false, writes: false };
+
+/// The command that says who may, and what is done to the keys; `None` for what concerns
+/// the connection alone, which anyone may.
+fn asked_by(head: &Head) -> Option<(Command, Access)> {
+    use Verb::*;
+    Some(match head.verb {
+        // A miss makes an item.
+        Get if head.vivify.is_some() => (Command::Getset, BOTH),
+        Get | Debug => (Command::Get, READS),
+        GetTouch => (Command::Getex, BOTH),
+        Set | Replace | Cas => (Command::Set, WRITES),
+        Add => (Command::Setnx, WRITES),
+        Append | Prepend => (Command::Append, WRITES),
+        Delete => (Command::Del, WRITES),
+        Incr => (Command::Incrby, BOTH),
+        Decr => (Command::Decrby, BOTH),
+        Touch => (Command::Expire, WRITES),
+        FlushAll => (Command::Flushall, NEITHER),
+        Stats => (Command::Info, NEITHER),
+        CacheMemlimit | Shutdown | Admin => (Command::Shutdown, NEITHER),
+        Version | Verbosity | Quit | Noop | SaslList | SaslStart | SaslStep => return None,
+    })
+}
+
+impl Plane {
+    /// Looks at a request of a client that may not do everything. `None` where it may be
+    /// made, and here.
+    #[inline(never)]
+    pub(super) fn look_at_memcached(&mut self, call: &mut Call<'_>) -> Option<Step> {
+        if !call.session.identity.authenticated {
+            self.admit_memcached(call);
+            return Some(Step::Started);
+        }
+        let listener = &self.plan.listeners[usize::from(call.session.listener)];
+        let is_login = matches!(call.head().verb, Verb::SaslStart | Verb::SaslStep);
+        if listener.users.have_pools()
+            && !is_login
+            && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
+        {
+            return Some(step);
+        }
+        let user = call.session.identity.user.as_ref()?;
+        let (command, access) = asked_by(call.head())?;
+        let request = call.request;
+        let keys = match access {
+            NEITHER => 0,
+            _ => request.keys.len(),
+        };
+        let keys = request.keys(call.bytes).take(keys);
+        let text = match user.judge_keys(command, keys, access) {
+            Ok(()) => return None,
+            Err(keyway_users::Denied::Command) => {
+                "NOPERM this user has no permissions to run this command"
+            }
+            Err(_) => "NOPERM this user has no permissions to access one of the keys",
+        };
+        self.count_memcached(call);
+        self.deny_memcached(call, text);
+        Some(Step::Started)
+    }
+}
