@@ -36,7 +36,7 @@ pub use choices::Choices;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     ("bus_frames", bus_frames::run),
     ("bus_hello", bus_hello::run),
     ("bus_url", bus_url::run),
