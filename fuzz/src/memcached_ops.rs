@@ -531,6 +531,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         listeners: (0..LISTENERS as u16)
             .map(|pool| listener(pool, password.filter(|_| pool == 1)))
             .collect(),
+        user_reads: Vec::new(),
         pools: vec![
             pool_plan("servers", PoolKind::sharded(pool)),
             pool_plan("store", PoolKind::Store(Arc::new(store))),

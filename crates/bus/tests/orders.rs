@@ -9,7 +9,9 @@
 #![cfg(shuttle)]
 
 use keyway_base::Time;
-use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, SendOptions, Settings, Stamp};
+use keyway_bus::{
+    Action, Event, Line, Node, NodeId, PeerKey, Reason, SendOptions, Settings, Stamp,
+};
 use keyway_bus::{Upstream, Url};
 use keyway_ring::{Consumer, Ended, Header, Memory, Producer, Wait};
 use shuttle::sync::{Condvar, Mutex};
@@ -159,7 +161,7 @@ fn connect(one: &Arc<Bed>, other: &Arc<Bed>) -> [Link; 2] {
 }
 
 fn line(nonce: u8) -> Line {
-    Line { binding: b"mem".to_vec(), is_trusted: false, nonce: [nonce; 32] }
+    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32] }
 }
 
 fn id(instance: u64) -> NodeId {
@@ -260,7 +262,7 @@ impl Driver {
                     has_moved = true;
                     link.end();
                     if let Some(peer) = link.peer.filter(|_| !link.is_closing) {
-                        self.node.handle_closed(peer, now);
+                        self.node.handle_closed(peer, None, now);
                     }
                 }
             }
@@ -275,7 +277,7 @@ impl Driver {
                     let free = self.links.iter_mut().find(|link| link.peer.is_none());
                     match free {
                         Some(link) => link.peer = self.node.handle_connected(dial, &line(99), now),
-                        None => self.node.handle_dial_failed(dial, now),
+                        None => self.node.handle_dial_failed(dial, Reason::DialFailed, now),
                     }
                 }
                 Action::Close { peer, last_words } => {

@@ -56,7 +56,7 @@ impl Dialled {
 /// A dial and its outcome.
 pub(crate) type Outcome = (DialKey, Result<Dialled, Reason>);
 
-/// Where the rings of one process meet: no other process knows that name, or may use it.
+/// Where the rings of one process meet. Others can see that name and use it: both sides look who is there.
 pub(crate) fn mem_name(name: &str) -> SocketName {
     SocketName::Abstract(format!("keyway.mem.{}.{name}", std::process::id()))
 }
@@ -99,8 +99,14 @@ fn connect(url: &Url, tls: Option<&PeerTls>) -> Result<Dialled, Reason> {
             }
         }
         Url::Unix(at) => Ok(Dialled::Unix(connect_unix(at)?)),
-        Url::Shm { at, ring_len } => connect_shm(at, *ring_len),
-        Url::Mem(name) => connect_shm(&mem_name(name), 256 << 10),
+        Url::Shm { at, ring_len } => share(connect_unix(at)?, *ring_len),
+        Url::Mem(name) => {
+            let stream = connect_unix(&mem_name(name))?;
+            match is_ours(&stream) {
+                Ok(true) => share(stream, 256 << 10),
+                _ => Err(Reason::NoPermission),
+            }
+        }
     }
 }
 
@@ -159,8 +165,12 @@ fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
 }
 
 /// One that refuses to share memory is spoken to over the socket.
-fn connect_shm(at: &SocketName, ring_len: usize) -> Result<Dialled, Reason> {
-    let stream = connect_unix(at)?;
+/// Whether the other end is of this process. What is out of sight from here has the number 0.
+pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.pid == rustix::process::getpid())
+}
+
+fn share(stream: UnixStream, ring_len: usize) -> Result<Dialled, Reason> {
     let asked = stream
         .set_read_timeout(Some(ANSWER_WITHIN))
         .and_then(|()| ask(&stream, &Hello::new(ring_len, ring_len)));

@@ -1,6 +1,6 @@
 //! Listening sockets, and what those that came through unix sockets want.
 
-use crate::dial::{addresses, mem_name, unix_addr};
+use crate::dial::{addresses, is_ours, mem_name, unix_addr};
 use crate::rings::Rings;
 use crate::secure::{Handshake, Securing};
 use crate::stream::Stream;
@@ -94,6 +94,9 @@ impl Listener {
             }
             Socket::Unix(socket) => {
                 let (stream, _) = socket.accept()?;
+                if matches!(self.url, Url::Mem(_)) && !is_ours(&stream)? {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
                 stream.set_nonblocking(true)?;
                 Ok(match self.shares {
                     true => Came::Undecided(Greeting::Rings(Asking::new(stream))),

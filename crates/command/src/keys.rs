@@ -165,6 +165,8 @@ impl Request<'_> {
             Verb::Sort => sort_keys(self.args, visit),
             Verb::SortRo => visit(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
             Verb::Migrate => migrate_keys(self.args, visit),
+            Verb::Georadius => georadius_keys(self.args, 6, visit),
+            Verb::Georadiusbymember => georadius_keys(self.args, 5, visit),
             _ => {
                 for spec in self.command.key_specs {
                     spec_keys(spec, self, visit)?;
@@ -323,6 +325,27 @@ fn sort_keys(args: Args, visit: Visit<'_>) {
     }
 }
 
+/// The key of GEORADIUS and GEORADIUSBYMEMBER, whose options begin at `index`, and the one behind the last
+/// STORE or STOREDIST: only that one is written.
+fn georadius_keys(args: Args, mut index: usize, visit: Visit<'_>) {
+    visit(1, KeyFlags::RO.with(KeyFlags::ACCESS));
+    let mut store = None;
+    while let Some(word) = args.get(index) {
+        let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+        index += if is(b"count") {
+            2
+        } else if (is(b"store") || is(b"storedist")) && index + 1 < args.len() {
+            store = Some(index + 1);
+            2
+        } else {
+            1
+        };
+    }
+    if let Some(store) = store {
+        visit(store, KeyFlags::OW.with(KeyFlags::UPDATE));
+    }
+}
+
 /// MIGRATE's one key or, when that is empty, all arguments behind KEYS. Both
 /// together are an error, and give none.
 fn migrate_keys(args: Args, visit: Visit<'_>) {
@@ -385,6 +408,10 @@ mod tests {
         assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), Ok(vec![4, 5]));
         assert_eq!(keys_of("SORT k LIMIT 0 1 STORE d"), Ok(vec![1, 6]));
         assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d"), Ok(vec![1, 7]));
+        assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d storedist e"), Ok(vec![1, 9]));
+        assert_eq!(keys_of("GEORADIUS k 1 2 3 m COUNT STORE STORE d"), Ok(vec![1, 9]));
+        assert_eq!(keys_of("GEORADIUSBYMEMBER k m 3 m STOREDIST d STORE e"), Ok(vec![1, 8]));
+        assert_eq!(keys_of("GEORADIUSBYMEMBER k m 3 m ASC STORE"), Ok(vec![1]));
         assert_eq!(keys_of("PING"), Ok(vec![]));
     }
 

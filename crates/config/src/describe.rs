@@ -470,6 +470,9 @@ fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
     if let Some(index) = config.pool_index {
         out.entry(table, "pool", &string(&pools[index].name));
     }
+    if let Some(from) = &config.read_from {
+        out.entry(table, "read_from", &string(&read_from_name(from)));
+    }
 }
 
 /// What stands for a password, so that it is seen that there is one.

@@ -68,10 +68,11 @@ impl Config {
         Topology::new(epoch, pools.collect())
     }
 
-    /// Whether a listener of the pool at `index` has the nearest server read.
+    /// Whether a listener of the pool at `index`, or a user, has the nearest server read.
     fn reads_nearest(&self, index: usize) -> bool {
         let mut own = self.listeners.iter().filter(|listener| listener.pool_index == index);
         own.any(|listener| listener.read_from == Some(ReadFrom::Nearest))
+            || self.users.iter().any(|user| user.read_from == Some(ReadFrom::Nearest))
     }
 }
 
@@ -96,6 +97,8 @@ pub struct UserConfig {
     pub password_from: Option<SecretSource>,
     /// Which of [`Config::pools`] answers it; that of the listener when `None`.
     pub pool_index: Option<usize>,
+    /// Which servers its reads go to; as the listener or the pool says when `None`.
+    pub read_from: Option<ReadFrom>,
 }
 
 /// The process itself.

@@ -545,6 +545,8 @@ fn listener(
         return None;
     };
     crate::shm::refuse_stray_keys(section, bind.scheme(), report);
+    let has_password = password.is_some() || password_from.is_some();
+    let known = (named, has_password);
     Some(ListenerConfig {
         bind: bind.clone(),
         protocol: listener_protocol(section, pool_section, named, report),
@@ -552,7 +554,7 @@ fn listener(
         backlog: section.number_u32("backlog"),
         password,
         password_from,
-        users: crate::users::of_listener(section, users.0, users.1, named, report),
+        users: crate::users::of_listener(section, users.0, users.1, known, report),
         mode: section.number("mode").map(|mode| mode as u32),
         tcp_keepalive: match bind {
             ListenAddr::Tcp(_) => section.duration("tcp_keepalive"),

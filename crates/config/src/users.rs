@@ -1,10 +1,12 @@
 //! `[[user]]`: who may do what, and at which listeners.
 
+use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::UserConfig;
 use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::{PASSWORD, ReadFile, password};
 use crate::routes;
+use keyway_topology::ReadFrom;
 use keyway_users::{Digest, User};
 use toml::de::DeValue;
 
@@ -64,7 +66,29 @@ pub(crate) fn resolve(
         }
         users.push(user);
     }
+    let choices = users.iter_mut().filter(|user| user.read_from.is_some());
+    for (at, user) in (0..).zip(choices) {
+        user.user = user.user.clone().with_reads(Some(at));
+    }
     users
+}
+
+/// Which servers a user's reads go to, where it says so: its own pool must have replicas.
+fn read_from(
+    section: &Section,
+    pool: Option<&NamedPool>,
+    report: &mut Report<'_>,
+) -> Option<ReadFrom> {
+    let from = parse_read_from(section.text("read_from")?).ok()?;
+    let kind = pool.and_then(|pool| pool.section.as_ref()).map(|(kind, _)| *kind);
+    if let Some(kind) = kind.filter(|kind| !matches!(*kind, "cluster" | "replicated")) {
+        let what = format!(
+            "read_from in [[user]]: its pool is of kind \"{kind}\" and has no replicas to read"
+        );
+        let hint = "remove it, or name a pool of kind \"cluster\" or \"replicated\"";
+        report.consequence(section.place("read_from"), Problem::new(what, hint));
+    }
+    Some(from)
 }
 
 fn user(
@@ -108,7 +132,8 @@ fn user(
                     or \"off\"";
         report.consequence(section.at, Problem::new(what, hint));
     }
-    Some(UserConfig { user, password, password_from, pool_index })
+    let read_from = read_from(section, pool_index.map(|index| &named[index]), report);
+    Some(UserConfig { user, password, password_from, pool_index, read_from })
 }
 
 /// Which users may log in at a listener, by their positions.
@@ -116,7 +141,7 @@ pub(crate) fn of_listener(
     section: &Section,
     sections: &[Section],
     users: &[UserConfig],
-    named: &[NamedPool],
+    (named, has_password): (&[NamedPool], bool),
     report: &mut Report<'_>,
 ) -> Vec<usize> {
     let speaks_memcached = section.text("protocol") == Some("memcached");
@@ -155,11 +180,22 @@ pub(crate) fn of_listener(
             };
             names.iter().filter_map(find).collect()
         }
-        _ => (0..users.len()).filter(|&at| fits(&users[at])).collect(),
+        _ => {
+            let fitting: Vec<usize> = (0..users.len()).filter(|&at| fits(&users[at])).collect();
+            if fitting.is_empty() && !users.is_empty() && !has_password {
+                let what = "[[listener]] has no users: the pool of each [[user]] does not speak \
+                            what it does, and so nobody would have to log in";
+                let hint = "give it a password or a user, or write users = [] if it is to be open";
+                report.consequence(section.at, Problem::new(what, hint));
+            }
+            fitting
+        }
     };
     let has_default = chosen.iter().any(|&at| **users[at].user.name() == *"default");
     let own = PASSWORD.iter().find_map(|key| section.given(key));
-    if let (true, Some(at)) = (has_default, own) {
+    // It may be the client_password of the pool.
+    if has_default && has_password {
+        let at = own.unwrap_or(section.at);
         let line = sections
             .iter()
             .find(|user| user.text("name") == Some("default"))

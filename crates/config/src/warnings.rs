@@ -147,9 +147,16 @@ fn warn_of_open_listener(
         Some(Value::Names(names)) => !names.is_empty(),
         _ => !users.is_empty(),
     };
+    let is_known_here = |user: &Section| match listener.value("users") {
+        Some(Value::Names(names)) => {
+            user.text("name").is_some_and(|name| names.iter().any(|(_, other)| other == name))
+        }
+        _ => true,
+    };
     let lets_in = |user: &Section| {
         let rules = user.text("rules").unwrap_or_default();
         user.text("name") == Some("default")
+            && is_known_here(user)
             && rules.split_ascii_whitespace().any(|rule| rule.eq_ignore_ascii_case("nopass"))
     };
     let asks = has_password || (has_users && !users.iter().any(lets_in));

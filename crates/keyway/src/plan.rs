@@ -188,6 +188,7 @@ pub fn plan(
     Arc::new(Plan {
         limits: config.limits,
         listeners: listener_plans,
+        user_reads: config.users.iter().filter_map(|user| user.read_from.clone()).collect(),
         pools,
         health,
         topology,

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, Process, Random, TempDir, free_address, free_port, keyway_binary, run_tool,
+    Keyway, Process, Random, TempDir, free_address, free_port, keyway_binary, python, run_tool,
     skipped_for_want_of, watchdog,
 };
 use serde_json::{Value, json};
@@ -264,17 +264,6 @@ fn run_clients(mode: &str, cases: &[(&Case, Vec<String>)]) -> Vec<Vec<Value>> {
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The interpreter with pylibmc in it, made when it is missing.
-fn python() -> String {
-    let output = Command::new(root().join("scripts/python_venv.sh"))
-        .env("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(".."))
-        .output()
-        .expect("scripts/python_venv.sh can be run");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 /// Whether PHP and both of its extensions are here.

@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, Shared, Value, encode, run_tool, watchdog,
+    Keyway, KeywayConfig, Pool, RedisServer, Shared, Value, encode, python, run_tool, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -108,18 +107,6 @@ fn redis_cli_set(keyway: &Keyway, key: &str) {
     assert_eq!(keyway.client(0).command(&["SET", key, "1"]), Value::simple("OK"));
 }
 
-/// The interpreter with redis-py in it, made when it is missing.
-fn python() -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(root.join("scripts/python_venv.sh"))
-        .env("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(".."))
-        .output()
-        .expect("scripts/python_venv.sh can be run");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
-    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
-}
-
 fn redis_py(pool: usize, kind: &str) {
     ["2", "3"].into_iter().for_each(|protocol| redis_py_in(pool, kind, protocol));
 }
@@ -130,7 +117,7 @@ fn redis_py_in(pool: usize, kind: &str, protocol: &str) {
     let script = root.join("tests/python/stock_client.py").to_string_lossy().into_owned();
     let port = setup.keyway.address(pool).port().to_string();
     let arguments = [script.as_str(), &port, kind, PASSWORD, protocol];
-    let python = python().to_string_lossy().into_owned();
+    let python = python();
     let output = run_tool(&python, &arguments, b"", Duration::from_secs(60));
     let text = output.expect_success("the redis-py suite").text;
     assert!(text.contains("\nOK"), "{text}");

@@ -3,12 +3,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, RedisCluster, RedisServer, Value, encode, free_address, run_tool, wait_until,
-    watchdog,
+    Client, Keyway, RedisCluster, RedisServer, Value, encode, free_address, python, run_tool,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -37,17 +36,6 @@ fn start(listeners: &[SocketAddr], announced: &[SocketAddr], pool: &str) -> Keyw
 
 fn over_cluster(cluster: &RedisCluster) -> String {
     format!("kind = \"cluster\"\nservers = {}", list(&cluster.addresses()))
-}
-
-fn python() -> String {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(root.join("scripts/python_venv.sh"))
-        .env("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(".."))
-        .output()
-        .expect("scripts/python_venv.sh can be run");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 /// Runs the suite of redis-py's cluster client, which no node may have redirected.

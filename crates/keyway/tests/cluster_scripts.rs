@@ -8,9 +8,9 @@ mod cluster_setup;
 use cluster_setup::{KEYWAY, cluster_pool, key_of, warnings};
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, RedisCluster, RedisServer, Replicated,
-    ScriptedBackend, Value, cluster_slot, encode, watchdog,
+    ScriptedBackend, Value, cluster_slot, encode, wait_until, watchdog,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(120);
@@ -185,12 +185,12 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
     let new = cluster.add_node();
     cluster.wait_settled();
     let from = 0;
-    let is_over = AtomicBool::new(false);
+    let (is_over, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
     let code = "return redis.call('INCR', KEYS[1])";
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
             .map(|nth| {
-                let (keyway, is_over) = (&keyway, &is_over);
+                let (keyway, is_over, begun) = (&keyway, &is_over, &begun);
                 scope.spawn(move || {
                     let mut client = keyway.client(0);
                     // Of slots 0 to 39, all of which move.
@@ -211,12 +211,16 @@ fn slots_move_to_a_server_that_has_none_yet_while_scripts_run() {
                             let expected = rounds * 2 - 1 + (at as i64 % 2);
                             assert_eq!(reply, Value::Integer(expected), "{}", keys[at / 2]);
                         }
+                        if rounds == 1 {
+                            begun.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                     rounds
                 })
             })
             .collect();
         let ending = Ending(&is_over);
+        wait_until("all have begun", WITHIN, || begun.load(Ordering::Relaxed) == 4);
         cluster.move_slots(from, new, 0..40);
         drop(ending);
         for worker in workers {

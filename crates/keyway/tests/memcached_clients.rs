@@ -3,13 +3,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Shared, has_memcached, run_tool,
-    skipped_for_want_of, tool_is_installed, watchdog,
+    Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Shared, has_memcached, python,
+    run_tool, skipped_for_want_of, tool_is_installed, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -45,18 +44,6 @@ fn systems(setup: &Setup) -> Vec<(&'static str, SocketAddr)> {
     let ours = ["store", "meta", "text", "binary", "redis"].into_iter().enumerate();
     let ours = ours.map(|(index, name)| (name, setup.keyway.address(index)));
     [("bare", setup.bare.address())].into_iter().chain(ours).collect()
-}
-
-/// The interpreter with the clients in it, made when it is missing.
-fn python() -> String {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(root.join("scripts/python_venv.sh"))
-        .env("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(".."))
-        .output()
-        .expect("scripts/python_venv.sh can be run");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 static SETUP: Shared<Setup> = Shared::new();

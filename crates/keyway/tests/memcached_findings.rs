@@ -2,14 +2,13 @@
 //! finding: over real servers that are stopped, killed and started again, and
 //! over several proxies at once.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use keyway_testkit::{
     Keyway, KeywayConfig, MemcachedClient, MemcachedServer, Pool, Random, has_memcached, http_get,
-    http_post, run_tool, wait_until, watchdog,
+    http_post, python, run_tool, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -132,18 +131,6 @@ fn keys_of_a_client_that_hashed_for_itself_are_found() {
         let found = get(&mut client, &format!("user:{nth}"));
         assert_eq!(found, Some(format!("v{nth}")));
     }
-}
-
-/// The interpreter with pylibmc in it, made when it is missing.
-fn python() -> String {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let output = Command::new(format!("{root}/scripts/python_venv.sh"))
-        .env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/.."))
-        .output()
-        .expect("scripts/python_venv.sh can be run");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 const WRITERS: usize = 4;

@@ -271,6 +271,53 @@ fn a_listener_may_read_otherwise_than_its_pool() {
 }
 
 #[test]
+fn a_user_may_read_otherwise_than_its_listener() {
+    let _watch = watchdog(Duration::from_secs(60), "reads by user");
+    let servers = Replicated::start(1);
+    let user = |name: &str, more: &str| {
+        format!("[[user]]\nname = {name:?}\nrules = \"nopass ~* &* +@all\"\n{more}\n")
+    };
+    let users = [
+        user("latest", "read_from = \"primary\""),
+        user("light", "read_from = \"replica\""),
+        user("default", ""),
+    ];
+    let pool = listed(&servers);
+    let keyway = Keyway::start(
+        KEYWAY,
+        KeywayConfig::new(vec![pool.clone(), pool.with_listener("read_from", "\"replica\"")])
+            .with_tables(&users.concat()),
+    );
+    assert!(set(&mut keyway.client(0), "k"));
+    let copied = || servers.client(1).command(&["GET", "k"]) == Value::bulk("v");
+    wait_until("it is copied", SOON, copied);
+    let gets = |server: usize| {
+        let text = servers.ask(server, "INFO commandstats").text();
+        let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
+    };
+    let cases = [(0, "default", [20, 0]), (0, "light", [0, 20]), (0, "latest", [20, 0])];
+    let others = [(1, "default", [0, 20]), (1, "light", [0, 20]), (1, "latest", [20, 0])];
+    for (listener, name, reads) in cases.into_iter().chain(others) {
+        let mut client = keyway.client(listener);
+        assert_eq!(client.command(&["AUTH", name, "x"]), Value::simple("OK"));
+        let before = [gets(0), gets(1)];
+        for _ in 0..20 {
+            assert_eq!(client.command(&["GET", "k"]), Value::bulk("v"));
+        }
+        assert_eq!([gets(0) - before[0], gets(1) - before[1]], reads, "{name} at {listener}");
+    }
+    // One connection may change who it is.
+    let mut client = keyway.client(0);
+    for (name, reads) in [("light", [0, 5]), ("latest", [5, 0]), ("light", [0, 5])] {
+        assert_eq!(client.command(&["AUTH", name, "x"]), Value::simple("OK"));
+        let before = [gets(0), gets(1)];
+        (0..5).for_each(|_| assert_eq!(client.command(&["GET", "k"]), Value::bulk("v")));
+        assert_eq!([gets(0) - before[0], gets(1) - before[1]], reads, "{name}");
+    }
+}
+
+#[test]
 fn the_password_of_sentinels_may_be_in_a_file() {
     let _watch = watchdog(Duration::from_secs(60), "a password of sentinels");
     let servers = Replicated::start(1);

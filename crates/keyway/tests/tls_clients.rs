@@ -5,14 +5,13 @@
 
 use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
 use keyway_testkit::{
-    CheckedLoad, Keyway, KeywayConfig, LoadShape, Pool, ToolOutput, Value, free_address,
+    CheckedLoad, Keyway, KeywayConfig, LoadShape, Pool, ToolOutput, Value, free_address, python,
     run_keyway, run_tool, wait_until,
 };
 use keyway_tls::{Channel, ClientSettings, ClientTls, Identity, MinVersion, Trust};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -192,9 +191,6 @@ fn redis_cli_is_served_by_tls_and_its_certificate_is_demanded() {
 #[test]
 fn clients_of_python_are_served_by_tls() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(root.join("scripts/python_venv.sh")).output().expect("it can be run");
-    assert!(output.status.success(), "{output:?}");
-    let python = String::from_utf8(output.stdout).unwrap();
     let files = CertificateFiles::default();
     let redis = front(&files, &format!(", ca_file = {:?}", files.path("ca.pem")), "");
     let memcached = front(&files, "", "protocol = \"memcached\"");
@@ -203,7 +199,7 @@ fn clients_of_python_are_served_by_tls() {
     let arguments =
         [&script, &folder, &redis.at.port().to_string(), &memcached.at.port().to_string()];
     let arguments: Vec<&str> = arguments.into_iter().map(|text| text.as_str()).collect();
-    let output = run_tool(python.trim(), &arguments, b"", Duration::from_secs(60));
+    let output = run_tool(&python(), &arguments, b"", Duration::from_secs(60));
     assert_eq!(output.stdout.trim(), "right", "{output:?}");
 }
 

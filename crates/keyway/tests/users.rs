@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode_words, http_get, run_keyway,
-    run_tool, tool_is_installed, watchdog,
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode_words, http_get, python,
+    run_keyway, run_tool, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -295,13 +295,6 @@ fn a_secret_never_appears() {
 #[test]
 fn stock_clients_log_in_as_users() {
     let _watch = watchdog(Duration::from_secs(60), "redis-py");
-    let has_it = tool_is_installed("python3")
-        && run_tool("python3", &["-c", "import redis"], b"", Duration::from_secs(20))
-            .status
-            .success();
-    if !has_it {
-        return keyway_testkit::skipped_for_want_of("redis-py", "users with a stock client");
-    }
     let config = KeywayConfig::new(vec![Pool::store("store")]).with_tables(&(app() + &ops()));
     let keyway = Keyway::start(KEYWAY, config);
     let script = r#"
@@ -337,6 +330,6 @@ for protocol in (2, 3):
     assert ops.acl_log()[0]["reason"] in ("auth", "channel"), ops.acl_log()
 "#;
     let port = keyway.address(0).port().to_string();
-    let _ = run_tool("python3", &["-c", script, &port], b"", Duration::from_secs(30))
+    let _ = run_tool(&python(), &["-c", script, &port], b"", Duration::from_secs(30))
         .expect_success("redis-py");
 }

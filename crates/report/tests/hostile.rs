@@ -56,10 +56,10 @@ fn values_that_were_never_measured_are_refused_where_they_are() {
 #[test]
 fn numbers_that_json_does_not_have_are_refused() {
     let good = good().to_string();
-    let place = "\"seconds\":12.0,\"series\"";
+    let place = "\"seconds\":12.0";
     assert!(good.contains(place), "the place is in {}", &good[..200]);
     for number in ["NaN", "Infinity", "-Infinity", "1e999", "0x10"] {
-        refused_text(&good.replacen(place, &format!("\"seconds\":{number},\"series\""), 1));
+        refused_text(&good.replacen(place, &format!("\"seconds\":{number}"), 1));
     }
 }
 

@@ -707,6 +707,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
     Arc::new(Plan {
         limits: scenario.limits,
         listeners: listeners.collect(),
+        user_reads: Vec::new(),
         pools: pools.collect(),
         health: Arc::new(HealthBoard::new(&scenario.topology)),
         topology: Arc::new(scenario.topology.clone()),

@@ -30,6 +30,23 @@ impl ToolOutput {
     }
 }
 
+/// The interpreter with the stock clients of Python, which are installed when they are missing.
+///
+/// # Panics
+/// When they cannot be installed.
+pub fn python() -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let test = std::env::current_exe().expect("this program has a path");
+    let target = test.ancestors().nth(3).expect("it lies in target/PROFILE/deps");
+    let output = Command::new(format!("{root}/scripts/python_venv.sh"))
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .expect("scripts/python_venv.sh can be run");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cannot make the Python environment:\n{errors}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
 /// Runs `program` with `arguments`, with `input` on its standard input, for
 /// at most `bound`.
 ///

@@ -15,6 +15,8 @@ pub struct User {
     pub(crate) selectors: Vec<Selector>,
     /// Position of the pool its requests go to, if not that of the listener.
     pool: Option<u16>,
+    /// Position of what says which servers its reads go to, if the listener and the pool do not.
+    reads: Option<u16>,
 }
 
 /// What stands for a hashed password where users are shown.
@@ -33,6 +35,7 @@ impl User {
             root: empty(),
             selectors: Vec::new(),
             pool: None,
+            reads: None,
         };
         rules::apply(&mut user, rules)?;
         Ok(user)
@@ -59,6 +62,18 @@ impl User {
     pub fn of_pool(mut self, pool: Option<u16>) -> User {
         self.pool = pool;
         self
+    }
+
+    /// The same, whose reads go where the choice at this position says.
+    #[must_use]
+    pub fn with_reads(mut self, reads: Option<u16>) -> User {
+        self.reads = reads;
+        self
+    }
+
+    /// Position of what says which servers its reads go to; `None` for the listener or the pool.
+    pub fn reads(&self) -> Option<u16> {
+        self.reads
     }
 
     /// Its name.

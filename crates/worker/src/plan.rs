@@ -26,6 +26,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Listening sockets, in the order given to each worker's `Io`.
     pub listeners: Vec<ListenerPlan>,
+    /// Which servers the reads of users go to that say so: [`keyway_users::User::reads`].
+    pub user_reads: Vec<ReadFrom>,
     /// Pools, by their position in the topology.
     pub pools: Vec<PoolPlan>,
     /// Pools and servers as configured.

@@ -421,6 +421,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
     Arc::new(Plan {
         limits,
         listeners: vec![listener(0, None), listener(1, password), listener(SPLIT as u16, None)],
+        user_reads: Vec::new(),
         pools: [
             pool_plan("servers", pool.databases_allowed, PoolKind::sharded(pool)),
             pool_plan("store", DATABASES, PoolKind::Store(Arc::new(store))),

@@ -62,6 +62,12 @@ impl Node {
                     self.contests.push(contest);
                 }
                 Some(false) | None => {
+                    let holder = self.by_id.get(&identity.id).copied();
+                    if holder.is_some_and(|holder| holder != incumbent) {
+                        // A connection that was dialled from here has taken that place.
+                        self.refuse_known(newcomer, identity.id, Reason::IdInUse, now);
+                        continue;
+                    }
                     self.close(incumbent, Reason::Replaced, now);
                     self.admit(newcomer, contest.identity, now);
                 }

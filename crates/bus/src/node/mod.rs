@@ -431,6 +431,9 @@ impl Node {
     fn settle(&mut self, now: Time) {
         self.dial_uplinks(now);
         self.choose_upstream(now);
+        if let Some(at) = self.uplinks_deadline() {
+            self.wake_at(at);
+        }
         self.tell_cut(now);
         self.tell_ways(now);
         self.unpark(now);

@@ -36,6 +36,8 @@ impl Node {
     fn forget_what_is_old(&mut self, now: Time) {
         self.seen.forget(now);
         self.expire_parked(now);
+        // What was kept because a queue was full is tried again, too.
+        self.may_unpark |= !self.parked.is_empty();
         self.forget_topics(now);
         self.give_up_idle_parts(now);
         self.look_for_twins(now);

@@ -116,8 +116,9 @@ impl Node {
         let (back, body) = self.failure_of(head, Reason::Unreachable, false);
         let rest = &path[..path.len().saturating_sub(8)];
         self.counts.refused += 1;
-        // Who has said it holds more than it may, if there is no room.
-        let _ = self.queue(from, &back, rest, Came::Slice(&body));
+        if self.queue(from, &back, rest, Came::Slice(&body)).is_err() {
+            self.counts.untold_failures += 1;
+        }
     }
 
     /// Looks again at word whose sender may have been announced since.

@@ -360,7 +360,8 @@ impl Peer {
                 self.note_cut(from.u8() == Some(1), now);
             }
             Kind::Pong => {
-                let sent_at = Time(from.u64().ok_or(Reason::Malformed)?);
+                // What it says it was sent at is its word.
+                let sent_at = Time(from.u64().ok_or(Reason::Malformed)?).min(now);
                 self.answered_at = sent_at;
                 self.note_rtt(now.since(sent_at));
             }

@@ -1,6 +1,6 @@
 use super::{Absent, Kind, Table, key};
 use Absent::{Refused, Unset};
-use Kind::{Hashes, Path, PoolName, Rules, Secret, UserName, Variable};
+use Kind::{Hashes, Path, PoolName, ReadFrom, Rules, Secret, UserName, Variable};
 
 pub(crate) static USER: Table = Table {
     header: "[[user]]",
@@ -49,6 +49,12 @@ pub(crate) static USER: Table = Table {
             PoolName,
             Unset("that of the listener"),
             "The pool that answers this user, at whatever listener it logs in.",
+        ),
+        key(
+            "read_from",
+            ReadFrom,
+            Unset("the listener's `read_from`, else the pool's"),
+            "Which servers answer what this user only reads, in the words of the pool; where it is answered by a pool of kind `\"cluster\"` or `\"replicated\"`, and elsewhere without effect.",
         ),
     ],
 };

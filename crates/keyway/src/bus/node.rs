@@ -240,7 +240,9 @@ impl Running {
             "" => latest.epoch.max(1),
             written => written.parse().map_err(|_| "the epoch is no number".to_owned())?,
         };
-        let version = if epoch == latest.epoch { latest.version + 1 } else { 1 };
+        let next =
+            || latest.version.checked_add(1).ok_or("there is no version behind the latest one");
+        let version = if epoch == latest.epoch { next()? } else { 1 };
         let stamp = Stamp { epoch, version };
         let published = self.driver.node().publish(topic, stamp, body.to_vec());
         published.map_err(|fault| fault.to_string())?;

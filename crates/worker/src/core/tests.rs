@@ -78,6 +78,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             read_from: None,
             entrance: crate::Entrance::default(),
         }],
+        user_reads: Vec::new(),
         pools: pools.iter().map(|pool| pool_plan(pool, &pools)).collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,

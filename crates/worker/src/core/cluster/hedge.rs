@@ -7,7 +7,7 @@
 
 use super::super::pools::{PoolState, ShardedState};
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
-use super::readers::{Look, LookOf, Standing, listener_of};
+use super::readers::{Look, LookOf, Standing, chooser_of};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
 use keyway_metrics::Recent;
@@ -230,7 +230,7 @@ impl Plane {
         let client = session.relay.as_ref().and_then(|relay| sessions.get(relay.client));
         let wrote = client.map_or(session.identity.wrote_at, |client| client.identity.wrote_at);
         let is_alone = wrote.max(session.identity.wrote_at) < exchange.started;
-        is_alone.then(|| (session.lane, listener_of(session)))
+        is_alone.then(|| (session.lane, chooser_of(session)))
     }
 
     /// The link to another server than that of `from` that may answer a read, and

@@ -33,6 +33,7 @@ mod split;
 mod unowned;
 
 pub(super) use hedge::Hedging;
+use readers::USERS;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
@@ -131,12 +132,13 @@ impl ClusterState {
         self.shared.settings().discovery.has_slots()
     }
 
-    /// Who is read, as the pool at `index` and its listeners say.
+    /// Who is read, as the pool at `index`, its listeners and users say.
     pub(super) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
         let listeners = (0..).zip(&plan.listeners);
         let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
         let own = of_pool.filter_map(|(at, listener)| Some((at, listener.read_from.as_ref()?)));
-        Readers::new(&self.shared, &self.map, own)
+        let users = (USERS..).zip(&plan.user_reads);
+        Readers::new(&self.shared, &self.map, own.chain(users))
     }
 
     pub(super) fn hedging(&self) -> Option<Box<Hedging>> {

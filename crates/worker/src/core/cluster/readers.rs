@@ -72,8 +72,8 @@ pub(in super::super) enum Reader {
 }
 
 impl Readers {
-    /// Those of a cluster, for clients of these listeners; `None` when only primaries are
-    /// read.
+    /// Those of a cluster, for clients of these listeners and users; `None` when only
+    /// primaries are read.
     pub(super) fn new<'l>(
         cluster: &Cluster,
         map: &ClusterMap,
@@ -350,7 +350,7 @@ impl Plane {
         let lag_max = readers.policy.lag_max;
         let lane = session.lane;
         let look = LookOf { plan, state, links, first, primary, lane, now, lag_max };
-        let reader = readers.of_mut(listener_of(session)).pick(primary, &look);
+        let reader = readers.of_mut(chooser_of(session)).pick(primary, &look);
         state.readers = Some(readers);
         let chosen = match reader {
             Reader::Primary => primary,
@@ -383,9 +383,17 @@ impl Plane {
     }
 }
 
-/// The listener whose choice counts for a session: none for what others ask here.
-pub(super) fn listener_of(session: &Session) -> u16 {
-    if session.relay.is_some() { u16::MAX } else { session.listener }
+/// The first number that stands for the choice of a user, behind those of listeners.
+pub(super) const USERS: u16 = 0x8000;
+
+/// Whose choice counts for a session: that of its user if it has one, else that of the
+/// listener; none for what others ask here.
+pub(super) fn chooser_of(session: &Session) -> u16 {
+    if session.relay.is_some() {
+        return u16::MAX;
+    }
+    let of_user = session.identity.user.as_ref().and_then(|user| user.reads());
+    of_user.map_or(session.listener, |at| USERS + at)
 }
 
 /// Whether the request of a session may be answered by a replica.
@@ -404,7 +412,7 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
     if matches!(command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan) {
         return false;
     }
-    let readers = readers.of(listener_of(asked.session));
+    let readers = readers.of(chooser_of(asked.session));
     if readers.policy.from == ReadFrom::Primary {
         return false;
     }
