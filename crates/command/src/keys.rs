@@ -165,11 +165,17 @@ impl Request<'_> {
             Verb::Sort => sort_keys(self.args, visit),
             Verb::SortRo => visit(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
             Verb::Migrate => migrate_keys(self.args, visit),
-            Verb::Georadius => georadius_keys(self.args, 6, visit),
-            Verb::Georadiusbymember => georadius_keys(self.args, 5, visit),
             _ => {
                 for spec in self.command.key_specs {
                     spec_keys(spec, self, visit)?;
+                }
+                let last = match self.command.verb {
+                    Verb::Georadius => last_store(self.args, 6),
+                    Verb::Georadiusbymember => last_store(self.args, 5),
+                    _ => None,
+                };
+                if let Some(last) = last {
+                    visit(last, KeyFlags::OW.with(KeyFlags::UPDATE));
                 }
             }
         }
@@ -325,25 +331,23 @@ fn sort_keys(args: Args, visit: Visit<'_>) {
     }
 }
 
-/// The key of GEORADIUS and GEORADIUSBYMEMBER, whose options begin at `index`, and the one behind the last
-/// STORE or STOREDIST: only that one is written.
-fn georadius_keys(args: Args, mut index: usize, visit: Visit<'_>) {
-    visit(1, KeyFlags::RO.with(KeyFlags::ACCESS));
-    let mut store = None;
+/// The key that GEORADIUS or GEORADIUSBYMEMBER writes, of those behind several STORE and STOREDIST the last, if
+/// it is none of those that the specs find: they find the first of each.
+fn last_store(args: Args, mut index: usize) -> Option<usize> {
+    let (mut last, mut found) = (None, [false; 2]);
     while let Some(word) = args.get(index) {
         let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-        index += if is(b"count") {
-            2
-        } else if (is(b"store") || is(b"storedist")) && index + 1 < args.len() {
-            store = Some(index + 1);
-            2
-        } else {
-            1
+        let kind = [is(b"store"), is(b"storedist")].iter().position(|is_it| *is_it);
+        index += match kind.filter(|_| index + 1 < args.len()) {
+            Some(kind) => {
+                last = std::mem::replace(&mut found[kind], true).then_some(index + 1);
+                2
+            }
+            None if is(b"count") => 2,
+            None => 1,
         };
     }
-    if let Some(store) = store {
-        visit(store, KeyFlags::OW.with(KeyFlags::UPDATE));
-    }
+    last
 }
 
 /// MIGRATE's one key or, when that is empty, all arguments behind KEYS. Both
@@ -408,9 +412,9 @@ mod tests {
         assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), Ok(vec![4, 5]));
         assert_eq!(keys_of("SORT k LIMIT 0 1 STORE d"), Ok(vec![1, 6]));
         assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d"), Ok(vec![1, 7]));
-        assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d storedist e"), Ok(vec![1, 9]));
-        assert_eq!(keys_of("GEORADIUS k 1 2 3 m COUNT STORE STORE d"), Ok(vec![1, 9]));
-        assert_eq!(keys_of("GEORADIUSBYMEMBER k m 3 m STOREDIST d STORE e"), Ok(vec![1, 8]));
+        assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d storedist e"), Ok(vec![1, 7, 9]));
+        assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d STORE e store f"), Ok(vec![1, 7, 11]));
+        assert_eq!(keys_of("GEORADIUSBYMEMBER k m 3 m STOREDIST d STOREDIST e"), Ok(vec![1, 6, 8]));
         assert_eq!(keys_of("GEORADIUSBYMEMBER k m 3 m ASC STORE"), Ok(vec![1]));
         assert_eq!(keys_of("PING"), Ok(vec![]));
     }
