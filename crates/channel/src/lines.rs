@@ -73,8 +73,9 @@ fn write_all(lines: &Receiver<String>, mut out: impl Write) {
 mod tests {
     use super::*;
 
-    /// Takes nothing until it is let, then tells what it was given.
+    /// Tells when it is first asked, takes nothing until it is let, then tells what it was given.
     struct Slow {
+        asked: std::sync::mpsc::Sender<()>,
         may_go: Receiver<()>,
         goes: bool,
         taken: std::sync::mpsc::Sender<Vec<u8>>,
@@ -82,7 +83,10 @@ mod tests {
 
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.goes = self.goes || self.may_go.recv().is_ok();
+            if !self.goes {
+                self.asked.send(()).unwrap();
+                self.goes = self.may_go.recv().is_ok();
+            }
             self.taken.send(bytes.to_vec()).unwrap();
             Ok(bytes.len())
         }
@@ -92,30 +96,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_reader_that_does_not_read_holds_nobody_up_and_hears_how_much_was_left_out() {
+    /// Lines whose reader holds the first one already and reads no further until it is let: what it has room for is
+    /// settled.
+    fn stuck(first: &str) -> (Lines, std::sync::mpsc::Sender<()>, Receiver<Vec<u8>>) {
+        let (asked, is_asked) = channel();
         let (let_go, may_go) = channel();
         let (taken, given) = channel();
-        let mut lines = Lines::start(Slow { may_go, goes: false, taken }).unwrap();
-        for number in 0..10_000 {
+        let mut lines = Lines::start(Slow { asked, may_go, goes: false, taken }).unwrap();
+        lines.say(first.to_owned());
+        is_asked.recv_timeout(Duration::from_secs(10)).unwrap();
+        (lines, let_go, given)
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_holds_nobody_up_and_hears_how_much_was_left_out() {
+        let (mut lines, let_go, given) = stuck("0");
+        for number in 1..10_000 {
             lines.say(number.to_string());
         }
         assert!(!lines.finish(Duration::from_millis(10)), "it does not read");
-        assert!(lines.left_out >= 10_000 - WAITING_MAX as u64 - 1, "{}", lines.left_out);
+        assert_eq!(lines.left_out, 10_000 - WAITING_MAX as u64 - 1);
         let_go.send(()).unwrap();
         assert!(lines.finish(Duration::from_secs(10)));
         let text: Vec<u8> = given.try_iter().flatten().collect();
         let written = String::from_utf8(text).unwrap();
         let numbers: Vec<u64> = written.lines().map(|line| line.parse().unwrap()).collect();
-        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
-        assert!(numbers.len() >= WAITING_MAX);
+        assert_eq!(numbers, (0..=WAITING_MAX as u64).collect::<Vec<_>>());
     }
 
     #[test]
     fn once_there_is_room_it_says_how_many_were_left_out_and_long_lines_are_cut() {
-        let (let_go, may_go) = channel();
-        let (taken, given) = channel();
-        let mut lines = Lines::start(Slow { may_go, goes: false, taken }).unwrap();
+        let (mut lines, let_go, given) = stuck("x");
         for _ in 0..2 * WAITING_MAX {
             lines.say("x".to_owned());
         }
