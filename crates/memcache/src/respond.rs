@@ -42,6 +42,12 @@ pub fn write_end(out: &mut Vec<u8>, head: &Head) {
     }
 }
 
+/// Appends what [`write_reply`] tells who sent a [canonical](crate::Request::is_canonical) `set` that was done.
+#[inline]
+pub fn write_stored(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"STORED\r\n");
+}
+
 fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }

@@ -189,6 +189,10 @@ impl Store {
             read::get_one(&call, out);
             return true;
         }
+        if is_ready && store::is_usual(&call) {
+            set_usual(&call, out);
+            return true;
+        }
         execute(&call, false, is_ready, out)
     }
 
@@ -264,11 +268,21 @@ fn execute(call: &Call<'_>, is_held: bool, is_ready: bool, out: &mut Vec<u8>) ->
     }
     let is_bounded = call.store.config().memory_max != 0 || !call.store.quotas.is_empty();
     if is_bounded && call.grows() {
-        execute_within_bounds(call, is_held, out);
+        execute_within_bounds(call, is_held, out, dispatch);
     } else {
         dispatch(call, out);
     }
     true
+}
+
+/// Executes a request that [`store::is_usual`], with nothing held and no flush before it.
+#[inline]
+fn set_usual(call: &Call<'_>, out: &mut Vec<u8>) {
+    if call.store.config().memory_max != 0 || !call.store.quotas.is_empty() {
+        execute_within_bounds(call, false, out, store::set_usual);
+    } else {
+        store::set_usual(call, out);
+    }
 }
 
 fn dispatch(call: &Call<'_>, out: &mut Vec<u8>) {
@@ -283,8 +297,14 @@ fn dispatch(call: &Call<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Executes what may make the store larger, if there is room for it.
-fn execute_within_bounds(call: &Call<'_>, is_held: bool, out: &mut Vec<u8>) {
+/// Executes by `work` what may make the store larger, if there is room for it.
+#[inline]
+fn execute_within_bounds(
+    call: &Call<'_>,
+    is_held: bool,
+    out: &mut Vec<u8>,
+    work: impl FnOnce(&Call<'_>, &mut Vec<u8>),
+) {
     let (store, turn, key) = (call.store, call.turn, call.key());
     let quota = store.quota_of(key);
     // What is held had its room made before.
@@ -292,7 +312,7 @@ fn execute_within_bounds(call: &Call<'_>, is_held: bool, out: &mut Vec<u8>) {
     if !has_room || !store.admit_one(quota, key, call.bytes_written(), turn) {
         return refuse_full(call, out);
     }
-    dispatch(call, out);
+    work(call, out);
     store.evict_of_quota(quota, (0, 0), turn);
     if !is_held {
         // What the estimate missed, such as a table that grew.

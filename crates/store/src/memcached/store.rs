@@ -5,7 +5,22 @@ use super::{Call, Done, forget_replaced};
 use crate::entry::Entry;
 use crate::item::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;
-use keyway_memcache::{Asked, ErrorKind, Item, Outcome, Verb};
+use keyway_memcache::{Asked, ErrorKind, Item, Outcome, Verb, write_stored};
+
+/// Whether it is a `set` as most are: of the text protocol, answered, without expiry, and not too long.
+#[inline]
+pub(super) fn is_usual(call: &Call<'_>) -> bool {
+    let head = call.head();
+    let is_set = call.request.is_canonical && head.verb == Verb::Set && head.expiry == 0;
+    is_set && call.fits(head.flags, call.value().len())
+}
+
+/// Such a `set`.
+#[inline]
+pub(super) fn set_usual(call: &Call<'_>, out: &mut Vec<u8>) {
+    call.store.set(call.turn, call.key(), call.value(), call.head().flags);
+    write_stored(out);
+}
 
 /// `set`, `add`, `replace`, `append`, `prepend`, `cas` and what means the same.
 pub(super) fn store(call: &Call<'_>, out: &mut Vec<u8>) {
