@@ -110,7 +110,7 @@ impl Node {
     ) -> Result<(), Reason> {
         match head.kind {
             Kind::Attach => self.on_attach(key, body.bytes()),
-            Kind::Topology => self.on_topology(key, body.bytes()),
+            Kind::Topology => self.on_topology(key, body.bytes(), now),
             Kind::Push => self.on_push(key, &head, body.bytes().to_vec(), Sum::default(), now),
             Kind::Have => self.on_have(key, body.bytes()),
             _ => {

@@ -70,6 +70,7 @@ pub struct Node {
     asked_by: BTreeMap<NodeId, PeerKey>,
     /// Nodes whose way has changed, to be told to the upstream.
     untold: BTreeSet<NodeId>,
+    first_stamp: u64,
     attach_stamp: u64,
     next_seq: u64,
     seen: Seen,
@@ -81,8 +82,9 @@ pub struct Node {
     early: Early,
     strangers: Strangers,
     contests: Vec<Contest>,
-    /// Bytes in the queues of all peers.
+    /// Bytes in the queues of all peers, and what of that is word that senders wait for.
     queued_len: usize,
+    words_len: usize,
     /// What is left for messages in parts.
     assembly_left: usize,
     events: Events,
@@ -179,6 +181,8 @@ impl Node {
     /// A node that begins at `now`. `random` is any number, other ones for other nodes: retries are
     /// spread by it. Settings with [`Settings::faults`] are for who wrote them, not for here.
     pub fn new(settings: Settings, random: u64, now: Time) -> Self {
+        // Another number than those that retries are spread by, which who is dialled may see.
+        let first_stamp = tree::first_stamp(settings.incarnation, random.rotate_left(23));
         let mut node = Self {
             id: settings.id,
             peers: Slab::new(),
@@ -190,7 +194,8 @@ impl Node {
             told_cut: false,
             asked_by: BTreeMap::new(),
             untold: BTreeSet::new(),
-            attach_stamp: settings.incarnation,
+            first_stamp,
+            attach_stamp: first_stamp,
             next_seq: settings.incarnation,
             seen: Seen::default(),
             waiting: Waiting::default(),
@@ -201,6 +206,7 @@ impl Node {
             strangers: Strangers::default(),
             contests: Vec::new(),
             queued_len: 0,
+            words_len: 0,
             assembly_left: settings.assembly_len_max,
             events: Events::default(),
             is_held: false,
@@ -400,6 +406,7 @@ impl Node {
         self.timers.remove(&(peer.timer, key.to_bits()));
         self.assembly_left += peer.assembly_len();
         self.queued_len -= peer.counted;
+        self.words_len -= peer.counted_words;
         self.gone = self.gone.with(&peer.traffic);
         self.asked_by.retain(|_, by| *by != key);
         let id = peer.id();

@@ -28,6 +28,9 @@ use outbox::{Outbox, Remains};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Room at least that a node's own words have in a queue that is full of what others say.
+const OWN_WORDS: usize = 128 << 10;
+
 /// Names a connection.
 pub type PeerKey = Key<Peer>;
 
@@ -135,8 +138,9 @@ pub struct Peer {
     pub(crate) proved_id: NodeId,
     /// When the last ping that was answered was sent.
     pub(crate) answered_at: Time,
-    /// What it holds of all queues, as it was counted last.
+    /// What it holds of all queues, as it was counted last, and what of that is word.
     pub(crate) counted: usize,
+    pub(crate) counted_words: usize,
     /// What a child that goes through this node has of each topic.
     pub(crate) versions: Option<BTreeMap<String, Held>>,
     /// Of a dial: its addresses.
@@ -219,6 +223,7 @@ impl Peer {
             proved_id: NodeId::NONE,
             answered_at: Time(0),
             counted: 0,
+            counted_words: 0,
             versions: None,
             attempt: None,
             round_trip: None,
@@ -404,7 +409,11 @@ impl Peer {
         settings: &Settings,
     ) -> Result<(), Reason> {
         let outbox = &mut self.outboxes[head.channel() as usize];
-        if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
+        let len_max = match head.kind.is_routed() {
+            true => settings.queue_len_max,
+            false => settings.queue_len_max + OWN_WORDS.max(settings.queue_len_max / 8),
+        };
+        if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > len_max {
             return Err(Reason::Full);
         }
         outbox.push(head, path, body);
@@ -589,6 +598,11 @@ impl Peer {
     /// Bytes that it holds of all queues: what waits, and what is remembered of what was sent.
     pub(crate) fn held_len(&self) -> usize {
         self.outboxes.iter().map(Outbox::held_len).sum()
+    }
+
+    /// Of these, what senders wait for.
+    pub(crate) fn words_len(&self) -> usize {
+        self.outboxes.iter().map(Outbox::words_len).sum()
     }
 
     /// Bytes that wait to be sent.

@@ -62,6 +62,8 @@ pub(crate) struct Outbox {
     queued_len: usize,
     /// Of these, bodies of pushes, which all queues share.
     shared_len: usize,
+    /// Bytes of memory of what senders wait for, sent and not taken as well: see [`is_word`].
+    words_len: usize,
     /// Bytes sent since the beginning, and how many may be.
     sent: u64,
     limit: u64,
@@ -79,6 +81,21 @@ impl Custody {
             _ => 64,
         }
     }
+
+    /// The same of word.
+    fn word_len(&self) -> usize {
+        if matches!(self, Custody::Again(_)) { self.len() } else { 0 }
+    }
+}
+
+/// Bytes of a frame, if it is word.
+fn word_len(frame: &[u8]) -> usize {
+    if frame::kind_of(frame).is_some_and(is_word) { frame.len() } else { 0 }
+}
+
+/// Whether a frame of that kind is what a sender waits for: word of arrival, of a failure, of what was applied.
+pub(crate) fn is_word(kind: Kind) -> bool {
+    matches!(kind, Kind::Failure | Kind::Ack | Kind::Applied)
 }
 
 fn custody(head: &Head, path: &[u8], body: &[u8]) -> Custody {
@@ -110,6 +127,11 @@ impl Outbox {
         self.queued_len - self.shared_len + self.in_flight_len
     }
 
+    /// Of that, what senders wait for.
+    pub fn words_len(&self) -> usize {
+        self.words_len
+    }
+
     /// Whether everything was sent, and taken by the peer.
     pub fn is_done(&self) -> bool {
         self.entries.is_empty() && self.taken == self.sent
@@ -119,6 +141,7 @@ impl Outbox {
     pub fn push(&mut self, head: &Head, path: &[u8], body: &[u8]) {
         let len = frame::append(&mut self.small, head, path, [body, &[]]);
         self.queued_len += len;
+        self.words_len += if is_word(head.kind) { len } else { 0 };
         self.entries.push_back(Entry::Small(len as u32, custody(head, path, body)));
     }
 
@@ -157,6 +180,7 @@ impl Outbox {
         while self.in_flight.front().is_some_and(|(end, _)| *end <= taken) {
             if let Some((_, custody)) = self.in_flight.pop_front() {
                 self.in_flight_len -= custody.len();
+                self.words_len -= custody.word_len();
             }
         }
         true
@@ -204,6 +228,7 @@ impl Outbox {
         let Some(Entry::Small(len, custody)) = self.entries.pop_front() else { return };
         let end = self.small_start + len as usize;
         out.extend_from_slice(&self.small[self.small_start..end]);
+        self.words_len -= word_len(&self.small[self.small_start..end]);
         self.small_start = end;
         self.sent += u64::from(len);
         self.queued_len -= len as usize;
@@ -218,6 +243,7 @@ impl Outbox {
     fn note(&mut self, custody: Custody) {
         if custody != Custody::Nobody {
             self.in_flight_len += custody.len();
+            self.words_len += custody.word_len();
             self.in_flight.push_back((self.sent, custody));
         }
     }
@@ -229,7 +255,7 @@ impl Outbox {
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
         }
-        (self.queued_len, self.shared_len) = (0, 0);
+        (self.queued_len, self.shared_len, self.words_len) = (0, 0, 0);
     }
 
     /// Takes out what is for other nodes and was not begun: the peer is leaving.
@@ -251,6 +277,7 @@ impl Outbox {
         let routed = match entry {
             Entry::Small(len, _) => {
                 let end = self.small_start + len as usize;
+                self.words_len -= word_len(&self.small[self.small_start..end]);
                 let routed = parsed(&self.small[self.small_start..end]);
                 self.small_start = end;
                 routed

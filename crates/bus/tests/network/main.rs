@@ -4,6 +4,7 @@
 mod hostile;
 mod laws;
 mod liar;
+mod rivals;
 mod world;
 
 use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};
