@@ -156,6 +156,7 @@ impl Event {
                 items.iter().map(|item| item.len() + 24).sum()
             }
             Event::Push { body, .. } => body.len(),
+            Event::PeerUp { identity, .. } => identity.len(),
             _ => 0,
         }
     }

@@ -156,7 +156,7 @@ impl Node {
                 self.counts.stalled += 1;
                 match head.kind {
                     Kind::Push => self.close(key, Reason::Stalled, now),
-                    _ => self.refuse(&head, &path, Reason::Stalled, now),
+                    _ => self.refuse_parts(&head, &path, Reason::Stalled, now),
                 }
             }
         }

@@ -301,10 +301,12 @@ impl Node {
         self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
     }
 
-    /// Somebody has connected; `None` if there are too many, and the connection is to be closed.
+    /// Somebody has connected; `None` if there are too many, or too much that the user has not taken, and the
+    /// connection is to be closed.
     pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
+        // Each connection may send a window, so who comes again and again waits until the user takes what came.
         // Strangers leave room for those who are let in.
-        if self.leaving.is_some() || !self.make_place(now) {
+        if self.leaving.is_some() || self.is_overfull() || !self.make_place(now) {
             return None;
         }
         let guest_id = NodeId::guest(self.id, self.draw());
@@ -348,9 +350,9 @@ impl Node {
         len_max: usize,
         now: Time,
     ) -> bool {
-        let Some(peer) = self.peers.get_mut(key) else { return false };
         // Data first: what keeps the tree together is held only where the user takes nothing at all.
-        let is_all = self.events.len() > 2 * self.settings.inbox_len_max;
+        let is_all = self.is_overfull();
+        let Some(peer) = self.peers.get_mut(key) else { return false };
         let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
         peer.poll_output(out, len_max, held, self.settings.rest, now);
         let is_retiring = peer.retiring.is_some();

@@ -259,6 +259,13 @@ impl Node {
         self.fail(head, path, reason, false, now);
     }
 
+    /// The same of a message in parts that is not taken. Where its connection is lost before all of it was sent, it
+    /// goes another way: only that it is too long for who it is for is certain.
+    pub(super) fn refuse_parts(&mut self, head: &Head, path: &[u8], reason: Reason, now: Time) {
+        let is_certain = reason == Reason::TooLarge && head.dst == self.id;
+        self.fail(head, path, reason, !is_certain, now);
+    }
+
     fn fail(&mut self, head: &Head, path: &[u8], reason: Reason, maybe: bool, now: Time) {
         if head.kind == Kind::Result {
             return self.fail_result(head, reason, now);

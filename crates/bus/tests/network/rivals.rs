@@ -1,11 +1,14 @@
 //! Peers that leave others nothing, claim to be others, or are at odds about who is who: what one of them does
 //! costs nobody else a place, a word or an upstream.
 
-use crate::hostile::failure;
-use crate::liar::{Lab, announce, entry, message};
-use crate::world::{id, settings};
+use crate::hostile::{FIRST, failure, first_of};
+use crate::liar::{Lab, announce, entry, line, message};
+use crate::world::{World, id, settings};
 use keyway_bus::frame::{Head, Kind, flags};
-use keyway_bus::{Event, NodeId, Reason, Settings, Stamp};
+use keyway_bus::{Event, LinkKind, NodeId, Reason, SendOptions, Settings, Stamp};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Node `index` with a bound of 1 MiB for all queues.
 fn narrow(index: usize, upstreams: &[usize]) -> Settings {
@@ -118,4 +121,130 @@ fn a_root_is_in_no_cycle_whatever_it_is_told() {
     announce(&mut lab, relay, id(2), &entry_of(id(0), id(7), 1 << 20));
     assert!(lab.is_there(relay));
     assert_eq!(lab.events(), [Event::Refused { id: id(0), reason: Reason::IdTwice }]);
+}
+
+#[test]
+fn a_message_in_parts_that_is_not_taken_may_still_come_another_way() {
+    let mut lab = Lab::new(narrow(0, &[]));
+    let (sender, other) = (lab.join(settings(1, &[0])), lab.join(settings(2, &[0])));
+    lab.told(sender);
+    let (long, half) = (first_of(2 << 20), first_of(1 << 20));
+    let begin = |dst: NodeId, seq: u64| Head { flags: FIRST, ..message(id(1), dst, seq) };
+    lab.say(sender, &begin(id(2), 1), &long);
+    let relayed = lab.told(sender);
+    assert!(relayed[0].head.has(flags::MAYBE), "who it is for may take it");
+    // Each on a connection of its own: the parts of the one before did not all come.
+    let sender = {
+        lab.node.handle_closed(lab.ends[sender].here, None, lab.now);
+        lab.join(settings(1, &[0]))
+    };
+    lab.say(sender, &begin(id(0), 2), &long);
+    let own = lab.told(sender);
+    assert!(own.iter().any(|told| told.head.kind == Kind::Failure && !told.head.has(flags::MAYBE)));
+    lab.say(other, &Head { src: id(2), ..begin(id(1), 3) }, &half);
+    lab.pass(32, &[sender, other]);
+    let stalled = lab.told(other);
+    assert!(stalled.iter().any(|told| told.head.seq == 3 && told.head.has(flags::MAYBE)));
+}
+
+#[test]
+fn what_has_failed_for_certain_does_not_arrive_by_another_relay() {
+    let mut world = World::new(41);
+    for upstreams in [&[][..], &[0], &[0], &[1, 2]] {
+        let mut one = settings(world.nodes.len(), upstreams);
+        one.message_len_max = if world.nodes.len() == 1 { 1 << 20 } else { 64 << 20 };
+        world.add(one);
+    }
+    world.run(8 * SECOND);
+    world.bytes_per_ms = 10 << 10;
+    let body: Vec<u8> = (0..2 << 20).map(|_| world.random.next() as u8).collect();
+    let now = world.now;
+    let seq = world.node(3).send(id(0), &body, SendOptions::default(), now).unwrap();
+    world.run(Duration::from_millis(50));
+    world.reset(1, 3);
+    world.run(5 * SECOND);
+    assert_eq!(world.count(0, |event| matches!(event, Event::Message { .. })), 1);
+    // Word of a failure may come twice, as it does where nobody knows whether it came.
+    let is_certain = |event: &Event| matches!(event, Event::Failed { maybe: false, .. });
+    let is_told = |event: &Event| matches!(event, Event::Failed { seq: at, .. } if *at == seq);
+    assert!(world.count(3, is_told) > 0 && world.count(3, is_certain) == 0);
+}
+
+#[test]
+fn a_direct_connection_gives_way_to_that_of_an_upstream() {
+    for dialler in [1, 2] {
+        // 0 root, 1 below it, 2 below 0 with 1 as standby.
+        let mut world = World::new(42);
+        for upstreams in [&[][..], &[0], &[0, 1]] {
+            let mut one = settings(world.nodes.len(), upstreams);
+            // Of an upstream that is named nobody takes the id.
+            one.upstreams.iter_mut().for_each(|upstream| upstream.id = NodeId::NONE);
+            world.add(one);
+        }
+        world.run(8 * SECOND);
+        world.reset(1, 2);
+        world.run(Duration::from_millis(1));
+        let now = world.now;
+        world.node(dialler).connect_direct(id(3 - dialler), SECOND, now).unwrap();
+        let kinds = |world: &mut World| -> Vec<LinkKind> {
+            world.node(2).peers().filter(|peer| peer.id == id(1)).map(|peer| peer.kind).collect()
+        };
+        world.run_until(SECOND, "direct", |world| kinds(world) == [LinkKind::Sibling]);
+        world.run_until(5 * SECOND, "standby", |world| kinds(world) == [LinkKind::Standby]);
+        world.run(10 * SECOND);
+        assert_eq!(kinds(&mut world), [LinkKind::Standby], "and it stays");
+        world.kill(0);
+        world.run(SECOND);
+        assert_eq!(world.node(2).upstream(), Some(id(1)));
+    }
+}
+
+#[test]
+fn who_comes_again_and_again_waits_until_what_came_is_taken() {
+    let mut one = settings(0, &[]);
+    one.inbox_len_max = 100_000;
+    let mut lab = Lab::new(one);
+    let is_full = (0..100).any(|_| {
+        if lab.node.handle_accepted(&line(9), lab.now).is_none() {
+            return true;
+        }
+        let at = lab.join(settings(1, &[0]));
+        for seq in 0..10 {
+            lab.say(at, &message(id(1), id(0), (lab.ends.len() * 10 + seq) as u64), &[7; 60_000]);
+        }
+        lab.node.handle_closed(lab.ends[at].here, None, lab.now);
+        false
+    });
+    assert!(is_full && lab.node.inbox_len() < 1 << 20, "{}", lab.node.inbox_len());
+    lab.events();
+    assert!(lab.node.handle_accepted(&line(9), lab.now).is_some());
+}
+
+#[test]
+fn who_comes_counts_with_all_it_says_of_itself() {
+    let mut lab = Lab::of(0);
+    let mut long = settings(1, &[0]);
+    for number in 0..16 {
+        long.labels.set(&format!("name{number}"), &"x".repeat(63)).unwrap();
+    }
+    lab.events();
+    lab.join(long);
+    assert!(lab.node.inbox_len() > 1000, "{}", lab.node.inbox_len());
+    lab.events();
+    assert_eq!(lab.node.inbox_len(), 0);
+}
+
+#[test]
+fn who_leaves_is_told_of_all_that_nobody_answers_any_more() {
+    let mut lab = Lab::of(0);
+    let child = lab.join(settings(1, &[0]));
+    let seq = lab.node.command(id(1), &["do"], 60 * SECOND, lab.now).unwrap();
+    lab.converse(child);
+    lab.events();
+    lab.node.leave(lab.now);
+    lab.converse(child);
+    lab.pass(3, &[]);
+    let events = lab.events();
+    let failed = Event::Failed { seq, dst: id(1), by: id(0), reason: Reason::Leaving, maybe: true };
+    assert_eq!(events[events.len() - 2..], [failed, Event::Gone], "{events:?}");
 }
