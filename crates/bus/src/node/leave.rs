@@ -52,7 +52,7 @@ impl Node {
         let left_by = now + self.settings.leave;
         peer.left_by.get_or_insert(left_by);
         let remains = peer.take_unsent();
-        peer.say_goaway(Reason::Bye);
+        peer.say_bye();
         peer.tell_credit();
         self.schedule(key);
         self.forget_ways(key);

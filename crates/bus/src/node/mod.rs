@@ -6,6 +6,7 @@
 //! Nothing but the node holds a connection's state, and a key of one that is closed is a normal outcome.
 
 mod answers;
+mod askers;
 mod below;
 mod bounds;
 mod builtin;
@@ -32,6 +33,7 @@ use crate::peer::{Line, Origin, Peer, PeerKey, Relation, Traffic};
 use crate::push::Topics;
 use crate::settings::Settings;
 use answers::Waiting;
+use askers::Askers;
 use below::Below;
 use bounds::Strangers;
 use contest::Contest;
@@ -67,7 +69,7 @@ pub struct Node {
     /// Whether those below were told that no root is above.
     told_cut: bool,
     /// Who has asked by an upstream that is not used: answers go back there.
-    asked_by: BTreeMap<NodeId, PeerKey>,
+    asked_by: Askers,
     /// Nodes whose way has changed, to be told to the upstream.
     untold: BTreeSet<NodeId>,
     first_stamp: u64,
@@ -192,7 +194,7 @@ impl Node {
             uplinks: Uplinks::new(settings.upstreams.len(), now),
             below: Below::default(),
             told_cut: false,
-            asked_by: BTreeMap::new(),
+            asked_by: Askers::default(),
             untold: BTreeSet::new(),
             first_stamp,
             attach_stamp: first_stamp,
@@ -410,7 +412,7 @@ impl Node {
         self.queued_len -= peer.counted;
         self.words_len -= peer.counted_words;
         self.gone = self.gone.with(&peer.traffic);
-        self.asked_by.retain(|_, by| *by != key);
+        self.asked_by.forget_all(key);
         let id = peer.id();
         let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);
         if self.by_id.get(&id) == Some(&key) {

@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// Bytes of a failure, or of word of what was applied, at most.
 const KEPT_LEN_MAX: usize = 128;
-/// Nodes at most whose answers go back by an upstream that is not used.
-const ASKERS_MAX: usize = 1024;
 
 /// How a message is to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,19 +154,15 @@ impl Node {
             return;
         }
         if !self.is_unused_uplink(from) {
-            self.asked_by.remove(&head.src);
-            return;
+            return self.asked_by.forget(head.src);
         }
-        if self.asked_by.len() >= ASKERS_MAX {
-            self.asked_by.pop_first();
-        }
-        self.asked_by.insert(head.src, from);
+        self.asked_by.note(head.src, from);
     }
 
     /// The way back to who has asked by an upstream that is not used.
     fn answer_way(&self, head: &Head) -> Option<PeerKey> {
         let is_answer = matches!(head.kind, Kind::Ack | Kind::Result) && head.src == self.id;
-        let key = *self.asked_by.get(&head.dst).filter(|_| is_answer)?;
+        let key = self.asked_by.way(head.dst).filter(|_| is_answer)?;
         self.peers.get(key).is_some_and(|peer| peer.is_open()).then_some(key)
     }
 

@@ -102,6 +102,8 @@ struct Due {
     pong: Option<u64>,
     credit: [bool; CHANNELS],
     goaway: Option<Reason>,
+    /// The answer to a farewell, which does not take the place of one.
+    bye: bool,
 }
 
 /// Whether a node is cut off from the root.
@@ -132,6 +134,8 @@ pub struct Peer {
     pub(crate) said_bye: bool,
     /// When the connection is closed although the other side, which has said farewell, did not.
     pub(crate) left_by: Option<Time>,
+    /// Set while it is found out whether who it says to be is here already: that ends by itself.
+    pub(crate) is_contested: bool,
     /// Why it leaves.
     pub(crate) farewell: Option<Reason>,
     /// Who it has proved to be, of one that is not let in for all that.
@@ -219,6 +223,7 @@ impl Peer {
             retiring: None,
             said_bye: false,
             left_by: None,
+            is_contested: false,
             farewell: None,
             proved_id: NodeId::NONE,
             answered_at: Time(0),
@@ -450,6 +455,11 @@ impl Peer {
         self.due.goaway = Some(reason);
     }
 
+    /// Answers a farewell at the next output.
+    pub(crate) fn say_bye(&mut self) {
+        self.due.bye = true;
+    }
+
     /// Wants credit told for all that was taken, the data channel's too once it is no more held.
     pub(crate) fn tell_credit(&mut self) {
         for (due, inbox) in self.due.credit.iter_mut().zip(&self.inboxes) {
@@ -459,7 +469,7 @@ impl Peer {
 
     /// Whether all that was queued was sent and taken.
     pub(crate) fn is_done(&self) -> bool {
-        self.due.goaway.is_none() && self.outboxes.iter().all(Outbox::is_done)
+        self.due.goaway.is_none() && !self.due.bye && self.outboxes.iter().all(Outbox::is_done)
     }
 
     /// Whether [`Peer::poll_output`] has something to say.
@@ -471,6 +481,7 @@ impl Peer {
                 && (due.ping
                     || due.pong.is_some()
                     || due.goaway.is_some()
+                    || due.bye
                     || due.credit.contains(&true)))
             || (is_open && self.outboxes.iter().any(Outbox::is_ready))
     }
@@ -536,7 +547,7 @@ impl Peer {
             writer.u64(limit);
             self.say(Kind::Credit, &body, out);
         }
-        if let Some(reason) = due.goaway {
+        for reason in due.goaway.into_iter().chain(due.bye.then_some(Reason::Bye)) {
             body.clear();
             Writer::new(&mut body).u16(reason as u16);
             self.say(Kind::Goaway, &body, out);

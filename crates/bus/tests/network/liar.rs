@@ -49,6 +49,14 @@ impl Lab {
         self.register(End { other, there, here })
     }
 
+    /// A node that has dialled the one under test, which knows it as `here` and has heard nothing of it.
+    pub fn resume(&mut self, settings: Settings, here: PeerKey) -> usize {
+        let mut other = Node::new(settings, 5, self.now);
+        let Some(Action::Dial { dial, .. }) = other.poll_action() else { panic!("no dial") };
+        let there = other.handle_connected(dial, &line(2), self.now).unwrap();
+        self.register(End { other, there, here })
+    }
+
     /// A node that the one under test dials.
     pub fn serve(&mut self, settings: Settings) -> usize {
         let Some(Action::Dial { dial, .. }) = self.node.poll_action() else { panic!("no dial") };

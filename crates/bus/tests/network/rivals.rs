@@ -248,3 +248,45 @@ fn who_leaves_is_told_of_all_that_nobody_answers_any_more() {
     let failed = Event::Failed { seq, dst: id(1), by: id(0), reason: Reason::Leaving, maybe: true };
     assert_eq!(events[events.len() - 2..], [failed, Event::Gone], "{events:?}");
 }
+
+#[test]
+fn a_slow_newcomer_is_not_late_while_who_is_there_is_asked() {
+    let mut lab = Lab::of(0);
+    let dead = lab.join(settings(1, &[0]));
+    // The newcomer says who it is when its time is all but over.
+    let here = lab.node.handle_accepted(&line(1), lab.now).unwrap();
+    lab.pass(4, &[dead]);
+    lab.now = lab.now + Duration::from_millis(900);
+    // Who is there is dead, and is not missed yet.
+    let again = lab.resume(settings(1, &[0]), here);
+    lab.events();
+    let end = lab.now + 2 * SECOND;
+    while lab.now < end {
+        lab.now = lab.node.poll_deadline().min(end);
+        lab.node.handle_timeout(lab.now);
+    }
+    lab.converse(again);
+    let late = Event::Refused { id: id(1), reason: Reason::HandshakeTimeout };
+    let events = lab.events();
+    assert!(lab.is_there(again) && !events.contains(&late), "{events:?}");
+}
+
+#[test]
+fn two_that_leave_at_once_wait_for_nothing() {
+    for apart in [0, 100, 200, 300] {
+        let mut world = World::new(43);
+        world.add(settings(0, &[]));
+        world.add(settings(1, &[0]));
+        world.run(3 * SECOND);
+        let start = world.now;
+        world.node(0).leave(start);
+        world.run(Duration::from_micros(apart));
+        let now = world.now;
+        world.node(1).leave(now);
+        world.run_until(5 * SECOND, "both are gone", |world| {
+            (0..2).all(|index| world.count(index, |event| *event == Event::Gone) == 1)
+        });
+        let took = world.now.since(start);
+        assert!(took < Duration::from_millis(100), "{took:?}, {apart} us apart");
+    }
+}
