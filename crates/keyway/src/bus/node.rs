@@ -116,7 +116,8 @@ impl Running {
         let mut driver = listen(&config)?;
         let start_micros = crate::serve::wall_clock().unix_micros;
         let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
-        let state = Arc::new(State::default());
+        // Served from the first moment on: nothing was tried by then.
+        let state = Arc::new(State::of(driver.node()));
         let (asking, asks) = Asking::new(Arc::clone(&metrics), driver.waker(), Arc::clone(&state));
         let admin = match config.admin {
             Some(address) => Some(Admin::start(&address.to_string(), Arc::new(asking))?),
