@@ -5,6 +5,7 @@ mod hostile;
 mod laws;
 mod liar;
 mod rivals;
+mod topics;
 mod world;
 
 use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};
