@@ -2,12 +2,13 @@
 
 mod tls;
 
+pub use tls::BusTls;
+
 use crate::error::{ConfigError, Problem, Report, any_of, nearest, quoted};
 use crate::load::read_configuration;
 use crate::syntax;
 use crate::value::{parse_duration, parse_size};
 use keyway_bus::{Labels, NodeId, Settings, Upstream, Url};
-use keyway_tls::PeerTls;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -74,7 +75,7 @@ pub struct BusConfig {
     /// Users whose processes memory is shared with.
     pub share_with: Vec<u32>,
     /// What secures connections by TCP.
-    pub tls: Option<PeerTls>,
+    pub tls: Option<BusTls>,
     /// Whether guests may publish through it.
     pub takes_publications: bool,
     /// Where metrics are served.

@@ -512,3 +512,81 @@ fn a_bus_with_certificates_needs_no_token() {
     assert!(!plain.status.success() && told.contains(&tcp), "{told}");
     root.line("refused none: the other side does not speak TLS");
 }
+
+#[test]
+fn certificates_are_read_again_on_sighup() {
+    let scratch = Scratch::new("sighup");
+    let files = keyway_testkit::certificates::CertificateFiles::default();
+    let other = keyway_testkit::certificates::Authority::new("another authority");
+    let path = |name: &str| files.path(name).display().to_string();
+    let root = "z1.control.0.1.bus.keyway";
+    files.add("root", &files.authority.issue(&[root]));
+    files.add("guest", &files.authority.issue(&["guest.bus.keyway"]));
+    files.add("later", &other.issue(&["guest.bus.keyway"]));
+    files.write("both.pem", &format!("{}{}", files.authority.certificate, other.certificate));
+    let text = format!(
+        "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n\
+         [tls]\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\n",
+        path("ca.pem"),
+        path("root.pem"),
+        path("root.key")
+    );
+    let file = scratch.path("root.toml");
+    std::fs::write(&file, text).unwrap();
+    let node = spawn(&file);
+    let tcp = node.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let ping = |name: &str| {
+        keyway()
+            .args(["bus", "ping", "--at", &tcp, "--count", "1", "--ca-file", &path("both.pem")])
+            .args(["--cert-file", &path(&format!("{name}.pem"))])
+            .args(["--key-file", &path(&format!("{name}.key"))])
+            .output()
+            .unwrap()
+    };
+    assert!(ping("guest").status.success() && !ping("later").status.success());
+    // A certificate of another authority, and who is believed is told anew.
+    files.write("ca.pem", &other.certificate);
+    files.add("root", &other.issue(&[root]));
+    node.signal("HUP");
+    node.line("certificates read again");
+    assert!(ping("later").status.success() && !ping("guest").status.success());
+    // What is wrong changes nothing: of somebody else, and no certificate at all.
+    files.add("root", &other.issue(&["z1.control.0.2.bus.keyway"]));
+    node.signal("HUP");
+    assert!(node.line("certificates: ").contains(root));
+    node.line("certificates not read again");
+    files.write("root.pem", "nothing");
+    node.signal("HUP");
+    assert!(node.line("certificates: ").contains(&path("root.pem")));
+    assert!(ping("later").status.success());
+}
+
+#[test]
+fn a_command_that_may_have_been_done_says_so() {
+    let scratch = Scratch::new("maybe");
+    let root =
+        scratch.node("root.toml", "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n");
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let below =
+        format!("id = \"z1.proxy.0.1\"\nheartbeat = \"20s\"\n[[upstream]]\nurls = [\"{tcp}\"]\n");
+    let one = scratch.node("one.toml", &below);
+    root.line("joined z1.proxy.0.1");
+    one.signal("STOP");
+    let token = scratch.path("token");
+    let (code, text) = fails(&[
+        "bus",
+        "ping",
+        "z1.proxy.0.1",
+        "--at",
+        &tcp,
+        "--token-file",
+        &token,
+        "--within",
+        "1",
+    ]);
+    assert!(code == Some(1) && text.contains("it may have been done"), "{text}");
+    one.signal("CONT");
+    let (code, text) =
+        fails(&["bus", "ping", "z9.proxy.0.9", "--at", &tcp, "--token-file", &token]);
+    assert!(code == Some(1) && text.contains("not done: z1.control.0.1 says"), "{text}");
+}

@@ -290,3 +290,39 @@ fn two_that_leave_at_once_wait_for_nothing() {
         assert!(took < Duration::from_millis(100), "{took:?}, {apart} us apart");
     }
 }
+
+#[test]
+fn all_that_leave_at_once_wait_for_no_more_than_what_is_under_way() {
+    for case in 0..60 {
+        let mut world = World::new(1000 + case);
+        let count = 2 + (case % 2) as usize;
+        for upstreams in &[&[][..], &[0], &[1, 0]][..count] {
+            let index = world.nodes.len();
+            world.add(settings(index, upstreams));
+        }
+        world.run(8 * SECOND);
+        for number in 0..40 * count {
+            let (from, to) = (number % count, world.random.below(count as u64) as usize);
+            let len = if number == 7 { 300_000 } else { 3000 };
+            let body: Vec<u8> = (0..len).map(|_| world.random.next() as u8).collect();
+            let ack_within = (case % 4 < 2).then_some(5 * SECOND);
+            let (options, now) = (SendOptions { ack_within, no_upstream: false }, world.now);
+            world.node(from).send(id(to), &body, options, now).unwrap();
+        }
+        let pause = world.random.below(3000);
+        world.run(Duration::from_micros(pause));
+        let start = world.now;
+        for index in 0..count {
+            let now = world.now;
+            world.node(index).leave(now);
+            let pause = world.random.below(800);
+            world.run(Duration::from_micros(pause));
+        }
+        let is_gone = |event: &Event| *event == Event::Gone;
+        world.run_until(5 * SECOND, "all are gone", |world| {
+            (0..count).all(|index| world.count(index, is_gone) == 1)
+        });
+        let took = world.now.since(start);
+        assert!(took < SECOND, "case {case}: {took:?}");
+    }
+}

@@ -35,6 +35,8 @@ pub enum Bus {
     /// `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`; `unkept TOPIC EPOCH VERSION: why` of one
     /// that there is no room for.
     ///
+    /// On SIGHUP the files of its certificates are read again: `certificates read again`, or what is wrong with them.
+    ///
     /// `keyway check FILE` tells whether its file is right.
     Node {
         /// Its file: see docs/bus.md.
