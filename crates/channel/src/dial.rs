@@ -148,7 +148,7 @@ fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
 }
 
 /// Never waits: where the backlog is full, as of a process that was stopped, the system says so at once.
-fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
+pub(crate) fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
     let connect = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -164,12 +164,12 @@ fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
     connect().map_err(|error: io::Error| reason(&error))
 }
 
-/// One that refuses to share memory is spoken to over the socket.
 /// Whether the other end is of this process. What is out of sight from here has the number 0.
 pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid == rustix::process::getpid())
 }
 
+/// One that refuses to share memory is spoken to over the socket.
 fn share(stream: UnixStream, ring_len: usize) -> Result<Dialled, Reason> {
     let asked = stream
         .set_read_timeout(Some(ANSWER_WITHIN))
