@@ -120,6 +120,18 @@ pub enum Event {
         /// Its last version, by which it was withdrawn.
         version: u64,
     },
+    /// A version of a topic came that there is no room for: nodes below do not get it from here. It is asked
+    /// for again once another topic is withdrawn, or the node comes to an upstream.
+    Unkept {
+        /// The topic.
+        topic: String,
+        /// Its epoch.
+        epoch: u64,
+        /// Its version.
+        version: u64,
+        /// Why.
+        reason: Reason,
+    },
     /// Two bodies have one version: the second was not taken.
     PushConflict {
         /// The topic.

@@ -67,6 +67,8 @@ reasons! {
     NoUpstream = 14, "the destination is not below this node, and the message must not go up";
     /// The rest of a message in parts did not come.
     Stalled = 15, "the rest of a message in parts did not come";
+    /// No place for one more topic, or for its bytes.
+    TopicsFull = 16, "the node has as many topics, or bytes of them, as it takes";
     /// No token fits.
     Denied = 32, "no token of the other node is one of ours";
     /// The acceptor could not prove that it knows a token.

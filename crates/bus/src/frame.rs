@@ -106,7 +106,7 @@ impl Kind {
 
     /// Whether it may come in fragments.
     pub fn may_fragment(self) -> bool {
-        matches!(self, Kind::Push | Kind::Message | Kind::Result)
+        matches!(self, Kind::Push | Kind::Message | Kind::Command | Kind::Result)
     }
 
     /// Whether it needs no credit, and goes ahead of everything.
@@ -119,11 +119,11 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Channel {
-    /// The tree, commands and short results, acknowledgements, failures.
+    /// The tree, short commands and results, acknowledgements, failures.
     Control = 0,
     /// Pushes.
     Config = 1,
-    /// Messages, and results in parts.
+    /// Messages, and commands and results in parts.
     Data = 2,
 }
 
@@ -220,11 +220,11 @@ fn checksum(head: &[u8], rest: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head[..36]), rest)
 }
 
-/// Parts of a result go among messages: nothing that is short waits behind them.
+/// Parts of a command or a result go among messages: nothing that is short waits behind them.
 fn channel_of(kind: Kind, flags: u16) -> Channel {
     match kind {
         Kind::Message => Channel::Data,
-        Kind::Result if flags & flags::FRAGMENT != 0 => Channel::Data,
+        Kind::Command | Kind::Result if flags & flags::FRAGMENT != 0 => Channel::Data,
         Kind::Push | Kind::Have | Kind::Applied => Channel::Config,
         _ => Channel::Control,
     }

@@ -29,7 +29,7 @@ pub use id::{IdFault, IdRange, NodeId};
 pub use labels::{LABEL_LEN_MAX, LABELS_MAX, LabelFault, Labels};
 pub use node::{Counts, LinkKind, Node, PeerView, SendOptions};
 pub use peer::{Body, Identity, Line, Peer, PeerKey, Relation, Traffic, Vouch, certificate_name};
-pub use push::{AppliedAt, Stamp, TOPIC_LEN_MAX};
+pub use push::{AppliedAt, Stamp, TOPIC_BODY_MAX, TOPIC_LEN_MAX};
 pub use settings::{Rest, Settings, UPSTREAMS_MAX, URLS_MAX, Upstream};
 pub use token::{PROOF_LEN, TOKEN_LEN_MAX, TOKEN_LEN_MIN, TOKENS_MAX, TokenFault, Tokens};
 pub use url::{Host, Place, SocketName, URL_LEN_MAX, Url, UrlFault, by_nearness};

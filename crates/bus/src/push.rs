@@ -2,6 +2,7 @@
 
 use crate::compress::{COMPRESS_LEN_MAX, COMPRESS_LEN_MIN, compressed};
 use crate::fault::Reason;
+use crate::frame::MESSAGE_LEN_MAX;
 use crate::id::NodeId;
 use crate::peer::{Body, Sum};
 use crate::wire::{Reader, Writer};
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 /// Bytes of a topic's name at most.
 pub const TOPIC_LEN_MAX: usize = 63;
+
+/// Bytes of a topic's body at most: a push, or the command to publish it, says more than its body.
+pub const TOPIC_BODY_MAX: usize = MESSAGE_LEN_MAX - 1024;
 
 /// Longer bodies go whole: a delta is applied in one go, and 64 MiB at once would hold up pings for longer than
 /// the same bytes in fragments.
@@ -43,25 +47,29 @@ pub(crate) struct Delta {
     pub base: Stamp,
     offset: usize,
     removed: usize,
-    inserted: Vec<u8>,
+    /// All who are sent it share it.
+    inserted: Body,
 }
 
 impl Delta {
     /// From `old` to `new`, if that is less than half of `new`.
     pub fn between(base: Stamp, old: &[u8], new: &[u8]) -> Option<Self> {
+        if old.len().max(new.len()) > DELTA_BODY_MAX {
+            return None;
+        }
         let offset = same_len(old, new, false);
         let tail = same_len(&old[offset..], &new[offset..], true);
         let inserted = &new[offset..new.len() - tail];
         let removed = old.len() - tail - offset;
-        (inserted.len() < new.len() / 2 && old.len().max(new.len()) <= DELTA_BODY_MAX)
-            .then(|| Delta { base, offset, removed, inserted: inserted.to_vec() })
+        let is_short = inserted.len() < new.len() / 2;
+        is_short.then(|| Delta { base, offset, removed, inserted: Arc::new(inserted.to_vec()) })
     }
 
     pub fn apply(&self, old: &[u8], len_max: usize) -> Option<Vec<u8>> {
         let end = self.offset.checked_add(self.removed)?;
         let (before, after) = (old.get(..self.offset)?, old.get(end..)?);
         let len = before.len() + self.inserted.len() + after.len();
-        (len <= len_max.min(DELTA_BODY_MAX)).then(|| [before, &self.inserted, after].concat())
+        (len <= len_max.min(DELTA_BODY_MAX)).then(|| [before, &self.inserted[..], after].concat())
     }
 }
 
@@ -125,7 +133,7 @@ impl Push {
             None if form == 2 => return None,
             None => Form::Full(body),
             Some((base, offset, removed)) => {
-                Form::Delta(Delta { base, offset, removed, inserted: body })
+                Form::Delta(Delta { base, offset, removed, inserted: Arc::new(body) })
             }
         };
         Some(Self { topic, stamp, publisher, crc, form })
@@ -148,17 +156,43 @@ pub struct AppliedAt {
     pub at: Time,
 }
 
+/// What is carried, compressed where that is worth it: made once for all who are sent it.
+#[derive(Default)]
+enum Packed {
+    #[default]
+    Unmade,
+    No,
+    Made(Body),
+}
+
+impl Packed {
+    fn of(&mut self, body: &[u8], tail: &[u8], compress: bool) -> Option<Body> {
+        if matches!(self, Packed::Unmade) {
+            let len = body.len() + tail.len();
+            let fits = compress && (COMPRESS_LEN_MIN..=COMPRESS_LEN_MAX).contains(&len);
+            let packed = fits.then(|| compressed(&[body, tail].concat())).flatten();
+            *self = packed.map_or(Packed::No, |packed| Packed::Made(Arc::new(packed)));
+        }
+        match self {
+            Packed::Made(packed) => Some(Arc::clone(packed)),
+            _ => None,
+        }
+    }
+}
+
 /// The latest version of a topic.
 pub(crate) struct Topic {
     pub stamp: Stamp,
+    /// Of the version among all there were here.
+    pub number: u64,
     pub publisher: NodeId,
     pub body: Body,
     /// Since when it was withdrawn: what is left says so to those below.
     pub gone: Option<Time>,
     crc: u32,
     delta: Option<Delta>,
-    /// A full push, compressed.
-    full: Option<Body>,
+    packed_delta: Packed,
+    packed: Packed,
     /// What the user of this node said it has applied.
     pub own: Option<(Stamp, bool)>,
     /// What others said, if this node published it.
@@ -177,7 +211,14 @@ pub(crate) struct Held {
 #[derive(Default)]
 pub(crate) struct Topics {
     pub map: BTreeMap<String, Topic>,
+    /// Versions that there were.
+    count: u64,
+    /// Bytes of bodies, and of what changed.
     len: usize,
+    /// Whether a version had no room since that was asked last.
+    was_full: bool,
+    /// Whether older versions may be on their way still, since that was asked last.
+    pub may_have_old: bool,
 }
 
 /// What became of a version.
@@ -311,23 +352,75 @@ impl Topics {
             self.forget_one();
         }
         let known = self.map.get(name);
-        let freed = known.map_or(0, |known| known.body.len());
+        let freed = known.map_or(0, Topic::len);
         let is_one_more = known.is_none() && self.map.len() >= bounds.count;
-        if body.len() > bounds.body_len || self.len - freed + body.len() > bounds.len || is_one_more
-        {
+        if body.len() > bounds.body_len {
             return Err(Reason::TooLarge);
         }
-        self.len = self.len - freed + body.len();
+        let len = self.len - freed + body.len();
+        if len > bounds.len || is_one_more {
+            self.was_full = true;
+            return Err(Reason::TopicsFull);
+        }
+        // What changed is kept where there is room for it as well.
+        let delta = delta.filter(|delta| len + delta.inserted.len() <= bounds.len);
         let old = self.map.remove(name);
         let (own, applied) = old.map(|old| (old.own, old.applied)).unwrap_or_default();
-        let body = Arc::new(body);
-        let topic = Topic { stamp, publisher, body, gone, crc, delta, full: None, own, applied };
+        self.count += 1;
+        let (number, body) = (self.count, Arc::new(body));
+        let (packed, packed_delta) = Default::default();
+        let topic = Topic {
+            stamp,
+            number,
+            publisher,
+            body,
+            gone,
+            crc,
+            delta,
+            packed_delta,
+            packed,
+            own,
+            applied,
+        };
+        self.len = self.len - freed + topic.len();
         self.map.insert(name.to_owned(), topic);
         Ok(())
+    }
+
+    /// Notes what somebody has of a topic. Names that nobody here knows are of use once they are known, so some
+    /// are kept.
+    pub fn note_held(
+        &self,
+        versions: &mut BTreeMap<String, Held>,
+        name: &str,
+        held: Held,
+        bounds: Bounds,
+    ) {
+        if let Some(known) = versions.get_mut(name) {
+            *known = held;
+            return;
+        }
+        let is_known = |name: &str| self.map.contains_key(name);
+        if versions.len() >= 2 * bounds.count {
+            versions.retain(|name, _| is_known(name));
+        }
+        if is_known(name) || versions.len() < 2 * bounds.count {
+            versions.insert(name.to_owned(), held);
+        }
+    }
+
+    /// Whether a version had no room since this was asked last.
+    pub fn take_was_full(&mut self) -> bool {
+        std::mem::take(&mut self.was_full)
     }
 }
 
 impl Topic {
+    /// Bytes of its body, and of what changed.
+    fn len(&self) -> usize {
+        self.body.len() + self.delta.as_ref().map_or(0, |delta| delta.inserted.len())
+    }
+
     /// The push for one that has `have`: what it carries, what goes behind that, and whether the former
     /// is both, compressed.
     pub fn push_for(
@@ -337,19 +430,14 @@ impl Topic {
         compress: bool,
     ) -> (Body, Vec<u8>, bool) {
         let tail = self.tail(name, have);
-        if let Some(delta) = self.delta.as_ref().filter(|delta| Some(delta.base) == have) {
-            return packed(&delta.inserted, &tail, compress)
-                .unwrap_or_else(|| (Arc::new(delta.inserted.clone()), tail, false));
-        }
-        if let Some(packed) = &self.full {
-            return (Arc::clone(packed), Vec::new(), true);
-        }
-        match packed(&self.body, &tail, compress) {
-            Some(made) => {
-                self.full = Some(Arc::clone(&made.0));
-                made
-            }
-            None => (Arc::clone(&self.body), tail, false),
+        let delta = self.delta.as_ref().filter(|delta| Some(delta.base) == have);
+        let (body, packed) = match delta {
+            Some(delta) => (&delta.inserted, &mut self.packed_delta),
+            None => (&self.body, &mut self.packed),
+        };
+        match packed.of(body, &tail, compress) {
+            Some(packed) => (packed, Vec::new(), true),
+            None => (Arc::clone(body), tail, false),
         }
     }
 
@@ -376,13 +464,6 @@ impl Topic {
         tail.extend_from_slice(&len.to_le_bytes());
         tail
     }
-}
-
-fn packed(body: &[u8], tail: &[u8], compress: bool) -> Option<(Body, Vec<u8>, bool)> {
-    let fits =
-        compress && (COMPRESS_LEN_MIN..=COMPRESS_LEN_MAX).contains(&(body.len() + tail.len()));
-    let packed = fits.then(|| compressed(&[body, tail].concat())).flatten()?;
-    Some((Arc::new(packed), Vec::new(), true))
 }
 
 #[cfg(test)]
@@ -425,6 +506,47 @@ mod tests {
         assert_eq!(child.take(delta, Sum::default(), BOUNDS, Time(0)), Ok(Taken::New));
         assert_eq!(*child.map["a"].body, body);
         assert!(matches!(pushed(&mut parent, Some(stamp(0))).form, Form::Full(_)));
+    }
+
+    #[test]
+    fn what_is_sent_is_made_once_for_all() {
+        let bounds = Bounds { len: 1 << 20, body_len: 1 << 20, ..BOUNDS };
+        for compress in [false, true] {
+            let mut parent = Topics::default();
+            let mut body = vec![b'x'; 100_000];
+            parent.publish("a", stamp(1), NodeId(1), body.clone(), bounds).unwrap();
+            body.splice(100..20_000, vec![b'y'; 19_900]);
+            parent.publish("a", stamp(2), NodeId(1), body, bounds).unwrap();
+            assert_eq!(parent.len, 119_900, "what changed counts");
+            let topic = parent.map.get_mut("a").unwrap();
+            for have in [None, Some(stamp(1))] {
+                let one = topic.push_for("a", have, compress);
+                let other = topic.push_for("a", have, compress);
+                assert_eq!(one.2, compress);
+                assert!(Arc::ptr_eq(&one.0, &other.0), "{compress} {have:?}");
+            }
+            // Where there is no room for what changed, all of it is sent.
+            let full = Bounds { len: 100_001, ..bounds };
+            parent.publish("a", stamp(3), NodeId(1), vec![b'x'; 100_000], full).unwrap();
+            assert_eq!(parent.len, 100_000);
+            assert!(!parent.map["a"].is_delta_from(Some(stamp(2))));
+        }
+    }
+
+    #[test]
+    fn names_of_topics_that_nobody_has_any_more_take_no_places() {
+        let mut topics = Topics::default();
+        let mut versions = BTreeMap::new();
+        for number in 0..100 {
+            let name = format!("t{number}");
+            topics.note_held(&mut versions, &name, Held::default(), BOUNDS);
+        }
+        assert!(versions.len() <= 4);
+        for name in ["a", "b"] {
+            topics.publish(name, stamp(1), NodeId(1), vec![], BOUNDS).unwrap();
+            topics.note_held(&mut versions, name, Held::default(), BOUNDS);
+        }
+        assert!(versions.contains_key("a") && versions.contains_key("b") && versions.len() <= 4);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub const UPSTREAMS_MAX: usize = 2;
 pub const WINDOW_MIN: u32 = 2 * FRAME_LEN_MAX as u32;
 /// At most.
 pub const WINDOW_MAX: u32 = 64 << 20;
+/// Topics at most: what a node has of them is told in one frame.
+const TOPICS_MAX: usize = 512;
 /// Longest time for a registration.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
@@ -105,9 +107,10 @@ pub struct Settings {
     pub inbox_len_max: usize,
     /// Messages and commands that wait for an answer at most.
     pub waiting_max: usize,
-    /// Topics at most, and bytes of all their bodies.
+    /// Topics at most.
     pub topics_max: usize,
-    /// Bytes of all topics' bodies.
+    /// Bytes of all topics' bodies, and of what changed in them. Older versions that are being sent may take as
+    /// much again.
     pub topics_len_max: usize,
     /// Whether bodies of at least [`crate::COMPRESS_LEN_MIN`] are compressed.
     pub compress: bool,
@@ -181,6 +184,7 @@ impl Settings {
             self.queues_len_max >= self.message_len_max,
             "there must be room for one message in all queues together",
         );
+        check(self.topics_max <= TOPICS_MAX, "a node has at most 512 topics");
         check(
             !self.handshake.is_zero() && self.handshake <= HANDSHAKE_MAX,
             "a registration has up to a minute",

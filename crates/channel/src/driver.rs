@@ -24,6 +24,8 @@ const READ_LEN: usize = 64 << 10;
 const READS_PER_TURN: usize = 4;
 /// Bytes that are taken from the node ahead of a socket: a ping waits behind no more.
 const AHEAD_LEN: usize = 64 << 10;
+/// Buffers kept for output. Fewer are made anew where many connections are written to by turns.
+const SPARE_MAX: usize = 16;
 /// Dials at once. Each has a thread.
 const DIALS_MAX: usize = 32;
 /// How long the last words of a connection are tried.
@@ -85,6 +87,8 @@ pub struct Driver {
     wake: Arc<OwnedFd>,
     ready: Vec<epoll::Event>,
     buf: Vec<u8>,
+    /// Room for output of whoever has some: a connection without output owns none.
+    spare: Vec<Vec<u8>>,
     uid: u32,
 }
 
@@ -155,6 +159,7 @@ impl Driver {
             wake,
             ready: Vec::with_capacity(256),
             buf: vec![0; READ_LEN],
+            spare: Vec::new(),
             uid: rustix::process::geteuid().as_raw(),
         })
     }
@@ -498,6 +503,9 @@ impl Driver {
             if conn.out_start == conn.out.len() {
                 conn.out.clear();
                 conn.out_start = 0;
+                if conn.out.capacity() == 0 {
+                    conn.out = self.spare.pop().unwrap_or_default();
+                }
                 match conn.state {
                     State::Open(peer) => {
                         self.node.poll_output(peer, &mut conn.out, AHEAD_LEN, now);
@@ -506,6 +514,10 @@ impl Driver {
                     State::Greeting(..) => {}
                 }
                 if conn.out.is_empty() {
+                    let room = std::mem::take(&mut conn.out);
+                    if self.spare.len() < SPARE_MAX {
+                        self.spare.push(room);
+                    }
                     let is_wanted = stream.holds_back();
                     return self.want_room(key, is_wanted);
                 }

@@ -127,8 +127,8 @@ impl Node {
         }
     }
 
-    /// Asks a node to do something: its name, then arguments; 64 KiB in all. [`Event::Result`] or
-    /// [`Event::Failed`] comes, once. Names that begin with `bus.` are answered by the node itself:
+    /// Asks a node to do something: its name, then arguments; no longer than a message in all, and one of up to
+    /// 64 KiB does not wait behind messages. [`Event::Result`] or [`Event::Failed`] comes, once. Names that begin with `bus.` are answered by the node itself:
     /// `bus.ping`, `bus.tree`, `bus.stats`, `bus.topics`, `bus.who`.
     pub fn command<T: AsRef<[u8]>>(
         &mut self,
@@ -150,7 +150,7 @@ impl Node {
     ) -> Result<u64, SendFault> {
         self.check_waiting()?;
         let len: usize = args.iter().map(|arg| arg.as_ref().len() + 4).sum();
-        if len + 4 > FRAGMENT_LEN || args.is_empty() || args.len() > ARGS_MAX {
+        if len + 4 > self.settings.message_len_max || args.is_empty() || args.len() > ARGS_MAX {
             return Err(SendFault::Refused(Reason::TooLarge));
         }
         let mut body = Vec::with_capacity(len + 4);
@@ -161,7 +161,11 @@ impl Node {
             self.on_command(&head, &[], &body, now);
             return Ok(head.seq);
         }
-        self.pass(&head, &[], Came::Slice(&body), None, now).map_err(|reason| {
+        let body = match body.len() > FRAGMENT_LEN {
+            true => Came::Whole(Arc::new(body)),
+            false => Came::Slice(&body),
+        };
+        self.pass(&head, &[], body, None, now).map_err(|reason| {
             self.waiting.take(head.seq, dst);
             SendFault::Refused(reason)
         })?;

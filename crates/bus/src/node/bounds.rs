@@ -112,9 +112,9 @@ impl Node {
             }
             Came::Slice(body) => {
                 let body = std::sync::Arc::new(body.to_vec());
-                peer.push_large(head, path, body, &[], &self.settings)?;
+                peer.push_large(head, path, body, &self.settings)?;
             }
-            Came::Whole(body) => peer.push_large(head, path, body, &[], &self.settings)?,
+            Came::Whole(body) => peer.push_large(head, path, body, &self.settings)?,
         }
         self.account(key);
         self.mark(key);

@@ -7,15 +7,14 @@ use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{Head, Kind, MESSAGE_LEN_MAX, TTL_MAX, flags};
 use crate::id::NodeId;
-use crate::peer::{Origin, PeerKey, Sum};
-use crate::push::{AppliedAt, Bounds, Held, Push, Stamp, Taken, Topic, is_topic};
+use crate::peer::outbox::Version;
+use crate::peer::{Origin, Peer, PeerKey, Sum};
+use crate::push::{AppliedAt, Bounds, Held, Push, Stamp, TOPIC_BODY_MAX, Taken, Topic, is_topic};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Bytes of a topic's body at most: a push says more than its body.
-const TOPIC_BODY_MAX: usize = MESSAGE_LEN_MAX - 1024;
 
 /// How long it is remembered that a topic was withdrawn. A node that was away for longer keeps what it had.
 const GONE_FOR: Duration = Duration::from_secs(600);
@@ -37,11 +36,15 @@ impl Node {
         }
         let (id, bounds) = (self.id, self.bounds());
         self.topics.publish(topic, stamp, id, body, bounds).map_err(SendFault::Refused)?;
+        self.on_own_version(topic, stamp);
+        Ok(())
+    }
+
+    fn on_own_version(&mut self, topic: &str, stamp: Stamp) {
         if let Some(kept) = self.topics.map.get_mut(topic) {
             kept.own = Some((stamp, true));
         }
         self.offer_all();
-        Ok(())
     }
 
     /// Withdraws a topic, here and at all nodes below, now and when they come for ten minutes more: they hear
@@ -54,23 +57,34 @@ impl Node {
         }
         let (id, bounds) = (self.id, self.bounds());
         self.topics.withdraw(topic, stamp, id, bounds, now).map_err(SendFault::Refused)?;
-        if let Some(kept) = self.topics.map.get_mut(topic) {
-            kept.own = Some((stamp, true));
-        }
-        self.offer_all();
+        self.on_own_version(topic, stamp);
+        self.ask_for_refused(now);
         Ok(())
     }
 
     /// Forgets topics that were withdrawn long ago, and who has which version of them.
     pub(super) fn forget_topics(&mut self, now: Time) {
-        for name in self.topics.forget_gone(GONE_FOR, now) {
+        let names = self.topics.forget_gone(GONE_FOR, now);
+        for name in &names {
             for key in self.peers.keys() {
                 if let Some(versions) =
                     self.peers.get_mut(key).and_then(|peer| peer.versions.as_mut())
                 {
-                    versions.remove(&name);
+                    versions.remove(name);
                 }
             }
+        }
+        if !names.is_empty() {
+            self.ask_for_refused(now);
+        }
+    }
+
+    /// There is a place again: what had none is asked for.
+    fn ask_for_refused(&mut self, now: Time) {
+        if let Some(upstream) = self.uplinks.active_peer()
+            && self.topics.take_was_full()
+        {
+            self.tell_all_versions(upstream, now);
         }
     }
 
@@ -78,6 +92,11 @@ impl Node {
     pub fn topic(&self, name: &str) -> Option<(Stamp, &[u8])> {
         let topic = self.topics.map.get(name).filter(|topic| topic.gone.is_none());
         topic.map(|topic| (topic.stamp, &topic.body[..]))
+    }
+
+    /// Of the latest version of a topic, also of one that was withdrawn: what is published must be later.
+    pub fn latest(&self, name: &str) -> Option<Stamp> {
+        self.topics.map.get(name).map(|topic| topic.stamp)
     }
 
     /// The nodes below that have not told that they have applied the latest version of a topic which this
@@ -99,8 +118,7 @@ impl Node {
     pub fn applied(&mut self, topic: &str, stamp: Stamp, is_good: bool, now: Time) {
         let Some(kept) = self.topics.map.get_mut(topic) else { return };
         kept.own = Some((stamp, is_good));
-        let name = topic.to_owned();
-        self.tell_applied(&name, now);
+        self.tell_applied(topic, now);
     }
 
     /// A new upstream may know another publisher, or the last word was lost.
@@ -112,6 +130,17 @@ impl Node {
     fn tell_applied(&mut self, name: &str, now: Time) {
         let Some(topic) = self.topics.map.get(name) else { return };
         let (Some((stamp, is_good)), publisher) = (topic.own, topic.publisher) else { return };
+        self.tell_publisher(publisher, name, stamp, is_good, now);
+    }
+
+    fn tell_publisher(
+        &mut self,
+        publisher: NodeId,
+        name: &str,
+        stamp: Stamp,
+        is_good: bool,
+        now: Time,
+    ) {
         if publisher == self.id || self.leaving.is_some() {
             return;
         }
@@ -171,7 +200,11 @@ impl Node {
     }
 
     fn tell_version(&mut self, key: PeerKey, name: &str, is_good: bool, now: Time) {
-        let stamp = self.topics.map.get(name).map(|topic| topic.stamp).unwrap_or_default();
+        let stamp = self.latest(name).unwrap_or_default();
+        self.tell_stamp(key, name, stamp, is_good, now);
+    }
+
+    fn tell_stamp(&mut self, key: PeerKey, name: &str, stamp: Stamp, is_good: bool, now: Time) {
         let mut body = vec![0];
         let mut out = Writer::new(&mut body);
         out.u16(1);
@@ -183,6 +216,7 @@ impl Node {
 
     /// A child tells what it has.
     pub(super) fn on_have(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
+        let bounds = self.bounds();
         let Some(peer) = self.peers.get_mut(key) else { return Ok(()) };
         if !peer.is_attached {
             // It has changed its upstream, and this came after that.
@@ -190,20 +224,23 @@ impl Node {
         }
         let mut from = Reader::new(body);
         let (is_all, count) = from.u8().zip(from.u16()).ok_or(Reason::Malformed)?;
-        if is_all == 1 {
-            peer.versions = Some(BTreeMap::new());
-        }
-        let Some(versions) = &mut peer.versions else { return Err(Reason::Unexpected) };
+        let mut versions = match (is_all, peer.versions.take()) {
+            (1, _) => BTreeMap::new(),
+            (_, known) => known.ok_or(Reason::Unexpected)?,
+        };
         for _ in 0..count {
             let read = (|| Some((from.text()?, Stamp::read(&mut from)?, from.u8()? == 1)))();
             let (name, stamp, is_good) = read.ok_or(Reason::Malformed)?;
-            if !is_topic(name) || versions.len() > 2 * self.settings.topics_max {
+            if !is_topic(name) {
                 return Err(Reason::Malformed);
             }
-            let have = if is_good { Some(stamp) } else { None };
-            versions.insert(name.to_owned(), Held { have, is_on_its_way: false });
+            let have = is_good.then_some(stamp);
+            // What was not sent whole is not answered: whoever says so is not sent it once more meanwhile.
+            let is_on_its_way = peer.has_topic(name);
+            self.topics.note_held(&mut versions, name, Held { have, is_on_its_way }, bounds);
         }
         from.end().ok_or(Reason::Malformed)?;
+        peer.versions = Some(versions);
         self.offer(key);
         Ok(())
     }
@@ -212,6 +249,43 @@ impl Node {
         for key in self.peers.keys() {
             self.offer(key);
         }
+        if self.peers.iter().any(|(_, peer)| self.is_begun_old(peer)) {
+            self.topics.may_have_old = true;
+            self.wake_at(Time(0));
+        }
+    }
+
+    /// Whether a version that is not the latest any more is being sent to a peer.
+    fn is_begun_old(&self, peer: &Peer) -> bool {
+        peer.begun_version().is_some_and(|(version, _)| {
+            let latest = self.topics.map.get(&*version.topic);
+            latest.is_none_or(|latest| latest.number != version.number)
+        })
+    }
+
+    /// Who was begun to be sent a version keeps it here until it has all of it, although there are later ones.
+    /// All such versions have no more room than the latest: beyond it, who takes longest is given up, and
+    /// gets the latest when it comes again.
+    pub(super) fn give_up_slow_takers(&mut self, now: Time) {
+        if !std::mem::take(&mut self.topics.may_have_old) {
+            return;
+        }
+        let mut old: BTreeMap<(u64, usize), (usize, Vec<PeerKey>)> = BTreeMap::new();
+        for (key, peer) in self.peers.iter().filter(|(_, peer)| self.is_begun_old(peer)) {
+            if let Some((version, body)) = peer.begun_version() {
+                let one = old.entry((version.number, Arc::as_ptr(body) as usize)).or_default();
+                one.0 = body.len();
+                one.1.push(key);
+            }
+        }
+        let mut len: usize = old.values().map(|(len, _)| len).sum();
+        for (body_len, keys) in old.into_values() {
+            if len <= self.settings.topics_len_max {
+                return;
+            }
+            len -= body_len;
+            keys.into_iter().for_each(|key| self.close(key, Reason::InboxFull, now));
+        }
     }
 
     /// Sends a child what is later than what it has: one version of a topic at a time, so one that is slow
@@ -219,10 +293,23 @@ impl Node {
     fn offer(&mut self, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
         let (our_id, id) = (peer.our_id(), peer.id());
-        let Some(mut versions) = peer.versions.take() else { return };
+        let Some(mut versions) = peer.versions.take() else {
+            // It goes through another node now, which sends it what it lacks.
+            peer.take_back_all();
+            self.account(key);
+            return;
+        };
         let compress = self.settings.compress;
         for (name, topic) in &mut self.topics.map {
-            let held = versions.entry(name.clone()).or_default();
+            if !versions.contains_key(name) {
+                versions.insert(name.clone(), Held::default());
+            }
+            let Some(held) = versions.get_mut(name) else { continue };
+            // An older version that waits to be sent makes room for this one.
+            if peer.take_back(name, topic.number) {
+                held.is_on_its_way = false;
+            }
+            held.is_on_its_way |= peer.has_topic(name);
             let is_unknown = topic.gone.is_some() && held.have.is_none();
             if held.is_on_its_way || held.have >= Some(topic.stamp) || is_unknown {
                 continue;
@@ -231,16 +318,13 @@ impl Node {
             let mut head = Head::plain(Kind::Push, our_id, id);
             head.flags |= if is_packed { flags::COMPRESSED } else { 0 };
             let is_delta = topic.is_delta_from(held.have);
-            let Some(peer) = self.peers.get_mut(key) else { return };
-            if peer.push_large(&head, &[], body, &tail, &self.settings).is_ok() {
-                held.is_on_its_way = true;
-                self.counts.pushes_delta += u64::from(is_delta);
-                self.counts.pushes_full += u64::from(!is_delta);
-            }
+            let version = Version { topic: name.as_str().into(), number: topic.number };
+            peer.push_version(&head, version, body, tail);
+            held.is_on_its_way = true;
+            self.counts.pushes_delta += u64::from(is_delta);
+            self.counts.pushes_full += u64::from(!is_delta);
         }
-        if let Some(peer) = self.peers.get_mut(key) {
-            peer.versions = Some(versions);
-        }
+        peer.versions = Some(versions);
         self.account(key);
         self.mark(key);
     }
@@ -266,13 +350,23 @@ impl Node {
         };
         let push = Push::read(body).ok_or(Reason::Malformed)?;
         let (name, stamp) = (push.topic.clone(), push.stamp);
-        let (epoch, version) = (stamp.epoch, stamp.version);
-        let bounds = self.bounds();
-        match self.topics.take(push, sum, bounds, now)? {
+        let (epoch, version, publisher) = (stamp.epoch, stamp.version, push.publisher);
+        let taken = match self.topics.take(push, sum, self.bounds(), now) {
+            Err(reason @ (Reason::TopicsFull | Reason::TooLarge)) => {
+                // It is not to be sent again, and who has published it sees who lacks it.
+                self.tell_stamp(key, &name, stamp, true, now);
+                self.tell_publisher(publisher, &name, stamp, false, now);
+                self.tell(Event::Unkept { topic: name, epoch, version, reason });
+                return Ok(());
+            }
+            taken => taken?,
+        };
+        match taken {
             Taken::Gone => {
                 self.tell_version(key, &name, true, now);
                 self.tell(Event::Withdrawn { topic: name, epoch, version });
                 self.offer_all();
+                self.ask_for_refused(now);
             }
             Taken::New => {
                 self.tell_version(key, &name, true, now);

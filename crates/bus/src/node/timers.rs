@@ -22,6 +22,7 @@ impl Node {
         }
         self.expire_dials(now);
         self.expire_waiting(now);
+        self.give_up_slow_takers(now);
         if now >= self.upkeep_at {
             self.upkeep_at = now + self.settings.heartbeat;
             self.forget_what_is_old(now);

@@ -60,6 +60,8 @@ impl Peer {
         if now >= self.ping_due(settings) {
             self.ask(now);
             self.tell_credit();
+            // Once a heartbeat: who has something to say soon needs not reserve it anew each time.
+            self.outboxes.iter_mut().for_each(Outbox::give_back);
         }
         Ok(())
     }

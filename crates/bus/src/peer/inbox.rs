@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::frame::{self, Parsed};
     use crate::id::NodeId;
-    use crate::peer::outbox::Outbox;
+    use crate::peer::outbox::{Outbox, Version};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -344,7 +344,8 @@ mod tests {
         outbox.set_credit(0, 1 << 20);
         let body: Vec<u8> = (0..200_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
         let head = Head::plain(Kind::Push, NodeId(1), NodeId(2));
-        outbox.push_large(&head, &[], Arc::new(body.clone()), b"what it is");
+        let version = Version { topic: "a".into(), number: 1 };
+        outbox.push_version(&head, version, Arc::new(body.clone()), b"what it is".to_vec());
         let mut out = Vec::new();
         outbox.poll(&mut out, 1 << 20);
         let (mut rest, mut done) = (&out[..], None);
@@ -380,7 +381,7 @@ mod tests {
                 let head = Head {
                     kind: Kind::Message, flags: 0, seq: seq as u64, src: NodeId(1), dst: NodeId(2), ttl: 4,
                 };
-                outbox.push_large(&head, &[], Arc::new(vec![seq as u8; *len]), &[]);
+                outbox.push_large(&head, &[], Arc::new(vec![seq as u8; *len]));
             }
             let mut got = Vec::new();
             let mut memory = 1 << 20;

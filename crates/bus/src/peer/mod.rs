@@ -24,7 +24,7 @@ use handshake::{Handshake, Progress};
 pub(crate) use inbox::Sum;
 use inbox::{Inbox, Part};
 use keyway_base::{Key, Time};
-use outbox::{Outbox, Remains};
+use outbox::{Outbox, Remains, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -278,7 +278,7 @@ impl Peer {
         }
         self.spoken_at = now;
         let len_max = match frame.head.kind {
-            Kind::Message | Kind::Result => settings.message_len_max,
+            Kind::Message | Kind::Command | Kind::Result => settings.message_len_max,
             _ => frame::MESSAGE_LEN_MAX,
         };
         let channel = frame.head.channel() as usize;
@@ -404,31 +404,61 @@ impl Peer {
         settings: &Settings,
     ) -> Result<(), Reason> {
         let outbox = &mut self.outboxes[head.channel() as usize];
-        if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
+        if outbox.own_len() > 0 && outbox.own_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
         outbox.push(head, path, body);
         Ok(())
     }
 
-    /// Queues a frame whose body may be long, with a few bytes more behind it.
+    /// Queues a frame whose body may be long.
     pub(crate) fn push_large(
         &mut self,
         head: &Head,
         path: &[u8],
         body: Body,
-        tail: &[u8],
         settings: &Settings,
     ) -> Result<(), Reason> {
-        let in_parts =
-            if body.len() + tail.len() > FRAGMENT_LEN { frame::flags::FRAGMENT } else { 0 };
+        let in_parts = if body.len() > FRAGMENT_LEN { frame::flags::FRAGMENT } else { 0 };
         let placed = Head { flags: head.flags | in_parts, ..*head };
         let outbox = &mut self.outboxes[placed.channel() as usize];
-        if outbox.queued_len() > 0 && outbox.queued_len() + body.len() > settings.queue_len_max {
+        if outbox.own_len() > 0 && outbox.own_len() + body.len() > settings.queue_len_max {
             return Err(Reason::Full);
         }
-        outbox.push_large(head, path, body, tail);
+        outbox.push_large(head, path, body);
         Ok(())
+    }
+
+    /// Queues a version of a topic, with a few bytes behind its body. There is always room: the body is shared,
+    /// and of each topic one version waits.
+    pub(crate) fn push_version(
+        &mut self,
+        head: &Head,
+        version: Version,
+        body: Body,
+        tail: Vec<u8>,
+    ) {
+        self.outboxes[Channel::Config as usize].push_version(head, version, body, tail);
+    }
+
+    /// Whether a version of a topic waits, or is being sent.
+    pub(crate) fn has_topic(&self, name: &str) -> bool {
+        self.outboxes[Channel::Config as usize].has_topic(name)
+    }
+
+    /// Takes a version of a topic back that is not the one of that number, unless it was begun; whether it did.
+    pub(crate) fn take_back(&mut self, name: &str, number: u64) -> bool {
+        self.outboxes[Channel::Config as usize].take_back(name, number)
+    }
+
+    /// Takes all versions of topics back that were not begun.
+    pub(crate) fn take_back_all(&mut self) {
+        self.outboxes[Channel::Config as usize].take_back_all();
+    }
+
+    /// The version of a topic that is being sent, and its body.
+    pub(crate) fn begun_version(&self) -> Option<(&Version, &Body)> {
+        self.outboxes[Channel::Config as usize].begun_version()
     }
 
     /// Pings at the next output, whenever it did so last.

@@ -28,20 +28,37 @@ pub(crate) struct Routed {
     pub body: Body,
 }
 
+/// A version of a topic: its name, and the number of the version among all there were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub topic: Box<str>,
+    pub number: u64,
+}
+
+/// A body that is shared: a long one, or that of a topic.
 struct Large {
     head: Head,
     path: Vec<u8>,
     body: Body,
-    /// What goes behind the body, in a fragment of its own.
+    /// What goes behind the body, in a fragment of its own where there are several.
     tail: Vec<u8>,
     at: usize,
+    /// Of a push.
+    version: Option<Version>,
 }
 
 enum Entry {
     /// So many bytes of `small`, a whole frame.
     Small(u32, Custody),
-    Large(Large),
+    Large(Box<Large>),
 }
+
+/// Bytes of memory for each thing in a queue, beside what it refers to: a queue has up to twice as many places
+/// as things in it.
+const PLACE_LEN: usize = 2 * size_of::<Entry>();
+
+/// The same of a large body, with what the system wants for pieces of memory.
+const LARGE_LEN: usize = PLACE_LEN + size_of::<Large>() + 64;
 
 /// What a queue leaves when its connection is lost.
 #[derive(Default)]
@@ -62,6 +79,12 @@ pub(crate) struct Outbox {
     queued_len: usize,
     /// Of these, bodies of pushes, which all queues share.
     shared_len: usize,
+    /// Bytes that were sent of a body which is kept until the last was.
+    begun_len: usize,
+    /// Bytes of memory that entries take beside what is queued.
+    beside_len: usize,
+    /// Topics of which a version is among the entries: one of each at most.
+    topics: Vec<Box<str>>,
     /// Bytes sent since the beginning, and how many may be.
     sent: u64,
     limit: u64,
@@ -72,12 +95,31 @@ pub(crate) struct Outbox {
 }
 
 impl Custody {
-    /// Bytes of memory, about.
+    /// Bytes of memory, about, with its place in a queue.
     fn len(&self) -> usize {
+        PLACE_LEN
+            + match self {
+                Custody::Again(routed) => 192 + routed.body.len() + routed.path.len(),
+                _ => 0,
+            }
+    }
+}
+
+impl Entry {
+    /// Bytes of memory beside what is queued, about.
+    fn beside_len(&self) -> usize {
         match self {
-            Custody::Again(routed) => 192 + routed.body.len() + routed.path.len(),
-            _ => 64,
+            Entry::Small(_, custody) => custody.len(),
+            Entry::Large(large) => LARGE_LEN + large.path.len() + large.tail.len(),
         }
+    }
+
+    fn is_of(&self, name: &str) -> bool {
+        let version = match self {
+            Entry::Large(large) => large.version.as_ref(),
+            Entry::Small(..) => None,
+        };
+        version.is_some_and(|version| *version.topic == *name)
     }
 }
 
@@ -105,9 +147,14 @@ impl Outbox {
         self.queued_len
     }
 
+    /// Bytes that wait, but for pushes.
+    pub fn own_len(&self) -> usize {
+        self.queued_len - self.shared_len
+    }
+
     /// Bytes of memory that it takes, but for bodies of pushes.
     pub fn held_len(&self) -> usize {
-        self.queued_len - self.shared_len + self.in_flight_len
+        self.own_len() + self.begun_len + self.beside_len + self.in_flight_len
     }
 
     /// Whether everything was sent, and taken by the peer.
@@ -119,30 +166,91 @@ impl Outbox {
     pub fn push(&mut self, head: &Head, path: &[u8], body: &[u8]) {
         let len = frame::append(&mut self.small, head, path, [body, &[]]);
         self.queued_len += len;
-        self.entries.push_back(Entry::Small(len as u32, custody(head, path, body)));
+        self.append(Entry::Small(len as u32, custody(head, path, body)));
     }
 
-    /// Queues a body of any length, with a few bytes behind it; the body stays where it is.
-    pub fn push_large(&mut self, head: &Head, path: &[u8], body: Body, tail: &[u8]) {
-        if !tail.is_empty() && body.len() + tail.len() <= FRAGMENT_LEN {
-            return self.push(head, path, &[&body, tail].concat());
-        }
-        if body.len() + tail.len() <= FRAGMENT_LEN {
+    /// Queues a body of any length; a long one stays where it is.
+    pub fn push_large(&mut self, head: &Head, path: &[u8], body: Body) {
+        if body.len() <= FRAGMENT_LEN {
             return self.push(head, path, &body);
         }
-        self.queued_len += body.len() + tail.len();
-        if head.kind == Kind::Push {
-            self.shared_len += body.len() + tail.len();
+        self.queued_len += body.len();
+        let (head, path) = (*head, path.to_vec());
+        let large = Large { head, path, body, tail: Vec::new(), at: 0, version: None };
+        self.append(Entry::Large(Box::new(large)));
+    }
+
+    /// Queues a version of a topic, with a few bytes behind its body, which stays where it is. There is none of
+    /// that topic in the queue.
+    pub fn push_version(&mut self, head: &Head, version: Version, body: Body, tail: Vec<u8>) {
+        let len = body.len() + tail.len();
+        self.queued_len += len;
+        self.shared_len += len;
+        self.topics.push(version.topic.clone());
+        let version = Some(version);
+        let large = Large { head: *head, path: Vec::new(), body, tail, at: 0, version };
+        self.append(Entry::Large(Box::new(large)));
+    }
+
+    fn append(&mut self, entry: Entry) {
+        self.beside_len += entry.beside_len();
+        self.entries.push_back(entry);
+    }
+
+    /// Whether a version of a topic waits, or is being sent.
+    pub fn has_topic(&self, name: &str) -> bool {
+        self.topics.iter().any(|topic| **topic == *name)
+    }
+
+    /// Takes a version of a topic back that is not the one of that number, unless it was begun; whether it did.
+    pub fn take_back(&mut self, name: &str, number: u64) -> bool {
+        if !self.has_topic(name) {
+            return false;
         }
-        let mut head = *head;
-        head.flags |= flags::FRAGMENT;
-        self.entries.push_back(Entry::Large(Large {
-            head,
-            path: path.to_vec(),
-            body,
-            tail: tail.to_vec(),
-            at: 0,
-        }));
+        let Some(at) = self.entries.iter().position(|entry| entry.is_of(name)) else {
+            return false;
+        };
+        let Entry::Large(large) = &self.entries[at] else { return false };
+        let is_other = large.version.as_ref().is_some_and(|version| version.number != number);
+        if large.at > 0 || !is_other {
+            return false;
+        }
+        self.queued_len -= large.len();
+        self.shared_len -= large.len();
+        self.beside_len -= self.entries[at].beside_len();
+        self.entries.remove(at);
+        self.topics.retain(|topic| **topic != *name);
+        true
+    }
+
+    /// Takes all versions back that were not begun.
+    pub fn take_back_all(&mut self) {
+        for topic in self.topics.clone() {
+            self.take_back(&topic, 0);
+        }
+    }
+
+    /// The version of a topic that is being sent, and its body.
+    pub fn begun_version(&self) -> Option<(&Version, &Body)> {
+        match self.entries.front() {
+            Some(Entry::Large(large)) if large.at > 0 => {
+                large.version.as_ref().map(|version| (version, &large.body))
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives memory back that is not needed for what is queued: to be called now and then.
+    pub fn give_back(&mut self) {
+        if self.small.len() < self.small.capacity() / 4 {
+            self.small.shrink_to(2 * self.small.len());
+        }
+        if self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
+        if self.in_flight.len() < self.in_flight.capacity() / 4 {
+            self.in_flight.shrink_to(2 * self.in_flight.len());
+        }
     }
 
     /// What the peer says it has taken, and how much may be sent; whether that can be.
@@ -180,8 +288,9 @@ impl Outbox {
                     let (len, chunk, is_last) = large.append_next(out);
                     self.sent += len as u64;
                     self.queued_len -= chunk;
-                    if large.head.kind == Kind::Push {
-                        self.shared_len -= chunk;
+                    match large.version {
+                        Some(_) => self.shared_len -= chunk,
+                        None => self.begun_len += chunk,
                     }
                     if is_last {
                         self.finish_large();
@@ -201,7 +310,9 @@ impl Outbox {
     }
 
     fn poll_small(&mut self, out: &mut Vec<u8>) {
-        let Some(Entry::Small(len, custody)) = self.entries.pop_front() else { return };
+        let Some(entry) = self.entries.pop_front() else { return };
+        self.beside_len -= entry.beside_len();
+        let Entry::Small(len, custody) = entry else { return };
         let end = self.small_start + len as usize;
         out.extend_from_slice(&self.small[self.small_start..end]);
         self.small_start = end;
@@ -211,7 +322,13 @@ impl Outbox {
     }
 
     fn finish_large(&mut self) {
-        let Some(Entry::Large(large)) = self.entries.pop_front() else { return };
+        let Some(entry) = self.entries.pop_front() else { return };
+        self.beside_len -= entry.beside_len();
+        let Entry::Large(large) = entry else { return };
+        self.begun_len = 0;
+        if let Some(version) = &large.version {
+            self.topics.retain(|topic| *topic != version.topic);
+        }
         self.note(custody(&large.head, &[], &[]));
     }
 
@@ -229,7 +346,12 @@ impl Outbox {
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
         }
-        (self.queued_len, self.shared_len) = (0, 0);
+        self.forget_lens();
+    }
+
+    fn forget_lens(&mut self) {
+        (self.queued_len, self.shared_len, self.begun_len, self.beside_len) = (0, 0, 0, 0);
+        self.topics.clear();
     }
 
     /// Takes out what is for other nodes and was not begun: the peer is leaving.
@@ -239,12 +361,18 @@ impl Outbox {
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
         }
-        (self.queued_len, self.shared_len) = (0, 0);
+        self.forget_lens();
         if let Some(Entry::Large(large)) = &begun {
             self.queued_len = large.len() - large.at;
-            self.shared_len = if large.head.kind == Kind::Push { self.queued_len } else { 0 };
+            match &large.version {
+                Some(version) => {
+                    self.shared_len = self.queued_len;
+                    self.topics.push(version.topic.clone());
+                }
+                None => self.begun_len = large.at,
+            }
         }
-        self.entries.extend(begun);
+        begun.into_iter().for_each(|entry| self.append(entry));
     }
 
     fn take_entry(&mut self, entry: Entry, remains: &mut Remains) {
@@ -256,8 +384,7 @@ impl Outbox {
                 routed
             }
             Entry::Large(large) => {
-                let head = Head { flags: large.head.flags & !flags::FRAGMENT, ..large.head };
-                Some(Routed { head, path: large.path, body: large.body })
+                Some(Routed { head: large.head, path: large.path, body: large.body })
             }
         };
         remains.unsent.extend(routed.filter(|routed| routed.head.kind.is_routed()));
@@ -278,6 +405,11 @@ impl Large {
         self.body.len() + self.tail.len()
     }
 
+    /// Whether all of it is one frame.
+    fn is_single(&self) -> bool {
+        self.len() <= FRAGMENT_LEN
+    }
+
     /// What is in the next fragment: of the body, or the tail.
     fn part(&self) -> &[u8] {
         match self.body.get(self.at..).filter(|rest| !rest.is_empty()) {
@@ -287,16 +419,24 @@ impl Large {
     }
 
     fn next_len(&self) -> usize {
+        if self.is_single() {
+            return HEAD_LEN + self.path.len() + self.len();
+        }
         let extra = if self.at == 0 { self.path.len() + 4 } else { 0 };
         HEAD_LEN + extra + self.part().len()
     }
 
     /// Appends the next fragment: bytes of its frame, bytes of the body in it, whether it is the last.
     fn append_next(&mut self, out: &mut Vec<u8>) -> (usize, usize, bool) {
+        if self.is_single() {
+            let len = frame::append(out, &self.head, &self.path, [&self.body, &self.tail]);
+            return (len, self.len(), true);
+        }
         let part = self.part();
         let chunk = part.len();
         let (is_first, is_last) = (self.at == 0, self.at + chunk == self.len());
         let mut head = self.head;
+        head.flags |= flags::FRAGMENT;
         head.flags |=
             if is_first { flags::FIRST } else { 0 } | if is_last { flags::LAST } else { 0 };
         let total = (self.len() as u32).to_le_bytes();
@@ -354,7 +494,7 @@ mod tests {
         for seq in 1..=3 {
             outbox.push(&head(seq), &[], b"12345");
         }
-        outbox.push_large(&head(4), &[], Arc::new(vec![1; 100_000]), &[]);
+        outbox.push_large(&head(4), &[], Arc::new(vec![1; 100_000]));
         outbox.set_credit(0, 45 * 3 + 70_000);
         let mut out = Vec::new();
         outbox.poll(&mut out, 1 << 20);
@@ -369,10 +509,92 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_no_less_than_the_memory_it_takes() {
+        let mut outbox = Outbox::default();
+        // One more than a queue doubles at.
+        for seq in 0..1025 {
+            outbox.push(&head(seq), &[], b"x");
+        }
+        let places = |outbox: &Outbox| {
+            outbox.entries.capacity() * size_of::<Entry>()
+                + outbox.in_flight.capacity() * size_of::<(u64, Custody)>()
+        };
+        assert!(outbox.held_len() >= outbox.small.len() + places(&outbox));
+        outbox.set_credit(0, 1 << 20);
+        outbox.poll(&mut Vec::new(), 1 << 20);
+        outbox.give_back();
+        assert_eq!((outbox.queued_len(), outbox.entries.capacity()), (0, 0));
+        assert!(outbox.held_len() >= places(&outbox) && places(&outbox) > 0);
+        // A body is there until all of it was sent.
+        let mut outbox = Outbox::default();
+        outbox.push_large(&head(1), &[], Arc::new(vec![1; 1 << 20]));
+        outbox.set_credit(0, 500_000);
+        outbox.poll(&mut Vec::new(), 1 << 20);
+        assert!(outbox.queued_len() < 600_000 && outbox.held_len() >= 1 << 20);
+        outbox.set_credit(0, 2 << 20);
+        outbox.poll(&mut Vec::new(), 2 << 20);
+        assert_eq!(outbox.held_len(), PLACE_LEN, "but for who is to be told");
+        assert!(outbox.set_credit(outbox.sent, 2 << 20));
+        assert_eq!(outbox.held_len(), 0);
+    }
+
+    #[test]
+    fn a_queue_at_rest_gives_its_memory_back() {
+        let mut outbox = Outbox::default();
+        outbox.set_credit(0, 1 << 20);
+        for seq in 0..1000 {
+            outbox.push(&head(seq), &[], &[7; 40]);
+        }
+        outbox.poll(&mut Vec::new(), 1 << 20);
+        assert!(outbox.set_credit(outbox.sent, 1 << 20));
+        assert!(outbox.small.capacity() >= 80_000);
+        outbox.give_back();
+        let kept =
+            [outbox.small.capacity(), outbox.entries.capacity(), outbox.in_flight.capacity()];
+        assert_eq!(kept, [0; 3]);
+    }
+
+    fn push(outbox: &mut Outbox, topic: &str, number: u64, body: &Body) {
+        let head = Head::plain(Kind::Push, NodeId(1), NodeId(2));
+        let version = Version { topic: topic.into(), number };
+        outbox.push_version(&head, version, Arc::clone(body), b"what it is".to_vec());
+    }
+
+    #[test]
+    fn a_version_is_shared_and_taken_back_unless_it_was_begun() {
+        let mut outbox = Outbox::default();
+        let (short, long) = (Arc::new(vec![1; 30_000]), Arc::new(vec![2; 200_000]));
+        push(&mut outbox, "a", 1, &short);
+        push(&mut outbox, "b", 2, &long);
+        assert_eq!(Arc::strong_count(&short), 2);
+        assert!(outbox.held_len() < 1000 && outbox.own_len() == 0);
+        assert!(!outbox.take_back("a", 1) && !outbox.take_back("c", 1), "there is no other");
+        assert!(outbox.has_topic("a") && outbox.take_back("a", 3) && !outbox.has_topic("a"));
+        assert_eq!((Arc::strong_count(&short), outbox.queued_len()), (1, 200_010));
+        assert!(outbox.begun_version().is_none());
+        outbox.set_credit(0, 70_000);
+        outbox.poll(&mut Vec::new(), 1 << 20);
+        assert_eq!(outbox.begun_version().unwrap().0.number, 2);
+        assert!(!outbox.take_back("b", 3) && outbox.has_topic("b"));
+        outbox.take_unsent(&mut Remains::default());
+        assert!(outbox.has_topic("b") && outbox.held_len() < 1000);
+        outbox.set_credit(0, 1 << 20);
+        outbox.poll(&mut Vec::new(), 1 << 20);
+        assert!(outbox.is_done() || outbox.entries.is_empty());
+        assert_eq!((outbox.held_len(), outbox.topics.len(), Arc::strong_count(&long)), (0, 0, 1));
+        // A short one is one frame.
+        push(&mut outbox, "a", 4, &short);
+        let mut out = Vec::new();
+        outbox.poll(&mut out, 1 << 20);
+        let Ok(Parsed::Frame(frame)) = frame::parse(&out, frame::FRAME_BODY_MAX) else { panic!() };
+        assert_eq!((frame.head.flags, frame.body.len(), frame.len), (0, 30_010, out.len()));
+    }
+
+    #[test]
     fn a_large_body_goes_in_fragments_that_say_which_they_are() {
         let mut outbox = Outbox::default();
         outbox.set_credit(0, 1 << 20);
-        outbox.push_large(&head(1), &[9; 8], Arc::new(vec![1; 2 * FRAGMENT_LEN + 1]), &[]);
+        outbox.push_large(&head(1), &[9; 8], Arc::new(vec![1; 2 * FRAGMENT_LEN + 1]));
         let mut out = Vec::new();
         outbox.poll(&mut out, 1 << 20);
         let mut rest = &out[..];

@@ -24,7 +24,7 @@ impl Lab {
     }
 
     /// Carries what both sides of a connection have to say, until there is nothing.
-    fn converse(&mut self, at: usize) {
+    pub fn converse(&mut self, at: usize) {
         for _ in 0..10_000 {
             let (end, mut out) = (&mut self.ends[at], Vec::new());
             end.other.poll_output(end.there, &mut out, 64 << 10, self.now);
@@ -396,7 +396,7 @@ fn a_guest_is_let_in_where_its_id_would_be() {
     assert!(lab.node.nodes_below().any(|(node, _)| node == below));
 }
 
-fn queued(node: &Node) -> usize {
+pub fn queued(node: &Node) -> usize {
     node.peers().map(|peer| peer.queued_len).sum()
 }
 

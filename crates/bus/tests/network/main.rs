@@ -4,6 +4,7 @@
 mod hostile;
 mod laws;
 mod liar;
+mod topics;
 mod world;
 
 use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};

@@ -2,7 +2,9 @@
 
 use super::{Through, incarnation, say};
 use anyhow::{Context, Result, bail};
-use keyway_bus::{Event, NodeId, Reason, SendOptions, Settings, Tokens, Upstream, Url};
+use keyway_bus::{
+    Event, NodeId, Reason, SendOptions, Settings, TOPIC_BODY_MAX, Tokens, Upstream, Url,
+};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::read_token;
 use keyway_tls::{Identity, PeerSettings, PeerTls};
@@ -10,9 +12,6 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Bytes that are published by a command at most: it is one frame.
-const PUBLISHED_LEN_MAX: usize = 60 << 10;
 
 /// What can be done about it.
 fn hint(reason: Reason) -> &'static str {
@@ -40,15 +39,15 @@ fn told(unreached: &[(Url, Reason)]) -> String {
 pub fn read_body(file: &Path) -> Result<Vec<u8>> {
     let named = || format!("cannot read {}", file.display());
     let mut body = Vec::new();
-    let limit = PUBLISHED_LEN_MAX as u64 + 1;
+    let limit = TOPIC_BODY_MAX as u64 + 1;
     if file == Path::new("-") {
         std::io::stdin().take(limit).read_to_end(&mut body).with_context(named)?;
     } else {
         let opened = std::fs::File::open(file).with_context(named)?;
         opened.take(limit).read_to_end(&mut body).with_context(named)?;
     }
-    if body.len() > PUBLISHED_LEN_MAX {
-        bail!("{} is longer than {PUBLISHED_LEN_MAX} bytes", file.display());
+    if body.len() > TOPIC_BODY_MAX {
+        bail!("{} is longer than a topic may be, {TOPIC_BODY_MAX} bytes", file.display());
     }
     Ok(body)
 }

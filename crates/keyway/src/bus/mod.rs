@@ -32,7 +32,8 @@ pub enum Bus {
     /// A line for each: `ready ID ADDRESSES`; `peer ID dialled|accepted LABELS` and `lost ID: why` of
     /// connections; `unreached ADDRESS: why` of an address that was dialled, `refused ID: why` of a dial or a
     /// dialler that came to nothing; `joined ID` and `left ID` of nodes below; `upstream ID|none`;
-    /// `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`.
+    /// `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`; `unkept TOPIC EPOCH VERSION: why` of one
+    /// that there is no room for.
     ///
     /// `keyway check FILE` tells whether its file is right.
     Node {
@@ -78,7 +79,7 @@ pub enum Bus {
         through: Through,
         /// The topic: 1 to 63 bytes.
         topic: String,
-        /// A file with what is to be published, at most 60 KiB; - stands for standard input.
+        /// A file with what is to be published, almost 64 MiB at most; - stands for standard input.
         file: PathBuf,
         /// The node; without one, that which is connected to.
         #[arg(long)]

@@ -197,13 +197,16 @@ impl Running {
                     String::from_utf8_lossy(&body).escape_debug()
                 ));
             }
-            Event::Command { from, seq, args } => self.on_command(from, seq, &args),
+            Event::Command { from, seq, args } => self.on_command(from, seq, args),
             Event::Push { topic, epoch, version, body } => {
                 self.lines.say(format!("push {topic} {epoch} {version} {} bytes", body.len()));
                 self.driver.node().applied(&topic, Stamp { epoch, version }, true, clock());
             }
             Event::PushConflict { topic, epoch, version } => {
                 self.lines.say(format!("conflict {topic} {epoch} {version}"))
+            }
+            Event::Unkept { topic, epoch, version, reason } => {
+                self.lines.say(format!("unkept {topic} {epoch} {version}: {reason}"))
             }
             Event::Unsaid { count } => {
                 self.lines.say(format!("refused {count} more: only some are told one by one"));
@@ -215,9 +218,9 @@ impl Running {
         }
     }
 
-    fn on_command(&mut self, from: NodeId, seq: u64, args: &[Vec<u8>]) {
-        let outcome = match args {
-            [name, topic, epoch, body] if name == PUBLISH => self.publish(topic, epoch, body),
+    fn on_command(&mut self, from: NodeId, seq: u64, args: Vec<Vec<u8>>) {
+        let outcome = match <[Vec<u8>; 4]>::try_from(args) {
+            Ok([name, topic, epoch, body]) if name == PUBLISH => self.publish(&topic, &epoch, body),
             _ => Err("this node has no such command".to_owned()),
         };
         let (status, said) = match outcome {
@@ -229,13 +232,13 @@ impl Running {
     }
 
     /// Publishes the version after the latest there is.
-    fn publish(&mut self, topic: &[u8], epoch: &[u8], body: &[u8]) -> Result<Stamp, String> {
+    fn publish(&mut self, topic: &[u8], epoch: &[u8], body: Vec<u8>) -> Result<Stamp, String> {
         if !self.takes_publications {
             return Err("its file does not say publish = true".to_owned());
         }
         let text = |bytes| str::from_utf8(bytes).map_err(|_| "that is no text".to_owned());
         let topic = text(topic)?;
-        let latest = self.driver.node().topic(topic).map(|(stamp, _)| stamp).unwrap_or_default();
+        let latest = self.driver.node().latest(topic).unwrap_or_default();
         let epoch = match text(epoch)? {
             "" => latest.epoch.max(1),
             written => written.parse().map_err(|_| "the epoch is no number".to_owned())?,
@@ -244,9 +247,10 @@ impl Running {
             || latest.version.checked_add(1).ok_or("there is no version behind the latest one");
         let version = if epoch == latest.epoch { next()? } else { 1 };
         let stamp = Stamp { epoch, version };
-        let published = self.driver.node().publish(topic, stamp, body.to_vec());
+        let len = body.len();
+        let published = self.driver.node().publish(topic, stamp, body);
         published.map_err(|fault| fault.to_string())?;
-        self.lines.say(format!("published {topic} {epoch} {version} {} bytes", body.len()));
+        self.lines.say(format!("published {topic} {epoch} {version} {len} bytes"));
         Ok(stamp)
     }
 }
