@@ -15,4 +15,4 @@ mod secure;
 mod stream;
 
 pub use driver::{Driver, DriverSettings, clock, here};
-pub use lines::Lines;
+pub use lines::{LINE_LEN_MAX, Lines};

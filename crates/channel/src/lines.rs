@@ -2,15 +2,13 @@
 //! What could not be written, as to a disk that is full, is said as soon as something can be written again.
 
 use std::io::{self, ErrorKind, Write};
-use std::sync::mpsc::{
-    Receiver, SyncSender, TrySendError, channel, sync_channel,
-};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
 /// Lines that wait to be written at most. More are left out, and counted.
 const WAITING_MAX: usize = 1024;
-/// Bytes of a line at most; the rest is cut off.
-const LINE_LEN_MAX: usize = 4096;
+/// Bytes of a line at most; the rest is cut off, and `…` written instead.
+pub const LINE_LEN_MAX: usize = 4096;
 
 /// Where lines are said. They are written in order; where lines were left out a line says how many.
 pub struct Lines {

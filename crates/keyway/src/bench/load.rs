@@ -239,7 +239,7 @@ impl Load {
             }
             let outcome = watch(workload, &target, &plan, &watches, &is_stopped)?;
             let text = table(&outcome);
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            crate::cli::print(text.as_bytes())?;
             outcomes.push(outcome);
             if is_stopped.load(Ordering::Relaxed) {
                 break;
