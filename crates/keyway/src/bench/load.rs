@@ -11,7 +11,7 @@ use keyway_load::{
 use keyway_net::Address;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::OpenOptions;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

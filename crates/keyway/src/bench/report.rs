@@ -4,7 +4,7 @@ use super::outcome::read;
 use anyhow::{Context, Result};
 use clap::Args;
 use keyway_report::{Settings, compare, csv, html, markdown, terminal};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -91,7 +91,11 @@ pub fn compared(arguments: &Compare) -> ExitCode {
     let settings = Settings { chance_max: arguments.chance, margin: arguments.margin };
     let found = compare(&old, &new, settings);
     let table = found.table();
-    print(&if arguments.markdown { table.markdown() } else { table.terminal(width()) })?;
+    let text = if arguments.markdown { table.markdown() } else { table.terminal(width()) };
+    if let Err(error) = print(&text) {
+        eprintln!("keyway: {error:#}");
+        return ExitCode::from(2);
+    }
     match (found.is_worse(), found.changes.is_empty(), found.skipped.is_empty()) {
         (true, ..) => ExitCode::FAILURE,
         (_, true, _) => {
