@@ -26,14 +26,15 @@ pub enum Event {
     },
     /// A connection did not come to be, at none of the addresses if it was dialled; or, with
     /// [`Reason::IdTwice`], two processes below have one id, of which the one that was attached later gets
-    /// its messages.
+    /// its messages, or one is told to be below that has the id of this node or of an upstream of it, and
+    /// gets none.
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
         /// Why.
         reason: Reason,
     },
-    /// So many more connections of strangers did not come to be, within a second.
+    /// So many more connections of strangers did not come to be, or ids were used twice, within a second.
     Unsaid {
         /// How many.
         count: u64,
@@ -167,6 +168,7 @@ impl Event {
                 items.iter().map(|item| item.len() + 24).sum()
             }
             Event::Push { body, .. } => body.len(),
+            Event::PeerUp { identity, .. } => identity.len(),
             _ => 0,
         }
     }

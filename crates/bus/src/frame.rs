@@ -208,6 +208,11 @@ pub enum Parsed<'a> {
     NeedMore(usize),
 }
 
+/// What a whole frame is.
+pub(crate) fn kind_of(frame: &[u8]) -> Option<Kind> {
+    Kind::of(*frame.get(5)?)
+}
+
 fn u16_at(buf: &[u8; HEAD_LEN], at: usize) -> u16 {
     u16::from_le_bytes([buf[at], buf[at + 1]])
 }

@@ -4,6 +4,7 @@ use crate::listen::keep_alive;
 use crate::rings::Rings;
 use crate::secure::{self, Secured};
 use crate::stream::Stream;
+use crate::within::{self, Left, Pair};
 use keyway_bus::{DialKey, Host, Reason, SocketName, Url};
 use keyway_ring::{Hello, Shared, ask};
 use keyway_tls::PeerTls;
@@ -25,6 +26,7 @@ pub(crate) enum Dialled {
     Tcp(TcpStream),
     Unix(UnixStream),
     Shared(Box<Shared>, UnixStream),
+    Within(Pair, Left, UnixStream),
     Tls(Box<Secured>),
 }
 
@@ -47,7 +49,11 @@ impl Dialled {
             }
             Dialled::Shared(shared, stream) => {
                 stream.set_nonblocking(true)?;
-                Stream::Rings(Box::new(Rings::new(*shared, stream)))
+                Stream::Rings(Box::new(Rings::shared(*shared, stream)))
+            }
+            Dialled::Within(pair, left, stream) => {
+                stream.set_nonblocking(true)?;
+                Stream::Within(Box::new(Rings::within(pair, Some(left), stream)))
             }
         })
     }
@@ -103,7 +109,10 @@ fn connect(url: &Url, tls: Option<&PeerTls>) -> Result<Dialled, Reason> {
         Url::Mem(name) => {
             let stream = connect_unix(&mem_name(name))?;
             match is_ours(&stream) {
-                Ok(true) => share(stream, 256 << 10),
+                Ok(true) => {
+                    let (pair, left) = within::leave(&stream).map_err(|error| reason(&error))?;
+                    Ok(Dialled::Within(pair, left, stream))
+                }
                 _ => Err(Reason::NoPermission),
             }
         }

@@ -250,9 +250,9 @@ impl Driver {
 
     fn on_conn(&mut self, key: Key<Conn>, flags: EventFlags, now: Time) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if let Some(Stream::Rings(rings)) = &mut conn.stream {
+        if let Some(stream) = &mut conn.stream {
             let is_over = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
-            rings.on_socket(flags.intersects(is_over));
+            stream.on_socket(flags.intersects(is_over));
         }
         let is_rings = conn.stream.as_ref().is_some_and(Stream::is_rings);
         if is_rings || flags.contains(EventFlags::OUT) {

@@ -13,6 +13,7 @@ mod listen;
 mod rings;
 mod secure;
 mod stream;
+mod within;
 
 pub use driver::{Driver, DriverSettings, clock, here};
 pub use lines::{LINE_LEN_MAX, Lines};

@@ -4,6 +4,7 @@ use crate::dial::{addresses, connect_unix, is_ours, mem_name, unix_addr};
 use crate::rings::Rings;
 use crate::secure::{Handshake, Securing};
 use crate::stream::Stream;
+use crate::within::{self, LEFT_MAGIC};
 use keyway_bus::{Reason, SocketName, Url};
 use keyway_ring::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, answer, peer_uid, refuse};
 use keyway_tls::PeerTls;
@@ -95,12 +96,13 @@ impl Listener {
             }
             Socket::Unix(socket) => {
                 let (stream, _) = socket.accept()?;
-                if matches!(self.url, Url::Mem(_)) && !is_ours(&stream)? {
+                let is_within = matches!(self.url, Url::Mem(_));
+                if is_within && !is_ours(&stream)? {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 stream.set_nonblocking(true)?;
                 Ok(match self.shares {
-                    true => Came::Undecided(Greeting::Rings(Asking::new(stream))),
+                    true => Came::Undecided(Greeting::Rings(Asking::new(stream, is_within))),
                     false => Came::Stream(Stream::Unix(stream)),
                 })
             }
@@ -191,13 +193,15 @@ impl Greeting {
 /// One of whom it is not known yet whether memory is to be shared.
 pub(crate) struct Asking {
     stream: UnixStream,
+    /// Of this process, which leaves rings and does not ask for any.
+    is_within: bool,
     bytes: [u8; HELLO_LEN],
     len: usize,
 }
 
 impl Asking {
-    fn new(stream: UnixStream) -> Self {
-        Self { stream, bytes: [0; HELLO_LEN], len: 0 }
+    fn new(stream: UnixStream, is_within: bool) -> Self {
+        Self { stream, is_within, bytes: [0; HELLO_LEN], len: 0 }
     }
 
     fn go_on(mut self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
@@ -213,6 +217,12 @@ impl Asking {
                 Err(error) => return Err(error),
             }
             let said = &self.bytes[..self.len];
+            if self.is_within {
+                if self.len == HELLO_LEN {
+                    return self.take();
+                }
+                continue;
+            }
             if !HELLO_MAGIC.starts_with(&said[..self.len.min(HELLO_MAGIC.len())]) {
                 let said = said.to_vec();
                 return Ok(Decided::Stream(Stream::Unix(self.stream), said));
@@ -221,6 +231,13 @@ impl Asking {
                 return self.share(may_share);
             }
         }
+    }
+
+    fn take(self) -> io::Result<Decided> {
+        let pair = within::take(&self.bytes).filter(|_| self.bytes.starts_with(&LEFT_MAGIC));
+        let pair = pair.ok_or(io::ErrorKind::InvalidData)?;
+        let stream = Stream::Within(Box::new(Rings::within(pair, None, self.stream)));
+        Ok(Decided::Stream(stream, Vec::new()))
     }
 
     fn share(self, may_share: impl Fn(u32) -> bool) -> io::Result<Decided> {
@@ -232,7 +249,7 @@ impl Asking {
             return Ok(Decided::Stream(Stream::Unix(self.stream), Vec::new()));
         }
         let stream = match answer(&self.stream, &hello, RINGS_LEN_MAX)? {
-            Ok(shared) => Stream::Rings(Box::new(Rings::new(shared, self.stream))),
+            Ok(shared) => Stream::Rings(Box::new(Rings::shared(shared, self.stream))),
             Err(_) => Stream::Unix(self.stream),
         };
         Ok(Decided::Stream(stream, Vec::new()))

@@ -1,20 +1,23 @@
 //! A pair of rings that never waits: what a poller can have beside its sockets.
 
-use keyway_ring::{Bell, Consumer, Ended, Mapping, Producer, Shared, Wait};
+use crate::within::{Left, Pair};
+use keyway_ring::{Bell, Consumer, Ended, Mapping, Memory, Private, Producer, Shared, Wait};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// A connection over rings, and the socket at which the other side rings or ends.
-pub(crate) struct Rings {
-    producer: Producer<Mapping>,
-    consumer: Consumer<Mapping>,
+pub(crate) struct Rings<M: Memory> {
+    producer: Producer<M>,
+    consumer: Consumer<M>,
     bell: Bell,
     socket: Arc<OwnedFd>,
     is_reader_parked: bool,
     is_writer_parked: bool,
     is_gone: bool,
+    /// Of who has left the other end's rings, until they are taken.
+    _left: Option<Left>,
 }
 
 fn fault(ended: Ended) -> io::Error {
@@ -24,18 +27,32 @@ fn fault(ended: Ended) -> io::Error {
     }
 }
 
-impl Rings {
+impl Rings<Mapping> {
     /// Over rings that were handed over through `socket`.
-    pub fn new(shared: Shared, socket: UnixStream) -> Self {
+    pub fn shared(shared: Shared, socket: UnixStream) -> Self {
+        Self::new(shared.out, shared.back, None, socket)
+    }
+}
+
+impl Rings<Private> {
+    /// Over rings in memory of this process.
+    pub fn within(pair: Pair, left: Option<Left>, socket: UnixStream) -> Self {
+        Self::new(pair.out, pair.back, left, socket)
+    }
+}
+
+impl<M: Memory> Rings<M> {
+    fn new(out: M, back: M, left: Option<Left>, socket: UnixStream) -> Self {
         let socket = Arc::new(OwnedFd::from(socket));
         Self {
-            producer: Producer::new(shared.out),
-            consumer: Consumer::new(shared.back),
+            producer: Producer::new(out),
+            consumer: Consumer::new(back),
             bell: Bell::new(Arc::clone(&socket)),
             socket,
             is_reader_parked: false,
             is_writer_parked: false,
             is_gone: false,
+            _left: left,
         }
     }
 
@@ -104,7 +121,7 @@ impl Rings {
     }
 }
 
-impl Drop for Rings {
+impl<M: Memory> Drop for Rings<M> {
     fn drop(&mut self) {
         self.producer.finish(&self.bell);
         self.consumer.finish(&self.bell);

@@ -3,6 +3,7 @@
 use crate::rings::Rings;
 use crate::secure::Secured;
 use keyway_bus::Vouch;
+use keyway_ring::{Mapping, Private};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +12,8 @@ use std::os::unix::net::UnixStream;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Rings(Box<Rings>),
+    Rings(Box<Rings<Mapping>>),
+    Within(Box<Rings<Private>>),
     Tls(Box<Secured>),
 }
 
@@ -22,6 +24,7 @@ impl Stream {
             Stream::Tcp(_) => b"tcp".to_vec(),
             Stream::Unix(_) => b"unix".to_vec(),
             Stream::Rings(_) => b"shm".to_vec(),
+            Stream::Within(_) => b"mem".to_vec(),
             Stream::Tls(secured) => secured.binding(),
         }
     }
@@ -45,13 +48,23 @@ impl Stream {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
             Stream::Rings(rings) => rings.socket(),
+            Stream::Within(rings) => rings.socket(),
             Stream::Tls(secured) => secured.fd(),
         }
     }
 
     /// Whether its descriptor tells nothing of room to write.
     pub fn is_rings(&self) -> bool {
-        matches!(self, Stream::Rings(_))
+        matches!(self, Stream::Rings(_) | Stream::Within(_))
+    }
+
+    /// Its socket has something; `is_over` where that is the end.
+    pub fn on_socket(&mut self, is_over: bool) {
+        match self {
+            Stream::Rings(rings) => rings.on_socket(is_over),
+            Stream::Within(rings) => rings.on_socket(is_over),
+            _ => {}
+        }
     }
 
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -59,6 +72,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.read(into),
             Stream::Unix(stream) => stream.read(into),
             Stream::Rings(rings) => rings.read(into),
+            Stream::Within(rings) => rings.read(into),
             Stream::Tls(secured) => secured.read(into),
         }
     }
@@ -68,6 +82,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
             Stream::Rings(rings) => rings.write(bytes),
+            Stream::Within(rings) => rings.write(bytes),
             Stream::Tls(secured) => secured.write(bytes),
         }
     }
@@ -87,6 +102,7 @@ impl Stream {
             Stream::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
             Stream::Unix(stream) => drop(stream.shutdown(Shutdown::Write)),
             Stream::Rings(rings) => rings.finish(),
+            Stream::Within(rings) => rings.finish(),
             Stream::Tls(secured) => secured.finish(),
         }
     }

@@ -37,7 +37,7 @@ mod warnings;
 mod without_effect;
 
 pub use address::ListenAddr;
-pub use bus::{BusConfig, read_token};
+pub use bus::{BusConfig, BusTls, read_token};
 pub use describe::{MemoryBound, describe};
 pub use document::reference;
 pub use error::ConfigError;

@@ -3,6 +3,8 @@
 // Tests wait under a watchdog.
 #![allow(clippy::disallowed_methods)]
 
+use keyway_bus::{Settings, Stamp};
+use keyway_channel::{Driver, DriverSettings, clock, here};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -333,6 +335,81 @@ fn topics_are_published_by_a_command_and_watched() {
     assert!(topics.starts_with("topic pools 7 1 8 z1.control.0.1\n"), "{topics}");
 }
 
+/// What does not compress.
+fn noise(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as u8).collect()
+}
+
+#[test]
+fn a_long_topic_is_published_by_a_command_through_a_relay() {
+    let scratch = Scratch::new("long");
+    let listen = "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\npublish = true\n";
+    let root = scratch.node("root.toml", listen);
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let below = format!(
+        "id = \"z1.proxy.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n[[upstream]]\nurls = [\"{tcp}\"]\n"
+    );
+    let one = scratch.node("one.toml", &below);
+    let one_at = one.line("ready").split(' ').nth(2).unwrap().to_owned();
+    one.line("upstream z1.control.0.1");
+    let (file, len) = (scratch.path("body"), 20 << 20);
+    std::fs::write(&file, noise(len)).unwrap();
+    let arguments = ["publish", "large", &file, "--node", "z1.control.0.1"];
+    assert_eq!(text(&ask(&scratch, &one_at, "token", &arguments)), "large 1 1\n");
+    one.line(&format!("push large 1 1 {len} bytes"));
+    let watched = ask(&scratch, &one_at, "token", &["watch", "large", "--body", "--count", "1"]);
+    assert!(watched.status.success());
+    let expected = [format!("large 1 1 {len}\n").as_bytes(), &noise(len), b"\n"].concat();
+    assert!(watched.stdout == expected, "{} bytes", watched.stdout.len());
+
+    // What is too long is told before anything is sent, or by the node that does not take it.
+    std::fs::write(&file, vec![0; 64 << 20]).unwrap();
+    let told = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let long = told(ask(&scratch, &tcp, "token", &["publish", "large", &file]));
+    assert!(long.contains("is longer than a topic may be, 67107840 bytes"), "{long}");
+    let small = "id = \"z1.control.0.2\"\nlisten = [\"tcp://127.0.0.1:0\"]\npublish = true\n\
+                 message_len_max = \"1MiB\"\n";
+    let small = scratch.node("small.toml", small);
+    let small_at = small.line("ready").split(' ').nth(2).unwrap().to_owned();
+    std::fs::write(&file, noise(2 << 20)).unwrap();
+    let long = told(ask(&scratch, &small_at, "token", &["publish", "large", &file]));
+    assert!(long.contains("the message is longer than that node takes"), "{long}");
+}
+
+#[test]
+fn a_topic_that_was_withdrawn_is_published_again_by_a_command() {
+    let scratch = Scratch::new("withdrawn");
+    let mut settings = Settings::of("z1.control.0.1".parse().unwrap());
+    settings.tokens.add(b"a token for these processes").unwrap();
+    settings.place = here();
+    settings.urls = vec!["tcp://127.0.0.1:0".parse().unwrap()];
+    let mut root = Driver::new(settings, DriverSettings::default()).unwrap();
+    let stamp = |version| Stamp { epoch: 1, version };
+    root.node().publish("pools", stamp(4), b"pool = 1".to_vec()).unwrap();
+    let below = format!(
+        "id = \"z1.proxy.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\npublish = true\n\
+         [[upstream]]\nurls = [\"{}\"]\n",
+        root.urls()[0]
+    );
+    let one = scratch.node("one.toml", &below);
+    let one_at = one.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let begin = clock();
+    let turn_until = |start: &str, root: &mut Driver| {
+        while !one.lines.try_recv().is_ok_and(|line| line.starts_with(start)) {
+            assert!(clock().since(begin) < Duration::from_secs(10), "it does not print {start}");
+            root.turn(Duration::from_millis(5)).unwrap();
+            while root.poll_event().is_some() {}
+        }
+    };
+    turn_until("push pools 1 4 ", &mut root);
+    root.node().withdraw("pools", stamp(5), clock()).unwrap();
+    turn_until("withdrawn pools 1 5", &mut root);
+    let body = scratch.path("body");
+    std::fs::write(&body, "pool = 2").unwrap();
+    let published = ask(&scratch, &one_at, "token", &["publish", "pools", &body]);
+    assert_eq!(text(&published), "pools 1 6\n");
+}
+
 #[test]
 fn a_node_serves_its_metrics() {
     let scratch = Scratch::new("metrics");
@@ -580,4 +657,82 @@ fn a_bus_with_certificates_needs_no_token() {
     let told = String::from_utf8_lossy(&plain.stderr).into_owned();
     assert!(!plain.status.success() && told.contains(&tcp), "{told}");
     root.line("refused none: the other side does not speak TLS");
+}
+
+#[test]
+fn certificates_are_read_again_on_sighup() {
+    let scratch = Scratch::new("sighup");
+    let files = keyway_testkit::certificates::CertificateFiles::default();
+    let other = keyway_testkit::certificates::Authority::new("another authority");
+    let path = |name: &str| files.path(name).display().to_string();
+    let root = "z1.control.0.1.bus.keyway";
+    files.add("root", &files.authority.issue(&[root]));
+    files.add("guest", &files.authority.issue(&["guest.bus.keyway"]));
+    files.add("later", &other.issue(&["guest.bus.keyway"]));
+    files.write("both.pem", &format!("{}{}", files.authority.certificate, other.certificate));
+    let text = format!(
+        "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n\
+         [tls]\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\n",
+        path("ca.pem"),
+        path("root.pem"),
+        path("root.key")
+    );
+    let file = scratch.path("root.toml");
+    std::fs::write(&file, text).unwrap();
+    let node = spawn(&file);
+    let tcp = node.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let ping = |name: &str| {
+        keyway()
+            .args(["bus", "ping", "--at", &tcp, "--count", "1", "--ca-file", &path("both.pem")])
+            .args(["--cert-file", &path(&format!("{name}.pem"))])
+            .args(["--key-file", &path(&format!("{name}.key"))])
+            .output()
+            .unwrap()
+    };
+    assert!(ping("guest").status.success() && !ping("later").status.success());
+    // A certificate of another authority, and who is believed is told anew.
+    files.write("ca.pem", &other.certificate);
+    files.add("root", &other.issue(&[root]));
+    node.signal("HUP");
+    node.line("certificates read again");
+    assert!(ping("later").status.success() && !ping("guest").status.success());
+    // What is wrong changes nothing: of somebody else, and no certificate at all.
+    files.add("root", &other.issue(&["z1.control.0.2.bus.keyway"]));
+    node.signal("HUP");
+    assert!(node.line("certificates: ").contains(root));
+    node.line("certificates not read again");
+    files.write("root.pem", "nothing");
+    node.signal("HUP");
+    assert!(node.line("certificates: ").contains(&path("root.pem")));
+    assert!(ping("later").status.success());
+}
+
+#[test]
+fn a_command_that_may_have_been_done_says_so() {
+    let scratch = Scratch::new("maybe");
+    let root =
+        scratch.node("root.toml", "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n");
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let below =
+        format!("id = \"z1.proxy.0.1\"\nheartbeat = \"20s\"\n[[upstream]]\nurls = [\"{tcp}\"]\n");
+    let one = scratch.node("one.toml", &below);
+    root.line("joined z1.proxy.0.1");
+    one.signal("STOP");
+    let token = scratch.path("token");
+    let (code, text) = fails(&[
+        "bus",
+        "ping",
+        "z1.proxy.0.1",
+        "--at",
+        &tcp,
+        "--token-file",
+        &token,
+        "--within",
+        "1",
+    ]);
+    assert!(code == Some(1) && text.contains("it may have been done"), "{text}");
+    one.signal("CONT");
+    let (code, text) =
+        fails(&["bus", "ping", "z9.proxy.0.9", "--at", &tcp, "--token-file", &token]);
+    assert!(code == Some(1) && text.contains("not done: z1.control.0.1 says"), "{text}");
 }

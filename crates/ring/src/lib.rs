@@ -2,7 +2,7 @@
 //! neither asks the kernel while both have something to do.
 //!
 //! - [`Segment`] is shared memory without a name, to be handed over through a unix socket; the
-//!   ring in it is a [`Mapping`].
+//!   ring in it is a [`Mapping`]. Between threads of one process a [`Private`] ring does.
 //! - [`Producer`] and [`Consumer`] are the ends of a ring of bytes, [`Records`] and
 //!   [`RecordReader`] those of a ring of records.
 //! - [`ask`] and [`answer`] hand a pair of rings over through a unix socket; a [`Pipe`] is a connection
@@ -26,6 +26,8 @@ mod memory;
 mod park;
 #[cfg(not(any(loom, shuttle)))]
 mod pipe;
+#[cfg(not(any(loom, shuttle)))]
+mod private;
 mod record;
 #[cfg(not(any(loom, shuttle)))]
 mod segment;
@@ -46,6 +48,8 @@ pub use memory::Memory;
 pub use park::Wait;
 #[cfg(not(any(loom, shuttle)))]
 pub use pipe::Pipe;
+#[cfg(not(any(loom, shuttle)))]
+pub use private::Private;
 pub use record::{RECORD_HEAD_LEN, RecordReader, Records, Tag, record_len};
 #[cfg(not(any(loom, shuttle)))]
 pub use segment::{CAPACITY_MAX, CAPACITY_MIN, Mapping, Segment};

@@ -1,6 +1,7 @@
 use crate::files::{FileFault, ReadFile, Reading, authorities, own};
 use crate::settings::{Identity, Setting};
 use crate::{Channel, TlsFault};
+use parking_lot::RwLock;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -30,8 +31,13 @@ pub struct PeerSettings {
 ///
 /// Whose certificate it is is not looked at, for who listens does not know who will come, and who dials may
 /// not know either: [`crate::PeerCertificate`] tells it when the other side has said who it is.
+///
+/// Clones are the same thing, and all get what [`PeerTls::replace`] brings.
 #[derive(Clone)]
-pub struct PeerTls {
+pub struct PeerTls(Arc<RwLock<State>>);
+
+#[derive(Clone)]
+struct State {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     own: CertificateDer<'static>,
@@ -89,13 +95,19 @@ impl PeerTls {
             .with_client_cert_resolver(ours);
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
-        let tls = PeerTls { client: Arc::new(client), server: Arc::new(server), own };
-        Ok(LoadedPeer { tls, warnings })
+        let state = State { client: Arc::new(client), server: Arc::new(server), own };
+        Ok(LoadedPeer { tls: PeerTls(Arc::new(RwLock::new(state))), warnings })
+    }
+
+    /// Has connections from now on made with what `newer` was loaded with. Those that stand go on.
+    pub fn replace(&self, newer: &PeerTls) {
+        let state = newer.0.read().clone();
+        *self.0.write() = state;
     }
 
     /// Whether our own certificate is made out to `name`, a host's.
     pub fn is_named(&self, name: &str) -> bool {
-        has_name(&self.own, name)
+        has_name(&self.0.read().own, name)
     }
 
     /// A connection that we have dialled.
@@ -105,7 +117,7 @@ impl PeerTls {
     pub fn dial(&self) -> Result<Channel, TlsFault> {
         // It is neither sent nor compared with anything.
         let name = ServerName::try_from("peer.invalid").map_err(|_| TlsFault::WrongName)?;
-        let connection = ClientConnection::new(Arc::clone(&self.client), name);
+        let connection = ClientConnection::new(Arc::clone(&self.0.read().client), name);
         Ok(Channel::of(connection.map_err(|error| TlsFault::from(&error))?.into()))
     }
 
@@ -114,7 +126,7 @@ impl PeerTls {
     /// # Errors
     /// Of rustls, never seen.
     pub fn accept(&self) -> Result<Channel, TlsFault> {
-        let connection = ServerConnection::new(Arc::clone(&self.server));
+        let connection = ServerConnection::new(Arc::clone(&self.0.read().server));
         Ok(Channel::of(connection.map_err(|error| TlsFault::from(&error))?.into()))
     }
 }

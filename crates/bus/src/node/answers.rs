@@ -121,6 +121,20 @@ impl Node {
         }
     }
 
+    /// Tells who waits that nobody will ever know: the node is gone.
+    pub(super) fn end_all_waiting(&mut self) {
+        self.waiting.by_time.clear();
+        let (by, reason) = (self.id, Reason::Leaving);
+        for (seq, Awaited { dst, is_own, .. }) in std::mem::take(&mut self.waiting.by_seq) {
+            if is_own {
+                self.tell(Event::Refused { id: dst, reason });
+                continue;
+            }
+            self.counts.failed += 1;
+            self.tell(Event::Failed { seq, dst, by, reason, maybe: true });
+        }
+    }
+
     pub(super) fn on_ack(&mut self, head: &Head) {
         if self.end_waiting(head.seq, head.src, Reason::Unknown) {
             self.tell(Event::Acked { seq: head.seq });

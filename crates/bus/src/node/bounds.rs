@@ -7,6 +7,7 @@ use crate::fault::Reason;
 use crate::frame::{FRAGMENT_LEN, HEAD_LEN, Head, Kind};
 use crate::id::NodeId;
 use crate::peer::PeerKey;
+use crate::peer::outbox::is_word;
 use keyway_base::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -36,6 +37,13 @@ impl Strangers {
     }
 }
 
+/// Whether a peer that has `own` of the `all` bytes that are used may have `len` more, of `max`. It has as much as it
+/// leaves to others, so that one who takes nothing fills no more than half.
+fn leaves_room(len: usize, own: usize, all: usize, max: usize) -> bool {
+    let free = max.saturating_sub(all);
+    len <= free && (own == 0 || own + len <= free)
+}
+
 impl Node {
     /// Makes a place for somebody who has just connected: where there is none the oldest who has not
     /// registered gives way. Whether there is one.
@@ -63,6 +71,11 @@ impl Node {
     /// Tells that somebody who connected was not let in: of many who come at once only some, and how many.
     pub(super) fn tell_refused(&mut self, id: NodeId, reason: Reason, now: Time) {
         self.counts.strangers_refused += 1;
+        self.tell_one_of_many(id, reason, now);
+    }
+
+    /// Tells a refusal that others can bring about as often as they like.
+    pub(super) fn tell_one_of_many(&mut self, id: NodeId, reason: Reason, now: Time) {
         match self.strangers.may_tell(now) {
             true => self.tell(Event::Refused { id, reason }),
             false => self.strangers.untold += 1,
@@ -83,8 +96,7 @@ impl Node {
         self.tell(Event::Unsaid { count });
     }
 
-    /// Queues a frame on a connection, if there is room: for that peer, and in all queues together. What
-    /// senders wait for, and what keeps the tree together, may take an eighth more.
+    /// Queues a frame on a connection, if there is room: for that peer, and in all queues together.
     pub(super) fn queue(
         &mut self,
         key: PeerKey,
@@ -96,12 +108,13 @@ impl Node {
         let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
         let len = HEAD_LEN + path.len() + body.bytes().len();
         let has_room = match head.kind {
-            // A peer has as much as it leaves to others, so that one who takes nothing fills no more than half.
             Kind::Message | Kind::Command | Kind::Result => {
-                let free = max.saturating_sub(self.queued_len);
-                len <= free && (peer.counted == 0 || peer.counted + len <= free)
+                leaves_room(len, peer.counted, self.queued_len, max)
             }
-            _ => self.queued_len + len <= max + max / 8,
+            // An eighth more, which messages cannot fill.
+            kind if is_word(kind) => leaves_room(len, peer.counted_words, self.words_len, max / 8),
+            // A node's own words, which an upstream is told alone: no peer's queue keeps it from them.
+            _ => true,
         };
         if !has_room {
             return Err(Reason::Full);
@@ -124,9 +137,10 @@ impl Node {
     /// Counts what a peer holds now.
     pub(super) fn account(&mut self, key: PeerKey) {
         let Some(peer) = self.peers.get_mut(key) else { return };
-        let held = peer.held_len();
+        let (held, words) = (peer.held_len(), peer.words_len());
         self.queued_len = self.queued_len - peer.counted + held;
-        peer.counted = held;
+        self.words_len = self.words_len - peer.counted_words + words;
+        (peer.counted, peer.counted_words) = (held, words);
     }
 
     /// Gives up messages in parts that do not go on: their senders hear of it. A push has no sender, so its
@@ -142,7 +156,7 @@ impl Node {
                 self.counts.stalled += 1;
                 match head.kind {
                     Kind::Push => self.close(key, Reason::Stalled, now),
-                    _ => self.refuse(&head, &path, Reason::Stalled, now),
+                    _ => self.refuse_parts(&head, &path, Reason::Stalled, now),
                 }
             }
         }

@@ -36,8 +36,12 @@ impl Node {
         };
         peer.ask_alive();
         self.mark(incumbent);
-        // In time for the registration.
+        // Who dials waits for less than it does for an answer. That the newcomer has taken its time is no reason to
+        // give who is there less.
         let until = now + ANSWER.min(self.settings.handshake / 2);
+        if let Some(newcomer) = self.peers.get_mut(newcomer) {
+            newcomer.is_contested = true;
+        }
         self.wake_at(until);
         self.contests.push(Contest { incumbent, newcomer, identity, asked_at: now, until });
         Ok(())

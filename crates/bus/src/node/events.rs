@@ -65,6 +65,11 @@ impl Node {
         Some(event)
     }
 
+    /// Whether there is so much that the user has not taken that nobody is heard any more.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.events.len() > 2 * self.settings.inbox_len_max
+    }
+
     pub(super) fn tell(&mut self, event: Event) {
         let weight = event.weight();
         self.put(Waits::Event(event), weight);

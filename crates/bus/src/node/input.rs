@@ -4,7 +4,7 @@ use super::Node;
 use crate::event::Event;
 use crate::fault::Reason;
 use crate::frame::{self, Frame, Head, Kind, Parsed, flags};
-use crate::peer::{Identity, Origin, PeerKey, Step, Sum};
+use crate::peer::{Identity, Origin, PeerKey, Relation, Step, Sum};
 use keyway_base::Time;
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Node {
                 if frame.head.kind == Kind::Push {
                     return Err(reason);
                 }
-                self.refuse(&frame.head, frame.path, reason, now);
+                self.refuse_parts(&frame.head, frame.path, reason, now);
             }
             Step::Asked(identity) => self.on_asked(key, *identity, now)?,
             Step::Registered => self.on_registered(key, now)?,
@@ -110,7 +110,7 @@ impl Node {
     ) -> Result<(), Reason> {
         match head.kind {
             Kind::Attach => self.on_attach(key, body.bytes()),
-            Kind::Topology => self.on_topology(key, body.bytes()),
+            Kind::Topology => self.on_topology(key, body.bytes(), now),
             Kind::Push => self.on_push(key, &head, body.bytes().to_vec(), Sum::default(), now),
             Kind::Have => self.on_have(key, body.bytes()),
             _ => {
@@ -127,7 +127,8 @@ impl Node {
         let dials_it = |origin: &Origin| *origin == Origin::Direct(id);
         let is_dialled = self.dials.values().any(|dial| dials_it(&dial.origin))
             || self.peers.iter().any(|(_, peer)| peer.identity.is_none() && dials_it(&peer.origin));
-        let refusal = if is_dialled && self.id < id {
+        let relation = self.peers.get(key).map_or(Relation::Child, |peer| peer.relation);
+        let refusal = if is_dialled && self.id < id && relation == Relation::Sibling {
             Some(Reason::IdInUse)
         } else if self.settings.upstreams.iter().any(|upstream| upstream.id == id) {
             // An upstream is dialled, so nobody who dials us is one.
@@ -139,23 +140,41 @@ impl Node {
             self.refuse_known(key, id, reason, now);
             return Ok(());
         }
-        let incumbent = self.by_id.get(&id).copied();
-        let origin = incumbent.and_then(|key| self.peers.get(key)).map(|peer| peer.origin);
-        let outcome = match incumbent.zip(origin) {
-            None => {
+        let Some(incumbent) = self.by_id.get(&id).copied() else {
+            self.admit(key, identity, now);
+            return Ok(());
+        };
+        let known = self.peers.get(incumbent).map(|peer| (peer.origin, peer.relation));
+        let is_beside = matches!(known, Some((_, Relation::Sibling)));
+        let outcome = match known {
+            // A direct connection is no more than a shorter way: that of a node that comes to be below gives way.
+            _ if is_beside
+                && relation == Relation::Child
+                && self.is_process(incumbent, &identity) =>
+            {
+                self.close(incumbent, Reason::Replaced, now);
                 self.admit(key, identity, now);
                 Ok(())
             }
-            Some((incumbent, Origin::Accepted)) => {
+            Some((Origin::Accepted, _)) => self.begin_contest(incumbent, key, identity, now),
+            Some((Origin::Direct(_), _)) if relation == Relation::Child => {
                 self.begin_contest(incumbent, key, identity, now)
             }
             // One that this node has dialled does not give way to who came by himself.
-            Some(_) => Err(Reason::IdInUse),
+            _ => Err(Reason::IdInUse),
         };
         if let Err(reason) = outcome {
             self.refuse_known(key, id, reason, now);
         }
         Ok(())
+    }
+
+    /// Whether the process at the other end of a connection is the one that says so of itself.
+    fn is_process(&self, key: PeerKey, identity: &Identity) -> bool {
+        let known = self.peers.get(key).and_then(|peer| peer.identity.as_deref());
+        known.is_some_and(|known| {
+            known.incarnation == identity.incarnation && known.place == identity.place
+        })
     }
 
     /// Lets somebody in.
@@ -178,7 +197,7 @@ impl Node {
         let Some(known) = self.peers.get(old) else { return Ok(()) };
         let known_incarnation = known.identity.as_deref().map(|known| known.incarnation);
         let gives_way = match (known.origin, origin) {
-            (Origin::Accepted, Origin::Uplink(_)) => true,
+            (Origin::Accepted | Origin::Direct(_), Origin::Uplink(_)) => true,
             _ => known_incarnation < Some(identity.incarnation),
         };
         if !gives_way {

@@ -52,7 +52,7 @@ impl Node {
         let left_by = now + self.settings.leave;
         peer.left_by.get_or_insert(left_by);
         let remains = peer.take_unsent();
-        peer.say_goaway(Reason::Bye);
+        peer.say_bye();
         peer.tell_credit();
         self.schedule(key);
         self.forget_ways(key);
@@ -80,6 +80,9 @@ impl Node {
         }
         if self.leaving.is_some() && self.peers.is_empty() && !self.is_gone {
             self.is_gone = true;
+            self.end_all_waiting();
+            self.counts.untold_failures += self.parked.len() as u64;
+            self.parked.clear();
             self.tell(Event::Gone);
         }
     }

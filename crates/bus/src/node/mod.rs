@@ -6,6 +6,7 @@
 //! Nothing but the node holds a connection's state, and a key of one that is closed is a normal outcome.
 
 mod answers;
+mod askers;
 mod below;
 mod bounds;
 mod builtin;
@@ -32,6 +33,7 @@ use crate::peer::{Line, Origin, Peer, PeerKey, Relation, Traffic};
 use crate::push::Topics;
 use crate::settings::Settings;
 use answers::Waiting;
+use askers::Askers;
 use below::Below;
 use bounds::Strangers;
 use contest::Contest;
@@ -67,9 +69,10 @@ pub struct Node {
     /// Whether those below were told that no root is above.
     told_cut: bool,
     /// Who has asked by an upstream that is not used: answers go back there.
-    asked_by: BTreeMap<NodeId, PeerKey>,
+    asked_by: Askers,
     /// Nodes whose way has changed, to be told to the upstream.
     untold: BTreeSet<NodeId>,
+    first_stamp: u64,
     attach_stamp: u64,
     next_seq: u64,
     seen: Seen,
@@ -81,8 +84,9 @@ pub struct Node {
     early: Early,
     strangers: Strangers,
     contests: Vec<Contest>,
-    /// Bytes in the queues of all peers.
+    /// Bytes in the queues of all peers, and what of that is word that senders wait for.
     queued_len: usize,
+    words_len: usize,
     /// What is left for messages in parts.
     assembly_left: usize,
     events: Events,
@@ -179,6 +183,8 @@ impl Node {
     /// A node that begins at `now`. `random` is any number, other ones for other nodes: retries are
     /// spread by it. Settings with [`Settings::faults`] are for who wrote them, not for here.
     pub fn new(settings: Settings, random: u64, now: Time) -> Self {
+        // Another number than those that retries are spread by, which who is dialled may see.
+        let first_stamp = tree::first_stamp(settings.incarnation, random.rotate_left(23));
         let mut node = Self {
             id: settings.id,
             peers: Slab::new(),
@@ -188,9 +194,10 @@ impl Node {
             uplinks: Uplinks::new(settings.upstreams.len(), now),
             below: Below::default(),
             told_cut: false,
-            asked_by: BTreeMap::new(),
+            asked_by: Askers::default(),
             untold: BTreeSet::new(),
-            attach_stamp: settings.incarnation,
+            first_stamp,
+            attach_stamp: first_stamp,
             next_seq: settings.incarnation,
             seen: Seen::default(),
             waiting: Waiting::default(),
@@ -201,6 +208,7 @@ impl Node {
             strangers: Strangers::default(),
             contests: Vec::new(),
             queued_len: 0,
+            words_len: 0,
             assembly_left: settings.assembly_len_max,
             events: Events::default(),
             is_held: false,
@@ -295,10 +303,12 @@ impl Node {
         self.below.iter().filter(|(_, known)| has(known)).map(|(id, _)| id).collect()
     }
 
-    /// Somebody has connected; `None` if there are too many, and the connection is to be closed.
+    /// Somebody has connected; `None` if there are too many, or too much that the user has not taken, and the
+    /// connection is to be closed.
     pub fn handle_accepted(&mut self, line: &Line, now: Time) -> Option<PeerKey> {
+        // Each connection may send a window, so who comes again and again waits until the user takes what came.
         // Strangers leave room for those who are let in.
-        if self.leaving.is_some() || !self.make_place(now) {
+        if self.leaving.is_some() || self.is_overfull() || !self.make_place(now) {
             return None;
         }
         let guest_id = NodeId::guest(self.id, self.draw());
@@ -342,9 +352,9 @@ impl Node {
         len_max: usize,
         now: Time,
     ) -> bool {
-        let Some(peer) = self.peers.get_mut(key) else { return false };
         // Data first: what keeps the tree together is held only where the user takes nothing at all.
-        let is_all = self.events.len() > 2 * self.settings.inbox_len_max;
+        let is_all = self.is_overfull();
+        let Some(peer) = self.peers.get_mut(key) else { return false };
         let held = [self.is_held && is_all, self.is_held && is_all, self.is_held];
         peer.poll_output(out, len_max, held, self.settings.rest, now);
         let is_retiring = peer.retiring.is_some();
@@ -400,8 +410,9 @@ impl Node {
         self.timers.remove(&(peer.timer, key.to_bits()));
         self.assembly_left += peer.assembly_len();
         self.queued_len -= peer.counted;
+        self.words_len -= peer.counted_words;
         self.gone = self.gone.with(&peer.traffic);
-        self.asked_by.retain(|_, by| *by != key);
+        self.asked_by.forget_all(key);
         let id = peer.id();
         let reason = peer.farewell.filter(|_| reason == Reason::Closed).unwrap_or(reason);
         if self.by_id.get(&id) == Some(&key) {

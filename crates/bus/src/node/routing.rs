@@ -15,8 +15,6 @@ use std::time::Duration;
 
 /// Bytes of a failure, or of word of what was applied, at most.
 const KEPT_LEN_MAX: usize = 128;
-/// Nodes at most whose answers go back by an upstream that is not used.
-const ASKERS_MAX: usize = 1024;
 
 /// How a message is to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,19 +154,15 @@ impl Node {
             return;
         }
         if !self.is_unused_uplink(from) {
-            self.asked_by.remove(&head.src);
-            return;
+            return self.asked_by.forget(head.src);
         }
-        if self.asked_by.len() >= ASKERS_MAX {
-            self.asked_by.pop_first();
-        }
-        self.asked_by.insert(head.src, from);
+        self.asked_by.note(head.src, from);
     }
 
     /// The way back to who has asked by an upstream that is not used.
     fn answer_way(&self, head: &Head) -> Option<PeerKey> {
         let is_answer = matches!(head.kind, Kind::Ack | Kind::Result) && head.src == self.id;
-        let key = *self.asked_by.get(&head.dst).filter(|_| is_answer)?;
+        let key = self.asked_by.way(head.dst).filter(|_| is_answer)?;
         self.peers.get(key).is_some_and(|peer| peer.is_open()).then_some(key)
     }
 
@@ -257,6 +251,13 @@ impl Node {
     /// Sends word to the sender of what cannot go on.
     pub(super) fn refuse(&mut self, head: &Head, path: &[u8], reason: Reason, now: Time) {
         self.fail(head, path, reason, false, now);
+    }
+
+    /// The same of a message in parts that is not taken. Where its connection is lost before all of it was sent, it
+    /// goes another way: only that it is too long for who it is for is certain.
+    pub(super) fn refuse_parts(&mut self, head: &Head, path: &[u8], reason: Reason, now: Time) {
+        let is_certain = reason == Reason::TooLarge && head.dst == self.id;
+        self.fail(head, path, reason, !is_certain, now);
     }
 
     fn fail(&mut self, head: &Head, path: &[u8], reason: Reason, maybe: bool, now: Time) {

@@ -18,6 +18,12 @@ const ANNOUNCE_AHEAD: usize = 128 << 10;
 /// Attachments of a node that was started once; its next start is later by as many.
 const ATTACHMENTS_MAX: u64 = 1 << 20;
 
+/// The stamp of a node's first attachment is one above this: by chance in the first half of all that it may have, so
+/// that only who was told it knows it.
+pub(super) fn first_stamp(incarnation: u64, random: u64) -> u64 {
+    incarnation.saturating_add(random % (ATTACHMENTS_MAX / 2))
+}
+
 impl Node {
     /// A child says whether messages for it go through this node.
     pub(super) fn on_attach(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
@@ -84,7 +90,12 @@ impl Node {
     }
 
     /// A child says who is below it.
-    pub(super) fn on_topology(&mut self, key: PeerKey, body: &[u8]) -> Result<(), Reason> {
+    pub(super) fn on_topology(
+        &mut self,
+        key: PeerKey,
+        body: &[u8],
+        now: Time,
+    ) -> Result<(), Reason> {
         let Some(peer) = self.peers.get(key) else { return Ok(()) };
         // What it said before it heard that its farewell was taken.
         if peer.is_leaving {
@@ -109,8 +120,13 @@ impl Node {
             }
             let (stamp, parent) = from.u64().zip(from.u64()).ok_or(Reason::Malformed)?;
             let identity = Identity::read(id, &mut from).ok_or(Reason::Malformed)?;
-            if id == self.id || self.is_above(id) {
-                return Err(Reason::Cycle);
+            if id == self.id {
+                self.on_itself(stamp, &identity, now)?;
+                continue;
+            }
+            if self.upstream() == Some(id) {
+                self.on_upstream_below(stamp, NodeId(parent), &identity, now);
+                continue;
             }
             // The same rule as at the door.
             if !self.settings.accept.iter().any(|range| range.contains(id)) {
@@ -121,13 +137,38 @@ impl Node {
         from.end().ok_or(Reason::Malformed)
     }
 
-    /// Whether a node is an upstream of this one.
-    fn is_above(&self, id: NodeId) -> bool {
-        let is_uplink = |key: &PeerKey| {
-            self.peers.get(*key).is_some_and(|peer| matches!(peer.origin, Origin::Uplink(_)))
-        };
-        self.settings.upstreams.iter().any(|upstream| upstream.id == id)
-            || self.by_id.get(&id).is_some_and(is_uplink)
+    /// This node is said to be below itself. Where upstreams go round in a cycle it is so, and comes back with what
+    /// it has said to its own upstream: a stamp that nobody below is told. Anything else is another process with
+    /// its id, or a lie of whoever is below: who passes that on is not closed for it.
+    fn on_itself(&mut self, stamp: u64, identity: &Identity, now: Time) -> Result<(), Reason> {
+        let is_said = stamp > self.first_stamp && stamp <= self.attach_stamp;
+        let is_this = is_said && identity.incarnation == self.settings.incarnation;
+        if is_this && !self.settings.upstreams.is_empty() {
+            return Err(Reason::Cycle);
+        }
+        self.tell_twice(identity.id, now);
+        Ok(())
+    }
+
+    /// The upstream that is used is said to be below: it is asked whether it is, as the one who knows, and not
+    /// taken for below.
+    fn on_upstream_below(&mut self, stamp: u64, parent: NodeId, identity: &Identity, now: Time) {
+        self.tell_twice(identity.id, now);
+        let Some(key) = self.uplinks.active_peer() else { return };
+        // Of lies without end some are passed on.
+        if self.peers.get(key).is_some_and(|up| up.queued_on(Channel::Control) < ANNOUNCEMENT_LEN) {
+            let mut entry = Vec::new();
+            let mut out = Writer::new(&mut entry);
+            out.u8(1);
+            [identity.id.0, stamp, parent.0].iter().for_each(|number| out.u64(*number));
+            identity.write(&mut out);
+            self.announce(key, 1, &entry, now);
+        }
+    }
+
+    fn tell_twice(&mut self, id: NodeId, now: Time) {
+        self.counts.ids_twice += 1;
+        self.tell_one_of_many(id, Reason::IdTwice, now);
     }
 
     /// Tells a new upstream of all nodes below.
@@ -162,9 +203,12 @@ impl Node {
         }
     }
 
-    /// Tells the upstream of a node before it hears from it.
+    /// Tells the upstream of a node before it hears from it, but where the queue is full: then it is told later,
+    /// for what must be said leaves nothing out.
     pub(super) fn tell_way_of(&mut self, id: NodeId, now: Time) {
+        let len_max = self.settings.queue_len_max;
         if let Some(key) = self.uplinks.active_peer()
+            && self.peers.get(key).is_some_and(|up| up.queued_on(Channel::Control) < len_max)
             && self.untold.remove(&id)
         {
             let mut entry = Vec::new();

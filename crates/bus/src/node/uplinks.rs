@@ -240,7 +240,8 @@ impl Node {
         }
     }
 
-    /// Sends a frame to a peer itself. One whose queue is full is not to be told half of what it must know.
+    /// Says to an upstream what it must know. One that takes so little that there is no room even for that is
+    /// not to be told half of it.
     pub(super) fn push_plain(&mut self, key: PeerKey, kind: Kind, body: &[u8], now: Time) {
         let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.is_open()) else { return };
         let head = Head::plain(kind, peer.our_id(), peer.id());

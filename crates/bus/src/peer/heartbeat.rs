@@ -18,7 +18,10 @@ impl Peer {
     /// When [`Peer::on_timeout`] is due, and what else the node looks for at a time.
     pub(crate) fn deadline(&self, settings: &Settings) -> Time {
         if self.identity.is_none() {
-            return self.since + self.registration(settings);
+            return match self.is_contested {
+                true => Time(u64::MAX),
+                false => self.since + self.registration(settings),
+            };
         }
         let mut first = self.ping_due(settings);
         let silent = self.asked_at.map(|at| at + patience(settings));
@@ -51,7 +54,7 @@ impl Peer {
     /// Pings in time, and tells when the other side is silent for too long.
     pub(crate) fn on_timeout(&mut self, settings: &Settings, now: Time) -> Result<(), Reason> {
         if self.identity.is_none() {
-            let is_late = now >= self.since + self.registration(settings);
+            let is_late = !self.is_contested && now >= self.since + self.registration(settings);
             return if is_late { Err(Reason::HandshakeTimeout) } else { Ok(()) };
         }
         if self.asked_at.is_some_and(|at| now >= at + patience(settings)) {

@@ -28,6 +28,9 @@ use outbox::{Outbox, Remains, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Room at least that a node's own words have in a queue that is full of what others say.
+const OWN_WORDS: usize = 128 << 10;
+
 /// Names a connection.
 pub type PeerKey = Key<Peer>;
 
@@ -99,6 +102,8 @@ struct Due {
     pong: Option<u64>,
     credit: [bool; CHANNELS],
     goaway: Option<Reason>,
+    /// The answer to a farewell, which does not take the place of one.
+    bye: bool,
 }
 
 /// Whether a node is cut off from the root.
@@ -129,14 +134,17 @@ pub struct Peer {
     pub(crate) said_bye: bool,
     /// When the connection is closed although the other side, which has said farewell, did not.
     pub(crate) left_by: Option<Time>,
+    /// Set while it is found out whether who it says to be is here already: that ends by itself.
+    pub(crate) is_contested: bool,
     /// Why it leaves.
     pub(crate) farewell: Option<Reason>,
     /// Who it has proved to be, of one that is not let in for all that.
     pub(crate) proved_id: NodeId,
     /// When the last ping that was answered was sent.
     pub(crate) answered_at: Time,
-    /// What it holds of all queues, as it was counted last.
+    /// What it holds of all queues, as it was counted last, and what of that is word.
     pub(crate) counted: usize,
+    pub(crate) counted_words: usize,
     /// What a child that goes through this node has of each topic.
     pub(crate) versions: Option<BTreeMap<String, Held>>,
     /// Of a dial: its addresses.
@@ -215,10 +223,12 @@ impl Peer {
             retiring: None,
             said_bye: false,
             left_by: None,
+            is_contested: false,
             farewell: None,
             proved_id: NodeId::NONE,
             answered_at: Time(0),
             counted: 0,
+            counted_words: 0,
             versions: None,
             attempt: None,
             round_trip: None,
@@ -404,7 +414,11 @@ impl Peer {
         settings: &Settings,
     ) -> Result<(), Reason> {
         let outbox = &mut self.outboxes[head.channel() as usize];
-        if outbox.own_len() > 0 && outbox.own_len() + body.len() > settings.queue_len_max {
+        let len_max = match head.kind.is_routed() {
+            true => settings.queue_len_max,
+            false => settings.queue_len_max + OWN_WORDS.max(settings.queue_len_max / 8),
+        };
+        if outbox.own_len() > 0 && outbox.own_len() + body.len() > len_max {
             return Err(Reason::Full);
         }
         outbox.push(head, path, body);
@@ -471,6 +485,11 @@ impl Peer {
         self.due.goaway = Some(reason);
     }
 
+    /// Answers a farewell at the next output.
+    pub(crate) fn say_bye(&mut self) {
+        self.due.bye = true;
+    }
+
     /// Wants credit told for all that was taken, the data channel's too once it is no more held.
     pub(crate) fn tell_credit(&mut self) {
         for (due, inbox) in self.due.credit.iter_mut().zip(&self.inboxes) {
@@ -480,7 +499,7 @@ impl Peer {
 
     /// Whether all that was queued was sent and taken.
     pub(crate) fn is_done(&self) -> bool {
-        self.due.goaway.is_none() && self.outboxes.iter().all(Outbox::is_done)
+        self.due.goaway.is_none() && !self.due.bye && self.outboxes.iter().all(Outbox::is_done)
     }
 
     /// Whether [`Peer::poll_output`] has something to say.
@@ -492,6 +511,7 @@ impl Peer {
                 && (due.ping
                     || due.pong.is_some()
                     || due.goaway.is_some()
+                    || due.bye
                     || due.credit.contains(&true)))
             || (is_open && self.outboxes.iter().any(Outbox::is_ready))
     }
@@ -557,7 +577,7 @@ impl Peer {
             writer.u64(limit);
             self.say(Kind::Credit, &body, out);
         }
-        if let Some(reason) = due.goaway {
+        for reason in due.goaway.into_iter().chain(due.bye.then_some(Reason::Bye)) {
             body.clear();
             Writer::new(&mut body).u16(reason as u16);
             self.say(Kind::Goaway, &body, out);
@@ -619,6 +639,11 @@ impl Peer {
     /// Bytes that it holds of all queues: what waits, and what is remembered of what was sent.
     pub(crate) fn held_len(&self) -> usize {
         self.outboxes.iter().map(Outbox::held_len).sum()
+    }
+
+    /// Of these, what senders wait for.
+    pub(crate) fn words_len(&self) -> usize {
+        self.outboxes.iter().map(Outbox::words_len).sum()
     }
 
     /// Bytes that wait to be sent.

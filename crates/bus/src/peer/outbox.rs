@@ -85,6 +85,8 @@ pub(crate) struct Outbox {
     beside_len: usize,
     /// Topics of which a version is among the entries: one of each at most.
     topics: Vec<Box<str>>,
+    /// Bytes of memory of what senders wait for, sent and not taken as well: see [`is_word`].
+    words_len: usize,
     /// Bytes sent since the beginning, and how many may be.
     sent: u64,
     limit: u64,
@@ -102,6 +104,11 @@ impl Custody {
                 Custody::Again(routed) => 192 + routed.body.len() + routed.path.len(),
                 _ => 0,
             }
+    }
+
+    /// The same of word.
+    fn word_len(&self) -> usize {
+        if matches!(self, Custody::Again(_)) { self.len() } else { 0 }
     }
 }
 
@@ -121,6 +128,17 @@ impl Entry {
         };
         version.is_some_and(|version| *version.topic == *name)
     }
+}
+
+/// Bytes of memory of a frame that is queued, if it is word.
+fn word_len(frame: &[u8], custody: &Custody) -> usize {
+    let is_word = frame::kind_of(frame).is_some_and(is_word);
+    if is_word { frame.len() + custody.len() } else { 0 }
+}
+
+/// Whether a frame of that kind is what a sender waits for: word of arrival, of a failure, of what was applied.
+pub(crate) fn is_word(kind: Kind) -> bool {
+    matches!(kind, Kind::Failure | Kind::Ack | Kind::Applied)
 }
 
 fn custody(head: &Head, path: &[u8], body: &[u8]) -> Custody {
@@ -157,6 +175,11 @@ impl Outbox {
         self.own_len() + self.begun_len + self.beside_len + self.in_flight_len
     }
 
+    /// Of that, what senders wait for.
+    pub fn words_len(&self) -> usize {
+        self.words_len
+    }
+
     /// Whether everything was sent, and taken by the peer.
     pub fn is_done(&self) -> bool {
         self.entries.is_empty() && self.taken == self.sent
@@ -166,7 +189,9 @@ impl Outbox {
     pub fn push(&mut self, head: &Head, path: &[u8], body: &[u8]) {
         let len = frame::append(&mut self.small, head, path, [body, &[]]);
         self.queued_len += len;
-        self.append(Entry::Small(len as u32, custody(head, path, body)));
+        let custody = custody(head, path, body);
+        self.words_len += if is_word(head.kind) { len + custody.len() } else { 0 };
+        self.append(Entry::Small(len as u32, custody));
     }
 
     /// Queues a body of any length; a long one stays where it is.
@@ -265,6 +290,7 @@ impl Outbox {
         while self.in_flight.front().is_some_and(|(end, _)| *end <= taken) {
             if let Some((_, custody)) = self.in_flight.pop_front() {
                 self.in_flight_len -= custody.len();
+                self.words_len -= custody.word_len();
             }
         }
         true
@@ -315,6 +341,7 @@ impl Outbox {
         let Entry::Small(len, custody) = entry else { return };
         let end = self.small_start + len as usize;
         out.extend_from_slice(&self.small[self.small_start..end]);
+        self.words_len -= word_len(&self.small[self.small_start..end], &custody);
         self.small_start = end;
         self.sent += u64::from(len);
         self.queued_len -= len as usize;
@@ -335,6 +362,7 @@ impl Outbox {
     fn note(&mut self, custody: Custody) {
         if custody != Custody::Nobody {
             self.in_flight_len += custody.len();
+            self.words_len += custody.word_len();
             self.in_flight.push_back((self.sent, custody));
         }
     }
@@ -346,6 +374,7 @@ impl Outbox {
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
         }
+        self.words_len = 0;
         self.forget_lens();
     }
 
@@ -377,8 +406,9 @@ impl Outbox {
 
     fn take_entry(&mut self, entry: Entry, remains: &mut Remains) {
         let routed = match entry {
-            Entry::Small(len, _) => {
+            Entry::Small(len, custody) => {
                 let end = self.small_start + len as usize;
+                self.words_len -= word_len(&self.small[self.small_start..end], &custody);
                 let routed = parsed(&self.small[self.small_start..end]);
                 self.small_start = end;
                 routed

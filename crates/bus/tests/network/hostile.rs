@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl Lab {
     /// Seconds pass, in each of which those `alive` say something.
-    fn pass(&mut self, seconds: u64, alive: &[usize]) {
+    pub fn pass(&mut self, seconds: u64, alive: &[usize]) {
         for _ in 0..seconds {
             self.now = self.now + SECOND;
             for at in alive {
@@ -40,7 +40,7 @@ impl Lab {
     }
 
     /// A count of `bus.stats`.
-    fn stat(&mut self, name: &str) -> u64 {
+    pub fn stat(&mut self, name: &str) -> u64 {
         let own = self.node.id();
         self.node.command(own, &["bus.stats"], SECOND, self.now).unwrap();
         let events = self.events();
@@ -51,7 +51,7 @@ impl Lab {
     }
 }
 
-fn failure(src: NodeId, to: NodeId, seq: u64, of: NodeId) -> (Head, Vec<u8>) {
+pub fn failure(src: NodeId, to: NodeId, seq: u64, of: NodeId) -> (Head, Vec<u8>) {
     let mut body = of.0.to_le_bytes().to_vec();
     body.extend(src.0.to_le_bytes());
     body.extend((Reason::Unreachable as u16).to_le_bytes());
@@ -59,11 +59,11 @@ fn failure(src: NodeId, to: NodeId, seq: u64, of: NodeId) -> (Head, Vec<u8>) {
     (Head { kind: Kind::Failure, seq, ..message(src, to, 0) }, body)
 }
 
-fn first_of(len: u32) -> Vec<u8> {
+pub fn first_of(len: u32) -> Vec<u8> {
     [&len.to_le_bytes()[..], &[7; 100]].concat()
 }
 
-const FIRST: u16 = flags::FRAGMENT | flags::FIRST;
+pub const FIRST: u16 = flags::FRAGMENT | flags::FIRST;
 
 #[test]
 fn parts_that_stand_still_give_their_memory_back_and_their_sender_hears_of_it() {
@@ -200,7 +200,7 @@ fn silent_strangers_keep_nobody_out_and_are_gone_after_five_seconds() {
 }
 
 /// Announcements of `count` nodes from `first` on, below `by`.
-fn announce_many(lab: &mut Lab, at: usize, by: NodeId, first: u64, count: u64) {
+pub fn announce_many(lab: &mut Lab, at: usize, by: NodeId, first: u64, count: u64) {
     let nodes: Vec<u64> = (first..first + count).collect();
     for some in nodes.chunks(100) {
         let mut body = (some.len() as u16).to_le_bytes().to_vec();

@@ -49,6 +49,14 @@ impl Lab {
         self.register(End { other, there, here })
     }
 
+    /// A node that has dialled the one under test, which knows it as `here` and has heard nothing of it.
+    pub fn resume(&mut self, settings: Settings, here: PeerKey) -> usize {
+        let mut other = Node::new(settings, 5, self.now);
+        let Some(Action::Dial { dial, .. }) = other.poll_action() else { panic!("no dial") };
+        let there = other.handle_connected(dial, &line(2), self.now).unwrap();
+        self.register(End { other, there, here })
+    }
+
     /// A node that the one under test dials.
     pub fn serve(&mut self, settings: Settings) -> usize {
         let Some(Action::Dial { dial, .. }) = self.node.poll_action() else { panic!("no dial") };
@@ -263,8 +271,8 @@ fn announcements_are_believed_as_far_as_they_can_be_true() {
     assert!(lab.is_there(liar) && lab.node.nodes_below().all(|(id, _)| id != other));
     // An upstream is not below.
     announce(&mut lab, liar, id(2), &entry(id(0), id(2), 1 << 20));
-    assert!(!lab.is_there(liar));
-    assert!(lab.events().contains(&Event::PeerDown { id: id(2), reason: Reason::Cycle }));
+    assert!(lab.node.nodes_below().all(|(node, _)| node != id(0)));
+    assert!(lab.events().contains(&Event::Refused { id: id(0), reason: Reason::IdTwice }));
 }
 
 #[test]

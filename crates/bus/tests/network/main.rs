@@ -4,6 +4,7 @@
 mod hostile;
 mod laws;
 mod liar;
+mod rivals;
 mod topics;
 mod world;
 

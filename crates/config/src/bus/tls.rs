@@ -2,7 +2,7 @@
 
 use super::{BusConfig, text, unknown};
 use crate::error::{Problem, Report, quoted};
-use keyway_bus::{Url, certificate_name};
+use keyway_bus::{NodeId, Url, certificate_name};
 use keyway_tls::{FileFault, Identity, PeerSettings, PeerTls, Setting};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -10,12 +10,42 @@ use toml::de::{DeTable, DeValue};
 
 const KEYS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
 
+/// What secures connections by TCP, and where that was read.
+#[derive(Clone, Debug)]
+pub struct BusTls {
+    /// What connections are made with.
+    pub loaded: PeerTls,
+    /// Its files.
+    pub files: PeerSettings,
+}
+
+impl BusTls {
+    /// Reads the files again, those of a node of that id. Connections from now on are made with what is in them,
+    /// those that stand go on. What is suspicious about them is given.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them: then nothing has changed.
+    pub fn reread(&self, id: NodeId) -> Result<Vec<String>, Vec<String>> {
+        let told = |faults: &[FileFault]| {
+            faults.iter().map(|fault| format!("{}; {}", fault.what, fault.hint)).collect()
+        };
+        let newer =
+            PeerTls::load(&self.files, &crate::read_file).map_err(|faults| told(&faults))?;
+        let name = certificate_name(id);
+        if !newer.tls.is_named(&name) {
+            return Err(vec![format!("the certificate in cert_file is not made out to {name}")]);
+        }
+        self.loaded.replace(&newer.tls);
+        Ok(told(&newer.warnings))
+    }
+}
+
 /// What the table says; `None` if something is wrong with it, which was told.
 pub(super) fn read(
     value: &Spanned<DeValue<'_>>,
     read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     report: &mut Report<'_>,
-) -> Result<Option<PeerTls>, String> {
+) -> Result<Option<BusTls>, String> {
     let table = value.get_ref().as_table().ok_or("it is no table")?;
     for name in table.keys().filter(|name| !KEYS.contains(&name.get_ref().as_ref())) {
         report.mistake(name.span().start, unknown(name.get_ref(), &KEYS));
@@ -51,7 +81,7 @@ pub(super) fn read(
             for fault in &loaded.warnings {
                 report.warning(at(fault), Problem::new(fault.what.as_str(), fault.hint));
             }
-            Ok(Some(loaded.tls))
+            Ok(Some(BusTls { loaded: loaded.tls, files: settings }))
         }
         Err(faults) => {
             for fault in &faults {

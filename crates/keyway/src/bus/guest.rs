@@ -188,10 +188,17 @@ impl Guest {
         let sent = self.driver.node().command(node, args, self.within, clock())?;
         let outcome = self.wait(|event| match event {
             Event::Result { seq, status, items, .. } if seq == sent => Some(Ok((status, items))),
-            Event::Failed { seq, by, reason, .. } if seq == sent => Some(Err((by, reason))),
+            Event::Failed { seq, by, reason, maybe, .. } if seq == sent => {
+                Some(Err((by, reason, maybe)))
+            }
             _ => None,
         })?;
-        outcome.map_err(|(by, reason)| anyhow::anyhow!("{by} says: {reason}"))
+        outcome.map_err(|(by, reason, maybe)| match maybe {
+            true => {
+                anyhow::anyhow!("no word of it from {node}, so it may have been done: {reason}")
+            }
+            false => anyhow::anyhow!("not done: {by} says: {reason}"),
+        })
     }
 
     /// `keyway bus ping`.

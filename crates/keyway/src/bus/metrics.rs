@@ -97,12 +97,19 @@ pub struct Asking {
 }
 
 /// What is known of the node without asking.
-#[derive(Default)]
 pub struct State {
     /// It is leaving.
     pub is_leaving: AtomicBool,
     /// No root is above it.
     pub is_cut_off: AtomicBool,
+}
+
+impl State {
+    /// As it is at the moment.
+    pub fn of(node: &Node) -> Self {
+        let is_cut_off = AtomicBool::new(node.is_cut_off());
+        Self { is_leaving: AtomicBool::new(false), is_cut_off }
+    }
 }
 
 impl Asking {
@@ -149,5 +156,28 @@ impl AdminState for Asking {
 
     fn kill_script(&self, _pool: &str) -> Result<ScriptKill, String> {
         Err("a node of the bus has no store".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Time;
+    use keyway_bus::{NodeId, Settings, Upstream};
+
+    #[test]
+    fn a_node_that_wants_an_upstream_is_not_ready_before_anything_was_tried() {
+        let mut settings = Settings::of(NodeId(2));
+        let is_ready = |settings: &Settings| {
+            let node = Node::new(settings.clone(), 1, Time(0));
+            let metrics = Arc::new(BusMetrics::new("0", 0));
+            let (read, _) = rustix::pipe::pipe().unwrap();
+            let state = Arc::new(State::of(&node));
+            Asking::new(metrics, Arc::new(read), state).0.not_ready().is_empty()
+        };
+        assert!(is_ready(&settings), "a root");
+        settings.upstreams =
+            vec![Upstream { id: NodeId(1), urls: vec!["mem://nobody".parse().unwrap()] }];
+        assert!(!is_ready(&settings));
     }
 }

@@ -37,6 +37,8 @@ pub enum Bus {
     /// of those that could not be written or were not read as fast. What is unreached or refused time and again for
     /// the same reason is said once a minute. Lines have at most 4096 bytes; longer ones end with `…`.
     ///
+    /// On SIGHUP the files of its certificates are read again: `certificates read again`, or what is wrong with them.
+    ///
     /// `keyway check FILE` tells whether its file is right.
     Node {
         /// Its file: see docs/bus.md.

@@ -6,10 +6,10 @@ use super::{incarnation, say};
 use anyhow::{Context, Result};
 use keyway_bus::{Event, NodeId, Reason, Stamp, Url, certificate_name};
 use keyway_channel::{Driver, DriverSettings, LINE_LEN_MAX, Lines, clock, here};
-use keyway_config::BusConfig;
+use keyway_config::{BusConfig, BusTls};
 use keyway_control::{Admin, AdminHandle};
 use keyway_metrics::{BusFigures, BusMetrics};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -84,7 +84,9 @@ struct Running {
     in_vain: Option<(NodeId, bool)>,
     metrics: Arc<BusMetrics>,
     state: Arc<State>,
-    is_over: Arc<AtomicBool>,
+    told: Arc<Told>,
+    id: NodeId,
+    tls: Option<BusTls>,
     asks: Receiver<Sender<BusFigures>>,
     /// Ends with the node.
     _admin: Option<AdminHandle>,
@@ -93,7 +95,7 @@ struct Running {
 fn listen(config: &BusConfig) -> Result<Driver> {
     let mut settings = config.settings.clone();
     (settings.place, settings.incarnation) = (here(), incarnation());
-    let tls = config.tls.clone();
+    let tls = config.tls.as_ref().map(|tls| tls.loaded.clone());
     let driver =
         Driver::new(settings, DriverSettings { share_with: config.share_with.clone(), tls });
     driver.map_err(|error| match error.kind() {
@@ -104,19 +106,28 @@ fn listen(config: &BusConfig) -> Result<Driver> {
     })
 }
 
+/// What signals have said.
+#[derive(Default)]
+struct Told {
+    is_over: AtomicBool,
+    is_to_reread: AtomicBool,
+}
+
 /// A thread that waits for signals, so that the node need not look for them.
-fn watch_signals(driver: &Driver) -> Result<Arc<AtomicBool>> {
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (tell, wake) = (Arc::clone(&is_over), driver.waker());
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch for signals")?;
+fn watch_signals(driver: &Driver) -> Result<Arc<Told>> {
+    let told = Arc::new(Told::default());
+    let (tell, wake) = (Arc::clone(&told), driver.waker());
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
     std::thread::Builder::new().name("keyway-bus-signals".to_owned()).spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            let flag = if signal == SIGHUP { &tell.is_to_reread } else { &tell.is_over };
             // ORDER: nothing but the flag itself is told.
-            tell.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
             let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
         }
     })?;
-    Ok(is_over)
+    Ok(told)
 }
 
 /// Standard output without a buffer: what a disk has not taken is known line by line.
@@ -130,7 +141,8 @@ impl Running {
         let mut driver = listen(&config)?;
         let start_micros = crate::serve::wall_clock().unix_micros;
         let metrics = Arc::new(BusMetrics::new(env!("CARGO_PKG_VERSION"), start_micros));
-        let state = Arc::new(State::default());
+        // Served from the first moment on: nothing was tried by then.
+        let state = Arc::new(State::of(driver.node()));
         let (asking, asks) = Asking::new(Arc::clone(&metrics), driver.waker(), Arc::clone(&state));
         let admin = match config.admin {
             Some(address) => {
@@ -146,7 +158,9 @@ impl Running {
             lines.say(format!("metrics http://{}/metrics", admin.local_addr()));
         }
         Ok(Self {
-            is_over: watch_signals(&driver)?,
+            told: watch_signals(&driver)?,
+            id: config.settings.id,
+            tls: config.tls,
             driver,
             lines,
             takes_publications: config.takes_publications,
@@ -189,12 +203,29 @@ impl Running {
                 // Who asked may have stopped waiting.
                 let _ = answer.send(figures(self.driver.node(), &self.failures));
             }
-            // ORDER: nothing but the flag itself is told.
-            if self.is_over.swap(false, Ordering::Relaxed) {
+            // ORDER: nothing but the flags themselves is told.
+            if self.told.is_to_reread.swap(false, Ordering::Relaxed) {
+                self.reread_certificates();
+            }
+            if self.told.is_over.swap(false, Ordering::Relaxed) {
                 self.state.is_leaving.store(true, Ordering::Relaxed);
                 self.driver.node().leave(clock());
             }
         }
+    }
+
+    /// Connections from now on are made with what is in the files.
+    fn reread_certificates(&mut self) {
+        let outcome = match &self.tls {
+            Some(tls) => tls.reread(self.id),
+            None => return self.lines.say("certificates: none to read again".to_owned()),
+        };
+        let (said, faults) = match outcome {
+            Ok(warnings) => ("certificates read again", warnings),
+            Err(faults) => ("certificates not read again: those of before are used", faults),
+        };
+        faults.iter().for_each(|fault| self.lines.say(format!("certificates: {fault}")));
+        self.lines.say(said.to_owned());
     }
 
     /// One line for everything that happens, for people and for tests.
