@@ -112,7 +112,7 @@ pub(super) fn check_reach(table: &DeTable<'_>, config: &BusConfig, report: &mut 
 pub(super) fn check_name(table: &DeTable<'_>, config: &BusConfig, report: &mut Report<'_>) {
     let Some(tls) = &config.tls else { return };
     let name = certificate_name(config.settings.id);
-    if tls.is_named(&name) {
+    if tls.loaded.is_named(&name) {
         return;
     }
     let at = table.get("tls").map_or(0, |value| value.span().start);
