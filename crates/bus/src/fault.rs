@@ -178,7 +178,7 @@ impl fmt::Display for SendFault {
             SendFault::NoDestination => f.write_str("a message needs a destination"),
             SendFault::Stale => f.write_str("a version at least as new is there already"),
             SendFault::Topic => {
-                f.write_str("a topic has a name of 1 to 63 bytes, and there are not that many")
+                f.write_str("a topic's name is 1 to 63 letters and digits of ASCII and -_./:")
             }
         }
     }

@@ -25,6 +25,7 @@ mod wire;
 pub use compress::{COMPRESS_LEN_MAX, COMPRESS_LEN_MIN};
 pub use event::{Action, DialKey, Event};
 pub use fault::{Reason, SendFault};
+pub use frame::MESSAGE_LEN_MAX;
 pub use id::{IdFault, IdRange, NodeId};
 pub use labels::{LABEL_LEN_MAX, LABELS_MAX, LabelFault, Labels};
 pub use node::{Counts, LinkKind, Node, PeerView, SendOptions};

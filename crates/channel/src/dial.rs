@@ -157,7 +157,7 @@ fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, Reason> {
 }
 
 /// Never waits: where the backlog is full, as of a process that was stopped, the system says so at once.
-fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
+pub(crate) fn connect_unix(at: &SocketName) -> Result<UnixStream, Reason> {
     let connect = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -74,6 +74,8 @@ pub struct Driver {
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     paused_until: Option<Time>,
+    /// Why nobody could be accepted, until that was asked.
+    not_accepted: Option<io::Error>,
     conns: Slab<Conn>,
     by_peer: BTreeMap<u64, Key<Conn>>,
     /// Connections to be served before anything is waited for.
@@ -147,6 +149,7 @@ impl Driver {
             epoll,
             listeners,
             paused_until: None,
+            not_accepted: None,
             conns: Slab::new(),
             by_peer: BTreeMap::new(),
             again: Vec::new(),
@@ -179,6 +182,11 @@ impl Driver {
     /// What has happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.node.poll_event()
+    }
+
+    /// Why nobody could be accepted since this was last asked, as for want of descriptors; it is tried again.
+    pub fn poll_not_accepted(&mut self) -> Option<io::Error> {
+        self.not_accepted.take()
     }
 
     /// Waits, at most so long, and does what is to be done.
@@ -265,7 +273,10 @@ impl Driver {
                 Ok(Came::Undecided(greeting)) => self.greet(greeting, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(_) => return self.pause(now),
+                Err(error) => {
+                    self.not_accepted = Some(error);
+                    return self.pause(now);
+                }
             }
         }
     }

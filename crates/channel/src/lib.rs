@@ -16,4 +16,4 @@ mod stream;
 mod within;
 
 pub use driver::{Driver, DriverSettings, clock, here};
-pub use lines::Lines;
+pub use lines::{LINE_LEN_MAX, Lines};

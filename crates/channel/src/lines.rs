@@ -1,25 +1,24 @@
 //! Lines for people, written by a thread of their own: who reads them slowly, or not at all, holds up no driver.
+//! What could not be written, as to a disk that is full, is said as soon as something can be written again.
 
-use std::io::{self, Write};
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
-};
+use std::io::{self, ErrorKind, Write};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
 
 /// Lines that wait to be written at most. More are left out, and counted.
 const WAITING_MAX: usize = 1024;
-/// Bytes of a line at most; the rest is cut off.
-const LINE_LEN_MAX: usize = 4096;
+/// Bytes of a line at most; the rest is cut off, and `…` written instead.
+pub const LINE_LEN_MAX: usize = 4096;
 
 /// Where lines are said. They are written in order; where lines were left out a line says how many.
 pub struct Lines {
     sender: Option<SyncSender<String>>,
-    end: Receiver<()>,
+    end: Receiver<bool>,
     left_out: u64,
 }
 
 impl Lines {
-    /// Starts the thread that writes to `out`.
+    /// Starts the thread that writes to `out`, each line at once: it should have no buffer.
     ///
     /// # Errors
     /// When there can be no such thread.
@@ -27,9 +26,9 @@ impl Lines {
         let (sender, lines) = sync_channel(WAITING_MAX);
         let (ended, end) = channel();
         std::thread::Builder::new().name("bus-lines".to_owned()).spawn(move || {
-            write_all(&lines, out);
+            let is_whole = write_all(&lines, out);
             // Nobody waits for it any more, if that cannot be said.
-            let _ = ended.send(());
+            let _ = ended.send(is_whole);
         })?;
         Ok(Self { sender: Some(sender), end, left_out: 0 })
     }
@@ -55,17 +54,66 @@ impl Lines {
         }
     }
 
-    /// Waits until all is written, at most so long; whether it is.
+    /// Waits until all is written, at most so long; whether it is, but for what was left out and told.
     pub fn finish(&mut self, within: Duration) -> bool {
         self.sender = None;
-        !matches!(self.end.recv_timeout(within), Err(RecvTimeoutError::Timeout))
+        self.left_out == 0 && self.end.recv_timeout(within).unwrap_or(false)
     }
 }
 
-fn write_all(lines: &Receiver<String>, mut out: impl Write) {
+/// Whether all was written, or what was not told. A reader that has gone wants nothing any more.
+fn write_all(lines: &Receiver<String>, out: impl Write) -> bool {
+    let mut writer = Writer { out, text: Vec::new(), is_torn: false, lost: 0 };
     while let Ok(line) = lines.recv() {
-        // A reader that has gone is no reason to stop.
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        writer.write(&line);
+    }
+    writer.lost == 0
+}
+
+struct Writer<O> {
+    out: O,
+    text: Vec<u8>,
+    /// A line was written in part.
+    is_torn: bool,
+    /// Lines that were not written, and not told.
+    lost: u64,
+}
+
+impl<O: Write> Writer<O> {
+    fn write(&mut self, line: &str) {
+        if self.lost > 0 {
+            let told = format!("left out {} lines: they could not be written", self.lost);
+            if self.try_write(&told) {
+                self.lost = 0;
+            }
+        }
+        if self.lost > 0 || !self.try_write(line) {
+            self.lost += 1;
+        }
+    }
+
+    /// Whether the line was written, or nobody is there who would read it.
+    fn try_write(&mut self, line: &str) -> bool {
+        self.text.clear();
+        if self.is_torn {
+            self.text.push(b'\n');
+        }
+        self.text.extend_from_slice(line.as_bytes());
+        self.text.push(b'\n');
+        let mut rest = &self.text[..];
+        while !rest.is_empty() {
+            match self.out.write(rest) {
+                Ok(len) if len > 0 => rest = &rest[len..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return true,
+                _ => {
+                    self.is_torn |= rest.len() < self.text.len();
+                    return false;
+                }
+            }
+        }
+        self.is_torn = false;
+        true
     }
 }
 
@@ -117,7 +165,7 @@ mod tests {
         assert!(!lines.finish(Duration::from_millis(10)), "it does not read");
         assert_eq!(lines.left_out, 10_000 - WAITING_MAX as u64 - 1);
         let_go.send(()).unwrap();
-        assert!(lines.finish(Duration::from_secs(10)));
+        assert!(lines.end.recv_timeout(Duration::from_secs(10)).unwrap());
         let text: Vec<u8> = given.try_iter().flatten().collect();
         let written = String::from_utf8(text).unwrap();
         let numbers: Vec<u64> = written.lines().map(|line| line.parse().unwrap()).collect();
@@ -145,5 +193,49 @@ mod tests {
         let last: Vec<&str> = text.lines().rev().take(2).collect();
         assert_eq!(last[1], told);
         assert!(last[0].len() == LINE_LEN_MAX + '…'.len_utf8() && last[0].ends_with('…'));
+    }
+
+    /// A disk with room for so many bytes.
+    struct Disk(std::sync::Arc<std::sync::Mutex<(usize, Vec<u8>)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (room, written) = &mut *self.0.lock().unwrap();
+            match bytes.len().min(*room) {
+                0 => Err(ErrorKind::StorageFull.into()),
+                len => {
+                    *room -= len;
+                    written.extend_from_slice(&bytes[..len]);
+                    Ok(len)
+                }
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_counted_and_told_when_there_is_room() {
+        let disk = std::sync::Arc::new(std::sync::Mutex::new((7, Vec::new())));
+        let mut writer =
+            Writer { out: Disk(disk.clone()), text: Vec::new(), is_torn: false, lost: 0 };
+        ["one", "two", "three"].iter().for_each(|line| writer.write(line));
+        assert_eq!((writer.lost, &disk.lock().unwrap().1[..]), (2, &b"one\ntwo"[..]));
+        disk.lock().unwrap().0 = 1000;
+        ["four", "five"].iter().for_each(|line| writer.write(line));
+        let text = String::from_utf8(disk.lock().unwrap().1.clone()).unwrap();
+        let told = "left out 2 lines: they could not be written";
+        assert_eq!(text, format!("one\ntwo\n{told}\nfour\nfive\n"));
+        assert_eq!(writer.lost, 0);
+    }
+
+    #[test]
+    fn a_disk_that_stays_full_is_told_at_the_end() {
+        let disk = std::sync::Arc::new(std::sync::Mutex::new((0, Vec::new())));
+        let mut lines = Lines::start(Disk(disk)).unwrap();
+        lines.say("one".to_owned());
+        assert!(!lines.finish(Duration::from_secs(10)));
     }
 }

@@ -1,6 +1,6 @@
 //! Listening sockets, and what those that came through unix sockets want.
 
-use crate::dial::{addresses, is_ours, mem_name, unix_addr};
+use crate::dial::{addresses, connect_unix, is_ours, mem_name, unix_addr};
 use crate::rings::Rings;
 use crate::secure::{Handshake, Securing};
 use crate::stream::Stream;
@@ -12,6 +12,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::sockopt;
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -125,18 +126,27 @@ fn path_of(at: &SocketName) -> Option<String> {
     }
 }
 
-/// A socket's file on which nobody listens is what a process that died has left, and is replaced.
+/// A socket's file on which nobody listens is what a process that died has left, and is replaced. Any other file
+/// stays as it is.
 fn bind_unix(at: &SocketName) -> io::Result<UnixListener> {
     let addr = unix_addr(at)?;
     let bound = UnixListener::bind_addr(&addr);
     let is_taken = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
     let Some(path) = path_of(at).filter(|_| is_taken) else { return bound };
-    let is_dead = matches!(UnixStream::connect(&path),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused);
-    if !is_dead {
-        return bound;
+    if !std::fs::symlink_metadata(&path)?.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket is there; remove it, or choose another path",
+        ));
     }
-    std::fs::remove_file(&path)?;
+    // Never waits: a process that was stopped, and whose backlog is full, is there all the same.
+    match connect_unix(at) {
+        Err(Reason::NobodyListens) => {
+            // Another process may have been as quick.
+            let _ = std::fs::remove_file(&path);
+        }
+        _ => return bound,
+    }
     UnixListener::bind_addr(&addr)
 }
 

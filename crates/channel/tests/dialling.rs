@@ -259,3 +259,54 @@ fn a_guest_shows_a_guest_s_certificate_and_large_messages_go_through() {
     let seq = all[0].node().send(id(1), &body, options, keyway_channel::clock()).unwrap();
     turn_until(&mut all, "nine megabytes arrive", |heard| heard.contains(&Event::Acked { seq }));
 }
+
+#[test]
+fn a_file_in_the_way_of_a_socket_is_kept_and_said_to_be_there() {
+    let folder = keyway_testkit::TempDir::new();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "kept").unwrap();
+    for scheme in ["unix", "shm"] {
+        let mut settings = settings(1);
+        settings.urls = vec![format!("{scheme}://{}", file.display()).parse().unwrap()];
+        let refused = Driver::new(settings, DriverSettings::default()).err().unwrap();
+        assert!(refused.to_string().contains("a file that is no socket is there"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+    }
+}
+
+#[test]
+fn a_socket_whose_process_stands_still_is_in_use_and_one_that_was_left_is_replaced() {
+    let folder = keyway_testkit::TempDir::new();
+    let path = folder.path().join("socket");
+    let url: Url = format!("unix://{}", path.display()).parse().unwrap();
+    let listen = || {
+        let mut settings = settings(1);
+        settings.urls = vec![url.clone()];
+        Driver::new(settings, DriverSettings::default())
+    };
+    let full = full_backlog(&path);
+    let start = Instant::now();
+    let refused = listen().err().unwrap();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
+    assert!(start.elapsed() < SECOND, "it waits for who stands still");
+    drop(full);
+    listen().unwrap();
+}
+
+/// A listener that takes nobody any more, and who waits there.
+fn full_backlog(path: &Path) -> (UnixListener, Vec<rustix::fd::OwnedFd>) {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+    let listener = UnixListener::bind(path).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    let addr = SocketAddrUnix::new(path).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        assert!(waiting.len() < 100, "it takes any number");
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
+        let socket = socket_with(family, SocketType::STREAM, flags, None).unwrap();
+        if rustix::net::connect(&socket, &addr).is_err() {
+            return (listener, waiting);
+        }
+        waiting.push(socket);
+    }
+}

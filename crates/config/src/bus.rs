@@ -186,7 +186,10 @@ fn read(
             "upstream" => read_upstreams(value, &mut config.settings, report),
             "token_files" => read_tokens(value, &mut config.settings, read_file, report),
             "tls" => tls::read(value, read_file, report).map(|tls| config.tls = tls),
-            "listen" => list(value, report).map(|urls| config.settings.urls = urls),
+            "listen" => list(value, report).and_then(|urls| {
+                config.settings.urls = urls;
+                none_twice(&config.settings.urls)
+            }),
             "accept" => list(value, report).map(|ranges| config.settings.accept = ranges),
             _ => read_key(key, value, &mut config),
         };
@@ -279,6 +282,17 @@ fn list<T: FromStr<Err: ToString>>(
         }
     }
     Ok(all)
+}
+
+/// A port that the system chooses may be asked for again.
+fn none_twice(urls: &[Url]) -> Result<(), String> {
+    let is_twice = |(at, url): &(usize, &Url)| {
+        !matches!(url, Url::Tcp { port: 0, .. }) && urls[..*at].contains(url)
+    };
+    match urls.iter().enumerate().find(is_twice) {
+        Some((_, url)) => Err(format!("{url} stands there twice")),
+        None => Ok(()),
+    }
 }
 
 fn labels(value: &Spanned<DeValue<'_>>) -> Result<Labels, String> {
@@ -382,6 +396,17 @@ mod tests {
         };
         BusConfig::from_str(text, "bus.toml", &token)
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn an_address_to_listen_at_stands_there_once() {
+        let head = "id = \"z1.proxy.7.3\"\nopen = true\n";
+        let file = |urls: &str| read(&format!("{head}listen = [{urls}]"));
+        let told =
+            file(r#""tcp://[::1]:0", "unix:///run/bus", "tcp://[::1]:0", "unix:///run/bus""#);
+        let told = told.unwrap_err().join("\n");
+        assert!(told.contains("listen: unix:///run/bus stands there twice"), "{told}");
+        assert_eq!(file(r#""tcp://[::1]:0", "tcp://[::1]:0""#).unwrap().settings.urls.len(), 2);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use crate::locate::{Question, locate};
 use crate::memory;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -121,12 +121,12 @@ enum Foreign {
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
-        Command::Check(arguments) => Ok(check(&arguments.file)),
+        Command::Check(arguments) => check(&arguments.file),
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
         Command::HashPassword => crate::hash_password::run(),
-        Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
+        Command::Import(arguments) => import(arguments.from, &arguments.file),
     }
 }
 
@@ -159,7 +159,7 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     }
 }
 
-fn check(file: &Path) -> ExitCode {
+fn check(file: &Path) -> Result<ExitCode> {
     if keyway_config::BusConfig::is_one(file) {
         return crate::bus::check(file);
     }
@@ -168,12 +168,12 @@ fn check(file: &Path) -> ExitCode {
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");
             }
-            print(&keyway_config::describe(&config));
+            print(keyway_config::describe(&config).as_bytes())?;
             let warnings = counted(config.warnings.len(), "warning");
             eprintln!("{}: no errors, {warnings}", file.display());
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
-        Err(errors) => report(&errors, "not valid"),
+        Err(errors) => Ok(report(&errors, "not valid")),
     }
 }
 
@@ -189,7 +189,7 @@ fn located(arguments: Locate) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn import(from: Foreign, file: &Path) -> ExitCode {
+fn import(from: Foreign, file: &Path) -> Result<ExitCode> {
     let imported = match from {
         Foreign::Twemproxy => keyway_config::import::twemproxy_file(file),
         Foreign::Predixy => keyway_config::import::predixy_file(file),
@@ -197,19 +197,24 @@ fn import(from: Foreign, file: &Path) -> ExitCode {
     };
     match imported {
         Ok(import) => {
-            print(&import.toml);
+            print(import.toml.as_bytes())?;
             for note in &import.notes {
                 eprintln!("note: {note}");
             }
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
-        Err(errors) => report(&errors, "not imported"),
+        Err(errors) => Ok(report(&errors, "not imported")),
     }
 }
 
-/// Prints to standard output; a reader that went away is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Prints to standard output; whether somebody still reads it. That nobody does is no error, a disk that is full is.
+pub fn print(bytes: &[u8]) -> Result<bool> {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
+    }
 }
 
 fn report(errors: &[ConfigError], consequence: &str) -> ExitCode {

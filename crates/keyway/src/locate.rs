@@ -38,9 +38,17 @@ pub fn locate(config: &Config, question: &Question<'_>) -> Result<()> {
         eprintln!("{note}");
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    match answer(&pools, question, &mut io::stdin().lock(), &mut out) {
+    let answered = answer(&pools, question, &mut io::stdin().lock(), &mut out);
+    match answered {
         Err(error) if error.is::<ReaderGone>() => Ok(()),
         result => result,
+    }
+}
+
+fn unwritten(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => ReaderGone.into(),
+        _ => anyhow::Error::new(error).context("cannot write to standard output"),
     }
 }
 
@@ -311,7 +319,7 @@ fn answer(
                 } else {
                     columns(&mut line, name, key, &found);
                 }
-                out.write_all(line.as_bytes()).map_err(|_| ReaderGone)?;
+                out.write_all(line.as_bytes()).map_err(unwritten)?;
             }
         }
         Ok::<(), anyhow::Error>(())
@@ -332,7 +340,7 @@ fn answer(
             bytes.clear();
         }
     }
-    out.flush().map_err(|_| ReaderGone.into())
+    out.flush().map_err(unwritten)
 }
 
 /// Pool, key, server and, if it has one, its name, with tabs between; of a pool that

@@ -47,7 +47,13 @@ impl Scratch {
 }
 
 fn spawn(file: &str) -> Node {
-    let mut child = keyway().args(["bus", "node", file]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut node = keyway();
+    node.args(["bus", "node", file]);
+    started(node)
+}
+
+fn started(mut command: Command) -> Node {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let (tell, lines) = channel();
     let output = BufReader::new(child.stdout.take().unwrap());
     std::thread::spawn(move || {
@@ -457,6 +463,146 @@ fn a_node_serves_its_metrics() {
         assert!(start.elapsed() < Duration::from_secs(5), "it is cut off");
     }
     assert!(http(&one_at, "/metrics").1.contains("keyway_bus_rooted_upstreams 0\n"));
+}
+
+#[test]
+fn what_cannot_be_printed_is_no_success() {
+    let scratch = Scratch::new("full");
+    let listen = "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\npublish = true\n";
+    let root = scratch.node("root.toml", listen);
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let (token, file) = (scratch.path("token"), scratch.path("root.toml"));
+    assert!(ask(&scratch, &tcp, "token", &["publish", "pools", &file]).status.success());
+    let full = |arguments: &[&str]| {
+        let disk = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = keyway().args(arguments).stdout(disk).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let on_bus = |command: &'static str, more: &[&str]| {
+        full(&[&["bus", command, "--at", &tcp, "--token-file", &token], more].concat())
+    };
+    for (code, told) in [
+        on_bus("tree", &[]),
+        on_bus("ping", &["--count", "1"]),
+        on_bus("send", &["z1.control.0.1", "hello"]),
+        on_bus("publish", &["pools", &file]),
+        on_bus("watch", &["--count", "1"]),
+        full(&["check", &file]),
+    ] {
+        assert!(code == Some(1) && told.contains("cannot write to standard output"), "{told}");
+    }
+}
+
+#[test]
+fn a_file_of_64_mib_is_sent_and_told_by_its_beginning() {
+    let scratch = Scratch::new("large");
+    let listen = "id = \"z1.control.0.1\"\nlisten = [\"tcp://127.0.0.1:0\"]\n";
+    let root = scratch.node("root.toml", listen);
+    let tcp = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let file = scratch.path("large");
+    std::fs::write(&file, vec![b'x'; 64 << 20]).unwrap();
+    let send =
+        |more: &[&str]| ask(&scratch, &tcp, "token", &[&["send", "z1.control.0.1"], more].concat());
+    assert!(text(&send(&["--file", &file])).starts_with("arrived at z1.control.0.1 after"));
+    let line = root.line("message z1.guest");
+    assert!(line.ends_with("xxxx…") && line.len() < 4200, "{}", line.len());
+    std::fs::write(&file, vec![b'x'; (64 << 20) + 1]).unwrap();
+    let told = String::from_utf8_lossy(&send(&["--file", &file]).stderr).into_owned();
+    assert!(told.contains("longer than 67108864 bytes"), "{told}");
+    // One of the two.
+    assert_eq!(send(&[]).status.code(), Some(2));
+    assert_eq!(send(&["hello", "--file", &file]).status.code(), Some(2));
+}
+
+#[test]
+fn who_publishes_after_a_new_start_begins_behind_what_is_there_below() {
+    let scratch = Scratch::new("anew");
+    let rings = scratch.path("rings");
+    let listen = format!("id = \"z1.control.0.1\"\nlisten = [\"shm://{rings}\"]\npublish = true\n");
+    let root = scratch.node("root.toml", &listen);
+    let at = root.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let below = format!("id = \"z1.proxy.0.1\"\n[[upstream]]\nurls = [\"{at}\"]\n");
+    let one = scratch.node("one.toml", &below);
+    one.line("upstream z1.control.0.1");
+    let file = scratch.path("token");
+    let publish =
+        |more: &[&str]| ask(&scratch, &at, "token", &[&["publish", "pools", &file], more].concat());
+    assert_eq!(text(&publish(&["--epoch", "5"])), "pools 5 1\n");
+    assert_eq!(text(&publish(&[])), "pools 5 2\n");
+    one.line("push pools 5 2 ");
+    root.signal("KILL");
+    one.line("upstream none");
+    let root = scratch.node("root.toml", &listen);
+    one.line("upstream z1.control.0.1");
+    root.line("joined z1.proxy.0.1");
+    let stale = publish(&["--epoch", "4"]);
+    let told = String::from_utf8_lossy(&stale.stderr).into_owned();
+    assert!(!stale.status.success() && told.contains("at least as new is there already: 5 2"));
+    assert_eq!(text(&publish(&[])), "pools 5 3\n");
+    one.line("push pools 5 3 ");
+}
+
+#[test]
+fn an_upstream_that_is_away_is_told_of_once_and_who_watches_hears_of_it() {
+    let scratch = Scratch::new("away");
+    let rings = scratch.path("rings");
+    let below = format!(
+        "id = \"z1.proxy.0.1\"\nadmin = \"127.0.0.1:0\"\nlisten = [\"tcp://127.0.0.1:0\"]\n\
+         [[upstream]]\nurls = [\"shm://{rings}\"]\n"
+    );
+    let mut one = scratch.node("one.toml", &below);
+    let tcp = one.line("ready").split(' ').nth(2).unwrap().to_owned();
+    let page = one.line("metrics http://").split(' ').nth(1).unwrap().to_owned();
+    let at = page.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    one.line(&format!("unreached shm://{rings}: nobody listens"));
+    one.line("refused none: nobody listens");
+    let start = std::time::Instant::now();
+    let tried = |count: u32| {
+        let value =
+            format!("keyway_bus_refused_links_total{{reason=\"nobody_listens\"}} {count}\n");
+        http(&at, "/metrics").1.contains(&value)
+    };
+    while !tried(4) {
+        assert!(start.elapsed() < Duration::from_secs(20), "it tries again");
+    }
+    assert!(one.lines.try_iter().all(|line| !line.contains("nobody listens")), "told once");
+    let token = scratch.path("token");
+    let mut watch = keyway()
+        .args(["bus", "watch", "--at", &tcp, "--token-file", &token])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    one.line("joined z1.guest");
+    one.signal("KILL");
+    one.child.wait().unwrap();
+    let mut told = BufReader::new(watch.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(told.next().unwrap(), "lost z1.proxy.0.1: the connection ended; it is looked for");
+    let again =
+        scratch.node("one.toml", &below.replace("127.0.0.1:0\"]", &format!("{}\"]", &tcp[6..])));
+    again.line("ready");
+    assert_eq!(told.next().unwrap(), "joined z1.proxy.0.1 again");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn a_node_without_descriptors_says_that_it_accepts_nobody() {
+    let scratch = Scratch::new("descriptors");
+    let (at, file) = (scratch.path("socket"), scratch.path("root.toml"));
+    let listen = format!("open = true\nid = \"z1.control.0.1\"\nlisten = [\"unix://{at}\"]\n");
+    std::fs::write(&file, listen).unwrap();
+    let script = "ulimit -n 20; exec \"$0\" bus node \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_keyway"), &file]);
+    let root = started(shell);
+    root.line("ready");
+    let connect = |_| std::os::unix::net::UnixStream::connect(&at).unwrap();
+    let connected: Vec<_> = (0..20).map(connect).collect();
+    assert!(root.line("cannot accept: ").contains("Too many open files"));
+    drop(connected);
+    let at = format!("unix://{at}");
+    assert_eq!(fails(&["bus", "ping", "--at", &at, "--count", "1"]).0, Some(0));
 }
 
 /// The status and the body of a page.

@@ -193,8 +193,45 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
 /// socket, stays and makes `bind` fail.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if metadata.file_type().is_socket() && std::os::unix::net::UnixStream::connect(path).is_err() {
+    if metadata.file_type().is_socket() && nobody_listens(path)? {
         std::fs::remove_file(path)?;
     }
     Ok(())
+}
+
+/// Never waits: a process that was stopped, and whose backlog is full, listens all the same.
+fn nobody_listens(path: &Path) -> io::Result<bool> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let outcome = socket.connect(&SockAddr::unix(path)?);
+    Ok(matches!(outcome, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_whose_process_stands_still_is_kept_and_one_that_was_left_is_removed() {
+        let folder = keyway_testkit::TempDir::new();
+        let path = folder.path().join("socket");
+        let open = || Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        let addr = SockAddr::unix(&path).unwrap();
+        let listener = open();
+        listener.bind(&addr).unwrap();
+        listener.listen(1).unwrap();
+        let waiting = std::iter::repeat_with(|| {
+            let socket = open();
+            socket.set_nonblocking(true).unwrap();
+            socket.connect(&addr).is_ok().then_some(socket)
+        });
+        let waiting: Vec<Socket> = waiting.take(100).map_while(|socket| socket).collect();
+        assert!(waiting.len() < 100, "it takes any number");
+        // Would stand still itself, if it waited for a place.
+        remove_stale_socket(&path).unwrap();
+        assert!(path.exists());
+        drop((listener, waiting));
+        remove_stale_socket(&path).unwrap();
+        assert!(!path.exists());
+    }
 }

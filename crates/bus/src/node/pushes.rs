@@ -99,6 +99,12 @@ impl Node {
         self.topics.map.get(name).map(|topic| topic.stamp)
     }
 
+    /// The latest version of a topic that nodes which are connected below have, as they say.
+    pub fn latest_below(&self, name: &str) -> Option<Stamp> {
+        let versions = self.peers.iter().filter_map(|(_, peer)| peer.versions.as_ref());
+        versions.filter_map(|versions| versions.get(name)?.have).max()
+    }
+
     /// The nodes below that have not told that they have applied the latest version of a topic which this
     /// node has published, and what they told last.
     pub fn laggards(&self, topic: &str) -> Vec<(NodeId, Option<AppliedAt>)> {

@@ -11,7 +11,7 @@ use keyway_load::{
 use keyway_net::Address;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::OpenOptions;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -239,7 +239,7 @@ impl Load {
             }
             let outcome = watch(workload, &target, &plan, &watches, &is_stopped)?;
             let text = table(&outcome);
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            crate::cli::print(text.as_bytes())?;
             outcomes.push(outcome);
             if is_stopped.load(Ordering::Relaxed) {
                 break;

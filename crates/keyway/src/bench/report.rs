@@ -4,7 +4,7 @@ use super::outcome::read;
 use anyhow::{Context, Result};
 use clap::Args;
 use keyway_report::{Settings, compare, csv, html, markdown, terminal};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,7 +72,7 @@ pub fn report(arguments: &Report) -> Result<ExitCode> {
         keyway_report::write(&run, file)?;
     }
     if !arguments.quiet {
-        print(&terminal(&run, width()));
+        print(&terminal(&run, width()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -91,7 +91,11 @@ pub fn compared(arguments: &Compare) -> ExitCode {
     let settings = Settings { chance_max: arguments.chance, margin: arguments.margin };
     let found = compare(&old, &new, settings);
     let table = found.table();
-    print(&if arguments.markdown { table.markdown() } else { table.terminal(width()) });
+    let text = if arguments.markdown { table.markdown() } else { table.terminal(width()) };
+    if let Err(error) = print(&text) {
+        eprintln!("keyway: {error:#}");
+        return ExitCode::from(2);
+    }
     match (found.is_worse(), found.changes.is_empty(), found.skipped.is_empty()) {
         (true, ..) => ExitCode::FAILURE,
         (_, true, _) => {
@@ -107,9 +111,8 @@ fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Prints to standard output; a reader that went away is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+fn print(text: &str) -> Result<()> {
+    crate::cli::print(text.as_bytes()).map(drop)
 }
 
 /// How wide the terminal is; anything else gets whole lines.

@@ -87,7 +87,7 @@ pub fn bench(arguments: Bench) -> Result<ExitCode> {
     }
     let (outcomes, trips) = (outcomes?, round_trips(&options)?);
     let tables = [table(&outcomes), trips_table(&trips)].join("\n");
-    let _ = std::io::stdout().write_all(tables.as_bytes());
+    crate::cli::print(tables.as_bytes())?;
     if let (Some(file), Some(path)) = (&mut json_file, &arguments.json) {
         file.write_all(json(&outcomes, &trips)?.as_bytes()).with_context(|| named(path))?;
     }

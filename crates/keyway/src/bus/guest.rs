@@ -2,20 +2,21 @@
 
 use super::{Through, incarnation, say};
 use anyhow::{Context, Result, bail};
-use keyway_bus::{
-    Event, NodeId, Reason, SendOptions, Settings, TOPIC_BODY_MAX, Tokens, Upstream, Url,
-};
+use keyway_bus::{Event, NodeId, Reason, SendOptions, Settings, Tokens, Upstream, Url};
 use keyway_channel::{Driver, DriverSettings, clock, here};
 use keyway_config::read_token;
 use keyway_tls::{Identity, PeerSettings, PeerTls};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// What can be done about it.
-fn hint(reason: Reason) -> &'static str {
+fn hint(at: &Url, reason: Reason) -> &'static str {
     match reason {
+        Reason::NoAnswer if matches!(at, Url::Shm { .. }) => {
+            " (if it is a socket of unix://, write that)"
+        }
         Reason::Denied => " (the node there says so: is --token-file the token of that bus?)",
         Reason::Unproven => " (is --token-file the token of that bus?)",
         Reason::NotTls => " (leave out --ca-file, if that bus has no TLS)",
@@ -31,23 +32,23 @@ fn hint(reason: Reason) -> &'static str {
 
 /// Addresses that led nowhere, each with its reason.
 fn told(unreached: &[(Url, Reason)]) -> String {
-    let lines = unreached.iter().map(|(at, reason)| format!("{at}: {reason}{}", hint(*reason)));
+    let lines = unreached.iter().map(|(at, reason)| format!("{at}: {reason}{}", hint(at, *reason)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is to be published.
-pub fn read_body(file: &Path) -> Result<Vec<u8>> {
+/// What is to be sent or published.
+pub fn read_body(file: &Path, len_max: usize) -> Result<Vec<u8>> {
     let named = || format!("cannot read {}", file.display());
     let mut body = Vec::new();
-    let limit = TOPIC_BODY_MAX as u64 + 1;
+    let limit = len_max as u64 + 1;
     if file == Path::new("-") {
         std::io::stdin().take(limit).read_to_end(&mut body).with_context(named)?;
     } else {
         let opened = std::fs::File::open(file).with_context(named)?;
         opened.take(limit).read_to_end(&mut body).with_context(named)?;
     }
-    if body.len() > TOPIC_BODY_MAX {
-        bail!("{} is longer than a topic may be, {TOPIC_BODY_MAX} bytes", file.display());
+    if body.len() > len_max {
+        bail!("{} is longer than {len_max} bytes", file.display());
     }
     Ok(body)
 }
@@ -161,10 +162,10 @@ impl Guest {
     }
 
     /// `keyway bus send`.
-    pub fn send(mut self, node: NodeId, text: &str) -> Result<ExitCode> {
+    pub fn send(mut self, node: NodeId, body: &[u8]) -> Result<ExitCode> {
         let options = SendOptions { ack_within: Some(self.within), no_upstream: false };
         let begin = clock();
-        let sent = self.driver.node().send(node, text.as_bytes(), options, begin)?;
+        let sent = self.driver.node().send(node, body, options, begin)?;
         let outcome = self.wait(|event| match event {
             Event::Acked { seq } if seq == sent => Some(Ok(())),
             Event::Failed { seq, by, reason, maybe, .. } if seq == sent => {
@@ -173,7 +174,7 @@ impl Guest {
             _ => None,
         })?;
         match outcome {
-            Ok(()) => say!("arrived at {node} after {:?}", clock().since(begin)),
+            Ok(()) => drop(say!("arrived at {node} after {:?}", clock().since(begin))?),
             Err((_, reason, true)) => {
                 bail!("no word of its arrival, so it may have arrived: {reason}")
             }
@@ -206,7 +207,7 @@ impl Guest {
         for _ in 0..count {
             let begin = clock();
             self.command(node, &["bus.ping"])?;
-            say!("pong from {node} after {:?}", clock().since(begin));
+            say!("pong from {node} after {:?}", clock().since(begin))?;
         }
         self.leave()
     }
@@ -215,7 +216,7 @@ impl Guest {
     pub fn ask(mut self, node: Option<NodeId>, name: &str) -> Result<ExitCode> {
         let node = node.unwrap_or(self.upstream);
         for line in self.command(node, &[name])?.1 {
-            say!("{}", String::from_utf8_lossy(&line));
+            say!("{}", String::from_utf8_lossy(&line))?;
         }
         self.leave()
     }
@@ -236,7 +237,7 @@ impl Guest {
         if status != 0 {
             bail!("{node} says: {}", said.join(" "));
         }
-        say!("{topic} {}", said.join(" "));
+        say!("{topic} {}", said.join(" "))?;
         self.leave()
     }
 
@@ -250,6 +251,14 @@ impl Guest {
         let mut left = count;
         while left != Some(0) {
             let next = self.wait_for(None, |event| match event {
+                Event::PeerDown { id, reason } => {
+                    eprintln!("lost {id}: {reason}; it is looked for");
+                    None
+                }
+                Event::Upstream(Some(id)) => {
+                    eprintln!("joined {id} again");
+                    None
+                }
                 Event::Push { topic: name, epoch, version, body }
                     if topic.is_none_or(|topic| topic == name) =>
                 {
@@ -263,7 +272,7 @@ impl Guest {
                 lines.extend_from_slice(&body);
                 lines.push(b'\n');
             }
-            if std::io::stdout().write_all(&lines).is_err() {
+            if !crate::cli::print(&lines)? {
                 break;
             }
             left = left.map(|left| left - 1);

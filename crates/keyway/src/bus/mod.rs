@@ -4,23 +4,21 @@ mod bench;
 mod guest;
 mod metrics;
 mod node;
+mod repeats;
 
 use anyhow::Result;
 use bench::{Bench, bench, take_part};
 use clap::{Args, Subcommand};
 use guest::Guest;
-use keyway_bus::{NodeId, Url};
+use keyway_bus::{MESSAGE_LEN_MAX, NodeId, TOPIC_BODY_MAX, Url};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use node::check;
 
-/// Prints a line to who listens: a reader that has gone is no reason to stop.
+/// Prints a line; for functions that give a `Result` of [`anyhow`].
 macro_rules! say {
-    ($($part:tt)*) => {{
-        use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($part)*);
-    }};
+    ($($part:tt)*) => { $crate::cli::print(format!("{}\n", format_args!($($part)*)).as_bytes()) };
 }
 pub(crate) use say;
 
@@ -31,9 +29,13 @@ pub enum Bus {
     ///
     /// A line for each: `ready ID ADDRESSES`; `peer ID dialled|accepted LABELS` and `lost ID: why` of
     /// connections; `unreached ADDRESS: why` of an address that was dialled, `refused ID: why` of a dial or a
-    /// dialler that came to nothing; `joined ID` and `left ID` of nodes below; `upstream ID|none`;
-    /// `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`; `unkept TOPIC EPOCH VERSION: why` of one
-    /// that there is no room for.
+    /// dialler that came to nothing, `refused COUNT more` where there were too many of them; `joined ID` and
+    /// `left ID` of nodes below; `upstream ID|none`; `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`,
+    /// `withdrawn TOPIC EPOCH VERSION`, `conflict TOPIC EPOCH VERSION` of two bodies that are one version,
+    /// `unkept TOPIC EPOCH VERSION: why` of one that there is no room for; `published TOPIC EPOCH VERSION LENGTH
+    /// bytes` by command; `metrics URL`; `cannot accept: why`, as for want of descriptors; `left out COUNT lines: why`
+    /// of those that could not be written or were not read as fast. What is unreached or refused time and again for
+    /// the same reason is said once a minute. Lines have at most 4096 bytes; longer ones end with `…`.
     ///
     /// On SIGHUP the files of its certificates are read again: `certificates read again`, or what is wrong with them.
     ///
@@ -49,7 +51,11 @@ pub enum Bus {
         /// The node it is for, as z1.proxy.7.3.
         node: NodeId,
         /// What it says.
-        text: String,
+        #[arg(required_unless_present = "file")]
+        text: Option<String>,
+        /// A file with what it says, at most 64 MiB; - stands for standard input.
+        #[arg(long, conflicts_with = "text")]
+        file: Option<PathBuf>,
     },
     /// Ask a node whether it is there, and how long that takes.
     Ping {
@@ -74,12 +80,12 @@ pub enum Bus {
     },
     /// Publish a version of a topic to a node and all below it.
     ///
-    /// The node must have `publish = true` in its file. The version is the one after the node's latest of
-    /// that topic, and is printed as `TOPIC EPOCH VERSION`.
+    /// The node must have `publish = true` in its file. The version is the one after the latest of that topic
+    /// that the node has, or one that is connected below it, and is printed as `TOPIC EPOCH VERSION`.
     Publish {
         #[command(flatten)]
         through: Through,
-        /// The topic: 1 to 63 bytes.
+        /// The topic: 1 to 63 letters and digits of ASCII, and -_./:
         topic: String,
         /// A file with what is to be published, almost 64 MiB at most; - stands for standard input.
         file: PathBuf,
@@ -92,7 +98,8 @@ pub enum Bus {
     },
     /// Print each version of a topic as it comes, until SIGINT.
     ///
-    /// A line for each, `TOPIC EPOCH VERSION LENGTH`, beginning with the latest that there is.
+    /// A line for each, `TOPIC EPOCH VERSION LENGTH`, beginning with the latest that there is. While the node
+    /// is away it is looked for; standard error says so.
     Watch {
         #[command(flatten)]
         through: Through,
@@ -133,8 +140,10 @@ pub enum Bus {
     /// First `NAME COUNT` lines. Of its start until now: sent (messages and commands of its own), delivered
     /// (messages for it), relayed (frames of others), refused (messages of others that could not go on),
     /// failed (its own), untold_failures (nobody could be told), late_answers (nobody waited any more),
-    /// nodes_over (nodes below that there was no room for), upstream_changes, pushes_full and pushes_delta
-    /// (versions sent whole, and as what changed). Of now: nodes_below, parked_failures (wait for a way).
+    /// nodes_over (nodes below that there was no room for), ids_twice (two nodes of one id), unproven (failures
+    /// of messages that did not go that way), stalled (messages in parts that stood still), strangers_refused
+    /// (who was not let in), upstream_changes, pushes_full and pushes_delta (versions sent whole, and as what
+    /// changed). Of now: nodes_below and nodes_below_bytes (what is known of them), parked_failures (wait for a way).
     ///
     /// Then a line for each connection: `peer ID RTT_US QUEUED BYTES_IN BYTES_OUT`: the other node, or none
     /// before it has registered; the round trip, smoothed, in microseconds; bytes that wait to be sent; bytes
@@ -177,13 +186,19 @@ pub fn run(bus: Bus) -> Result<ExitCode> {
         Bus::Node { file } => node::run(&file),
         Bus::Bench(arguments) => bench(arguments),
         Bus::BenchEnd { order } => take_part(&order),
-        Bus::Send { through, node, text } => Guest::join(&through)?.send(node, &text),
+        Bus::Send { through, node, text, file } => {
+            let body = match (text, file) {
+                (Some(text), _) => text.into_bytes(),
+                (None, file) => guest::read_body(&file.unwrap_or_default(), MESSAGE_LEN_MAX)?,
+            };
+            Guest::join(&through)?.send(node, &body)
+        }
         Bus::Ping { through, node, count } => Guest::join(&through)?.ping(node, count),
         Bus::Tree { through, node } => Guest::join(&through)?.ask(node, "bus.tree"),
         Bus::Stats { through, node } => Guest::join(&through)?.ask(node, "bus.stats"),
         Bus::Topics { through, node } => Guest::join(&through)?.ask(node, "bus.topics"),
         Bus::Publish { through, topic, file, node, epoch } => {
-            let body = guest::read_body(&file)?;
+            let body = guest::read_body(&file, TOPIC_BODY_MAX)?;
             Guest::join(&through)?.publish(node, &topic, epoch, &body)
         }
         Bus::Watch { through, topic, body, count } => {

@@ -1,16 +1,18 @@
 //! `keyway bus node`: a node for as long as its process lives.
 
 use super::metrics::{Asking, Failures, State, figures, note};
+use super::repeats::Repeats;
 use super::{incarnation, say};
 use anyhow::{Context, Result};
-use keyway_bus::{Event, NodeId, Stamp, certificate_name};
-use keyway_channel::{Driver, DriverSettings, Lines, clock, here};
+use keyway_bus::{Event, NodeId, Reason, Stamp, Url, certificate_name};
+use keyway_channel::{Driver, DriverSettings, LINE_LEN_MAX, Lines, clock, here};
 use keyway_config::{BusConfig, BusTls};
 use keyway_control::{Admin, AdminHandle};
 use keyway_metrics::{BusFigures, BusMetrics};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +23,9 @@ use std::time::Duration;
 /// The command that `keyway bus publish` sends: topic, epoch or nothing, body.
 pub const PUBLISH: &[u8] = b"publish";
 
+/// Epochs and versions that are believed of nodes below at most: a lie costs none of those that can be published.
+const BELIEVED_MAX: u64 = 1 << 48;
+
 /// How long a node waits when nothing is due; whoever wants it sooner wakes it.
 const TURN: Duration = Duration::from_secs(60);
 
@@ -28,22 +33,22 @@ const TURN: Duration = Duration::from_secs(60);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Whether the file of a node is right: says so, or everything that is not.
-pub fn check(file: &Path) -> ExitCode {
-    let Some(config) = load(file) else { return ExitCode::from(2) };
+pub fn check(file: &Path) -> Result<ExitCode> {
+    let Some(config) = load(file) else { return Ok(ExitCode::from(2)) };
     let settings = &config.settings;
-    say!("id = \"{}\"", settings.id);
+    say!("id = \"{}\"", settings.id)?;
     for url in &settings.urls {
-        say!("listens at {url}");
+        say!("listens at {url}")?;
     }
     for upstream in &settings.upstreams {
         let urls: Vec<String> = upstream.urls.iter().map(ToString::to_string).collect();
-        say!("upstream {} at {}", upstream.id, urls.join(", "));
+        say!("upstream {} at {}", upstream.id, urls.join(", "))?;
     }
     if config.tls.is_some() {
-        say!("certificate of {}", certificate_name(settings.id));
+        say!("certificate of {}", certificate_name(settings.id))?;
     }
     eprintln!("{}: a node of the bus, no errors", file.display());
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The file; what is wrong with it was told if there is none.
@@ -74,6 +79,9 @@ struct Running {
     lines: Lines,
     takes_publications: bool,
     failures: Failures,
+    repeats: Repeats,
+    /// Who was dialled in vain by the event before, and whether that was said.
+    in_vain: Option<(NodeId, bool)>,
     metrics: Arc<BusMetrics>,
     state: Arc<State>,
     told: Arc<Told>,
@@ -122,6 +130,12 @@ fn watch_signals(driver: &Driver) -> Result<Arc<Told>> {
     Ok(told)
 }
 
+/// Standard output without a buffer: what a disk has not taken is known line by line.
+fn output() -> Result<std::fs::File> {
+    let fd = std::io::stdout().as_fd().try_clone_to_owned();
+    Ok(fd.context("cannot use standard output")?.into())
+}
+
 impl Running {
     fn start(config: BusConfig) -> Result<Self> {
         let mut driver = listen(&config)?;
@@ -131,11 +145,14 @@ impl Running {
         let state = Arc::new(State::of(driver.node()));
         let (asking, asks) = Asking::new(Arc::clone(&metrics), driver.waker(), Arc::clone(&state));
         let admin = match config.admin {
-            Some(address) => Some(Admin::start(&address.to_string(), Arc::new(asking))?),
+            Some(address) => {
+                let started = Admin::start(&address.to_string(), Arc::new(asking));
+                Some(started.map_err(|error| anyhow::anyhow!("{error}"))?)
+            }
             None => None,
         };
         let urls: Vec<String> = driver.urls().iter().map(ToString::to_string).collect();
-        let mut lines = Lines::start(std::io::stdout()).context("a thread for lines")?;
+        let mut lines = Lines::start(output()?).context("a thread for lines")?;
         lines.say(format!("ready {} {}", driver.node().id(), urls.join(" ")));
         if let Some(admin) = &admin {
             lines.say(format!("metrics http://{}/metrics", admin.local_addr()));
@@ -148,6 +165,8 @@ impl Running {
             lines,
             takes_publications: config.takes_publications,
             failures: Failures::default(),
+            repeats: Repeats::default(),
+            in_vain: None,
             metrics,
             state,
             asks,
@@ -160,10 +179,20 @@ impl Running {
             self.driver.turn(TURN)?;
             while let Some(event) = self.driver.poll_event() {
                 if event == Event::Gone {
-                    self.lines.finish(LAST_WORDS);
+                    if !self.lines.finish(LAST_WORDS) {
+                        eprintln!(
+                            "keyway: not all that happened could be written to standard output"
+                        );
+                    }
                     return Ok(ExitCode::SUCCESS);
                 }
                 self.on_event(event);
+            }
+            if let Some(error) = self.driver.poll_not_accepted() {
+                let why = error.to_string();
+                if self.repeats.is_news("accept", &why, clock()) {
+                    self.lines.say(format!("cannot accept: {why}"));
+                }
             }
             while let Some(took) = self.driver.node().poll_round_trip() {
                 self.metrics.note_round_trip(took);
@@ -201,8 +230,12 @@ impl Running {
 
     /// One line for everything that happens, for people and for tests.
     fn on_event(&mut self, event: Event) {
+        let in_vain = self.in_vain.take();
         match event {
             Event::PeerUp { identity, by_us, .. } => {
+                if by_us {
+                    self.repeats.forget();
+                }
                 let how = if by_us { "dialled" } else { "accepted" };
                 self.lines.say(format!("peer {} {how} {}", identity.id, identity.labels));
             }
@@ -210,12 +243,13 @@ impl Running {
                 note(&mut self.failures.lost, reason);
                 self.lines.say(format!("lost {id}: {reason}"));
             }
-            Event::Unreached { at, reason, .. } => {
-                self.lines.say(format!("unreached {at}: {reason}"))
-            }
+            Event::Unreached { id, at, reason } => self.on_unreached(id, &at, reason),
             Event::Refused { id, reason } => {
                 note(&mut self.failures.refused, reason);
-                self.lines.say(format!("refused {id}: {reason}"));
+                // What its addresses came to was said before, and the same goes for all of them.
+                if in_vain != Some((id, false)) {
+                    self.lines.say(format!("refused {id}: {reason}"));
+                }
             }
             Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
             Event::Joined(id) => self.lines.say(format!("joined {id}")),
@@ -223,10 +257,9 @@ impl Running {
             Event::Upstream(Some(id)) => self.lines.say(format!("upstream {id}")),
             Event::Upstream(None) => self.lines.say("upstream none".to_owned()),
             Event::Message { from, body, .. } => {
-                self.lines.say(format!(
-                    "message {from} {}",
-                    String::from_utf8_lossy(&body).escape_debug()
-                ));
+                // The rest of a long one has no place in a line.
+                let body = String::from_utf8_lossy(&body[..body.len().min(LINE_LEN_MAX)]);
+                self.lines.say(format!("message {from} {}", body.escape_debug()));
             }
             Event::Command { from, seq, args } => self.on_command(from, seq, args),
             Event::Push { topic, epoch, version, body } => {
@@ -249,6 +282,15 @@ impl Running {
         }
     }
 
+    fn on_unreached(&mut self, id: NodeId, at: &Url, reason: Reason) {
+        let (thing, why) = (at.to_string(), reason.to_string());
+        let is_news = self.repeats.is_news(&thing, &why, clock());
+        if is_news {
+            self.lines.say(format!("unreached {at}: {why}"));
+        }
+        self.in_vain = Some((id, is_news));
+    }
+
     fn on_command(&mut self, from: NodeId, seq: u64, args: Vec<Vec<u8>>) {
         let outcome = match <[Vec<u8>; 4]>::try_from(args) {
             Ok([name, topic, epoch, body]) if name == PUBLISH => self.publish(&topic, &epoch, body),
@@ -262,14 +304,19 @@ impl Running {
         let _ = self.driver.node().reply(from, seq, status, &said, clock());
     }
 
-    /// Publishes the version after the latest there is.
+    /// Publishes the version after the latest there is, here or below: who has begun anew has none, and those
+    /// below keep what is later than what they are sent.
     fn publish(&mut self, topic: &[u8], epoch: &[u8], body: Vec<u8>) -> Result<Stamp, String> {
         if !self.takes_publications {
             return Err("its file does not say publish = true".to_owned());
         }
         let text = |bytes| str::from_utf8(bytes).map_err(|_| "that is no text".to_owned());
         let topic = text(topic)?;
-        let latest = self.driver.node().latest(topic).unwrap_or_default();
+        let node = self.driver.node();
+        let below = node
+            .latest_below(topic)
+            .filter(|stamp| stamp.epoch <= BELIEVED_MAX && stamp.version <= BELIEVED_MAX);
+        let latest = node.latest(topic).max(below).unwrap_or_default();
         let epoch = match text(epoch)? {
             "" => latest.epoch.max(1),
             written => written.parse().map_err(|_| "the epoch is no number".to_owned())?,
@@ -278,6 +325,10 @@ impl Running {
             || latest.version.checked_add(1).ok_or("there is no version behind the latest one");
         let version = if epoch == latest.epoch { next()? } else { 1 };
         let stamp = Stamp { epoch, version };
+        if stamp <= latest {
+            let Stamp { epoch, version } = latest;
+            return Err(format!("a version at least as new is there already: {epoch} {version}"));
+        }
         let len = body.len();
         let published = self.driver.node().publish(topic, stamp, body);
         published.map_err(|fault| fault.to_string())?;
