@@ -181,6 +181,69 @@ fn clients_of_memcached_are_the_same_users() {
 }
 
 #[test]
+fn a_value_that_is_too_long_replaces_what_its_client_may_set_though_it_may_not_delete() {
+    let _watch = watchdog(Duration::from_secs(30), "values that are too long");
+    let writer = user("writer", "+set ~app:*", "sesame", "");
+    let pool = Pool::store("pages").spoken_to_in("memcached");
+    let config = KeywayConfig::new(vec![pool]).with_tables(&(writer + &ops()));
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut ops = keyway.memcached_client(0);
+    let mut writer = keyway.memcached_client(0);
+    ops.send(b"set auth 0 0 14\r\nops sesame-ops\r\n");
+    assert_eq!(ops.line(), "STORED");
+    writer.send(b"set auth 0 0 13\r\nwriter sesame\r\n");
+    assert_eq!(writer.line(), "STORED");
+    for key in ["app:1", "other"] {
+        ops.send(format!("set {key} 0 0 3\r\nold\r\n").as_bytes());
+        assert_eq!(ops.line(), "STORED");
+        let len = 2 << 20;
+        writer.send(format!("set {key} 0 0 {len}\r\n").as_bytes());
+        writer.send(&vec![b'x'; len]);
+        writer.send(b"\r\n");
+        assert_eq!(writer.line(), "SERVER_ERROR object too large for cache");
+    }
+    writer.send(b"delete app:1\r\n");
+    assert!(writer.line().starts_with("CLIENT_ERROR NOPERM"));
+    ops.send(b"get app:1\r\n");
+    assert_eq!(ops.line(), "END", "nobody reads what was to be replaced");
+    ops.send(b"get other\r\n");
+    assert_eq!(ops.line(), "VALUE other 0 3", "it may not be written");
+}
+
+#[test]
+fn what_is_over_stands_in_no_login_s_way() {
+    let _watch = watchdog(Duration::from_secs(30), "logins behind what is over");
+    let servers = RedisServer::start_many(2);
+    let tables = ops() + &user("one", "+@all ~* &*", "sesame-1", "pool = \"one\"");
+    let split = Pool::of_kind("main", "read-write-split")
+        .with("write", "\"w\"")
+        .with("read", "\"r\"");
+    let pools = vec![
+        split,
+        Pool::over("w", &servers[..1]),
+        Pool::over("r", &servers[1..]),
+        Pool::store("one"),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_tables(&tables));
+    let mut client = keyway.client(0);
+    for (begin, end) in [("WATCH k", "UNWATCH"), ("MULTI", "DISCARD")] {
+        assert_eq!(client.words("AUTH ops sesame-ops"), Value::simple("OK"));
+        assert_eq!(client.words(begin), Value::simple("OK"));
+        assert!(client.words("AUTH one sesame-1").error_text().contains("another pool"), "{begin}");
+        assert_eq!(client.words(end), Value::simple("OK"));
+        assert_eq!(client.words("AUTH one sesame-1"), Value::simple("OK"), "{begin}");
+        client.words("SET k of-one");
+        assert_eq!(client.words("DBSIZE"), Value::Integer(1), "{begin}");
+    }
+    // As many clients are of each pool as there are.
+    let clients = |pool: &str| {
+        keyway.metrics().sum("keyway_client_connections", &[&format!("pool=\"{pool}\"")])
+    };
+    assert!((clients("one") - 1.0).abs() < 0.1 && clients("main") < 0.1 && clients("w") < 0.1);
+    assert_eq!(servers[0].client().words("DBSIZE"), Value::Integer(0));
+}
+
+#[test]
 fn logins_that_fail_are_counted_and_bounded() {
     let _watch = watchdog(Duration::from_secs(30), "failed logins");
     let tables = app() + &ops() + "[limits]\nfailed_logins_max = 3\n";
@@ -188,15 +251,25 @@ fn logins_that_fail_are_counted_and_bounded() {
         Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("store")]).with_tables(&tables));
     let mut client = keyway.client(0);
     let mut said = Vec::new();
-    for _ in 0..6 {
-        said.push(client.words("AUTH app wrong").error_text());
+    for _ in 0..20 {
+        let text = client.words("AUTH app old").error_text();
+        assert!(text.starts_with("WRONGPASS "), "the same again tells nobody anything: {text}");
     }
-    assert!(said[..3].iter().all(|text| text.starts_with("WRONGPASS ")), "{said:?}");
+    for number in 0..6 {
+        said.push(client.words(&format!("AUTH app wrong{number}")).error_text());
+    }
+    assert!(said[..2].iter().all(|text| text.starts_with("WRONGPASS ")), "{said:?}");
     assert!(said.iter().any(|text| text.starts_with("ERR too many logins")), "{said:?}");
     assert_eq!(client.words("AUTH ops sesame-ops"), Value::simple("OK"), "another user");
-    client.words("AUTH nobody x");
+    // Whoever there is not is told the same.
+    let mut of_nobody: Vec<String> = Vec::new();
+    for number in 0..6 {
+        of_nobody.push(client.words(&format!("AUTH nobody wrong{number}")).error_text());
+    }
+    assert_eq!(of_nobody[..3], [said[0].as_str(); 3]);
+    assert_eq!(of_nobody[4..], said[4..]);
     let metrics = http_get(keyway.admin(), "/metrics").body;
-    for (fault, count) in [("user", "1"), ("disabled", "0")] {
+    for (fault, count) in [("user", "3"), ("disabled", "0")] {
         let line = format!("fault=\"{fault}\"}} {count}");
         let found = metrics.lines().any(|it| {
             it.starts_with("keyway_login_failures_total{listener=") && it.ends_with(&line)
