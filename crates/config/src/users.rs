@@ -11,8 +11,7 @@ use keyway_users::{Digest, SlowHash, User};
 use std::sync::Arc;
 use toml::de::DeValue;
 
-const HASH_HINT: &str =
-    "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
+const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
      begins with $argon2id$, each in double quotes";
 
 /// Hashes of one user that take long: all of them are worked out for each login.

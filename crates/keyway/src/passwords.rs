@@ -14,7 +14,9 @@ pub fn start(plan: &Plan) -> io::Result<()> {
     // All listeners have the same.
     let verifier = plan.listeners.iter().find_map(|listener| listener.users.verifier());
     let Some(verifier) = verifier.map(Arc::clone) else { return Ok(()) };
-    std::thread::Builder::new().name("keyway-passwords".into()).spawn(move || look_at(&verifier))?;
+    std::thread::Builder::new()
+        .name("keyway-passwords".into())
+        .spawn(move || look_at(&verifier))?;
     Ok(())
 }
 

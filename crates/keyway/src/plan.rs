@@ -75,6 +75,7 @@ fn options(listener: &ListenerConfig) -> ListenerOptions {
         address,
         backlog: listener.backlog,
         unix_mode: listener.mode,
+        unix_owner: listener.owner,
         tcp_keepalive: listener.tcp_keepalive,
         door,
     }

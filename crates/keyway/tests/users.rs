@@ -215,9 +215,8 @@ fn what_is_over_stands_in_no_login_s_way() {
     let _watch = watchdog(Duration::from_secs(30), "logins behind what is over");
     let servers = RedisServer::start_many(2);
     let tables = ops() + &user("one", "+@all ~* &*", "sesame-1", "pool = \"one\"");
-    let split = Pool::of_kind("main", "read-write-split")
-        .with("write", "\"w\"")
-        .with("read", "\"r\"");
+    let split =
+        Pool::of_kind("main", "read-write-split").with("write", "\"w\"").with("read", "\"r\"");
     let pools = vec![
         split,
         Pool::over("w", &servers[..1]),

@@ -79,7 +79,7 @@ pub enum Away {
 }
 
 /// What metrics call the reasons, by [`Away::index`].
-pub const AWAY_LABELS: [&str; 17] = [
+pub const AWAY_LABELS: [&str; 18] = [
     "not_allowed",
     "not_proxy",
     "proxy_header",
@@ -97,6 +97,7 @@ pub const AWAY_LABELS: [&str; 17] = [
     "closed",
     "broken",
     "unwatched",
+    "revoked",
 ];
 
 impl Away {
@@ -116,6 +117,7 @@ impl Away {
                 TlsFault::NoCertificate | TlsFault::NoIdentity => 8,
                 TlsFault::UnknownIssuer => 9,
                 TlsFault::Expired | TlsFault::NotYetValid => 10,
+                TlsFault::Revoked => 17,
                 TlsFault::WrongName
                 | TlsFault::Nameless
                 | TlsFault::IsAuthority

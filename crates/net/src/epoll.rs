@@ -466,6 +466,7 @@ mod tests {
             address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
             backlog: 16,
             unix_mode: None,
+            unix_owner: (None, None),
             tcp_keepalive,
             door: None,
         };

@@ -412,6 +412,7 @@ fn sides() -> (ServerTls, ClientTls) {
     let server = ServerSettings {
         identities: vec![identity],
         clients: ClientCertificates::None,
+        crl_file: None,
         min_version: MinVersion::V1_2,
     };
     let client = ClientSettings {

@@ -55,7 +55,8 @@ impl SlowHash {
     /// # Errors
     /// What is wrong with it, in words that show nothing of it.
     pub fn parse(text: &str) -> Result<SlowHash, &'static str> {
-        const FORM: &str = "is no hash of Argon2id in the form $argon2id$v=19$m=…,t=…,p=…$salt$hash";
+        const FORM: &str =
+            "is no hash of Argon2id in the form $argon2id$v=19$m=…,t=…,p=…$salt$hash";
         let hash = PasswordHash::new(text).map_err(|_| FORM)?;
         if hash.algorithm.as_str() != "argon2id" || hash.version != Some(0x13) {
             return Err(FORM);
@@ -120,9 +121,10 @@ impl Job {
     pub fn work(&self) -> bool {
         let mut memory = Vec::new();
         // All are tried, whichever is right.
-        let found = self.hashes.iter().fold(false, |found, hash| {
-            found | hash.is_of(&self.password, &mut memory)
-        });
+        let found = self
+            .hashes
+            .iter()
+            .fold(false, |found, hash| found | hash.is_of(&self.password, &mut memory));
         let is_right = found & self.may_be_right;
         // ORDER: pairs with `Trials::verdict`; nothing else is told by it.
         self.verdict.store(if is_right { RIGHT } else { WRONG }, Ordering::Release);
@@ -264,7 +266,8 @@ impl Trials {
                 None => return Prepared::Ready,
             }
         }
-        let of_one = state.trials.iter().filter(|trial| is_waiting(trial) && trial.origin == origin);
+        let of_one =
+            state.trials.iter().filter(|trial| is_waiting(trial) && trial.origin == origin);
         if of_one.count() >= WAITING_OF_ONE_MAX {
             return Prepared::Ready;
         }

@@ -1,7 +1,7 @@
 use crate::password::{Digest, Passwords};
 use crate::rules::{self, RuleFault, empty};
-use crate::slow::SlowHash;
 use crate::selector::{Access, Denied, Selector, sort_pattern};
+use crate::slow::SlowHash;
 use keyway_command::{Request, Verb};
 use std::fmt;
 use std::sync::Arc;

@@ -105,7 +105,9 @@ mod tests {
         assert_eq!(found("AUTH a b"), a_b);
         assert_eq!(found("HELLO 3 AUTH a b"), a_b);
         assert_eq!(found("HELLO 3 SETNAME auth auth a b"), a_b);
-        for none in ["HELLO", "HELLO 3", "HELLO 3 AUTH a", "HELLO 3 SETNAME x", "GET a", "AUTH a b c"] {
+        for none in
+            ["HELLO", "HELLO 3", "HELLO 3 AUTH a", "HELLO 3 SETNAME x", "GET a", "AUTH a b c"]
+        {
             assert_eq!(found(none), None, "{none}");
         }
     }

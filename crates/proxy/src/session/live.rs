@@ -1,5 +1,5 @@
-use keyway_command::{COMMANDS, Command, Verb};
 use keyway_base::Time;
+use keyway_command::{COMMANDS, Command, Verb};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 

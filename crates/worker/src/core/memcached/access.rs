@@ -38,11 +38,7 @@ impl Plane {
     /// Looks at a request of a client that may not do everything, judged as one with the head
     /// `judged`. `None` where it may be made, and here.
     #[inline(never)]
-    pub(super) fn look_at_memcached(
-        &mut self,
-        call: &mut Call<'_>,
-        judged: &Head,
-    ) -> Option<Step> {
+    pub(super) fn look_at_memcached(&mut self, call: &mut Call<'_>, judged: &Head) -> Option<Step> {
         let credentials = credentials(call);
         if self.awaits_login((call.key, call.session), credentials) {
             return Some(Step::Wait);
