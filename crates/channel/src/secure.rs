@@ -24,9 +24,10 @@ pub(crate) fn reason(fault: TlsFault) -> Reason {
         TlsFault::Expired | TlsFault::NotYetValid => Reason::Expired,
         TlsFault::RefusedIdentity(Refusal::Expired) => Reason::CertificateExpired,
         TlsFault::RefusedIdentity(_) | TlsFault::NoIdentity => Reason::CertificateRefused,
-        TlsFault::IsAuthority | TlsFault::WrongPurpose | TlsFault::BadCertificate => {
-            Reason::BadCertificate
-        }
+        TlsFault::IsAuthority
+        | TlsFault::WrongPurpose
+        | TlsFault::Revoked
+        | TlsFault::BadCertificate => Reason::BadCertificate,
         _ => Reason::TlsFailed,
     }
 }

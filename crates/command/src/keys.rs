@@ -64,23 +64,68 @@ impl Request<'_> {
             let text = self.args.get(index).and_then(|text| std::str::from_utf8(text).ok());
             text.is_some_and(|text| text.parse::<i64>().is_ok())
         };
-        let mut index = 1;
-        while let Some(word) = self.args.get(index) {
-            let word = word.to_ascii_uppercase();
-            index += match &word[..] {
-                b"STREAMS" => return UNBALANCED,
-                b"COUNT" if is_integer(index + 1) => 2,
-                b"BLOCK" if is_integer(index + 1) => 2,
-                b"COUNT" => return "value is not an integer or out of range",
-                b"BLOCK" => return "timeout is not an integer or out of range",
-                b"GROUP" => 3,
-                b"NOACK" => 1,
-                _ => break,
-            };
+        for (index, option) in self.stream_options() {
+            match option {
+                StreamOption::Streams => return UNBALANCED,
+                StreamOption::Count if !is_integer(index + 1) => {
+                    return "value is not an integer or out of range";
+                }
+                StreamOption::Block if !is_integer(index + 1) => {
+                    return "timeout is not an integer or out of range";
+                }
+                StreamOption::Unknown => break,
+                _ => {}
+            }
         }
         "syntax error"
     }
+
+    /// The options of a reader of streams with the arguments that they are, up to STREAMS: the
+    /// names of groups and consumers may read like them.
+    pub(crate) fn stream_options(&self) -> impl Iterator<Item = (usize, StreamOption)> {
+        let mut next = Some(1);
+        std::iter::from_fn(move || {
+            let index = next?;
+            let word = self.args.get(index)?;
+            let is_it = |known: &(&[u8], StreamOption, usize)| word.eq_ignore_ascii_case(known.0);
+            let found = STREAM_OPTIONS.into_iter().find(is_it);
+            // Those of later servers may be known there.
+            let (_, option, len) = found.unwrap_or((b"", StreamOption::Unknown, 1));
+            next = (option != StreamOption::Streams).then_some(index + len);
+            Some((index, option))
+        })
+    }
+
+    /// Half of what follows STREAMS, each with the place from which it is read behind them.
+    fn stream_keys(&self, visit: Visit<'_>) -> Result<(), KeysFault> {
+        let is_it = |(_, option): &(usize, StreamOption)| *option == StreamOption::Streams;
+        let Some((streams, _)) = self.stream_options().find(is_it) else { return Ok(()) };
+        let count = self.args.len() - streams - 1;
+        let flags = KeyFlags::RO.with(KeyFlags::ACCESS);
+        (streams + 1..=streams + count / 2).for_each(|index| visit(index, flags));
+        Ok(())
+    }
 }
+
+/// An option of XREAD or XREADGROUP.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamOption {
+    Streams,
+    Count,
+    Block,
+    Group,
+    Noack,
+    Unknown,
+}
+
+/// What they are called, and how many arguments they take with that.
+const STREAM_OPTIONS: [(&[u8], StreamOption, usize); 5] = [
+    (b"streams", StreamOption::Streams, 1),
+    (b"count", StreamOption::Count, 2),
+    (b"block", StreamOption::Block, 2),
+    (b"group", StreamOption::Group, 3),
+    (b"noack", StreamOption::Noack, 1),
+];
 
 /// Length of the name of a cached script, in hexadecimal digits.
 const SHA1_LEN: usize = 40;
@@ -165,6 +210,7 @@ impl Request<'_> {
             Verb::Sort => sort_keys(self.args, visit),
             Verb::SortRo => visit(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
             Verb::Migrate => migrate_keys(self.args, visit),
+            Verb::Xread | Verb::Xreadgroup => self.stream_keys(visit)?,
             _ => {
                 for spec in self.command.key_specs {
                     spec_keys(spec, self, visit)?;
@@ -410,6 +456,11 @@ mod tests {
         assert_eq!(keys_of("EVAL s 0 a"), Ok(vec![]));
         assert_eq!(keys_of("ZUNIONSTORE d 2 a b"), Ok(vec![1, 3, 4]));
         assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), Ok(vec![4, 5]));
+        assert_eq!(keys_of("XREADGROUP GROUP streams streams STREAMS a >"), Ok(vec![5]));
+        let late = "XREADGROUP COUNT 1 NOACK GROUP streams streams BLOCK 0 STREAMS a b > >";
+        assert_eq!(keys_of(late), Ok(vec![10, 11]));
+        assert_eq!(keys_of("XREADGROUP COUNT 1 GROUP g streams STREAMS a >"), Ok(vec![7]));
+        assert_eq!(keys_of("XREADGROUP GROUP g c STREAMS a streams > 0"), Ok(vec![5, 6]));
         assert_eq!(keys_of("SORT k LIMIT 0 1 STORE d"), Ok(vec![1, 6]));
         assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d"), Ok(vec![1, 7]));
         assert_eq!(keys_of("GEORADIUS k 1 2 3 m STORE d storedist e"), Ok(vec![1, 7, 9]));

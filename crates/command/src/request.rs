@@ -1,3 +1,4 @@
+use crate::keys::StreamOption;
 use crate::{Command, Condition, Handling, Verb, lookup};
 use keyway_base::ByteRange;
 use std::time::Duration;
@@ -120,20 +121,7 @@ impl<'a> Request<'a> {
 
     /// Whether an XREAD or XREADGROUP has the BLOCK option.
     pub fn blocks(&self) -> bool {
-        let mut index = 1;
-        while let Some(word) = self.args.get(index) {
-            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-            if is(b"block") {
-                return true;
-            }
-            index += match () {
-                () if is(b"streams") => return false,
-                () if is(b"group") => 3,
-                () if is(b"count") => 2,
-                () => 1,
-            };
-        }
-        false
+        self.stream_options().any(|(_, option)| option == StreamOption::Block)
     }
 
     /// How long a command that blocks asks to wait at most; `None` for ever.
@@ -159,8 +147,9 @@ impl<'a> Request<'a> {
             Verb::Blmpop | Verb::Bzmpop => Some((1, SECOND)),
             Verb::Wait => Some((2, MILLISECOND)),
             Verb::Xread | Verb::Xreadgroup => {
-                let is_block = |index: &usize| self.args[*index].eq_ignore_ascii_case(b"block");
-                (1..last).find(is_block).map(|index| (index + 1, MILLISECOND))
+                let is_block = |option: &StreamOption| *option == StreamOption::Block;
+                let found = self.stream_options().find(|(_, option)| is_block(option));
+                found.map(|(index, _)| (index + 1, MILLISECOND)).filter(|(at, _)| *at <= last)
             }
             _ => Some((last, SECOND)),
         }

@@ -402,6 +402,11 @@ fn listener(listener: &ListenerConfig, pool_name: &str, users: &[UserConfig], ou
     if let Some(mode) = listener.mode {
         out.entry(table, "mode", &format!("\"{mode:04o}\""));
     }
+    for (key, id) in [("owner", listener.owner.0), ("group", listener.owner.1)] {
+        if let Some(id) = id {
+            out.entry(table, key, &id.to_string());
+        }
+    }
     if let Some(shm) = &listener.shm {
         let uids: Vec<_> = shm.allow_uids.iter().map(u32::to_string).collect();
         out.entry(table, "allow_uids", &format!("[{}]", uids.join(", ")));

@@ -156,12 +156,13 @@ fn tls(
     let sections: Vec<&Section> = std::iter::once(section).chain(further).collect();
     let identities: Vec<Option<Identity>> = sections.iter().map(|one| identity(one)).collect();
     let is_whole = identities.iter().all(Option::is_some)
-        && ["ca_file", "client_certificates", "min_version"]
+        && ["ca_file", "crl_file", "client_certificates", "min_version"]
             .iter()
             .all(|name| section.given(name).is_none() || section.value(name).is_some());
     let settings = ServerSettings {
         identities: identities.into_iter().flatten().collect(),
         clients: clients(section, report),
+        crl_file: revoked(section, report),
         min_version: match section.text("min_version") {
             Some("1.3") => MinVersion::V1_3,
             _ => MinVersion::V1_2,
@@ -209,6 +210,16 @@ fn clients(section: &Section, report: &mut Report<'_>) -> ClientCertificates {
     }
 }
 
+fn revoked(section: &Section, report: &mut Report<'_>) -> Option<PathBuf> {
+    let file = path(section, "crl_file")?;
+    if section.given("ca_file").is_none() {
+        let what = format!("crl_file in {} has no use without ca_file", section.header);
+        let hint = "remove it, or add the ca_file with who issues the clients' certificates";
+        report.consequence(section.place("crl_file"), Problem::new(what, hint));
+    }
+    Some(file)
+}
+
 fn load(
     section: &Section,
     sections: &[&Section],
@@ -219,6 +230,7 @@ fn load(
     let place = |fault: FileFault| {
         let (of, name) = match fault.setting {
             Setting::CaFile => (section, "ca_file"),
+            Setting::CrlFile => (section, "crl_file"),
             Setting::CertFile => (sections[fault.certificate], "cert_file"),
             Setting::KeyFile => (sections[fault.certificate], "key_file"),
         };
@@ -280,6 +292,9 @@ pub(crate) fn tls_text(settings: &ServerSettings) -> String {
     parts.push(format!("client_certificates = \"{word}\""));
     if let Some(path) = settings.clients.authorities() {
         parts.push(format!("ca_file = {}", string(&path.to_string_lossy())));
+    }
+    if let Some(path) = &settings.crl_file {
+        parts.push(format!("crl_file = {}", string(&path.to_string_lossy())));
     }
     parts.push(match settings.min_version {
         MinVersion::V1_2 => "min_version = \"1.2\"".to_owned(),

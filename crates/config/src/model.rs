@@ -195,6 +195,8 @@ pub struct ListenerConfig {
     pub users: Vec<usize>,
     /// Permission bits of a unix socket; as the umask says when `None`.
     pub mode: Option<u32>,
+    /// User and group that a unix socket is given to; those of the process when `None`.
+    pub owner: (Option<u32>, Option<u32>),
     /// Who gets shared memory; `None` unless it listens at `shm://`.
     pub shm: Option<ShmConfig>,
     /// Silence after which the kernel probes a client; never when `None`.

@@ -37,7 +37,7 @@ pub(crate) enum Value {
     HashTag(Option<HashTag>),
     KeyspaceEvents(KeyspaceEvents),
     Secret(Password),
-    Hashes(Vec<keyway_users::Digest>),
+    Hashes(crate::users::HashedPasswords),
     Path(PathBuf),
     /// The key's word, such as `"off"`.
     Word,

@@ -556,6 +556,10 @@ fn listener(
         password_from,
         users: crate::users::of_listener(section, users.0, users.1, known, report),
         mode: section.number("mode").map(|mode| mode as u32),
+        owner: (
+            section.number("owner").map(|id| id as u32),
+            section.number("group").map(|id| id as u32),
+        ),
         tcp_keepalive: match bind {
             ListenAddr::Tcp(_) => section.duration("tcp_keepalive"),
             ListenAddr::Unix(_) | ListenAddr::Shm(_) => None,

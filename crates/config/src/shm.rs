@@ -81,9 +81,11 @@ pub(crate) fn describe_memory(config: &Config, text: &mut String) {
 
 /// Refuses what is for listeners of other kinds than one bound to what begins with `scheme`.
 pub(crate) fn refuse_stray_keys(section: &Section, scheme: &str, report: &mut Report<'_>) {
-    const KEYS: [(&str, &[&str]); 4] = [
+    const KEYS: [(&str, &[&str]); 6] = [
         ("tcp_keepalive", &["tcp"]),
         ("mode", &["unix", "shm"]),
+        ("owner", &["unix", "shm"]),
+        ("group", &["unix", "shm"]),
         ("allow_uids", &["shm"]),
         ("ring_max", &["shm"]),
     ];

@@ -94,7 +94,8 @@ fn load(
 ) -> Option<ClientTls> {
     let place = |fault: FileFault| {
         let name = match fault.setting {
-            Setting::CaFile => "ca_file",
+            // Of servers nothing is revoked.
+            Setting::CaFile | Setting::CrlFile => "ca_file",
             Setting::CertFile => "cert_file",
             Setting::KeyFile => "key_file",
         };

@@ -7,23 +7,43 @@ use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::{PASSWORD, ReadFile, password};
 use crate::routes;
 use keyway_topology::ReadFrom;
-use keyway_users::{Digest, User};
+use keyway_users::{Digest, SlowHash, User};
+use std::sync::Arc;
 use toml::de::DeValue;
 
-const HASH_HINT: &str =
-    "write what `keyway hash-password` prints: # and 64 hexadecimal digits, each in double quotes";
+const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
+     begins with $argon2id$, each in double quotes";
+
+/// Hashes of one user that take long: all of them are worked out for each login.
+const SLOW_MAX: usize = 4;
+
+/// What stands in `password_hashes`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HashedPasswords {
+    digests: Vec<Digest>,
+    slow: Vec<Arc<str>>,
+}
 
 /// Hashed passwords. None is ever quoted: what is wrong with it may be that it is not
 /// hashed.
 pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
     let wrong = |what: String| Problem::new(what, HASH_HINT);
     let items = value.as_array().ok_or_else(|| wrong("the value is no list".to_owned()))?;
-    let digest = |(at, item): (usize, &toml::Spanned<DeValue<'_>>)| {
-        let text = item.get_ref().as_str();
-        let digest = text.and_then(Digest::parse);
-        digest.ok_or_else(|| wrong(format!("number {} is no hash", at + 1)))
-    };
-    items.iter().enumerate().map(digest).collect::<Result<_, _>>().map(Value::Hashes)
+    let mut hashes = HashedPasswords::default();
+    for (at, item) in (1..).zip(items.iter()) {
+        let text = item.get_ref().as_str().unwrap_or_default();
+        if text.starts_with('$') {
+            SlowHash::parse(text).map_err(|what| wrong(format!("number {at} {what}")))?;
+            hashes.slow.push(text.into());
+        } else {
+            let digest = Digest::parse(text);
+            hashes.digests.push(digest.ok_or_else(|| wrong(format!("number {at} is no hash")))?);
+        }
+    }
+    if hashes.slow.len() > SLOW_MAX {
+        return Err(wrong(format!("there are more than {SLOW_MAX} hashes that take long")));
+    }
+    Ok(Value::Hashes(hashes))
 }
 
 /// Rules, which are kept as they are written.
@@ -116,12 +136,10 @@ fn user(
     };
     let mut user = User::new(section.text("name")?, section.text("rules")?).ok()?;
     user = user.of_pool(pool_index.map(|index| index as u16));
-    let digests = match section.value("password_hashes") {
-        Some(Value::Hashes(digests)) => digests.as_slice(),
-        _ => &[],
-    };
-    for digest in digests {
-        user = user.with_digest(*digest);
+    if let Some(Value::Hashes(hashes)) = section.value("password_hashes") {
+        user = hashes.digests.iter().fold(user, |user, digest| user.with_digest(*digest));
+        let slow = hashes.slow.iter().filter_map(|text| SlowHash::parse(text).ok());
+        user = user.with_slow(slow.collect());
     }
     if let Some(password) = &password {
         user = user.with_digest(Digest::of(password.expose().as_bytes()));

@@ -52,7 +52,14 @@ enum Command {
     Import(Import),
     /// Read a password from the terminal, or the first line of standard input, and print its
     /// hash for password_hashes of a [[user]].
-    HashPassword,
+    HashPassword(HashPassword),
+}
+
+#[derive(Debug, Args)]
+pub struct HashPassword {
+    /// Hash it so that it takes long to try passwords (Argon2id): for passwords that people think up.
+    #[arg(long)]
+    slow: bool,
 }
 
 #[derive(Debug, Args)]
@@ -125,7 +132,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
-        Command::HashPassword => crate::hash_password::run(),
+        Command::HashPassword(how) => crate::hash_password::run(how.slow),
         Command::Import(arguments) => import(arguments.from, &arguments.file),
     }
 }

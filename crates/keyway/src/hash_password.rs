@@ -1,21 +1,31 @@
 //! `keyway hash-password`: from a password that is typed to what stands for it in a file.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
-use std::io::{BufRead, Write, stderr, stdin, stdout};
+use std::io::{BufRead, Read, Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 
 /// Longest password, as of those in a configuration.
 const LEN_MAX: usize = 4096;
 
 /// Asks for a password, unseen, and prints its hash.
-pub fn run() -> Result<ExitCode> {
+pub fn run(is_slow: bool) -> Result<ExitCode> {
     let password = if isatty(stdin()) { typed()? } else { line()? };
     if password.is_empty() || password.len() > LEN_MAX {
         bail!("a password has 1 to {LEN_MAX} bytes");
     }
-    writeln!(stdout(), "{}", keyway_users::digest_text(password.as_bytes()))?;
+    let text = match is_slow {
+        true => slow_text(password.as_bytes())?,
+        false => keyway_users::digest_text(password.as_bytes()),
+    };
+    writeln!(stdout(), "{text}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn slow_text(password: &[u8]) -> Result<String> {
+    let mut salt = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut salt)?;
+    keyway_users::slow_text(password, &salt).context("this password cannot be hashed")
 }
 
 /// Twice, so that a slip of the finger does not lock anyone out.

@@ -17,6 +17,7 @@ mod hash_password;
 mod locate;
 mod log;
 mod memory;
+mod passwords;
 mod peers;
 mod plan;
 mod serve;

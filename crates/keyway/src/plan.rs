@@ -15,7 +15,7 @@ use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
-use keyway_users::LoginFault;
+use keyway_users::{LoginFault, Verifier};
 use keyway_worker::{
     Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
 };
@@ -75,6 +75,7 @@ fn options(listener: &ListenerConfig) -> ListenerOptions {
         address,
         backlog: listener.backlog,
         unix_mode: listener.mode,
+        unix_owner: listener.owner,
         tcp_keepalive: listener.tcp_keepalive,
         door,
     }
@@ -164,13 +165,14 @@ pub fn plan(
         limit_bytes: budget.len_max(),
         refused_commands: budget.refused(),
     });
+    let verifier = Arc::new(Verifier::default());
     let listener_plans =
         config.listeners.iter().zip(listeners).map(|(settings, listener)| ListenerPlan {
             pool: settings.pool_index as u16,
             name: listener
                 .local_addr()
                 .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
-            users: Arc::new(config.users_of(settings)),
+            users: Arc::new(config.users_of(settings).verified_by(&verifier)),
             cluster: emulated(settings, listener),
             entrance: entrance(&settings.entrance),
             read_from: settings.read_from.clone(),

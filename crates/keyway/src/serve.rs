@@ -43,6 +43,7 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
     peers::watch(&plan).context("cannot start a thread")?;
+    crate::passwords::start(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
     run(workers, &process, &config, &signals);
     drop(admin);

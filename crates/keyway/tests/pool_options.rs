@@ -275,19 +275,26 @@ fn a_client_reads_its_own_writes_over_several_connections() {
 #[test]
 fn unix_sockets_work_on_both_sides() {
     use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
     let _watch = watchdog(Duration::from_secs(30), "unix sockets");
     let directory = TempDir::new();
     let socket = directory.path().join("redis.sock").to_string_lossy().into_owned();
     let server = RedisServer::start_with(&["--unixsocket", &socket]);
     let ours = directory.path().join("keyway.sock");
+    let own = std::fs::metadata(directory.path()).expect("it is there");
+    // Who is not root may give it to itself alone.
+    let (owner, group) = if own.uid() == 0 { (65_533, 65_534) } else { (own.uid(), own.gid()) };
     let listener = format!(
-        "[[listener]]\nbind = \"unix://{}\"\nmode = \"0600\"\npool = \"main\"",
+        "[[listener]]\nbind = \"unix://{}\"\nmode = \"0620\"\nowner = {owner}\ngroup = {group}\n\
+         pool = \"main\"",
         ours.display()
     );
     let pool = Pool::sharded("main", &[format!("unix://{socket}:1 only")]);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_tables(&listener));
     assert_eq!(keyway.client(0).words("SET a 1"), Value::simple("OK"));
     assert_eq!(server.client().words("GET a"), Value::bulk("1"));
+    let shown = std::fs::metadata(&ours).expect("it is there");
+    assert_eq!((shown.uid(), shown.gid(), shown.mode() & 0o777), (owner, group, 0o620));
     let mut stream = std::os::unix::net::UnixStream::connect(&ours).expect("the socket is there");
     stream.write_all(b"GET a\r\n").expect("it takes a request");
     let mut reply = [0_u8; 7];

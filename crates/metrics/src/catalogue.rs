@@ -160,7 +160,7 @@ catalogue! {
         measures "Connections of clients whose TLS handshake succeeded."
         leaves_out ""
     LISTENER_REFUSED: Counter "keyway_listener_refused_connections_total" in "connections" by [Listener Fault]
-        measures "Clients turned away, by why: not_allowed (by `allow` and `deny`), not_proxy (not in `proxy_from`), proxy_header (none, or a wrong one), timeout (`handshake_timeout`), crowded (`handshakes_max`), gone (closed without a word, as checks of health do), clients_max (any of them), and of TLS handshakes not_tls, no_certificate, unknown_issuer, expired, bad_certificate (of the client's), version (or ciphers: nothing in common), refused_ours (the client does not believe our certificate), closed and broken."
+        measures "Clients turned away, by why: not_allowed (by `allow` and `deny`), not_proxy (not in `proxy_from`), proxy_header (none, or a wrong one), timeout (`handshake_timeout`), crowded (`handshakes_max`), gone (closed without a word, as checks of health do), clients_max (any of them), and of TLS handshakes not_tls, no_certificate, unknown_issuer, expired, revoked, bad_certificate (of the client's), version (or ciphers: nothing in common), refused_ours (the client does not believe our certificate), closed and broken; unwatched (the system watches no more connections)."
         leaves_out ""
     PUBSUB_CHANNELS: Gauge "keyway_pubsub_active_channels" in "channels" by [Pool]
         measures "Channels and shard channels that clients have subscribed to, now; one counts for each worker with such clients."

@@ -74,10 +74,12 @@ pub enum Away {
     Gone,
     /// There are as many clients as there may be.
     Full,
+    /// The system has no memory to watch its connection.
+    Unwatched,
 }
 
 /// What metrics call the reasons, by [`Away::index`].
-pub const AWAY_LABELS: [&str; 16] = [
+pub const AWAY_LABELS: [&str; 18] = [
     "not_allowed",
     "not_proxy",
     "proxy_header",
@@ -94,6 +96,8 @@ pub const AWAY_LABELS: [&str; 16] = [
     "refused_ours",
     "closed",
     "broken",
+    "unwatched",
+    "revoked",
 ];
 
 impl Away {
@@ -107,11 +111,13 @@ impl Away {
             Away::Crowded => 4,
             Away::Gone => 5,
             Away::Full => 6,
+            Away::Unwatched => 16,
             Away::Tls(fault) => match fault {
                 TlsFault::NotTls => 7,
                 TlsFault::NoCertificate | TlsFault::NoIdentity => 8,
                 TlsFault::UnknownIssuer => 9,
                 TlsFault::Expired | TlsFault::NotYetValid => 10,
+                TlsFault::Revoked => 17,
                 TlsFault::WrongName
                 | TlsFault::Nameless
                 | TlsFault::IsAuthority
@@ -137,6 +143,10 @@ impl Away {
             }
             Away::Gone => "it closed the connection before it said anything",
             Away::Full => "there are clients_max clients already",
+            Away::Unwatched => {
+                "the system does not watch one more connection: memory, or \
+                 fs.epoll.max_user_watches, is used up"
+            }
             Away::Tls(fault) => fault.text_of_client(),
         }
     }

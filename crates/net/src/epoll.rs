@@ -47,6 +47,9 @@ pub struct EpollIo {
     ready: Vec<epoll::Event>,
     read_buf: Box<[u8]>,
     listeners: Vec<Listener>,
+    /// By listener, whether nothing is told of who waits there.
+    held: Vec<bool>,
+    is_paused: bool,
     connecting: Vec<Option<Connecting>>,
     /// Whose host names are being looked up.
     resolving: Vec<Token>,
@@ -75,6 +78,8 @@ impl EpollIo {
             epoll,
             ready: Vec::with_capacity(EVENTS_MAX),
             read_buf: vec![0; READ_LEN].into_boxed_slice(),
+            held: vec![false; listeners.len()],
+            is_paused: false,
             listeners,
             connecting: Vec::new(),
             resolving: Vec::new(),
@@ -98,6 +103,16 @@ impl EpollIo {
     pub(crate) fn rename(&self, socket: Socket, token: Token) -> bool {
         let data = EventData::new_u64(token.0);
         epoll::modify(&self.epoll, borrow(&socket), data, socket_events()).is_ok()
+    }
+
+    /// Has the system tell of who waits at a listener, or not.
+    fn ask(&self, index: usize) {
+        let Some(listener) = self.listeners.get(index) else { return };
+        let is_asked = !self.is_paused && !self.held[index];
+        let events = if is_asked { EventFlags::IN } else { EventFlags::empty() };
+        let data = EventData::new_u64(OWN_LISTENER | index as u64);
+        // Fails only for a descriptor that is not registered.
+        let _ = epoll::modify(&self.epoll, listener, data, events);
     }
 
     fn start_resolving(&mut self, host: &str, port: u16, token: Token) -> bool {
@@ -343,11 +358,15 @@ impl Io for EpollIo {
     }
 
     fn pause_accepting(&mut self, paused: bool) {
-        let events = if paused { EventFlags::empty() } else { EventFlags::IN };
-        for (index, listener) in self.listeners.iter().enumerate() {
-            let data = EventData::new_u64(OWN_LISTENER | index as u64);
-            // Fails only for a descriptor that is not registered.
-            let _ = epoll::modify(&self.epoll, listener, data, events);
+        self.is_paused = paused;
+        (0..self.listeners.len()).for_each(|index| self.ask(index));
+    }
+
+    fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
+        let index = usize::from(listener.0);
+        if let Some(place) = self.held.get_mut(index) {
+            *place = held;
+            self.ask(index);
         }
     }
 
@@ -447,6 +466,7 @@ mod tests {
             address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
             backlog: 16,
             unix_mode: None,
+            unix_owner: (None, None),
             tcp_keepalive,
             door: None,
         };

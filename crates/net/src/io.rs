@@ -184,6 +184,10 @@ pub trait Io {
     /// there is no descriptor for another one.
     fn pause_accepting(&mut self, paused: bool);
 
+    /// Stops telling of who waits at one listener, or tells of them again, as far as accepting
+    /// is not paused: there is no room for one more to come in.
+    fn hold_listener(&mut self, _listener: ListenerIndex, _held: bool) {}
+
     /// Stops listening: new clients are refused by the system from here on.
     fn stop_listening(&mut self);
 

@@ -18,6 +18,8 @@ pub struct ListenerOptions {
     pub backlog: u32,
     /// Permission bits of a unix socket's file.
     pub unix_mode: Option<u32>,
+    /// User and group that it is given to.
+    pub unix_owner: (Option<u32>, Option<u32>),
     /// Silence after which accepted TCP connections send keep-alive probes;
     /// none with `None`. Three probes, a third of that apart, go unanswered
     /// before the connection counts as broken.
@@ -48,9 +50,10 @@ impl fmt::Display for BindError {
             io::ErrorKind::AddrInUse => f.write_str(
                 "; another process has it: stop that one, or choose another address for `bind`",
             ),
-            io::ErrorKind::PermissionDenied => {
-                f.write_str("; ports below 1024 and other users' directories need privileges")
-            }
+            io::ErrorKind::PermissionDenied => f.write_str(
+                "; ports below 1024, other users' directories and giving a socket away need \
+                     privileges",
+            ),
             io::ErrorKind::AddrNotAvailable => {
                 f.write_str("; the address is not one of this machine's")
             }
@@ -183,6 +186,12 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     socket.bind(&SockAddr::unix(path)?)?;
     if let Some(mode) = options.unix_mode {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    // Nobody can connect before it listens.
+    if let (owner, group) = options.unix_owner
+        && (owner.is_some() || group.is_some())
+    {
+        std::os::unix::fs::chown(path, owner, group)?;
     }
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;

@@ -627,6 +627,10 @@ impl Io for Ringed {
         self.io.pause_accepting(paused);
     }
 
+    fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
+        self.io.hold_listener(listener, held);
+    }
+
     fn stop_listening(&mut self) {
         self.io.stop_listening();
     }

@@ -356,7 +356,7 @@ impl<I: Io> Io for Secured<I> {
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         let first = events.len();
         let has_work = !self.again.is_empty() || self.arrivals.has_work();
-        let wait = if has_work { Some(Duration::ZERO) } else { wait };
+        let wait = if has_work { Some(Duration::ZERO) } else { self.arrivals.bounded(wait) };
         let slept = self.io.poll(wait, events);
         if !self.lines.is_empty() {
             self.translate(events, first);

@@ -36,6 +36,10 @@ struct Crowd {
     closed: Vec<i32>,
     /// How long the last poll might have slept.
     wait: Option<Duration>,
+    /// Whether nothing is to be told of who waits.
+    is_held: bool,
+    /// The system watches nothing more.
+    is_blind: bool,
 }
 
 impl Crowd {
@@ -78,7 +82,13 @@ impl Io for Crowd {
     }
     fn pause_accepting(&mut self, _paused: bool) {}
     fn stop_listening(&mut self) {}
+    fn hold_listener(&mut self, _listener: ListenerIndex, held: bool) {
+        self.is_held = held;
+    }
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
+        if self.is_blind {
+            return false;
+        }
         let conn = self.conns.get_mut(&socket.0).unwrap();
         conn.token = Some(token);
         let readable = !conn.arriving.is_empty();
@@ -234,6 +244,137 @@ fn who_keeps_us_waiting_longest_makes_room_but_not_at_once() {
     assert!(!turn(&mut io, 0));
 }
 
+/// The clients that are in by now.
+fn let_in(io: &mut Secured<Crowd>) -> Vec<String> {
+    std::iter::from_fn(|| match io.accept(LISTENER) {
+        Accept::Client { peer, .. } => Some(peer.to_string()),
+        _ => None,
+    })
+    .collect()
+}
+
+/// A header that has not ended yet.
+const ENDLESS: &[u8] = b"PROXY UNKNOWN ........................................................";
+
+#[test]
+fn who_says_a_byte_at_a_time_keeps_nobody_out() {
+    let mut io = driver(Gate { arrivals_max: 200, ..gate(None, true) });
+    for number in 0..100 {
+        io.inner_mut().come(number);
+    }
+    for byte in &ENDLESS[..60] {
+        (0..100).for_each(|number| io.inner_mut().say(number, &[*byte]));
+        while is_entering(&mut io) {}
+        for _ in 0..30 {
+            turn(&mut io, 1);
+        }
+    }
+    // They all have something to say again, and are known for how they say it.
+    (0..100).for_each(|number| io.inner_mut().say(number, b"."));
+    turn(&mut io, 0);
+    io.inner_mut().come(100);
+    io.inner_mut().say(100, HEADER);
+    assert!(is_entering(&mut io));
+    assert!((0..3).any(|_| turn(&mut io, 0)));
+    assert_eq!(let_in(&mut io), ["192.0.2.7:5"]);
+}
+
+#[test]
+fn who_says_a_byte_at_a_time_makes_room_though_there_is_always_one_to_read() {
+    let mut io = driver(Gate { arrivals_max: 6, ..gate(None, true) });
+    (1..=6).for_each(|number| io.inner_mut().come(number));
+    assert!((0..6).all(|_| is_entering(&mut io)));
+    turn(&mut io, 0);
+    for byte in &ENDLESS[..30] {
+        turn(&mut io, 5);
+        // The oldest waits for its step when four others have had theirs.
+        (1..=6).rev().for_each(|number| io.inner_mut().say(number, &[*byte]));
+        turn(&mut io, 5);
+    }
+    io.inner_mut().come(7);
+    io.inner_mut().say(7, HEADER);
+    assert!(is_entering(&mut io));
+    assert_eq!(io.inner_mut().closed, [1]);
+    assert!(turn(&mut io, 0));
+    assert_eq!(away(io.accept(LISTENER)), Away::Crowded);
+    assert_eq!(let_in(&mut io), ["192.0.2.7:5"]);
+}
+
+#[test]
+fn a_listener_is_not_asked_while_nobody_can_come_in() {
+    let mut io = driver(gate(None, true));
+    (1..=3).for_each(|number| io.inner_mut().come(number));
+    assert!((0..3).all(|_| is_entering(&mut io)));
+    turn(&mut io, 100);
+    io.inner_mut().come(4);
+    assert!(matches!(io.accept(LISTENER), Accept::Empty));
+    assert!(io.inner_mut().is_held, "it would be told of without end");
+    turn(&mut io, 100);
+    assert!(io.inner_mut().is_held);
+    let wait = io.inner_mut().wait.unwrap();
+    assert!(wait > Duration::ZERO && wait < Duration::from_millis(100), "{wait:?}");
+    turn(&mut io, 100);
+    turn(&mut io, 0);
+    assert!(!io.inner_mut().is_held, "the first of them can make room now");
+    assert!(is_entering(&mut io));
+    // Where one has come in there is room at once.
+    io.inner_mut().come(5);
+    io.inner_mut().closed.clear();
+    (2..=4).for_each(|number| io.inner_mut().say(number, b"P"));
+    turn(&mut io, 0);
+    assert!(matches!(io.accept(LISTENER), Accept::Turned { .. }));
+    io.inner_mut().say(3, &HEADER[1..]);
+    assert!(turn(&mut io, 0) && !io.inner_mut().is_held);
+    assert_eq!(io.inner_mut().closed, []);
+}
+
+#[test]
+fn who_waits_for_us_is_not_late() {
+    let mut io = driver(Gate { arrivals_max: 100, ..gate(None, true) });
+    (0..10).for_each(|number| io.inner_mut().come(number));
+    assert!((0..10).all(|_| is_entering(&mut io)));
+    turn(&mut io, 4_999);
+    turn(&mut io, 10);
+    (0..9).for_each(|number| io.inner_mut().say(number, HEADER));
+    let mut outcomes = Vec::new();
+    for _ in 0..4 {
+        turn(&mut io, 0);
+        loop {
+            match io.accept(LISTENER) {
+                Accept::Client { .. } => outcomes.push(None),
+                Accept::Turned { away, .. } => outcomes.push(Some(away)),
+                _ => break,
+            }
+        }
+    }
+    outcomes.sort_by_key(Option::is_some);
+    assert_eq!(outcomes[..9], [None; 9]);
+    assert_eq!(outcomes[9..], [Some(Away::Late)], "it has said nothing");
+}
+
+#[test]
+fn who_has_had_its_time_goes_behind_the_next_byte() {
+    let mut io = driver(gate(None, true));
+    io.inner_mut().come(1);
+    assert!(is_entering(&mut io));
+    turn(&mut io, 5_001);
+    io.inner_mut().say(1, b"P");
+    assert!(turn(&mut io, 0));
+    assert_eq!(away(io.accept(LISTENER)), Away::Late);
+}
+
+#[test]
+fn a_connection_that_the_system_does_not_watch_is_turned_away() {
+    let mut io = driver(gate(None, true));
+    io.inner_mut().is_blind = true;
+    io.inner_mut().come(1);
+    assert_eq!(away(io.accept(LISTENER)), Away::Unwatched);
+    assert_eq!(io.inner_mut().closed, [1]);
+    io.inner_mut().is_blind = false;
+    io.inner_mut().come(2);
+    assert!(is_entering(&mut io), "it may be better now");
+}
+
 #[test]
 fn while_accepting_is_paused_nobody_is_told_and_nothing_spins() {
     let mut io = driver(gate(None, true));
@@ -271,6 +412,7 @@ fn sides() -> (ServerTls, ClientTls) {
     let server = ServerSettings {
         identities: vec![identity],
         clients: ClientCertificates::None,
+        crl_file: None,
         min_version: MinVersion::V1_2,
     };
     let client = ClientSettings {
@@ -327,6 +469,24 @@ fn nothing_counts_as_taken_that_its_socket_has_not_taken() {
         assert!(heard.len() >= taken, "it counts {taken} and has sent {}", heard.len());
     }
     assert!(rounds > 5 && heard == text);
+}
+
+/// Whoever gives less than the last time is told of what it gives, and what was encrypted
+/// already is not said twice.
+#[test]
+fn less_than_what_was_given_before_is_taken_once() {
+    let (mut io, socket, mut channel) = secured();
+    let text = [b'a'; 30_000];
+    io.inner_mut().conns.get_mut(&1).unwrap().room = 10;
+    assert_eq!(io.send(socket, &text), Send::Taken(0));
+    assert_eq!(io.send(socket, &text[..100]), Send::Taken(0));
+    io.inner_mut().conns.get_mut(&1).unwrap().room = usize::MAX;
+    assert_eq!(io.send(socket, &text[..100]), Send::Taken(100));
+    assert_eq!(io.send(socket, &text[100..]), Send::Taken(29_900));
+    assert_eq!(io.send(socket, b"b"), Send::Taken(1));
+    let mut heard = Vec::new();
+    hear(&mut io, &mut channel, &mut heard);
+    assert_eq!(heard, [&text[..], b"b"].concat());
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use crate::TempDir;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, date_time_ymd,
 };
 use std::path::{Path, PathBuf};
 
@@ -51,12 +52,41 @@ impl Authority {
 
     /// A certificate for hosts, by name or address.
     pub fn issue_for(&self, names: &[&str], span: Span) -> Issued {
+        self.issue_params(params(names, "keyway test", span))
+    }
+
+    /// One that is valid now, of this number.
+    pub fn issue_numbered(&self, names: &[&str], number: u64) -> Issued {
+        let mut params = params(names, "keyway test", Span::Current);
+        params.serial_number = Some(number.into());
+        self.issue_params(params)
+    }
+
+    fn issue_params(&self, mut params: CertificateParams) -> Issued {
         let key = KeyPair::generate().expect("a key");
-        let mut params = params(names, "keyway test", span);
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
         Issued { certificate, key: key.serialize_pem() }
+    }
+
+    /// A list, in PEM, of those that count no longer.
+    pub fn revoke(&self, numbers: &[u64]) -> String {
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(2049, 1, 1),
+            crl_number: 1u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).expect("a list").pem().expect("a list in PEM")
     }
 }
 

@@ -15,6 +15,9 @@ impl PeerCertificate {
     }
 }
 
+/// Bytes of a record that tell that it is one: its kind, version and length.
+const RECORD_START_LEN: usize = 5;
+
 /// One secured connection, without its socket.
 ///
 /// What arrived goes into [`Channel::handle_input`], which appends what it says
@@ -24,8 +27,8 @@ impl PeerCertificate {
 /// 64 KiB during the handshake, 17 KiB later.
 pub struct Channel {
     connection: Connection,
-    /// Whether anything came that was TLS.
-    has_spoken: bool,
+    /// Bytes that came and were TLS, up to [`RECORD_START_LEN`].
+    heard: usize,
     has_ended: bool,
 }
 
@@ -44,7 +47,7 @@ impl Channel {
     }
 
     pub(crate) fn of(connection: Connection) -> Self {
-        Channel { connection, has_spoken: false, has_ended: false }
+        Channel { connection, heard: 0, has_ended: false }
     }
 
     /// Bytes that both sides of this connection know and nobody else, other ones for another
@@ -91,6 +94,7 @@ impl Channel {
                 Ok(state) => state,
                 Err(error) => return Err(self.fault(&error)),
             };
+            self.heard = RECORD_START_LEN.min(self.heard + bytes.len());
             self.has_ended = state.peer_has_closed();
             if state.plaintext_bytes_to_read() > 0 {
                 self.read_plain(plain);
@@ -116,11 +120,16 @@ impl Channel {
     #[cold]
     fn fault(&mut self, error: &Error) -> TlsFault {
         match error {
-            Error::InvalidMessage(_) if !self.has_spoken && self.is_handshaking() => {
+            Error::InvalidMessage(_) if !self.has_spoken() && self.is_handshaking() => {
                 TlsFault::NotTls
             }
             error => TlsFault::from(error),
         }
+    }
+
+    /// Whether the beginning of a record has come, which nothing else reads like.
+    fn has_spoken(&self) -> bool {
+        self.heard == RECORD_START_LEN
     }
 
     /// Encrypts the beginning of `plain`, at most [`Channel::ENCRYPT_LEN_MAX`];

@@ -17,6 +17,8 @@ pub enum TlsFault {
     Expired,
     /// The certificate is not valid yet.
     NotYetValid,
+    /// The certificate was revoked, or nothing says that it was not.
+    Revoked,
     /// The certificate is another server's.
     WrongName,
     /// The certificate has no names or addresses but the one it is issued to,
@@ -75,6 +77,7 @@ impl TlsFault {
             TlsFault::UnknownIssuer => "its certificate is not issued by an authority of ca_file",
             TlsFault::Expired => "its certificate has expired",
             TlsFault::NotYetValid => "its certificate is not valid yet",
+            TlsFault::Revoked => "its certificate was revoked",
             TlsFault::WrongName => "its certificate is not valid for the name",
             TlsFault::Nameless => {
                 "its certificate has no subject alternative names, and so is not valid for the name"
@@ -118,6 +121,9 @@ impl TlsFault {
             TlsFault::UnknownIssuer => "its certificate is not issued by an authority of ca_file",
             TlsFault::Expired => "its certificate has expired",
             TlsFault::NotYetValid => "its certificate is not valid yet",
+            TlsFault::Revoked => {
+                "its certificate was revoked, or crl_file has no list of who issued it"
+            }
             TlsFault::IsAuthority => {
                 "its certificate is that of an authority (CA:TRUE); issue one for the client"
             }
@@ -168,6 +174,7 @@ fn certificate(error: &CertificateError) -> TlsFault {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             TlsFault::NotYetValid
         }
+        CertificateError::Revoked | CertificateError::UnknownRevocationStatus => TlsFault::Revoked,
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             TlsFault::Nameless
         }

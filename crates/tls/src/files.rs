@@ -4,7 +4,7 @@ use crate::settings::{Identity, MinVersion, Setting};
 use crate::validity;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, SupportedProtocolVersion};
 use std::path::{Path, PathBuf};
@@ -108,6 +108,31 @@ pub(crate) fn authorities(
     Some(roots)
 }
 
+/// Lists of certificates that count no longer: at least one.
+pub(crate) fn revoked(
+    path: &Path,
+    reading: &mut Reading<'_>,
+) -> Option<Vec<CertificateRevocationListDer<'static>>> {
+    let refuse = |what: String| FileFault::new(Setting::CrlFile, path, what, CRL_HINT);
+    let read = || {
+        let text = (reading.read)(path).map_err(&refuse)?;
+        let all: Result<Vec<_>, _> =
+            CertificateRevocationListDer::pem_slice_iter(text.as_bytes()).collect();
+        match all {
+            Ok(all) if all.is_empty() => Err(refuse("holds no list in PEM".to_owned())),
+            Ok(all) => Ok(all),
+            Err(error) => Err(refuse(format!("is not PEM: {}", words(&error)))),
+        }
+    };
+    match read() {
+        Ok(lists) => Some(lists),
+        Err(fault) => {
+            reading.faults.push(fault);
+            None
+        }
+    }
+}
+
 /// A certificate of ours with its key; the one at `index` of several.
 pub(crate) fn own(
     identity: &Identity,
@@ -171,6 +196,7 @@ fn unusable(error: &rustls::Error, Identity { cert_file, key_file }: &Identity) 
 
 const CERTIFICATES_HINT: &str =
     "give a file with certificates in PEM: -----BEGIN CERTIFICATE----- and so on";
+pub(crate) const CRL_HINT: &str = "give a file with the lists of the authorities of ca_file in PEM: -----BEGIN X509 CRL----- and so on";
 const KEY_HINT: &str =
     "give a file with one private key in PEM, without a passphrase: -----BEGIN PRIVATE KEY-----";
 

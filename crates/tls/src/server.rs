@@ -1,10 +1,12 @@
-use crate::files::{Dated, FileFault, ReadFile, Reading, authorities, own, versions};
-use crate::settings::{ClientCertificates, ServerSettings};
+use crate::files::{
+    CRL_HINT, Dated, FileFault, ReadFile, Reading, authorities, own, revoked, versions,
+};
+use crate::settings::{ClientCertificates, ServerSettings, Setting};
 use crate::{Channel, TlsFault, parse_name};
 use parking_lot::RwLock;
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateRevocationListDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ParsedCertificate, ResolvesServerCert,
@@ -13,6 +15,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Everything that connections of the clients of a listener need, shared by all of
@@ -71,11 +74,18 @@ impl ServerTls {
             .clients
             .authorities()
             .and_then(|path| authorities(path, OF_CLIENTS, &mut reading));
-        let Reading { faults, warnings, dated, .. } = reading;
+        let lists = settings.crl_file.as_deref().and_then(|path| revoked(path, &mut reading));
+        let Reading { mut faults, warnings, dated, .. } = reading;
         if !faults.is_empty() || certificates.is_empty() {
             return Err(faults);
         }
-        let config = config(settings, certificates, roots, provider);
+        let verifier =
+            roots.map(|roots| verifier(settings, (roots, lists.unwrap_or_default()), &provider));
+        let verifier = verifier.transpose().map_err(|fault| {
+            faults.push(fault);
+            faults
+        })?;
+        let config = config(settings, certificates, verifier, provider);
         let state = State { config: Arc::new(config), files: Arc::from(dated) };
         Ok(LoadedServer { tls: ServerTls(Arc::new(RwLock::new(state))), warnings })
     }
@@ -104,17 +114,15 @@ impl ServerTls {
 fn config(
     settings: &ServerSettings,
     certificates: Vec<Arc<CertifiedKey>>,
-    roots: Option<RootCertStore>,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
     provider: Arc<CryptoProvider>,
 ) -> ServerConfig {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions(settings.min_version))
         .expect("ring has ciphers for every version");
-    let builder = match roots {
+    let builder = match verifier {
         None => builder.with_no_client_auth(),
-        Some(roots) => {
-            builder.with_client_cert_verifier(verifier(&settings.clients, roots, provider))
-        }
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let mut config = builder.with_cert_resolver(Arc::new(Chooser { certificates }));
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -132,16 +140,23 @@ fn config(
 }
 
 fn verifier(
-    clients: &ClientCertificates,
-    roots: RootCertStore,
-    provider: Arc<CryptoProvider>,
-) -> Arc<dyn ClientCertVerifier> {
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let builder = match clients {
+    settings: &ServerSettings,
+    (roots, lists): (RootCertStore, Vec<CertificateRevocationListDer<'static>>),
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, FileFault> {
+    let roots = Arc::new(roots);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    let builder = match settings.clients {
         ClientCertificates::Optional(_) => builder.allow_unauthenticated(),
         _ => builder,
     };
-    builder.build().expect("there are authorities, and no lists of what they revoke")
+    // Authorities between are looked after by who runs them; a list that is late still counts.
+    let builder = builder.with_crls(lists).only_check_end_entity_revocation();
+    builder.build().map_err(|_| {
+        let path = settings.crl_file.as_deref().unwrap_or(Path::new(""));
+        let what = "holds a list that is damaged, or of a kind not supported";
+        FileFault::new(Setting::CrlFile, path, what, CRL_HINT)
+    })
 }
 
 /// Chooses a certificate by the name that the client asks for, or else the first.

@@ -23,6 +23,9 @@ pub struct ServerSettings {
     pub identities: Vec<Identity>,
     /// Which certificates clients show.
     pub clients: ClientCertificates,
+    /// Lists of those of them that count no longer: a certificate of whose authority there is
+    /// none is refused then.
+    pub crl_file: Option<PathBuf>,
     /// The oldest version spoken.
     pub min_version: MinVersion,
 }
@@ -86,6 +89,8 @@ pub enum Setting {
     CertFile,
     /// Its key.
     KeyFile,
+    /// What was revoked.
+    CrlFile,
 }
 
 /// Whether `name` can stand in a certificate: a host name or an IP address.

@@ -284,3 +284,20 @@ proptest! {
         }
     }
 }
+
+/// What the client makes of a first word, cut in two, and what comes behind it.
+fn fault_of(first: &[u8], next: &[u8]) -> Option<TlsFault> {
+    let mut channel = sides()[0].tls.connect("server.example").unwrap();
+    let mut plain = Vec::new();
+    let heard = channel.handle_input(first, &mut plain);
+    heard.and_then(|()| channel.handle_input(next, &mut plain)).err()
+}
+
+#[test]
+fn who_has_begun_to_speak_tls_speaks_it() {
+    // A record of a handshake, and behind it what is none.
+    let record = [22, 3, 3, 0, 4, 2, 0, 1, 0];
+    assert_eq!(fault_of(&record, b"-ERR what\r\n"), Some(TlsFault::Broken));
+    assert_eq!(fault_of(b"-ERR what\r\n", b""), Some(TlsFault::NotTls));
+    assert_eq!(fault_of(b"-E", b"RR what\r\n"), Some(TlsFault::NotTls));
+}

@@ -25,7 +25,7 @@ fn settings(
     clients: ClientCertificates,
 ) -> ServerSettings {
     let identities = names.iter().map(|name| identity(files, name)).collect();
-    ServerSettings { identities, clients, min_version: MinVersion::V1_2 }
+    ServerSettings { identities, clients, crl_file: None, min_version: MinVersion::V1_2 }
 }
 
 fn server(files: &CertificateFiles, names: &[&str], clients: ClientCertificates) -> ServerTls {
@@ -111,6 +111,136 @@ fn certificates_of_clients_are_demanded_asked_for_or_not() {
     }
     assert_eq!(shown(&required, None), Some(TlsFault::NoCertificate));
     assert_eq!(shown(&optional, None), None);
+}
+
+#[test]
+fn a_certificate_that_was_revoked_counts_no_longer() {
+    let files = CertificateFiles::default();
+    let lost = files.authority.issue_numbered(&["client.example"], 77);
+    files.add("lost", &lost);
+    files.add("kept", &files.authority.issue_numbered(&["client.example"], 78));
+    let ca = files.path("ca.pem");
+    let with = |text: &str, clients: ClientCertificates| {
+        let crl_file = Some(files.write("list.pem", text));
+        ServerTls::load(
+            &ServerSettings { crl_file, ..settings(&files, &["server"], clients) },
+            &read,
+        )
+    };
+    let shown = |server: &ServerTls, name| outcome(&client(&files, "127.0.0.1", name), server).1;
+    for clients in
+        [ClientCertificates::Required(ca.clone()), ClientCertificates::Optional(ca.clone())]
+    {
+        let server = with(&files.authority.revoke(&[77]), clients.clone()).unwrap().tls;
+        assert_eq!(shown(&server, Some("lost")), Some(TlsFault::Revoked));
+        assert_eq!(shown(&server, Some("kept")), None);
+        // Who issued them is not who made this list.
+        let other = with(&Authority::new("another").revoke(&[77]), clients).unwrap().tls;
+        assert_eq!(shown(&other, Some("kept")), Some(TlsFault::Revoked));
+        server.replace(&other);
+        assert_eq!(shown(&server, Some("kept")), Some(TlsFault::Revoked));
+    }
+    for (text, what) in [
+        ("", "holds no list in PEM"),
+        (&*lost.certificate, "holds no list in PEM"),
+        ("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "damaged"),
+    ] {
+        let faults = with(text, ClientCertificates::Required(ca.clone())).unwrap_err();
+        assert_eq!((faults.len(), faults[0].setting), (1, Setting::CrlFile), "{text}");
+        assert!(faults[0].what.contains(what), "{faults:?}");
+    }
+}
+
+#[test]
+fn the_oldest_version_of_each_side_is_kept_to() {
+    use rustls::version::{TLS12, TLS13};
+    let files = CertificateFiles::default();
+    let authorities = |min_version| ClientSettings {
+        trust: Trust::Authorities(files.path("ca.pem")),
+        server_name: None,
+        identity: None,
+        min_version,
+    };
+    for (ours, theirs, is_well) in [
+        (MinVersion::V1_2, &TLS12, true),
+        (MinVersion::V1_2, &TLS13, true),
+        (MinVersion::V1_3, &TLS12, false),
+        (MinVersion::V1_3, &TLS13, true),
+    ] {
+        let own = settings(&files, &["server"], ClientCertificates::None);
+        let own = ServerSettings { min_version: ours, ..own };
+        let server = ServerTls::load(&own, &read).unwrap().tls;
+        let mut peer = peers::client(&files, theirs);
+        let mut channel = server.accept().unwrap();
+        let found = peers::shake(&mut channel, &mut peer);
+        assert_eq!(found, (!is_well).then_some(TlsFault::NoCommonVersion), "{ours:?}, {theirs:?}");
+
+        let client = ClientTls::load(&authorities(ours), &read).unwrap().tls;
+        let mut peer = peers::server(&files, theirs);
+        let mut channel = client.connect("127.0.0.1").unwrap();
+        let found = peers::shake(&mut channel, &mut peer);
+        assert_eq!(found, (!is_well).then_some(TlsFault::NoCommonVersion), "{ours:?}, {theirs:?}");
+    }
+}
+
+/// Others that speak one version alone.
+mod peers {
+    use super::*;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ClientConfig, Connection, RootCertStore, ServerConfig, SupportedProtocolVersion};
+    use std::sync::Arc;
+
+    type Version = &'static SupportedProtocolVersion;
+
+    fn certificate(files: &CertificateFiles, name: &str) -> CertificateDer<'static> {
+        CertificateDer::from_pem_file(files.path(name)).unwrap()
+    }
+
+    pub fn client(files: &CertificateFiles, version: Version) -> Connection {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(files, "ca.pem")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "127.0.0.1".try_into().unwrap();
+        rustls::ClientConnection::new(Arc::new(config), name).unwrap().into()
+    }
+
+    pub fn server(files: &CertificateFiles, version: Version) -> Connection {
+        let key = PrivateKeyDer::from_pem_file(files.path("server.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate(files, "server.pem")], key)
+            .unwrap();
+        rustls::ServerConnection::new(Arc::new(config)).unwrap().into()
+    }
+
+    /// What our side has against the other, once both have nothing more to say.
+    pub fn shake(ours: &mut Channel, peer: &mut Connection) -> Option<TlsFault> {
+        let (mut fault, mut plain) = (None, Vec::new());
+        for _ in 0..8 {
+            let mut said = Vec::new();
+            while peer.wants_write() {
+                peer.write_tls(&mut said).unwrap();
+            }
+            fault = fault.or(ours.handle_input(&said, &mut plain).err());
+            said.clear();
+            ours.take_output(&mut said);
+            let mut left = said.as_slice();
+            while !left.is_empty() && peer.read_tls(&mut left).is_ok() {
+                let _ = peer.process_new_packets();
+            }
+        }
+        assert_eq!(fault.is_none(), !ours.is_handshaking() && !peer.is_handshaking());
+        fault
+    }
 }
 
 #[test]

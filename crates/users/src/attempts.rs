@@ -7,13 +7,19 @@ use std::time::Duration;
 /// After so long one more login may fail.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Sets of places, and places in each: so many addresses are remembered at once, which
-/// take 16 bytes each. Fewer let whoever has many addresses push each other out sooner.
+/// Sets of places, and places in each: so many addresses and users are remembered at once,
+/// which take 48 bytes each. Fewer let whoever has many of them push others out sooner.
 const SETS: usize = 1024;
 const WAYS: usize = 4;
 
-/// Logins that have failed, by address and user: both, so that a client with an old
-/// password keeps nobody else at the same address out.
+/// Wrong passwords that are remembered of each. More would let clients with more of them in
+/// one place go on; each is hashed and held.
+const WRONG_MAX: usize = 4;
+
+/// Logins that have failed, by address and user: both, so that who tries the passwords of one
+/// user keeps no other at the same address out. A wrong password that comes again is not
+/// counted again: nobody learns anything by it, and a client that has an old one keeps out
+/// nobody who has the right one.
 pub(crate) struct Attempts {
     /// How many may fail one after the other; 0 for any number.
     max: u32,
@@ -28,6 +34,8 @@ struct Place {
     tag: u64,
     /// When all that failed would be forgotten, in nanoseconds.
     forgotten: u64,
+    /// The passwords that were wrong last, hashed.
+    wrong: [u64; WRONG_MAX],
 }
 
 impl Attempts {
@@ -36,7 +44,7 @@ impl Attempts {
     }
 
     /// Whether no login of this user is looked at from this address now.
-    pub(crate) fn are_used_up(&self, from: &str, user: &str, now: Time) -> bool {
+    pub(crate) fn are_used_up(&self, from: &str, user: &[u8], now: Time) -> bool {
         if self.max == 0 {
             return false;
         }
@@ -45,17 +53,18 @@ impl Attempts {
         if places.is_empty() {
             return false;
         }
-        let found = set_of(tag).map(|at| places[at]).find(|place| place.tag == tag);
+        let found = set_of(tag).map(|at| &places[at]).find(|place| place.tag == tag);
         let room = EVERY.as_nanos() as u64 * u64::from(self.max - 1);
         found.is_some_and(|place| place.forgotten.saturating_sub(now.0) > room)
     }
 
-    /// Notes one that has failed.
-    pub(crate) fn note(&self, from: &str, user: &str, now: Time) {
+    /// Notes one that has failed by this password.
+    pub(crate) fn note(&self, (from, user): (&str, &[u8]), password: &[u8], now: Time) {
         if self.max == 0 {
             return;
         }
         let tag = self.tag(from, user);
+        let wrong = self.seed.hash_one((tag, password)) | 1;
         let mut places = self.places.lock();
         if places.is_empty() {
             places.resize(SETS * WAYS, Place::default());
@@ -64,11 +73,22 @@ impl Attempts {
         let place = of_tag.or_else(|| set_of(tag).min_by_key(|&at| places[at].forgotten));
         let Some(at) = place else { return };
         let place = &mut places[at];
-        let known = if place.tag == tag { place.forgotten } else { 0 };
-        *place = Place { tag, forgotten: known.max(now.0) + EVERY.as_nanos() as u64 };
+        if place.tag != tag {
+            *place = Place { tag, ..Place::default() };
+        }
+        if !place.wrong.contains(&wrong) {
+            place.wrong.rotate_right(1);
+            place.wrong[0] = wrong;
+            place.forgotten = place.forgotten.max(now.0) + EVERY.as_nanos() as u64;
+        }
     }
 
-    fn tag(&self, from: &str, user: &str) -> u64 {
+    /// What tells addresses apart.
+    pub(crate) fn origin(&self, from: &str) -> u64 {
+        self.seed.hash_one(origin(from))
+    }
+
+    fn tag(&self, from: &str, user: &[u8]) -> u64 {
         self.seed.hash_one((origin(from), user)) | 1
     }
 }
@@ -101,15 +121,31 @@ mod tests {
         let attempts = Attempts::new(3);
         let mut failed = 0;
         for millis in (0..10_000).step_by(10) {
-            if !attempts.are_used_up("10.0.0.1:5", "a", at(millis)) {
-                attempts.note("10.0.0.1:6", "a", at(millis));
+            if !attempts.are_used_up("10.0.0.1:5", b"a", at(millis)) {
+                attempts.note(("10.0.0.1:6", b"a"), &millis.to_le_bytes(), at(millis));
                 failed += 1;
             }
         }
         assert_eq!(failed, 3 + 9);
-        assert!(!attempts.are_used_up("10.0.0.1:5", "b", at(9_990)), "of another user");
-        assert!(!attempts.are_used_up("10.0.0.2:5", "a", at(9_990)), "from elsewhere");
-        assert!(!attempts.are_used_up("10.0.0.1:5", "a", at(20_000)), "forgotten");
+        assert!(!attempts.are_used_up("10.0.0.1:5", b"b", at(9_990)), "of another user");
+        assert!(!attempts.are_used_up("10.0.0.2:5", b"a", at(9_990)), "from elsewhere");
+        assert!(!attempts.are_used_up("10.0.0.1:5", b"a", at(20_000)), "forgotten");
+    }
+
+    #[test]
+    fn clients_that_have_old_passwords_keep_nobody_out() {
+        let attempts = Attempts::new(6);
+        for millis in (0..60_000).step_by(10) {
+            let old = [b"one", b"two", b"six", b"ten"][millis as usize / 10 % WRONG_MAX];
+            attempts.note(("10.0.0.1:6", b"a"), old, at(millis));
+            assert!(!attempts.are_used_up("10.0.0.1:5", b"a", at(millis)));
+        }
+        // The same words tell nothing of another user, or from elsewhere.
+        attempts.note(("10.0.0.1:6", b"b"), b"one", at(0));
+        let places = attempts.places.lock();
+        let known: Vec<u64> = places.iter().flat_map(|place| place.wrong).collect();
+        let distinct: std::collections::BTreeSet<u64> = known.iter().copied().collect();
+        assert_eq!(distinct.len(), 1 + WRONG_MAX + 1);
     }
 
     #[test]
@@ -124,17 +160,17 @@ mod tests {
     fn many_addresses_take_bounded_room() {
         let attempts = Attempts::new(1);
         for n in 0..50_000u32 {
-            attempts.note(&format!("{}:1", std::net::Ipv4Addr::from(n)), "a", at(0));
+            attempts.note((&format!("{}:1", std::net::Ipv4Addr::from(n)), b"a"), b"", at(0));
         }
         assert_eq!(attempts.places.lock().len(), SETS * WAYS);
-        attempts.note("99.9.9.9:1", "a", at(1));
-        assert!(attempts.are_used_up("99.9.9.9:1", "a", at(1)));
+        attempts.note(("99.9.9.9:1", b"a"), b"", at(1));
+        assert!(attempts.are_used_up("99.9.9.9:1", b"a", at(1)));
     }
 
     #[test]
     fn none_is_used_up_where_there_is_no_bound() {
         let attempts = Attempts::new(0);
-        (0..100).for_each(|_| attempts.note("1.1.1.1:1", "a", at(0)));
-        assert!(!attempts.are_used_up("1.1.1.1:1", "a", at(0)));
+        (0..100u8).for_each(|n| attempts.note(("1.1.1.1:1", b"a"), &[n], at(0)));
+        assert!(!attempts.are_used_up("1.1.1.1:1", b"a", at(0)));
     }
 }

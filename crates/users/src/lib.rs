@@ -4,7 +4,8 @@
 //!
 //! Sets and patterns are worked out when a user is read; a request is judged
 //! without an allocation. Never does I/O, never composes a reply, never shows
-//! or keeps a password: its SHA-256 alone. Read first: [`User`], [`Users`] and
+//! or keeps a password: hashes of it alone, but while somebody waits for one to be
+//! worked out that takes long ([`Verifier`]). Read first: [`User`], [`Users`] and
 //! [`Denied`].
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod password;
 mod pattern;
 mod rules;
 mod selector;
+mod slow;
 mod user;
 mod users;
 
@@ -23,5 +25,6 @@ pub use log::{AccessLog, Entry, Happened, Place, Reason};
 pub use password::{Digest, digest_text};
 pub use rules::RuleFault;
 pub use selector::{Access, Denied};
+pub use slow::{Job, Prepared, SlowHash, Verifier, slow_text};
 pub use user::User;
 pub use users::{LoginFault, Users};

@@ -1,5 +1,7 @@
+use crate::slow::SlowHash;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
+use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
 
 /// The SHA-256 of a password. Printing it shows nothing of it.
@@ -50,6 +52,8 @@ pub(crate) struct Passwords {
     /// Any password is right, and none is needed.
     pub(crate) is_open: bool,
     pub(crate) digests: Vec<Digest>,
+    /// Those that take long to look at.
+    pub(crate) slow: Arc<[SlowHash]>,
 }
 
 impl Passwords {
@@ -60,7 +64,12 @@ impl Passwords {
         }
     }
 
-    /// Whether `given` is right. All are compared, whichever is.
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.digests.len() + self.slow.len()
+    }
+
+    /// Whether `given` is right, as far as that is quickly told. All are compared, whichever is.
     pub(crate) fn contain(&self, given: &Digest) -> bool {
         let found = self.digests.iter().fold(Choice::from(0), |found, own| found | own.is(given));
         self.is_open | bool::from(found)

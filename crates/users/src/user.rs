@@ -1,6 +1,7 @@
 use crate::password::{Digest, Passwords};
 use crate::rules::{self, RuleFault, empty};
 use crate::selector::{Access, Denied, Selector, sort_pattern};
+use crate::slow::SlowHash;
 use keyway_command::{Request, Verb};
 use std::fmt;
 use std::sync::Arc;
@@ -57,6 +58,16 @@ impl User {
         self
     }
 
+    /// The same with more passwords, of hashes that take long to look at.
+    #[must_use]
+    pub fn with_slow(mut self, hashes: Vec<SlowHash>) -> User {
+        if !hashes.is_empty() {
+            self.passwords.is_open = false;
+            self.passwords.slow = hashes.into();
+        }
+        self
+    }
+
     /// The same, of a pool.
     #[must_use]
     pub fn of_pool(mut self, pool: Option<u16>) -> User {
@@ -98,7 +109,7 @@ impl User {
 
     /// Whether anything lets it in.
     pub fn has_password(&self) -> bool {
-        self.passwords.is_open || !self.passwords.digests.is_empty()
+        self.passwords.is_open || self.passwords.len() > 0
     }
 
     /// Whether it may do everything, so that its requests need not be looked at.
@@ -190,7 +201,7 @@ impl User {
 
     /// What stands for its passwords, which are never shown.
     pub fn passwords(&self) -> Vec<&'static str> {
-        vec![HIDDEN; self.passwords.digests.len()]
+        vec![HIDDEN; self.passwords.len()]
     }
 
     /// Its commands, keys and channels, as rules; then those of each of its selectors.

@@ -1,6 +1,7 @@
 use crate::attempts::Attempts;
 use crate::log::AccessLog;
 use crate::password::Digest;
+use crate::slow::{Prepared, Trials, Verifier};
 use crate::user::User;
 use keyway_base::Time;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub enum LoginFault {
     Disabled,
     /// The password is wrong.
     Password,
-    /// It was not looked at: too many failed before it.
+    /// It was not looked at: too many failed before it, or are being looked at.
     Limited,
 }
 
@@ -45,6 +46,13 @@ const DEFAULT: &str = "default";
 /// Failed logins in a row unless told otherwise.
 const FAILED_MAX: u32 = 10;
 
+/// Passwords of one address, one after the other, whose hashes are worked out for what takes
+/// long; one more each second. More would be more of a processor for who only tries.
+pub(crate) const WORK_OF_ONE_MAX: u32 = 64;
+
+/// Bytes of a name that tell whose failed logins they are. More would be more to hash.
+const NAME_LEN_MAX: usize = 256;
+
 /// Who may come in at a listener.
 pub struct Users {
     /// By name.
@@ -54,6 +62,10 @@ pub struct Users {
     /// Some are of another pool than the listener.
     has_pools: bool,
     attempts: Attempts,
+    /// Logins that wait for what takes long, where some may.
+    trials: Option<Trials>,
+    /// Those, by address alone.
+    worked: Attempts,
     failed: [AtomicU64; LoginFault::ALL.len()],
     log: AccessLog,
 }
@@ -77,6 +89,8 @@ impl Users {
             any_name: false,
             has_pools: all.iter().any(|user| user.pool().is_some()),
             attempts: Attempts::new(FAILED_MAX),
+            trials: None,
+            worked: Attempts::new(WORK_OF_ONE_MAX),
             failed: Default::default(),
             log: AccessLog::default(),
             all,
@@ -89,6 +103,49 @@ impl Users {
     pub fn limited(mut self, failed_max: u32) -> Users {
         self.attempts = Attempts::new(failed_max);
         self
+    }
+
+    /// The same; passwords that take long to look at are looked at by `verifier`.
+    #[must_use]
+    pub fn verified_by(mut self, verifier: &Arc<Verifier>) -> Users {
+        let usual = self.all.iter().map(|user| &user.passwords.slow).find(|slow| !slow.is_empty());
+        self.trials = usual.map(|usual| Trials::new(Arc::clone(verifier), Arc::clone(usual)));
+        self
+    }
+
+    /// Whether passwords of some take long to look at, so that [`Users::prepare`] is to be
+    /// asked first.
+    #[inline]
+    pub fn are_slow(&self) -> bool {
+        self.trials.is_some()
+    }
+
+    /// Who looks at passwords that take long, where some do.
+    pub fn verifier(&self) -> Option<&Arc<Verifier>> {
+        self.trials.as_ref().map(Trials::verifier)
+    }
+
+    /// Begins to look at a password that takes long, or asks whether that is over.
+    pub fn prepare(&self, name: &[u8], password: &[u8], from: &str, now: Time) -> Prepared {
+        let Some(trials) = &self.trials else { return Prepared::Ready };
+        if let Some(prepared) = trials.known(name, password) {
+            return prepared;
+        }
+        let user = self.get(name).filter(|user| user.is_on());
+        let is_in_at_once = user.is_some_and(|user| user.passwords.contain(&Digest::of(password)));
+        let whose = &name[..name.len().min(NAME_LEN_MAX)];
+        let is_refused =
+            self.attempts.are_used_up(from, whose, now) || self.worked.are_used_up(from, b"", now);
+        if is_in_at_once || is_refused {
+            return Prepared::Ready;
+        }
+        let own = user.map(|user| &user.passwords.slow).filter(|slow| !slow.is_empty());
+        let origin = self.worked.origin(from);
+        let prepared = trials.begin((name, password), own, origin, now);
+        if prepared == Prepared::Waiting {
+            self.worked.note((from, b""), &trials.tag(name, password), now);
+        }
+        prepared
     }
 
     /// All of them, by name.
@@ -134,12 +191,12 @@ impl Users {
         from: &str,
         now: Time,
     ) -> Result<&Arc<User>, LoginFault> {
-        let user = self.get(name);
-        // One that is not known counts like the others of which that is so.
-        let whose = user.map_or("", |user| user.name());
+        // Those that are no users' count alike, so that the bound tells nothing of who there is.
+        let whose = &name[..name.len().min(NAME_LEN_MAX)];
         if self.attempts.are_used_up(from, whose, now) {
             return Err(self.count(LoginFault::Limited));
         }
+        let user = self.get(name);
         // Hashed for everybody, so that the time tells nothing of who there is.
         let digest = Digest::of(password);
         let judged = match user {
@@ -148,8 +205,17 @@ impl Users {
             Some(user) if !user.passwords.contain(&digest) => Err(LoginFault::Password),
             Some(user) => Ok(user),
         };
+        if judged.is_err()
+            && let Some(trials) = &self.trials
+        {
+            match trials.is_right(name, password) {
+                Some(true) => return user.ok_or(LoginFault::Unknown),
+                Some(false) => {}
+                None => return Err(self.count(LoginFault::Limited)),
+            }
+        }
         judged.map_err(|fault| {
-            self.attempts.note(from, whose, now);
+            self.attempts.note((from, whose), password, now);
             self.count(fault)
         })
     }

@@ -535,6 +535,7 @@ impl<I: Io> Worker<I> {
         }
         self.tend_subscribers();
         self.core.end_pauses();
+        self.core.resume_logins();
         self.core.retry_unblocks();
         self.core.tend_tracking();
         self.core.publish_gauges();

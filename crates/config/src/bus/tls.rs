@@ -66,7 +66,7 @@ pub(super) fn read(
     let settings = PeerSettings { ca_file, identity: Identity { cert_file, key_file } };
     let at = |fault: &FileFault| {
         let key = match fault.setting {
-            Setting::CaFile => "ca_file",
+            Setting::CaFile | Setting::CrlFile => "ca_file",
             Setting::CertFile => "cert_file",
             Setting::KeyFile => "key_file",
         };

@@ -66,6 +66,18 @@ pub(crate) static LISTENER: Table = Table {
         )
         .known_elsewhere_as(&["unixsocketperm", "permission", "perm"]),
         key(
+            "owner",
+            Count { min: 0, max: 4_294_967_294 },
+            Unset("the user that Keyway runs as"),
+            "The user, by its number, to whom the socket of `unix://` or `shm://` is given before anybody can connect to it. Needs the right to give files away (`CAP_CHOWN`).",
+        ),
+        key(
+            "group",
+            Count { min: 0, max: 4_294_967_294 },
+            Unset("the group that Keyway runs as"),
+            "The same for its group; without any right that may be one which Keyway's user is in. With `mode = \"0660\"` its members may connect.",
+        ),
+        key(
             "allow_uids",
             Kind::Uids,
             Unset("root, and the user that Keyway runs as"),

@@ -93,6 +93,13 @@ pub(crate) static LISTENER_TLS: Table = Table {
         )
         .known_elsewhere_as(&["tls_ca_cert_file", "tls-ca-cert-file", "cacert", "ca", "ssl_ca_cert", "client_ca"]),
         key(
+            "crl_file",
+            Path,
+            Unset("nothing was revoked"),
+            "Lists, in PEM, of what the authorities of `ca_file` have revoked (CRL). A client whose certificate is on one, or of whose authority there is none, is refused. Read again on SIGHUP; a list counts until then, however old it is. Absolute path.",
+        )
+        .known_elsewhere_as(&["tls_crl_file", "ssl_crl", "crl"]),
+        key(
             "min_version",
             Choice(&Choices { now: &["1.2", "1.3"], later: &[] }),
             Is("\"1.2\""),

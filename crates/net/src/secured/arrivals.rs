@@ -6,9 +6,10 @@
 //!                │             │
 //!                └─────────────┴──► turned away ─► accept again
 //! ```
-//! Who is slow harms nobody else: a handshake's steps are taken a few at a time, between
-//! requests; those that keep us waiting are bounded in number and in time, and where there
-//! are too many the one that has kept us waiting longest makes room.
+//! Who is slow harms nobody else: steps are taken a few at a time, between requests, and
+//! those of who has had many already only behind those of others; who keeps us waiting is
+//! bounded in number and in time, and where there are too many the oldest of them makes room.
+//! Where nobody can, the listener is not asked until somebody can.
 
 use super::line::{Arrival, Line, Progress, Side, Stage};
 use super::{SECURED_SOCKET, Secured};
@@ -25,9 +26,13 @@ use std::time::Duration;
 /// millisecond: more of them would be felt by those who are in.
 const STEPS_PER_POLL: usize = 4;
 
-/// Clients waiting for their step above which no more are accepted. Fewer would have polls
-/// without a step.
+/// Clients waiting for their step above which no more are accepted, but for those that are
+/// [`Arrival::is_slow`]. Fewer would have polls without a step.
 const QUEUED_MAX: usize = 64;
+
+/// How long a poll sleeps at most while a listener is not asked: somebody's patience may be
+/// over then.
+const HELD_WAIT: Duration = Duration::from_millis(25);
 
 /// Who has not kept us waiting for so long does not have to make room: its words may still
 /// be on their way.
@@ -40,6 +45,14 @@ const FORGOTTEN_MAX: usize = 1024;
 /// A line, and which of those that were in its place.
 type Name = (u32, u32);
 
+/// Whether one more may begin to come in.
+enum Room {
+    Free,
+    /// When this one, which has kept us waiting longest, is closed.
+    InPlaceOf(u32),
+    None,
+}
+
 /// The clients that come in.
 pub(super) struct Arrivals {
     /// By listener.
@@ -48,8 +61,12 @@ pub(super) struct Arrivals {
     entering: Vec<VecDeque<Name>>,
     /// By listener, how many are not.
     counts: Vec<usize>,
+    /// By listener, whether it is not asked for now.
+    held: Vec<bool>,
     /// Those that have said something.
     queue: VecDeque<Name>,
+    /// Those of them that say what they have to say bit by bit.
+    slow_queue: VecDeque<Name>,
     /// What is to be told by `accept`.
     told: VecDeque<(ListenerIndex, Accept)>,
     pub(super) is_paused: bool,
@@ -62,8 +79,10 @@ impl Arrivals {
         Arrivals {
             entering: gates.iter().map(|_| VecDeque::new()).collect(),
             counts: vec![0; gates.len()],
+            held: vec![false; gates.len()],
             gates,
             queue: VecDeque::new(),
+            slow_queue: VecDeque::new(),
             told: VecDeque::new(),
             is_paused: false,
             now: Time(0),
@@ -78,15 +97,27 @@ impl Arrivals {
     /// Whether there is something to do without anything happening.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty() || (!self.told.is_empty() && !self.is_paused)
+        self.awaits_step() || (!self.told.is_empty() && !self.is_paused)
+    }
+
+    #[inline]
+    fn awaits_step(&self) -> bool {
+        !self.queue.is_empty() || !self.slow_queue.is_empty()
+    }
+
+    /// How long a poll may sleep that may sleep for `wait`.
+    #[inline]
+    pub(super) fn bounded(&self, wait: Option<Duration>) -> Option<Duration> {
+        match self.held.contains(&true) {
+            true => Some(wait.map_or(HELD_WAIT, |wait| wait.min(HELD_WAIT))),
+            false => wait,
+        }
     }
 
     /// Whether anybody comes in.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
-        !self.told.is_empty()
-            || !self.queue.is_empty()
-            || self.counts.iter().any(|count| *count > 0)
+        !self.told.is_empty() || self.awaits_step() || self.counts.iter().any(|count| *count > 0)
     }
 }
 
@@ -98,9 +129,14 @@ impl<I: Io> Secured<I> {
         {
             return accept;
         }
-        if gate.asks() && !self.has_room(gate, listener) {
-            return Accept::Empty;
-        }
+        let place = match gate.asks().then(|| self.room(gate, listener)) {
+            None | Some(Room::Free) => None,
+            Some(Room::InPlaceOf(index)) => Some(index),
+            Some(Room::None) => {
+                self.hold(listener, true);
+                return Accept::Empty;
+            }
+        };
         let (socket, peer) = match self.io.accept(listener) {
             Accept::Client { socket, peer } => (socket, peer),
             other => return other,
@@ -114,37 +150,70 @@ impl<I: Io> Secured<I> {
                 self.io.close(socket);
                 Accept::Turned { peer, away }
             }
-            None if gate.asks() => self.begin_arrival(listener, socket, peer),
+            None if gate.asks() => {
+                if let Some(index) = place {
+                    self.turn_away(index, Away::Crowded);
+                }
+                self.begin_arrival(listener, socket, peer)
+            }
             None => Accept::Client { socket, peer },
         }
     }
 
-    /// Whether one more may begin to come in; makes room if it can.
-    fn has_room(&mut self, gate: &Gate, listener: ListenerIndex) -> bool {
+    /// Whether one more may begin to come in.
+    fn room(&mut self, gate: &Gate, listener: ListenerIndex) -> Room {
         if self.arrivals.queue.len() >= QUEUED_MAX {
-            return false;
+            return Room::None;
         }
         let of = usize::from(listener.0);
         if self.arrivals.counts[of] < gate.arrivals_max {
-            return true;
+            return Room::Free;
         }
+        self.forget_gone(of);
         let now = self.arrivals.now;
-        while let Some(&(index, generation)) = self.arrivals.entering[of].front() {
-            match self.arrival(index, generation) {
-                None => {
-                    self.arrivals.entering[of].pop_front();
-                }
-                // It waits for us, or its words may be on their way.
-                Some(arrival) if arrival.is_queued || now.since(arrival.since) < PATIENCE => {
-                    return false;
-                }
-                Some(_) => {
-                    self.turn_away(index, Away::Crowded);
-                    return true;
-                }
+        for at in 0..self.arrivals.entering[of].len() {
+            let (index, generation) = self.arrivals.entering[of][at];
+            let Some(arrival) = self.arrival(index, generation) else { continue };
+            // Its words may be on their way, and those of who came later.
+            if now.since(arrival.since) < PATIENCE {
+                return Room::None;
+            }
+            // Else it waits for us.
+            if !arrival.is_queued || arrival.is_slow() {
+                return Room::InPlaceOf(index);
             }
         }
-        true
+        Room::None
+    }
+
+    /// Forgets the names of the first that are in, or gone.
+    fn forget_gone(&mut self, of: usize) {
+        while let Some(&(index, generation)) = self.arrivals.entering[of].front()
+            && self.arrival(index, generation).is_none()
+        {
+            self.arrivals.entering[of].pop_front();
+        }
+    }
+
+    /// Has a listener tell of who waits, or not.
+    fn hold(&mut self, listener: ListenerIndex, held: bool) {
+        let was_held = &mut self.arrivals.held[usize::from(listener.0)];
+        if std::mem::replace(was_held, held) != held {
+            self.io.hold_listener(listener, held);
+        }
+    }
+
+    /// Has listeners asked again by which somebody may come in now.
+    fn ask_again(&mut self) {
+        for of in 0..self.arrivals.held.len() {
+            let listener = ListenerIndex(of as u16);
+            if self.arrivals.held[of]
+                && let Some(gate) = self.arrivals.gate(listener)
+                && !matches!(self.room(&gate, listener), Room::None)
+            {
+                self.hold(listener, false);
+            }
+        }
     }
 
     /// A client that is not in yet.
@@ -162,7 +231,7 @@ impl<I: Io> Secured<I> {
     fn begin_arrival(&mut self, listener: ListenerIndex, socket: Socket, peer: Peer) -> Accept {
         assert!(socket.0 < SECURED_SOCKET, "sockets below have lower numbers");
         let since = self.arrivals.now;
-        let arrival = Arrival { listener, peer, since, is_queued: false, said: 0 };
+        let arrival = Arrival { listener, peer, since, is_queued: false, steps: 0, said: 0 };
         let index = self.add(Line {
             token: Token(0),
             side: Side::Theirs(arrival),
@@ -177,7 +246,7 @@ impl<I: Io> Secured<I> {
         if !self.io.watch(socket, own) {
             self.remove(index);
             self.io.close(socket);
-            return Accept::Exhausted;
+            return Accept::Turned { peer, away: Away::Unwatched };
         }
         let generation = self.lines[index as usize].generation;
         let of = usize::from(listener.0);
@@ -195,23 +264,40 @@ impl<I: Io> Secured<I> {
     pub(super) fn on_arrival_ready(&mut self, index: u32) {
         let generation = self.lines[index as usize].generation;
         let Some(arrival) = self.arrival(index, generation) else { return };
-        if !std::mem::replace(&mut arrival.is_queued, true) {
-            self.arrivals.queue.push_back((index, generation));
+        if std::mem::replace(&mut arrival.is_queued, true) {
+            return;
+        }
+        let queue = match arrival.is_slow() {
+            true => &mut self.arrivals.slow_queue,
+            false => &mut self.arrivals.queue,
+        };
+        queue.push_back((index, generation));
+    }
+
+    /// Who is to be taken a step further; one in a poll is of those that are slow.
+    fn next_queued(&mut self, step: usize) -> Option<Name> {
+        let Arrivals { queue, slow_queue, .. } = &mut self.arrivals;
+        match step {
+            0 => slow_queue.pop_front().or_else(|| queue.pop_front()),
+            _ => queue.pop_front().or_else(|| slow_queue.pop_front()),
         }
     }
 
     /// Takes some a step further, turns away who takes too long, and has the worker told.
     #[inline(never)]
     pub(super) fn tend_arrivals(&mut self, events: &mut Vec<Event>) {
-        for _ in 0..STEPS_PER_POLL {
-            let Some((index, generation)) = self.arrivals.queue.pop_front() else { break };
+        for step in 0..STEPS_PER_POLL {
+            let Some((index, generation)) = self.next_queued(step) else { break };
             let Some(arrival) = self.arrival(index, generation) else { continue };
             arrival.is_queued = false;
+            arrival.steps = arrival.steps.saturating_add(1);
             self.advance(index);
+            self.turn_away_if_late(index, generation);
         }
         for listener in 0..self.arrivals.gates.len() {
             self.turn_away_late(listener);
         }
+        self.ask_again();
         if self.arrivals.is_paused {
             return;
         }
@@ -228,12 +314,24 @@ impl<I: Io> Secured<I> {
         let now = self.arrivals.now;
         while let Some(&(index, generation)) = self.arrivals.entering[of].front() {
             match self.arrival(index, generation) {
-                None => {
+                Some(arrival) if now.since(arrival.since) <= gate.timeout => return,
+                Some(arrival) if !arrival.is_queued => self.turn_away(index, Away::Late),
+                // It waits for us, and is judged behind its step.
+                _ => {
                     self.arrivals.entering[of].pop_front();
                 }
-                Some(arrival) if now.since(arrival.since) <= gate.timeout => return,
-                Some(_) => self.turn_away(index, Away::Late),
             }
+        }
+    }
+
+    /// Turns one away whose step has been taken, is not in, and has had its time.
+    fn turn_away_if_late(&mut self, index: u32, generation: u32) {
+        let now = self.arrivals.now;
+        let Some(arrival) = self.arrival(index, generation) else { return };
+        let (listener, since) = (arrival.listener, arrival.since);
+        let gate = self.arrivals.gate(listener);
+        if gate.is_some_and(|gate| now.since(since) > gate.timeout) {
+            self.turn_away(index, Away::Late);
         }
     }
 
@@ -359,10 +457,12 @@ impl<I: Io> Secured<I> {
                 self.io.close(socket);
             }
         }
-        let Arrivals { entering, counts, queue, told, .. } = &mut self.arrivals;
+        let Arrivals { entering, counts, held, queue, slow_queue, told, .. } = &mut self.arrivals;
         entering.iter_mut().for_each(VecDeque::clear);
         counts.fill(0);
+        held.fill(false);
         queue.clear();
+        slow_queue.clear();
         // Who is told of here and was turned away has no socket any more.
         told.clear();
     }

@@ -7,6 +7,10 @@ use keyway_tls::{Channel, ClientTls, TlsFault};
 /// Most bytes of a client's handshake: chains of certificates take some KiB.
 const HANDSHAKE_LEN_MAX: usize = 64 << 10;
 
+/// Steps that a client may have had before those of others go before its own. Who says what
+/// it has to say in one piece needs two to four, its certificates and a header one or two more.
+const PROMPT_STEPS: u16 = 8;
+
 /// A connection of ours.
 pub(super) struct Line {
     /// The worker's name for it.
@@ -40,8 +44,17 @@ pub(super) struct Arrival {
     pub(super) since: Time,
     /// Whether it waits for us, and not we for it.
     pub(super) is_queued: bool,
+    /// How often it was taken a step further.
+    pub(super) steps: u16,
     /// Bytes it has said until now.
     pub(super) said: usize,
+}
+
+impl Arrival {
+    /// Whether it says what it has to say bit by bit.
+    pub(super) fn is_slow(&self) -> bool {
+        self.steps >= PROMPT_STEPS
+    }
 }
 
 pub(super) enum Stage {
@@ -184,7 +197,8 @@ impl Line {
     /// Encrypts and sends what it can of `bytes`; how much counts as taken.
     pub(super) fn send<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>, bytes: &[u8]) -> Send {
         // What was encrypted last is behind `taken - last`, in `unsent` or sent.
-        let (mut taken, mut last) = (self.held.min(bytes.len()), self.held);
+        let known = self.held.min(bytes.len());
+        let (mut taken, mut last) = (known, self.held);
         loop {
             if !self.flush(io, cipher) {
                 return Send::Failed;
@@ -192,7 +206,8 @@ impl Line {
             if !self.unsent.is_empty() {
                 break;
             }
-            last = 0;
+            // Bytes that were encrypted and are not among those given are so the next time, too.
+            last = self.held - known;
             if taken == bytes.len() {
                 break;
             }
@@ -207,7 +222,10 @@ impl Line {
             // A request may be taken back until it was told of as taken.
             Side::Ours { .. } => 0,
         };
-        Send::Taken(taken - self.held)
+        match self.unsent.is_empty() {
+            true => Send::Taken(taken),
+            false => Send::Taken(taken.saturating_sub(self.held)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! AUTH, and the check that HELLO shares with it.
 
 use super::{LocalContext, SYNTAX, acl};
-use keyway_command::Args;
+use keyway_command::{Args, Request, Verb};
 use keyway_resp::reply;
 use keyway_users::LoginFault;
 use std::sync::Arc;
@@ -10,10 +10,33 @@ use std::sync::Arc;
 const USER: &str = "default";
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const LIMITED: &str = "ERR too many logins of this user have failed from this address, and this one \
-     was not looked at; try again in a second";
+const LIMITED: &str = "ERR too many logins of this user have failed from this address, or are being \
+     looked at, and this one was not; try again in a second";
 const NONE_CONFIGURED: &str = "ERR AUTH <password> called without any password configured for the \
      default user. Are you sure your configuration is correct?";
+
+/// The name and the password that a request logs in with, if it does.
+pub fn credentials<'a>(request: &Request<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    let args = request.args;
+    match (request.command.verb, args.len()) {
+        (Verb::Auth, 2) => Some((USER.as_bytes(), args.get(1)?)),
+        (Verb::Auth, 3) => Some((args.get(1)?, args.get(2)?)),
+        (Verb::Hello, _) => {
+            let mut at = 2;
+            while let Some(word) = args.get(at) {
+                match word {
+                    _ if word.eq_ignore_ascii_case(b"auth") => {
+                        return Some((args.get(at + 1)?, args.get(at + 2)?));
+                    }
+                    _ if word.eq_ignore_ascii_case(b"setname") => at += 2,
+                    _ => return None,
+                }
+            }
+            None
+        }
+        _ => None,
+    }
+}
 
 /// `AUTH [username] password`.
 pub(super) fn auth(args: &Args, context: &mut LocalContext, out: &mut Vec<u8>) {
@@ -62,6 +85,34 @@ mod tests {
     use keyway_base::Time;
 
     #[test]
+    fn what_a_request_logs_in_with_is_found() {
+        let found = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let buf = words.concat();
+            let mut end = 0;
+            let range = |word: &&str| {
+                end += word.len();
+                keyway_base::ByteRange::new(end - word.len(), end)
+            };
+            let ranges: Vec<_> = words.iter().map(range).collect();
+            let args = keyway_command::Args::new(buf.as_bytes(), &ranges);
+            let request = keyway_command::Request::resolve(args).unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            super::credentials(&request).map(|(name, password)| text(name) + "/" + &text(password))
+        };
+        let a_b = Some("a/b".to_owned());
+        assert_eq!(found("AUTH b").as_deref(), Some("default/b"));
+        assert_eq!(found("AUTH a b"), a_b);
+        assert_eq!(found("HELLO 3 AUTH a b"), a_b);
+        assert_eq!(found("HELLO 3 SETNAME auth auth a b"), a_b);
+        for none in
+            ["HELLO", "HELLO 3", "HELLO 3 AUTH a", "HELLO 3 SETNAME x", "GET a", "AUTH a b c"]
+        {
+            assert_eq!(found(none), None, "{none}");
+        }
+    }
+
+    #[test]
     fn only_the_right_password_lets_in() {
         let mut bench = Bench::with_password("sesame");
         for wrong in
@@ -80,13 +131,35 @@ mod tests {
     #[test]
     fn after_too_many_failures_even_the_right_password_waits() {
         let mut bench = Bench::with_password("sesame");
-        for _ in 0..10 {
-            assert!(bench.ask("AUTH wrong").starts_with("-WRONGPASS "));
+        for number in 0..10 {
+            let line = format!("AUTH wrong{number}");
+            assert!(bench.ask(&line).starts_with("-WRONGPASS "));
         }
         assert!(bench.ask("AUTH wrong").starts_with("-ERR too many logins"));
         assert!(bench.ask("AUTH sesame").starts_with("-ERR too many logins"));
         assert_eq!(bench.users.failed(), [0, 0, 10, 2]);
         bench.clock.now = Time(1_100_000_000);
         assert_eq!(bench.ask("AUTH sesame"), "+OK\r\n");
+    }
+
+    #[test]
+    fn a_password_that_is_wrong_again_shuts_nobody_out() {
+        let mut bench = Bench::with_password("sesame");
+        for _ in 0..100 {
+            assert!(bench.ask("AUTH old").starts_with("-WRONGPASS "));
+        }
+        assert_eq!(bench.ask("AUTH sesame"), "+OK\r\n");
+    }
+
+    #[test]
+    fn what_is_answered_tells_nothing_of_who_there_is() {
+        let mut bench = Bench::with_password("sesame");
+        for number in 0..12 {
+            let ask = |bench: &mut Bench, name: &str| bench.ask(&format!("AUTH {name} x{number}"));
+            let known = ask(&mut bench, "default");
+            assert_eq!(ask(&mut bench, "nobody"), known);
+            // Whom nobody has asked for yet.
+            assert!(ask(&mut bench, &format!("none{number}")).starts_with("-WRONGPASS "));
+        }
     }
 }

@@ -179,9 +179,9 @@ fn write_line(
     let (idle, command) = match is_self {
         true => (0, own_command),
         false => {
-            let last_unix = entry.live.last_unix().max(entry.connected_unix);
+            let silence = entry.live.silence(context.clock.now).map_or(age, |it| it.as_secs());
             let command = entry.live.last_command().map_or("NULL", |command| command.name);
-            (now_unix.saturating_sub(last_unix), command)
+            (silence, command)
         }
     };
     let state = entry.live.get();
@@ -286,6 +286,7 @@ mod tests {
     use crate::ReplyMode;
     use crate::local::bench::Bench;
     use crate::local::{After, Unblock, UnblockReason};
+    use keyway_base::Time;
 
     #[test]
     fn only_a_client_that_waits_is_unblocked() {
@@ -345,7 +346,9 @@ mod tests {
         let line = bench.ask("CLIENT LIST ID 8");
         assert!(line.contains(" age=100 idle=100 ") && line.contains(" cmd=NULL "), "{line}");
         let live = bench.clients.get(8).expect("the client").live;
-        live.note_request(Some(keyway_command::Verb::ConfigGet), 1_093);
+        live.note_request(Some(keyway_command::Verb::ConfigGet), Time(3_000_000_000));
+        // Whatever is done to the clock that tells the date.
+        bench.clock.now = Time(10_000_000_000);
         let line = bench.ask("CLIENT LIST ID 8");
         assert!(line.contains(" age=100 idle=7 ") && line.contains(" cmd=config|get "), "{line}");
     }

@@ -28,6 +28,7 @@ mod slowlog;
 mod wait;
 
 pub use acl::refuse_denied;
+pub use auth::credentials;
 pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;

@@ -68,7 +68,7 @@ impl Identity {
     pub fn admit(&mut self, user: &Arc<User>, users: &Users) {
         self.authenticated = true;
         // The pool of its requests is looked at as well.
-        self.is_free = user.is_free() && !users.have_pools();
+        self.is_free = user.is_free() && !users.have_pools() && !users.are_slow();
         self.user = Some(Arc::clone(user));
     }
 

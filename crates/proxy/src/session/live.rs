@@ -1,5 +1,7 @@
+use keyway_base::Time;
 use keyway_command::{COMMANDS, Command, Verb};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What a client asked last, and what it has begun and not ended, for `CLIENT
 /// LIST` of any worker: written by its own worker, read without a lock.
@@ -13,8 +15,8 @@ pub struct ClientLive {
     flags: AtomicU32,
     /// One more than the [`Verb`] of its last request; 0 before the first.
     last_verb: AtomicU32,
-    /// Unix time of its last bytes, in seconds; 0 before the first.
-    last_unix: AtomicU32,
+    /// When its last bytes came, in seconds of the clock that is never set; 0 before the first.
+    last_heard: AtomicU32,
 }
 
 /// The same at one moment.
@@ -51,14 +53,13 @@ impl ClientLive {
         self.flags.store(bits.sum(), Relaxed);
     }
 
-    /// Notes that the client sent something at this Unix time, in seconds, and
-    /// the last whole request among it.
+    /// Notes that the client sent something, and the last whole request among it.
     #[inline]
-    pub fn note_request(&self, verb: Option<Verb>, now_unix: u64) {
+    pub fn note_request(&self, verb: Option<Verb>, now: Time) {
         if let Some(verb) = verb {
             self.last_verb.store(verb as u32 + 1, Relaxed);
         }
-        self.last_unix.store(now_unix as u32, Relaxed);
+        self.last_heard.store(seconds(now), Relaxed);
     }
 
     /// Its last request; `None` before the first.
@@ -69,9 +70,10 @@ impl ClientLive {
         all.find(|command| command.verb as u32 == verb)
     }
 
-    /// Unix time of its last bytes, in seconds; 0 before the first.
-    pub fn last_unix(&self) -> u64 {
-        self.last_unix.load(Relaxed).into()
+    /// How long it has said nothing, in whole seconds; `None` before its first bytes.
+    pub fn silence(&self, now: Time) -> Option<Duration> {
+        let last = self.last_heard.load(Relaxed);
+        (last != 0).then(|| Duration::from_secs(seconds(now).saturating_sub(last).into()))
     }
 
     /// What the client has begun, as it was noted last.
@@ -86,6 +88,11 @@ impl ClientLive {
             is_monitor: is_set(2),
         }
     }
+}
+
+/// Whole seconds of the clock, from 1 on.
+fn seconds(now: Time) -> u32 {
+    (now.0 / 1_000_000_000) as u32 + 1
 }
 
 #[cfg(test)]
@@ -112,12 +119,14 @@ mod tests {
     fn the_last_request_is_told_by_its_whole_name() {
         let live = ClientLive::default();
         let name = |live: &ClientLive| live.last_command().map(|command| command.name);
-        assert_eq!((name(&live), live.last_unix()), (None, 0));
-        live.note_request(Some(Verb::Acl), 7);
-        assert_eq!((name(&live), live.last_unix()), (Some("acl"), 7));
-        live.note_request(Some(Verb::ClientList), 8);
-        assert_eq!((name(&live), live.last_unix()), (Some("client|list"), 8));
-        live.note_request(None, 9);
-        assert_eq!((name(&live), live.last_unix()), (Some("client|list"), 9));
+        let at = |seconds: u64| Time(seconds * 1_000_000_000 + 999);
+        let silence = |live: &ClientLive, now| live.silence(at(now)).map(|it| it.as_secs());
+        assert_eq!((name(&live), silence(&live, 9)), (None, None));
+        live.note_request(Some(Verb::Acl), at(0));
+        assert_eq!((name(&live), silence(&live, 9)), (Some("acl"), Some(9)));
+        live.note_request(Some(Verb::ClientList), at(8));
+        assert_eq!((name(&live), silence(&live, 9)), (Some("client|list"), Some(1)));
+        live.note_request(None, at(9));
+        assert_eq!((name(&live), silence(&live, 9)), (Some("client|list"), Some(0)));
     }
 }

@@ -6,10 +6,10 @@ use super::{LinkSlot, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Clock, Fault, Key, LimitFault};
 use keyway_command::{Flags, Request, Verb};
-use keyway_proxy::local::{LocalContext, refuse_denied};
+use keyway_proxy::local::{self, LocalContext, refuse_denied};
 use keyway_proxy::{Busy, Session, write_fault};
 use keyway_resp::reply;
-use keyway_users::{Denied, Place};
+use keyway_users::{Denied, Place, Prepared};
 
 /// A login may lead to another pool, and what a connection has begun stays where it is.
 const HAS_BEGUN: &str = "ERR another user may be of another pool: end what this connection has \
@@ -26,6 +26,9 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> Option<Step> {
+        if self.awaits_login((key, session), local::credentials(request)) {
+            return Some(Step::Wait);
+        }
         if !session.identity.authenticated && !request.command.flags.contains(Flags::NO_AUTH) {
             self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
             return Some(Step::Started);
@@ -53,9 +56,28 @@ impl Plane {
         Some(Step::Started)
     }
 
+    /// Whether what a client logs in with is still being looked at: its request comes again
+    /// then.
+    pub(super) fn awaits_login(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        credentials: Option<(&[u8], &[u8])>,
+    ) -> bool {
+        let users = &self.plan.listeners[usize::from(session.listener)].users;
+        let Some((name, password)) = credentials.filter(|_| users.are_slow()) else { return false };
+        let prepared = users.prepare(name, password, &session.identity.addr, self.clock.now);
+        if prepared == Prepared::Ready {
+            return false;
+        }
+        session.waits_for_link = true;
+        self.logins.push(key);
+        true
+    }
+
     /// Whether a connection has something that belongs to its pool.
     fn has_begun(&self, session: &Session) -> bool {
-        session.is_special()
+        session.stateful.as_ref().is_some_and(|stateful| stateful.has_begun())
+            || session.tracking.is_some()
             || session.subscriptions.is_some()
             || session.is_monitor
             || self.store_tracking.is_tracker(session.identity.id)
@@ -97,6 +119,8 @@ impl Plane {
             session.closing = true;
             return Some(Step::Started);
         }
+        // What it was lent for is over: else nobody had logged in.
+        session.go_home();
         self.cells.pool(usize::from(session.pool)).clients.connected.lower(1);
         self.cells.pool(usize::from(own)).clients.connected.raise(1);
         session.pool = own;

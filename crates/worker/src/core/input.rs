@@ -202,8 +202,7 @@ impl Plane {
                 }
             }
         }
-        let now_unix = self.clock.unix_micros / 1_000_000;
-        session.identity.live.note_request(self.last_verb, now_unix);
+        session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
         session.paused |= session.barrier && !session.is_quiet(busy);
         if session.paused && !was_paused {

@@ -180,6 +180,8 @@ pub(crate) struct Plane {
     unblocking: Vec<(LinkIndex, u32)>,
     /// Clients whose next request a pause holds back.
     held_back: Vec<(Key<Session>, u16)>,
+    /// Clients whose login is being looked at.
+    logins: Vec<Key<Session>>,
     /// Links that need a connection.
     pub(crate) connects: Vec<LinkIndex>,
     /// Sessions whose kept input can be parsed again.
@@ -247,6 +249,7 @@ impl Core {
             unblocks: Vec::new(),
             unblocking: Vec::new(),
             held_back: Vec::new(),
+            logins: Vec::new(),
             connects: Vec::new(),
             resumes: Vec::new(),
             kills: BTreeSet::new(),
@@ -456,6 +459,16 @@ impl Core {
             end.is_some()
         });
         self.plane.held_back.append(&mut held);
+    }
+
+    /// Has those ask again whose logins were being looked at.
+    pub fn resume_logins(&mut self) {
+        for key in std::mem::take(&mut self.plane.logins) {
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.waits_for_link = false;
+                self.plane.mark_session_resuming(key, session);
+            }
+        }
     }
 
     /// Runs the upkeep of the embedded stores: expiry and the like. A call

@@ -95,12 +95,9 @@ impl<I: Io> Worker<I> {
         if waits || session.closing || !session.has_delivered() {
             return false;
         }
-        let clock = self.core.clock();
-        let since_bytes = match session.identity.live.last_unix() {
-            0 => Duration::MAX,
-            last => Duration::from_secs((clock.unix_micros / 1_000_000).saturating_sub(last)),
-        };
-        clock.now.since(session.identity.connected).min(since_bytes) > timeout
+        let now = self.core.clock().now;
+        let silence = session.identity.live.silence(now);
+        silence.unwrap_or_else(|| now.since(session.identity.connected)) > timeout
     }
 
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {

@@ -1,5 +1,6 @@
 //! What a client of memcached may do, by the commands of Redis that come nearest.
 
+use super::admission::credentials;
 use super::{Call, Plane, Step};
 use keyway_command::Verb as Command;
 use keyway_memcache::{Head, Verb};
@@ -34,16 +35,20 @@ fn asked_by(head: &Head) -> Option<(Command, Access)> {
 }
 
 impl Plane {
-    /// Looks at a request of a client that may not do everything. `None` where it may be
-    /// made, and here.
+    /// Looks at a request of a client that may not do everything, judged as one with the head
+    /// `judged`. `None` where it may be made, and here.
     #[inline(never)]
-    pub(super) fn look_at_memcached(&mut self, call: &mut Call<'_>) -> Option<Step> {
+    pub(super) fn look_at_memcached(&mut self, call: &mut Call<'_>, judged: &Head) -> Option<Step> {
+        let credentials = credentials(call);
+        if self.awaits_login((call.key, call.session), credentials) {
+            return Some(Step::Wait);
+        }
         if !call.session.identity.authenticated {
             self.admit_memcached(call);
             return Some(Step::Started);
         }
         let listener = &self.plan.listeners[usize::from(call.session.listener)];
-        let is_login = matches!(call.head().verb, Verb::SaslStart | Verb::SaslStep);
+        let is_login = matches!(judged.verb, Verb::SaslStart | Verb::SaslStep);
         if listener.users.have_pools()
             && !is_login
             && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
@@ -51,7 +56,7 @@ impl Plane {
             return Some(step);
         }
         let user = call.session.identity.user.as_ref()?;
-        let (command, access) = asked_by(call.head())?;
+        let (command, access) = asked_by(judged)?;
         let request = call.request;
         let keys = match access {
             NEITHER => 0,

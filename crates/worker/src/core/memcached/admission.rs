@@ -7,6 +7,24 @@ use keyway_base::Fault;
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, sasl_plain};
 use std::sync::Arc;
 
+/// The name and the password that a request logs in with, if it does.
+pub(super) fn credentials<'a>(call: &Call<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    let (request, bytes) = (call.request, call.bytes);
+    let value = request.value.of(bytes);
+    match request.head.verb {
+        Verb::SaslStart if call.asker().key == b"PLAIN" => {
+            sasl_plain(value).map(|plain| (plain.user, plain.password))
+        }
+        Verb::Set
+            if request.head.dialect != Dialect::Binary && !call.session.identity.authenticated =>
+        {
+            let mut words = value.splitn(2, |&byte| byte == b' ');
+            Some((words.next().unwrap_or_default(), words.next().unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
 impl Plane {
     /// Answers a client that has not said its password yet.
     #[cold]
@@ -27,13 +45,7 @@ impl Plane {
 
     /// Answers SASL, of a client that is admitted already as well.
     pub(super) fn authenticate_sasl(&mut self, call: &mut Call<'_>) {
-        let way = call.asker().key.to_vec();
-        let bytes = call.bytes;
-        let value = call.request.value.of(bytes);
-        let is_right = way == b"PLAIN"
-            && sasl_plain(value)
-                .is_some_and(|plain| self.log_in_memcached(call, plain.user, plain.password));
-        match is_right {
+        match self.log_in_memcached(call) {
             true => {
                 self.tell_memcached(call, &Outcome::Text(b"Authenticated"));
             }
@@ -42,17 +54,15 @@ impl Plane {
     }
 
     fn authenticate_text(&mut self, call: &mut Call<'_>) {
-        let bytes = call.bytes;
-        let mut words = call.request.value.of(bytes).splitn(2, |&byte| byte == b' ');
-        let (name, password) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        if self.log_in_memcached(call, name, password) {
+        if self.log_in_memcached(call) {
             self.tell_memcached(call, &Outcome::Done(Item::default()));
         } else {
             self.reject(call, ErrorKind::Client, "authentication failure");
         }
     }
 
-    fn log_in_memcached(&mut self, call: &mut Call<'_>, name: &[u8], password: &[u8]) -> bool {
+    fn log_in_memcached(&mut self, call: &mut Call<'_>) -> bool {
+        let Some((name, password)) = credentials(call) else { return false };
         let users = &self.plan.listeners[usize::from(call.session.listener)].users;
         let identity = &mut call.session.identity;
         match users.log_in_memcached(name, password, &identity.addr, self.clock.now) {

@@ -212,8 +212,7 @@ impl Plane {
             }
             pos += consumed;
         }
-        let now_unix = self.clock.unix_micros / 1_000_000;
-        session.identity.live.note_request(None, now_unix);
+        session.identity.live.note_request(None, self.clock.now);
         if session.paused && !was_paused {
             self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
         }
@@ -270,7 +269,13 @@ impl Plane {
             return Step::Started;
         }
         let mut call = Call { key, session, busy, request: &request, bytes: &line, warm: None };
-        self.dispatch_memcached(links, (plan, pool), &mut call)
+        // It is a part of what the client asks for.
+        if !call.session.identity.is_free
+            && let Some(step) = self.look_at_memcached(&mut call, &refused.head)
+        {
+            return step;
+        }
+        self.start_memcached(links, (plan, pool), &mut call)
     }
 
     /// Answers what is no request.
@@ -302,11 +307,23 @@ impl Plane {
         (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
+        let request = call.request;
         if !call.session.identity.is_free
-            && let Some(step) = self.look_at_memcached(call)
+            && let Some(step) = self.look_at_memcached(call, &request.head)
         {
             return step;
         }
+        self.start_memcached(links, (plan, pool), call)
+    }
+
+    /// The same with one that its client may make.
+    #[inline]
+    fn start_memcached(
+        &mut self,
+        links: &mut [LinkSlot],
+        (plan, pool): (&Plan, &PoolPlan),
+        call: &mut Call<'_>,
+    ) -> Step {
         if !pool.pause.is_unused() && self.holds_back_memcached(pool, call) {
             return Step::Wait;
         }

@@ -1,0 +1,235 @@
+//! No secret is ever told: everything that Keyway prints or answers is searched for all that it
+//! was given to keep.
+
+use keyway_testkit::certificates::CertificateFiles;
+use keyway_testkit::{
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, encode_words, free_address, http_get,
+    run_keyway, run_tool, watchdog,
+};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// What is kept, each with another word behind the one that is searched for.
+const MARK: &str = "sesame-";
+
+/// What was said, and what nobody may say.
+struct Search {
+    said: Vec<(String, String)>,
+    secrets: Vec<String>,
+}
+
+impl Search {
+    fn note(&mut self, place: &str, said: impl Into<String>) {
+        self.said.push((place.to_owned(), said.into()));
+    }
+
+    /// Panics when a secret was said anywhere.
+    fn finish(&self) {
+        assert!(self.said.iter().map(|(_, said)| said.len()).sum::<usize>() > 50_000);
+        for (place, said) in &self.said {
+            for secret in &self.secrets {
+                let at = said.find(secret);
+                let shown = |at: usize| said.get(at.saturating_sub(300)..at).unwrap_or_default();
+                assert_eq!(at, None, "{place} tells {secret}: {}", at.map_or("", shown));
+            }
+        }
+    }
+}
+
+fn hash(arguments: &[&str], password: &str) -> String {
+    let all: Vec<&str> = ["hash-password"].iter().chain(arguments).copied().collect();
+    let output = run_tool(KEYWAY, &all, format!("{password}\n").as_bytes(), WITHIN);
+    output.expect_success("keyway hash-password").stdout.trim().to_owned()
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+/// What a client says, and is answered.
+const LINES: &[&str] = &[
+    "AUTH sesame-listener",
+    "AUTH sesame-wrong",
+    "AUTH app sesame-app",
+    "AUTH sesame-app app",
+    "AUTH app sesame-app x",
+    "HELLO 2 AUTH app sesame-app",
+    "HELLO 2 AUTH sesame-app app",
+    "HELLO 9 AUTH app sesame-app",
+    "HELLO 3 SETNAME a AUTH app sesame-app x",
+    "HELLO 2 SETNAME a AUTH app sesame-app",
+    "AUTH slow sesame-slow",
+    "AUTH slow sesame-slo",
+    "AUTH hash sesame-hash",
+    "SET x 1",
+    "FLUSHALL",
+    "ACL LIST",
+    "AUTH file sesame-file",
+    "CONFIG SET requirepass sesame-set",
+    "ACL SETUSER app >sesame-set",
+    "ACL DRYRUN app AUTH app sesame-app",
+    "ACL LIST",
+    "ACL GETUSER app",
+    "ACL GETUSER hash",
+    "ACL GETUSER slow",
+    "ACL LOG 100",
+    "ACL USERS",
+    "INFO everything",
+    "CONFIG GET *",
+    "CONFIG GET requirepass",
+    "CLIENT LIST",
+    "CLIENT INFO",
+    "SLOWLOG GET 100",
+    "COMMAND COUNT",
+    "GET x",
+    "MIGRATE 127.0.0.1 1 k 0 10 AUTH2 app sesame-app",
+    "MULTI",
+    "AUTH app sesame-app",
+    "EXEC",
+    "AUTH file sesame-file",
+    "EVAL return(redis.call('auth','app','sesame-app')) 0",
+    "SLOWLOG GET 100",
+    "SET last 1",
+];
+
+/// Files that are wrong, with a secret where something else belongs, or beside it.
+const WRONG: &[&str] = &[
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npasswort = \"sesame-key\"\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword = [\"sesame-list\"]\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword_env = \"sesame-env var\"\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword_hashes = [\"sesame-hash\"]\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword_hashes = [\"$argon2id$sesame-hash\"]\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~* >sesame-rule\"\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword = \"sesame-one\"\npassword = \"sesame-two\"\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword = \"sesame-open\n",
+    "[[user]]\nname = \"a\"\nrules = \"+@all ~*\"\npassword = \"\"\npassword_file = \"/none\"\n",
+];
+
+fn everything_said_to(keyway: &Keyway, place: usize, search: &mut Search) {
+    let mut monitor = keyway.client(place);
+    for line in ["AUTH file sesame-file", "MONITOR"] {
+        monitor.send(&encode_words(line));
+        search.note(line, String::from_utf8_lossy(&monitor.raw_reply()));
+    }
+    let mut client = keyway.client(place);
+    for line in LINES {
+        client.send(&encode_words(line));
+        let reply = String::from_utf8_lossy(&client.raw_reply()).into_owned();
+        search.note(&format!("the reply to {}", line.replace(MARK, "")), reply);
+    }
+    loop {
+        let line = String::from_utf8_lossy(&monitor.raw_reply()).into_owned();
+        let is_last = line.contains("last");
+        search.note("MONITOR", line);
+        if is_last {
+            return;
+        }
+    }
+}
+
+fn check(path: &Path, search: &mut Search, place: &str) -> String {
+    let checked = run_keyway(KEYWAY, &["check", path.to_str().expect("UTF-8")]);
+    search.note(place, checked.text.clone());
+    checked.text
+}
+
+#[test]
+fn a_secret_never_appears() {
+    let _watch = watchdog(Duration::from_secs(90), "secrets");
+    let folder = TempDir::new();
+    let certificates = CertificateFiles::default();
+    let (fast, slow) = (hash(&[], "sesame-hash"), hash(&["--slow"], "sesame-slow"));
+    let mut secrets = vec![MARK.to_owned(), fast.trim_start_matches('#').to_owned()];
+    // Its salt and what it is hashed to.
+    secrets.extend(slow.rsplit('$').take(2).map(str::to_owned));
+    let key = std::fs::read_to_string(certificates.path("server.key")).expect("a key");
+    secrets.extend(key.lines().filter(|line| !line.starts_with('-')).map(str::to_owned));
+    assert!(secrets.len() >= 6 && secrets.iter().all(|secret| secret.len() > 5));
+    let mut search = Search { said: Vec::new(), secrets };
+
+    let of_file = write(&folder, "password", "sesame-file\n");
+    let of_server = write(&folder, "server", "sesame-server\n");
+    let user = |name: &str, more: &str| {
+        format!("[[user]]\nname = {name:?}\nrules = \"+@all ~* &*\"\n{more}\n")
+    };
+    let tls_at = free_address();
+    let tables = [
+        "[[user]]\nname = \"app\"\nrules = \"+@read +@connection ~app:*\"\n\
+         password = \"sesame-app\"\n"
+            .to_owned(),
+        user("file", &format!("password_file = {of_file:?}")),
+        user("hash", &format!("password_hashes = [{fast:?}]")),
+        user("slow", &format!("password_hashes = [{slow:?}]")),
+        format!(
+            "[[listener]]\nbind = \"tcp://{tls_at}\"\npool = \"store\"\n\
+             password = \"sesame-listener\"\ntls = {{ cert_file = {:?}, key_file = {:?} }}\n",
+            certificates.path("server.pem"),
+            certificates.path("server.key"),
+        ),
+    ];
+    let server = RedisServer::start_with(&["--requirepass", "sesame-server"]);
+    let servers = [server];
+    let slow_log = |pool: Pool| pool.with("slowlog_log_slower_than", "\"1us\"");
+    let pools = vec![
+        slow_log(Pool::store("store")),
+        slow_log(Pool::over("servers", &servers)).with("password_file", &format!("{of_server:?}")),
+        // Its server wants another one.
+        slow_log(Pool::over("refused", &servers)).with("password", "\"sesame-refused\""),
+    ];
+    let config = KeywayConfig::new(pools)
+        .with_server("log", "{ level = \"trace\" }")
+        .with_tables(&tables.concat());
+    let text = config.toml();
+    let keyway = Keyway::start(KEYWAY, config);
+    for place in 0..3 {
+        everything_said_to(&keyway, place, &mut search);
+    }
+    // What is no request, and what is not TLS.
+    for noise in [
+        &b"sesame-noise \r\n*1\r\n$x\r\nsesame-noise\r\n"[..],
+        b"GET /sesame-path HTTP/1.1\r\n\r\n",
+    ] {
+        let mut client = keyway.client(0);
+        client.send(noise);
+        let _ = std::net::TcpStream::connect(tls_at)
+            .and_then(|mut socket| std::io::Write::write_all(&mut socket, noise));
+    }
+    for path in
+        ["/", "/metrics", "/healthz", "/readyz", "/backends", "/backends?format=text", "/none"]
+    {
+        let reply = http_get(keyway.admin(), path);
+        search.note(path, format!("{:?} {}", reply.status, reply.body));
+    }
+    let at = keyway.address(0).to_string();
+    for (user, password) in [("file", "sesame-file"), ("file", "sesame-bench")] {
+        let words = ["bench", "load", &at, "--user", user, "--password", password, "-n", "200"];
+        let output = run_tool(KEYWAY, &words, b"", WITHIN);
+        search.note("bench", output.text.clone());
+    }
+    let told = check(&write(&folder, "keyway.toml", &text), &mut search, "check");
+    assert!(told.contains("name = \"slow\""), "{told}");
+    for wrong in WRONG {
+        let plain = "[pool.p]\nkind = \"store\"\n[[listener]]\nbind = \"tcp://127.0.0.1:1\"\npool = \"p\"\n";
+        let path = write(&folder, "wrong.toml", &format!("{plain}{wrong}"));
+        let told = check(&path, &mut search, wrong);
+        assert!(told.contains("wrong.toml"), "{wrong}: {told}");
+    }
+    let bus = format!(
+        "token_files = [{:?}, {:?}]\nlisten = [\"tcp://127.0.0.1:0\", \"nothing\"]\n",
+        write(&folder, "token", "sesame-token-of-the-bus\n"),
+        write(&folder, "short", "sesame-s\n"),
+    );
+    let bus = write(&folder, "bus.toml", &bus);
+    let output = run_tool(KEYWAY, &["bus", "node", bus.to_str().expect("UTF-8")], b"", WITHIN);
+    assert!(!output.text.is_empty());
+    search.note("bus", output.text.clone());
+    let (_, log) = keyway.stop(WITHIN);
+    assert!(log.contains("a login failed") && log.contains("TRACE"), "{log}");
+    search.note("the log", log);
+    search.finish();
+}
