@@ -168,7 +168,9 @@ impl Registry {
 
     /// Calls `each` with every pool's index and name.
     fn each_pool(&self, mut each: impl FnMut(usize, &str)) {
-        self.layout().pools.iter().enumerate().for_each(|(index, pool)| each(index, &pool.name));
+        let pools = self.layout().pools.iter().enumerate();
+        let told = pools.filter(|(_, pool)| !pool.is_retired);
+        told.for_each(|(index, pool)| each(index, &pool.name));
     }
 
     /// Calls `each` with every class: the pool's index and name, then the
@@ -188,7 +190,8 @@ impl Registry {
         clusters: &[Option<ClusterFigures>],
         mut each: impl FnMut((usize, usize), (&str, &str)),
     ) {
-        for (pool, layout) in self.layout().pools.iter().enumerate() {
+        let pools = self.layout().pools.iter().enumerate();
+        for (pool, layout) in pools.filter(|(_, pool)| !pool.is_retired) {
             for (backend, name) in layout.backends.iter().enumerate() {
                 let name = match &clusters[pool] {
                     Some(cluster) => cluster.backends.get(backend).and_then(Option::as_deref),

@@ -46,7 +46,8 @@ pub struct EpollIo {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
     read_buf: Box<[u8]>,
-    listeners: Vec<Listener>,
+    /// Some were ended.
+    listeners: Vec<Option<Listener>>,
     connecting: Vec<Option<Connecting>>,
     /// Whose host names are being looked up.
     resolving: Vec<Token>,
@@ -75,7 +76,7 @@ impl EpollIo {
             epoll,
             ready: Vec::with_capacity(EVENTS_MAX),
             read_buf: vec![0; READ_LEN].into_boxed_slice(),
-            listeners,
+            listeners: listeners.into_iter().map(Some).collect(),
             connecting: Vec::new(),
             resolving: Vec::new(),
             resolver: None,
@@ -86,7 +87,7 @@ impl EpollIo {
 
     /// Who gets shared memory, by listener.
     pub(crate) fn doors(&self) -> impl Iterator<Item = Option<&Door>> {
-        self.listeners.iter().map(Listener::door)
+        self.listeners.iter().map(|listener| listener.as_ref()?.door())
     }
 
     /// The buffer that `recv` reads into.
@@ -303,7 +304,7 @@ impl Io for EpollIo {
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
-        let Some(listener) = self.listeners.get(listener.0 as usize) else {
+        let Some(Some(listener)) = self.listeners.get(listener.0 as usize) else {
             return Accept::Empty;
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -344,7 +345,8 @@ impl Io for EpollIo {
 
     fn pause_accepting(&mut self, paused: bool) {
         let events = if paused { EventFlags::empty() } else { EventFlags::IN };
-        for (index, listener) in self.listeners.iter().enumerate() {
+        let numbered = self.listeners.iter().enumerate();
+        for (index, listener) in numbered.filter_map(|(index, it)| Some((index, it.as_ref()?))) {
             let data = EventData::new_u64(OWN_LISTENER | index as u64);
             // Fails only for a descriptor that is not registered.
             let _ = epoll::modify(&self.epoll, listener, data, events);
@@ -352,7 +354,27 @@ impl Io for EpollIo {
     }
 
     fn stop_listening(&mut self) {
-        for listener in self.listeners.drain(..) {
+        for listener in self.listeners.drain(..).flatten() {
+            let _ = epoll::delete(&self.epoll, &listener);
+        }
+    }
+
+    fn listen(&mut self, index: ListenerIndex, listener: Listener) -> bool {
+        let place = usize::from(index.0);
+        let data = EventData::new_u64(OWN_LISTENER | u64::from(index.0));
+        if epoll::add(&self.epoll, &listener, data, EventFlags::IN).is_err() {
+            return false;
+        }
+        if self.listeners.len() <= place {
+            self.listeners.resize_with(place + 1, || None);
+        }
+        self.listeners[place] = Some(listener);
+        true
+    }
+
+    fn end_listening(&mut self, index: ListenerIndex) {
+        let place = self.listeners.get_mut(usize::from(index.0));
+        if let Some(listener) = place.and_then(Option::take) {
             let _ = epoll::delete(&self.epoll, &listener);
         }
     }

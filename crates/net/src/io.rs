@@ -184,6 +184,18 @@ pub trait Io {
     /// there is no descriptor for another one.
     fn pause_accepting(&mut self, paused: bool);
 
+    /// Listens there as well from here on, as the listener of that position: a new one, or
+    /// that of one that was ended. Returns whether it does.
+    fn listen(&mut self, _index: ListenerIndex, _listener: crate::Listener) -> bool {
+        false
+    }
+
+    /// Ends one listener; its position may be another's later.
+    fn end_listening(&mut self, _index: ListenerIndex) {}
+
+    /// Lets the clients of a listener in by another gate from here on.
+    fn let_in_by(&mut self, _index: ListenerIndex, _gate: Option<std::sync::Arc<crate::Gate>>) {}
+
     /// Stops listening: new clients are refused by the system from here on.
     fn stop_listening(&mut self);
 

@@ -55,8 +55,8 @@ fn facts() -> ProcessFacts {
     let registry = Registry::new(Layout {
         classes: &["read", "write"],
         pools: vec![
-            PoolLayout { name: "cache".into(), backends: vec![] },
-            PoolLayout { name: "sessions".into(), backends: vec!["alpha".into(), "beta".into()] },
+            PoolLayout { name: "cache".into(), backends: vec![], is_retired: false },
+            PoolLayout { name: "sessions".into(), backends: vec!["alpha".into(), "beta".into()], is_retired: false },
         ],
         workers_max: 4,
         version: "9.9.9",
