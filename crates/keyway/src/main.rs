@@ -19,6 +19,7 @@ mod log;
 mod memory;
 mod peers;
 mod plan;
+mod reload;
 mod serve;
 mod workers;
 

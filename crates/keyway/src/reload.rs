@@ -3,7 +3,18 @@
 //! Whoever wants it asks [`Reload::request`]: the thread that waits for signals, or the admin
 //! listener. The main thread does it, one at a time, as it alone starts and stops workers.
 
+mod diff;
+mod live;
+mod merge;
+
+pub use diff::diff;
+pub use live::Live;
+pub use merge::Merge;
+
+use keyway_metrics::ReloadFigures;
+use keyway_worker::Retired;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -101,5 +112,49 @@ impl Reload {
         let (tell, told) = sync_channel(1);
         self.wake.send(Wake::Reload(tell)).map_err(|_| Refusal::stopping())?;
         told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Refusal::stopping()))
+    }
+}
+
+/// Counts of reloads, for metrics and INFO.
+#[derive(Debug, Default)]
+pub struct ReloadTally {
+    done: AtomicU64,
+    refused: [AtomicU64; REFUSED.len()],
+    last_unix_seconds: AtomicU64,
+}
+
+/// Causes that are counted: a process that stops counts no more.
+const REFUSED: [Cause; 3] = [Cause::Invalid, Cause::NeedsRestart, Cause::Draining];
+
+impl ReloadTally {
+    pub(crate) fn note(&self, result: &Result<Diff, Refusal>) {
+        match result {
+            Ok(_) => {
+                self.done.fetch_add(1, Ordering::Relaxed);
+                let now = crate::serve::wall_clock().unix_micros / 1_000_000;
+                self.last_unix_seconds.store(now, Ordering::Relaxed);
+            }
+            Err(refusal) => {
+                if let Some(at) = REFUSED.iter().position(|cause| *cause == refusal.cause) {
+                    self.refused[at].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The same for whoever scrapes.
+    pub fn figures(&self, generation: u64, retired: &[Retired]) -> ReloadFigures {
+        let is_left = |it: &&Retired| it.left.load(Ordering::Relaxed) > 0;
+        let refused = REFUSED.iter().zip(&self.refused);
+        let refused = refused.map(|(cause, count)| (cause.label(), count.load(Ordering::Relaxed)));
+        ReloadFigures {
+            generation,
+            last_unix_seconds: self.last_unix_seconds.load(Ordering::Relaxed),
+            ending_pools: retired.iter().filter(is_left).count() as u64,
+            results: [("done", self.done.load(Ordering::Relaxed))]
+                .into_iter()
+                .chain(refused)
+                .collect(),
+        }
     }
 }

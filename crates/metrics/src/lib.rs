@@ -35,7 +35,7 @@ pub use cells::{
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
-pub use registry::{
+pub use registry::{ReloadFigures, 
     BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
     FrontFigures, LatencyShares, Layout, LoginFigures, PoolLayout, PoolTotals, QuotaFigures,
     Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,

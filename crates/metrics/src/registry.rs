@@ -3,7 +3,7 @@ mod figures;
 
 pub use figures::{
     BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LoginFigures,
-    QuotaFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    QuotaFigures, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
 };
 use std::fmt;
 use std::marker::PhantomData;
@@ -161,6 +161,7 @@ impl BackendTotals {
     }
 }
 
+type ReloadReader = Box<dyn Fn() -> ReloadFigures + Send + Sync>;
 type LoginReader = Box<dyn Fn() -> Vec<LoginFigures> + Send + Sync>;
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type FrontReader = Box<dyn Fn() -> FrontFigures + Send + Sync>;
@@ -181,6 +182,7 @@ pub struct Registry {
     transactions: OnceLock<TransactionReader>,
     front: OnceLock<FrontReader>,
     logins: OnceLock<LoginReader>,
+    reloads: OnceLock<ReloadReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
@@ -272,6 +274,7 @@ impl Registry {
             transactions: OnceLock::new(),
             front: OnceLock::new(),
             logins: OnceLock::new(),
+            reloads: OnceLock::new(),
         })
     }
 
@@ -388,6 +391,17 @@ impl Registry {
         read: impl Fn() -> Vec<LoginFigures> + Send + Sync + 'static,
     ) -> bool {
         self.logins.set(Box::new(read)).is_ok()
+    }
+
+    /// Has the reloads read by `read` on every scrape, as [`Registry::watch_transactions`]
+    /// does.
+    pub fn watch_reloads(&self, read: impl Fn() -> ReloadFigures + Send + Sync + 'static) -> bool {
+        self.reloads.set(Box::new(read)).is_ok()
+    }
+
+    /// The reloads; `None` where nobody tells.
+    pub fn reload_figures(&self) -> Option<ReloadFigures> {
+        self.reloads.get().map(|read| read())
     }
 
     /// The logins that failed, by listener.

@@ -163,7 +163,20 @@ impl Registry {
         for (file, seconds) in &front.certificates {
             expiry.sample(&[file], seconds);
         }
+        self.write_reloads(out);
         self.write_process(out);
+    }
+
+    fn write_reloads(&self, out: &mut String) {
+        let figures = self.reload_figures();
+        let mut results = family(out, &c::CONFIG_RELOADS);
+        for (result, count) in figures.iter().flat_map(|figures| &figures.results) {
+            results.sample(&[result], *count);
+        }
+        let Some(figures) = figures else { return };
+        family(out, &c::CONFIG_GENERATION).sample(&[], figures.generation);
+        family(out, &c::CONFIG_RELOADED).sample(&[], figures.last_unix_seconds);
+        family(out, &c::CONFIG_ENDING).sample(&[], figures.ending_pools);
     }
 
     /// Calls `each` with every pool's index and name.

@@ -26,11 +26,9 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
             backlog: 511,
             keepalive: Some(Duration::from_secs(300)),
         },
-        rates: Rates::default(),
-        latencies: Window::default(),
+        past: Arc::default(),
         slow_log: None,
         errors: Arc::default(),
-        at_reset: reset::AtReset::default(),
     }
 }
 

@@ -371,6 +371,7 @@ fn put_listeners(
         merge.same_users[position] = true;
         if let Some(listener) = &mut slots[position] {
             listener.users.clear();
+            listener.pool_index = usize::MAX;
         }
     }
     merge.config.listeners =

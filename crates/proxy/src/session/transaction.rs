@@ -66,12 +66,12 @@ impl QueueBudget {
 
     /// Its size in bytes.
     pub fn len_max(&self) -> u64 {
-        self.len_max.load(Relaxed)
+        self.len_max.load(Ordering::Relaxed)
     }
 
     /// Has another size from here on; who has more keeps it.
     pub fn set_len_max(&self, len_max: u64) {
-        self.len_max.store(len_max, Relaxed);
+        self.len_max.store(len_max, Ordering::Relaxed);
     }
 
     /// Bytes that are taken now.
