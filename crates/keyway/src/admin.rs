@@ -54,8 +54,11 @@ impl Process {
     pub fn follow(&self, plan: &Arc<Plan>, registry: &Arc<Registry>) {
         let mut seen = self.seen.lock();
         let mut current = self.current.write();
-        let now =
-            Seen { state: HealthState::Up.label(), tenure: None, since_unix_seconds: unix_seconds() };
+        let now = Seen {
+            state: HealthState::Up.label(),
+            tenure: None,
+            since_unix_seconds: unix_seconds(),
+        };
         let mut next = vec![now; plan.health.backend_count()];
         let pools = plan.pools.iter().zip(&current.plan.pools).enumerate();
         for (index, _) in pools.filter(|(_, (new, old))| Arc::ptr_eq(new, old)) {

@@ -41,7 +41,9 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
         PoolKindConfig::Sharded(sharded) => sharded.tls.clone(),
         _ => None,
     };
-    for pool in config.pools.iter().filter(|pool| before.pools.iter().any(|it| it.name == pool.name)) {
+    for pool in
+        config.pools.iter().filter(|pool| before.pools.iter().any(|it| it.name == pool.name))
+    {
         let other = new.pools.iter().find(|other| other.name == pool.name).and_then(tls);
         if let (Some(old), Some(new)) = (tls(pool), other)
             && old.settings == new.settings

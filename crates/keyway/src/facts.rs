@@ -149,7 +149,11 @@ impl ProcessFacts {
     /// The same process with other settings: goes on with what it remembers of each pool
     /// that is, or replaces, the one at the position that `heir_of` says.
     #[must_use]
-    pub fn following(mut self, old: &ProcessFacts, heir_of: impl Fn(usize) -> Option<usize>) -> Self {
+    pub fn following(
+        mut self,
+        old: &ProcessFacts,
+        heir_of: impl Fn(usize) -> Option<usize>,
+    ) -> Self {
         self.start_unix_micros = old.start_unix_micros;
         self.run_id.clone_from(&old.run_id);
         for (index, pool) in self.pools.iter_mut().enumerate() {

@@ -87,12 +87,7 @@ pub fn registry(topology: &Topology, workers_max: usize, clock: Clock) -> Arc<Re
 }
 
 /// What is counted with this topology, of which some pools are retired.
-fn layout(
-    topology: &Topology,
-    retired: &[Retired],
-    workers_max: usize,
-    clock: Clock,
-) -> Layout {
+fn layout(topology: &Topology, retired: &[Retired], workers_max: usize, clock: Clock) -> Layout {
     const CLASSES: [&str; Class::ALL.len()] = {
         let mut labels = [""; Class::ALL.len()];
         let mut index = 0;
@@ -157,20 +152,13 @@ pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
         config.pools.iter().map(|pool| pool_plan(pool, config, &topology, sources.seed)).collect();
     keyway_worker::share_scripts(&mut pools);
     let pools: Vec<Arc<PoolPlan>> = pools.into_iter().map(Arc::new).collect();
-    let listeners: Vec<ListenerPlan> = (0..config.listeners.len())
-        .map(|index| listener_plan(sources, index, None))
-        .collect();
+    let listeners: Vec<ListenerPlan> =
+        (0..config.listeners.len()).map(|index| listener_plan(sources, index, None)).collect();
     let clients = Arc::new(ClientRegistry::default());
     let channels = Arc::<keyway_worker::Channels>::default();
     let shared = (&clients, &channels);
-    let facts = ProcessFacts::new(
-        config,
-        &pools,
-        sources.addresses,
-        registry,
-        shared,
-        sources.clock,
-    );
+    let facts =
+        ProcessFacts::new(config, &pools, sources.addresses, registry, shared, sources.clock);
     let facts = Arc::new(facts);
     let plan = Arc::new(Plan {
         generation: 1,
@@ -280,10 +268,7 @@ fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
         (
             PoolKind::Sharded { scripts, slow_log, warm_up, .. },
             PoolKind::Sharded {
-                scripts: old_scripts,
-                slow_log: old_log,
-                warm_up: old_warm_up,
-                ..
+                scripts: old_scripts, slow_log: old_log, warm_up: old_warm_up, ..
             },
         ) => {
             *scripts = Arc::clone(old_scripts);
@@ -332,11 +317,7 @@ fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
 }
 
 /// A listener, which goes on with what it had before.
-fn listener_plan(
-    sources: &Sources,
-    index: usize,
-    before: Option<(&Plan, &Merge)>,
-) -> ListenerPlan {
+fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)>) -> ListenerPlan {
     let (settings, address) = (&sources.config.listeners[index], sources.addresses[index]);
     let is_opened = |merge: &Merge| merge.opened.contains(&index);
     let old = before

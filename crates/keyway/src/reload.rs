@@ -20,6 +20,7 @@ use std::time::Duration;
 
 /// How long who asks waits for the answer. Reading files and telling the workers takes
 /// milliseconds; only a process that stops meanwhile answers never.
+#[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What wakes the main thread.
@@ -27,6 +28,7 @@ pub enum Wake {
     /// A signal.
     Signal(i32),
     /// Somebody asks for a reload, and waits for what comes of it.
+    #[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
     Reload(SyncSender<Result<Diff, Refusal>>),
 }
 
@@ -60,6 +62,7 @@ pub enum Cause {
     /// What earlier reloads have replaced is still being ended.
     Draining,
     /// Keyway is stopping.
+    #[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
     Stopping,
 }
 
@@ -80,6 +83,7 @@ impl Refusal {
         Self { cause, reasons }
     }
 
+    #[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
     fn stopping() -> Self {
         Self::new(Cause::Stopping, vec!["Keyway is stopping".to_owned()])
     }
@@ -91,12 +95,14 @@ impl fmt::Display for Refusal {
     }
 }
 
+#[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
 /// Asks for reloads, from any thread but the main one.
 #[derive(Clone)]
 pub struct Reload {
     wake: Sender<Wake>,
 }
 
+#[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
 impl Reload {
     /// What asks the main thread through `wake`.
     pub fn new(wake: Sender<Wake>) -> Self {

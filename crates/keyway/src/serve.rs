@@ -1,9 +1,9 @@
 //! How a process comes up and goes down.
 
 use crate::admin::Process;
+use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
 use crate::reload::{Live, Wake};
-use crate::cli::{LogFormat, counted};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
@@ -23,7 +23,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Serves until told to stop.
-pub fn serve(mut config: Config, format: Option<LogFormat>, file: Option<&Path>) -> Result<ExitCode> {
+pub fn serve(
+    mut config: Config,
+    format: Option<LogFormat>,
+    file: Option<&Path>,
+) -> Result<ExitCode> {
     log::start(&config.server.log, format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -44,8 +48,7 @@ pub fn serve(mut config: Config, format: Option<LogFormat>, file: Option<&Path>)
     let registry = plan::registry(&topology, bounds.1, clock);
     let addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
     let tally = Arc::default();
-    let sources =
-        Sources { config: &config, addresses: &addresses, clock, seed, reloads: &tally };
+    let sources = Sources { config: &config, addresses: &addresses, clock, seed, reloads: &tally };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
     let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry)));

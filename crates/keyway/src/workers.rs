@@ -6,7 +6,9 @@
 
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{EpollIo, Io, Listener, ListenerIndex, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
+use keyway_net::{
+    EpollIo, Io, Listener, ListenerIndex, ListenerTemplate, Mailbox, Mailer, Ringed, Secured,
+};
 use keyway_worker::{Follow, Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;

@@ -114,14 +114,21 @@ fn limits_users_time_outs_and_the_log_level_change_under_load() {
     let mut changing = Changing::start(vec![Pool::over("main", &[redis])]);
     let load = CheckedLoad::start(changing.keyway.address(0), LoadShape::default());
     load.wait_replies(300);
-    changing.reload(|text| text.replacen("[[listener]]", "[limits]\nsession_in_flight_max = 64\n\n[[listener]]", 1), DONE);
+    changing.reload(
+        |text| {
+            text.replacen("[[listener]]", "[limits]\nsession_in_flight_max = 64\n\n[[listener]]", 1)
+        },
+        DONE,
+    );
     load.wait_replies(300);
     changing.reload(|text| text.replace("kind = ", "timeout = \"3s\"\nkind = "), DONE);
     load.wait_replies(300);
     changing.reload(
         |text| {
             let user = "\n[[user]]\nname = \"reader\"\nrules = \"on >reader-secret +@read ~*\"\n";
-            format!("{text}{user}\n[[user]]\nname = \"default\"\nrules = \"on nopass +@all ~* &*\"\n")
+            format!(
+                "{text}{user}\n[[user]]\nname = \"default\"\nrules = \"on nopass +@all ~* &*\"\n"
+            )
         },
         DONE,
     );
@@ -132,7 +139,10 @@ fn limits_users_time_outs_and_the_log_level_change_under_load() {
     assert!(format!("{denied:?}").contains("NOPERM"), "{denied:?}");
     changing.reload(|text| text.replace("+@read ~*", "+@all ~*"), DONE);
     assert_eq!(reader.words("SET a 1"), Value::simple("OK"), "its rights are others at once");
-    changing.reload(|text| text.replace(">reader-secret", ">another-secret"), "user reader: password changed");
+    changing.reload(
+        |text| text.replace(">reader-secret", ">another-secret"),
+        "user reader: password changed",
+    );
     assert_eq!(reader.words("GET a"), Value::bulk("1"), "who is in stays in");
     let mut late = changing.keyway.client(0);
     assert!(format!("{:?}", late.words("AUTH reader reader-secret")).contains("WRONGPASS"));
@@ -160,7 +170,8 @@ fn a_file_that_is_wrong_or_gone_changes_nothing_and_says_why() {
     changing.reload(|text| text.replace("workers = 2", "workers = 1"), REFUSED);
     assert_eq!(changing.generation(), 1.0);
     let metrics = changing.keyway.metrics();
-    let results = |result| metrics.sum("keyway_config_reloads_total", &[&format!("result=\"{result}\"")]);
+    let results =
+        |result| metrics.sum("keyway_config_reloads_total", &[&format!("result=\"{result}\"")]);
     assert_eq!((results("invalid"), results("needs-restart"), results("done")), (2.0, 1.0, 0.0));
     let log = changing.keyway.process().log();
     for words in ["timeuot", "timeout", "cannot be read", "server.workers: cannot change"] {
@@ -271,6 +282,8 @@ fn listeners_come_and_go() {
     assert_eq!(second.words("GET a"), Value::bulk("1"));
     changing.reload(|text| text.replace(&table, ""), DONE);
     assert!(second.try_reply().is_err(), "it was answered, and let go");
-    wait_until("nobody listens there", SOON, || keyway_testkit::Client::try_connect(other).is_err());
+    wait_until("nobody listens there", SOON, || {
+        keyway_testkit::Client::try_connect(other).is_err()
+    });
     assert_eq!(first.words("GET a"), Value::bulk("1"), "the store is what it was");
 }

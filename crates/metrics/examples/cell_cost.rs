@@ -24,7 +24,9 @@ fn measure(what: &str, mut step: impl FnMut(u64)) {
 fn main() {
     let pool = |name: &str| PoolLayout {
         name: name.into(),
-        backends: (0..4).map(|n| format!("backend{n}")).collect(), is_retired: false };
+        backends: (0..4).map(|n| format!("backend{n}")).collect(),
+        is_retired: false,
+    };
     let registry = Registry::new(Layout {
         classes: &["read", "write", "multi", "other"],
         pools: vec![pool("one"), pool("two")],

@@ -35,9 +35,9 @@ pub use cells::{
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
-pub use registry::{ReloadFigures, 
+pub use registry::{
     BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
     FrontFigures, LatencyShares, Layout, LoginFigures, PoolLayout, PoolTotals, QuotaFigures,
-    Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
-    WorkerCells,
+    Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells,
 };

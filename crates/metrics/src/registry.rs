@@ -3,7 +3,8 @@ mod figures;
 
 pub use figures::{
     BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LoginFigures,
-    QuotaFigures, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    QuotaFigures, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures,
 };
 use std::fmt;
 use std::marker::PhantomData;

@@ -635,7 +635,9 @@ fn registry(scenario: &Scenario) -> Arc<Registry> {
     };
     let pools = scenario.topology.pools().iter().map(|pool| PoolLayout {
         name: pool.name.clone(),
-        backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(), is_retired: false });
+        backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+        is_retired: false,
+    });
     Registry::new(Layout {
         classes: &CLASSES,
         pools: pools.collect(),

@@ -467,8 +467,13 @@ impl Topology {
     /// When there are 2^32 servers or more: the configuration bounds them far
     /// below.
     pub fn new(epoch: Epoch, pools: Vec<Pool>) -> Topology {
-        Topology { epoch: Epoch(0), pools: Vec::new(), first_backends: Vec::new(), backend_count: 0 }
-            .succeeded_by(epoch, pools, |_| false)
+        Topology {
+            epoch: Epoch(0),
+            pools: Vec::new(),
+            first_backends: Vec::new(),
+            backend_count: 0,
+        }
+        .succeeded_by(epoch, pools, |_| false)
     }
 
     /// The next version, in which the backends of the pools that are kept, at the same
@@ -589,7 +594,10 @@ mod tests {
             topology.backend_ids(pool).map(|id| id.0).collect()
         };
         let after = before.succeeded_by(Epoch(2), pools.clone(), |index| index > 0);
-        assert_eq!((ids(&after, 0), ids(&after, 1), ids(&after, 2)), (vec![0], vec![2, 3], vec![4]));
+        assert_eq!(
+            (ids(&after, 0), ids(&after, 1), ids(&after, 2)),
+            (vec![0], vec![2, 3], vec![4])
+        );
         assert!(after.backend(BackendId(1)).is_none(), "nobody's");
         assert_eq!(after.backend(BackendId(3)).unwrap().pool_index, 1);
         let more = [pools, vec![pool("e", &["h:6", "h:7"]), pool("f", &["h:8"])]].concat();

@@ -37,7 +37,9 @@ pub use mail::{Adopted, Follow, Mail};
 pub use monitors::Monitors;
 pub use notices::{Notice, Notices};
 pub use pause::Pause;
-pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan, share_scripts};
+pub use plan::{
+    ListenerPlan, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan, share_scripts,
+};
 pub use redirects::Redirects;
 pub use standing::{Standing, backend_state};
 pub use turn::Worker;

@@ -54,7 +54,11 @@ fn facts() -> ProcessFacts {
         classes: &["read", "write"],
         pools: vec![
             PoolLayout { name: "cache".into(), backends: vec![], is_retired: false },
-            PoolLayout { name: "sessions".into(), backends: vec!["alpha".into(), "beta".into()], is_retired: false },
+            PoolLayout {
+                name: "sessions".into(),
+                backends: vec!["alpha".into(), "beta".into()],
+                is_retired: false,
+            },
         ],
         workers_max: 4,
         version: "9.9.9",

@@ -31,18 +31,33 @@ pub fn diff(old: &Config, new: &Config) -> Vec<String> {
 /// The tables of the configuration as it is resolved, by what tells them apart.
 fn tables(config: &Config) -> Vec<(String, Keys)> {
     let mut tables: Vec<(String, Keys)> = Vec::new();
-    for line in describe(config).lines() {
+    let mut last = String::new();
+    for line in describe(config).lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if line.starts_with('[') {
             tables.push((line.trim_matches(['[', ']']).replacen('.', " ", 1), Keys::new()));
-        } else if let (Some((key, value)), Some((name, keys))) =
-            (line.split_once(" = "), tables.last_mut())
-            && !line.starts_with('#')
-        {
-            let is_name = matches!((name.as_str(), key), ("listener", "bind") | ("user", "name"));
-            if is_name {
-                *name = format!("{name} {}", value.trim_matches('"'));
-            } else {
-                keys.insert(key.to_owned(), value.to_owned());
+            continue;
+        }
+        let Some((name, keys)) = tables.last_mut() else { continue };
+        // Of a list that goes on from the line before there is more.
+        let goes_on = line.starts_with([' ', ']', '}']);
+        match line.split_once(" = ").filter(|_| !goes_on) {
+            Some((key, value)) => {
+                let is_name =
+                    matches!((name.as_str(), key), ("listener", "bind") | ("user", "name"));
+                if is_name {
+                    *name = format!("{name} {}", value.trim_matches('"'));
+                } else {
+                    keys.insert(key.to_owned(), value.to_owned());
+                    key.clone_into(&mut last);
+                }
+            }
+            None => {
+                if let Some(value) = keys.get_mut(&last) {
+                    if !value.ends_with('[') && !line.starts_with(']') {
+                        value.push(' ');
+                    }
+                    value.push_str(line.trim());
+                }
             }
         }
     }
@@ -129,7 +144,9 @@ password = \"hush-hush-2\"
             + "timeout = \"3s\"\n\n[pool.more]\nkind = \"store\"\n";
         let lines = diff(&config(OLD), &config(&new));
         let text = lines.join("\n");
-        for part in ["pool cache: servers", "beta", "pool cache: timeout", "\"3s\"", "pool more: added"] {
+        for part in
+            ["pool cache: servers", "beta", "pool cache: timeout", "\"3s\"", "pool more: added"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(text.contains("listener tcp://127.0.0.1:7001: password changed"), "{text}");

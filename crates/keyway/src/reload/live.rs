@@ -88,7 +88,10 @@ impl Live {
         let mut merged = self
             .merge(&new, workers.len())
             .map_err(|faults| Refusal::new(Cause::NeedsRestart, faults))?;
-        if changes.is_empty() && merged.is_same.iter().all(|is_same| *is_same) && !self.has_new_users(&merged) {
+        if changes.is_empty()
+            && merged.is_same.iter().all(|is_same| *is_same)
+            && !self.has_new_users(&merged)
+        {
             // Everything it names was read, too.
             certificates::replace(&self.config, &self.file, &new);
             let generation = plan.generation;

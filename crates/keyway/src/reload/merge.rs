@@ -158,10 +158,8 @@ fn unchanged(old: &Config, new: &Config, names: &[Option<usize>]) -> Vec<bool> {
                 let tls = |it: &Option<keyway_config::TlsConfig>| {
                     it.as_ref().map(|tls| tls.settings.clone())
                 };
-                let kinds = (
-                    &old_topology.pools()[position].kind,
-                    &new_topology.pools()[index].kind,
-                );
+                let kinds =
+                    (&old_topology.pools()[position].kind, &new_topology.pools()[index].kind);
                 let is_same = match kinds {
                     (PoolKind::Sharded(was), PoolKind::Sharded(is)) => was == is,
                     _ => false,
@@ -214,11 +212,7 @@ fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
 }
 
 /// Where each listener goes, and whether it is new there.
-fn listener_places(
-    before: &Before,
-    new: &Config,
-    faults: &mut Vec<String>,
-) -> Vec<(usize, bool)> {
+fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<(usize, bool)> {
     let old = &before.config.listeners;
     let mut places = Vec::new();
     let mut next = old.len();
@@ -226,9 +220,8 @@ fn listener_places(
         (0..old.len()).filter(|&position| before.ended[position] == Some(true)).collect();
     for listener in &new.listeners {
         let bind = &listener.bind;
-        let is_it = |&position: &usize| {
-            before.ended[position].is_none() && old[position].bind == *bind
-        };
+        let is_it =
+            |&position: &usize| before.ended[position].is_none() && old[position].bind == *bind;
         match (0..old.len()).find(is_it) {
             Some(position) => {
                 faults.extend(fixed_of_listener(&old[position], listener));
@@ -388,4 +381,94 @@ fn has_same_users(
     was.password == is.password
         && old.limits.failed_logins_max == new.limits.failed_logins_max
         && users(old, was) == users(new, is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::from_str(text, "test").expect("a configuration")
+    }
+
+    const HEAD: &str = "[[listener]]\nbind = \"tcp://127.0.0.1:7001\"\npool = \"all\"\n";
+
+    fn server(name: &str, port: u16) -> String {
+        format!("[pool.{name}]\nkind = \"sharded\"\nservers = [\"127.0.0.1:{port}:1\"]\n")
+    }
+
+    fn both(a: u16, b: u16) -> String {
+        let all = "[pool.all]\nkind = \"failover\"\npools = [\"a\", \"b\"]\n";
+        format!("{HEAD}{all}{}{}[pool.s]\nkind = \"store\"\n", server("a", a), server("b", b))
+    }
+
+    fn next(old: &Config, retired: &[Retired], generation: u64, new: &Config) -> Merge {
+        try_next(old, retired, generation, new).expect("it can be reloaded")
+    }
+
+    fn try_next(
+        old: &Config,
+        retired: &[Retired],
+        generation: u64,
+        new: &Config,
+    ) -> Result<Merge, Vec<String>> {
+        let ended = vec![None; old.listeners.len()];
+        let before =
+            Before { config: old, generation, retired, ended: &ended, until: Time(0), workers: 1 };
+        merge(&before, new)
+    }
+
+    fn names(config: &Config) -> Vec<&str> {
+        config.pools.iter().map(|pool| pool.name.as_str()).collect()
+    }
+
+    #[test]
+    fn pools_that_say_the_same_keep_their_positions_and_those_that_lead_to_others_change_with_them()
+    {
+        let old = config(&both(1, 2));
+        let same = next(&old, &[], 1, &config(&both(1, 2)));
+        assert!(same.is_same.iter().all(|is_same| *is_same) && same.retired.is_empty());
+        assert_eq!(same.same_users, [true]);
+
+        let merged = next(&old, &[], 1, &config(&both(1, 3)));
+        assert_eq!(names(&merged.config), ["all~2", "a", "b~2", "s", "all", "b"]);
+        assert_eq!(merged.is_same, [true, true, true, true, false, false]);
+        assert_eq!(merged.heir_of[4..], [Some(0), Some(2)]);
+        assert_eq!(merged.config.listeners[0].pool_index, 4);
+        let retired: Vec<_> = merged.retired.iter().map(|it| (it.pool, it.is_replaced)).collect();
+        assert_eq!(retired, [(0, true), (2, true)]);
+        let PoolKindConfig::Routed(all) = &merged.config.pools[4].kind else { panic!("it leads") };
+        assert_eq!(all.pool.children(), [1, 5]);
+    }
+
+    #[test]
+    fn a_position_is_anothers_when_every_worker_has_ended_what_was_there() {
+        let first = next(&config(&both(1, 2)), &[], 1, &config(&both(1, 3)));
+        let again = next(&first.config, &first.retired, 2, &config(&both(1, 4)));
+        assert_eq!(again.config.pools.len(), 8, "nobody has ended anything yet");
+        assert_eq!(ending_generations(&again.retired), 2);
+        first.retired.iter().for_each(|it| it.left.store(0, Ordering::Relaxed));
+        let again = next(&first.config, &first.retired, 2, &config(&both(1, 4)));
+        assert_eq!(names(&again.config), ["all", "a", "b", "s", "all~3", "b~3"]);
+        assert_eq!(ending_generations(&again.retired), 1);
+    }
+
+    #[test]
+    fn what_cannot_change_is_named() {
+        let old = config(&both(1, 2));
+        let without = both(1, 2).replace("[pool.s]\nkind = \"store\"\n", "");
+        let smaller = both(1, 2) + "memory_max = \"64MiB\"\n";
+        let other = both(1, 2).replace("pool = \"all\"\n", "pool = \"all\"\nbacklog = 7\n");
+        let spin = "[server]\nspin = \"1us\"\n".to_owned() + &both(1, 2);
+        let cases = [
+            (without, "pool.s: a store cannot be removed"),
+            (smaller, "pool.s: the settings of a store"),
+            (other, "listener tcp://127.0.0.1:7001: backlog"),
+            (spin, "server.spin"),
+        ];
+        for (text, expected) in cases {
+            let faults = try_next(&old, &[], 1, &config(&text)).err().expect(expected);
+            assert!(faults.len() == 1 && faults[0].contains(expected), "{faults:?}");
+        }
+    }
 }

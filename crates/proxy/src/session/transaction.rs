@@ -61,7 +61,11 @@ pub struct Transaction {
 impl QueueBudget {
     /// A budget of `len_max` bytes.
     pub fn new(len_max: u64) -> Self {
-        Self { len_max: AtomicU64::new(len_max), taken: AtomicU64::new(0), refused: AtomicU64::new(0) }
+        Self {
+            len_max: AtomicU64::new(len_max),
+            taken: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
     }
 
     /// Its size in bytes.

@@ -110,8 +110,7 @@ impl Core {
     pub(crate) fn leftover(&mut self, retired: &Retired) -> Option<Leftover> {
         let now = self.plane.clock.now;
         let pool = retired.pool;
-        let mut left =
-            Leftover { overdue: Vec::new(), links: Vec::new(), subscribers: Vec::new() };
+        let mut left = Leftover { overdue: Vec::new(), links: Vec::new(), subscribers: Vec::new() };
         let mut is_used = false;
         for key in self.sessions.keys() {
             let Core { sessions, plane, .. } = self;
@@ -164,8 +163,9 @@ impl Core {
         let Core { links, plane, .. } = self;
         let pool = retired.pool;
         for slot in links.iter_mut().filter(|slot| slot.pool == pool && !slot.is_free) {
-            slot.generation = super::links::next_generation(slot.generation);
-            slot.rejoining = None;
+            let generation = super::links::next_generation(slot.generation);
+            *slot = LinkSlot::new((pool, slot.backend), slot.id, slot.link.protocol());
+            slot.generation = generation;
             (slot.is_spare, slot.is_free, slot.is_private) = (true, true, true);
         }
         plane.pools[usize::from(pool)] = PoolState::None;

@@ -1,13 +1,13 @@
-use super::links::next_generation;
 use super::cluster::{ClusterState, Hedging, Readers};
+use super::links::next_generation;
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::Time;
 use keyway_proxy::{Budget, Link};
 use keyway_resp::Protocol;
-use std::ops::Range;
 use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
+use std::ops::Range;
 
 /// What this worker knows of a pool.
 pub(super) enum PoolState {

@@ -59,7 +59,9 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             .iter()
             .map(|pool| PoolLayout {
                 name: pool.name.clone(),
-                backends: vec!["alpha".to_owned(); servers(&pool.kind)], is_retired: false })
+                backends: vec!["alpha".to_owned(); servers(&pool.kind)],
+                is_retired: false,
+            })
             .collect(),
         workers_max: 1,
         version: "0",

@@ -113,7 +113,8 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(plan: &Plan) -> State {
         let is_cluster = |&index: &usize| {
-            plan.retired(index as u16).is_none() && matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
+            plan.retired(index as u16).is_none()
+                && matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
         };
         let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
         State { pools, sentinels: groups::sentinels(plan), ..State::default() }

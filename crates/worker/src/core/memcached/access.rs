@@ -43,8 +43,7 @@ impl Plane {
             return Some(Step::Started);
         }
         let is_login = matches!(call.head().verb, Verb::SaslStart | Verb::SaslStep);
-        if !is_login
-            && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
+        if !is_login && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
         {
             return Some(step);
         }

@@ -245,6 +245,9 @@ impl Plane {
     pub(super) fn publish_pubsub_gauges(&self) {
         use SubscriptionKind::{Channel, Pattern, Shard};
         for (index, pool) in self.pubsub.pools.iter().enumerate() {
+            if self.plan.retired(index as u16).is_some() {
+                continue;
+            }
             let cells = &self.cells.pool(index).pubsub;
             let names = |kind| pool.registry.names(kind).len() as u64;
             cells.channels.set(names(Channel) + names(Shard));
