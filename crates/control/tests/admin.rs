@@ -25,7 +25,11 @@ struct State {
 
 impl AdminState for State {
     fn metrics(&self, out: &mut String) {
-        let pool = PoolLayout { name: "sessions".into(), backends: vec!["alpha".into()] };
+        let pool = PoolLayout {
+            name: "sessions".into(),
+            backends: vec!["alpha".into()],
+            is_retired: false,
+        };
         let registry = Registry::new(Layout {
             classes: &["read"],
             pools: vec![pool],

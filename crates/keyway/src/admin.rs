@@ -6,18 +6,25 @@ use keyway_metrics::Registry;
 use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind, Standing, backend_state};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The process, as the admin listener sees it.
 pub struct Process {
-    plan: Arc<Plan>,
-    registry: Arc<Registry>,
+    /// Exchanged when the settings change.
+    current: RwLock<Current>,
     draining: AtomicBool,
     /// The state of each backend when last looked at, and since when.
     seen: Mutex<Vec<Seen>>,
+}
+
+/// The settings in force, and what is counted by them.
+#[derive(Clone)]
+pub struct Current {
+    plan: Arc<Plan>,
+    registry: Arc<Registry>,
 }
 
 /// A backend's state and its begin.
@@ -38,22 +45,76 @@ impl Process {
             since_unix_seconds: unix_seconds(),
         };
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
-        Self { plan, registry, draining: AtomicBool::new(false), seen }
+        let current = RwLock::new(Current { plan, registry });
+        Self { current, draining: AtomicBool::new(false), seen }
+    }
+
+    /// Tells of other settings from here on. Backends of pools that are the same go on as
+    /// they were seen.
+    pub fn follow(&self, plan: &Arc<Plan>, registry: &Arc<Registry>) {
+        let mut seen = self.seen.lock();
+        let mut current = self.current.write();
+        let now = Seen {
+            state: HealthState::Up.label(),
+            tenure: None,
+            since_unix_seconds: unix_seconds(),
+        };
+        let mut next = vec![now; plan.health.backend_count()];
+        let pools = plan.pools.iter().zip(&current.plan.pools).enumerate();
+        for (index, _) in pools.filter(|(_, (new, old))| Arc::ptr_eq(new, old)) {
+            for id in plan.topology.backend_ids(index) {
+                next[id.index()] = seen[id.index()];
+            }
+        }
+        *seen = next;
+        *current = Current { plan: Arc::clone(plan), registry: Arc::clone(registry) };
+    }
+
+    fn current(&self) -> Current {
+        self.current.read().clone()
     }
 
     /// Notes which backends changed state. What happens between two calls and
     /// is over by the second is not seen here; the log has it.
     pub fn observe(&self) -> Vec<Seen> {
         let mut seen = self.seen.lock();
-        let pools = 0..self.plan.topology.pools().len();
-        for id in pools.flat_map(|pool| self.plan.topology.backend_ids(pool)) {
-            let (state, tenure) = (self.state(id).0, self.standing(id).map(|it| it.tenure));
+        let current = self.current();
+        for id in current.live_pools().flat_map(|pool| current.plan.topology.backend_ids(pool)) {
+            let (state, tenure) = (current.state(id).0, current.standing(id).map(|it| it.tenure));
             let known = &mut seen[id.index()];
             if known.state != state || known.tenure != tenure {
                 *known = Seen { state, tenure, since_unix_seconds: unix_seconds() };
             }
         }
         seen.clone()
+    }
+
+    /// Notes what is told of the last seconds; about twice a second.
+    pub fn note_passing(&self, elapsed: Duration) {
+        self.observe();
+        self.current().plan.facts.observe(elapsed);
+    }
+
+    /// Notes that the process is going down.
+    pub fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Current {
+    /// Positions of the pools that no reload has removed or replaced.
+    fn live_pools(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.plan.pools.len()).filter(|&pool| self.plan.retired(pool as u16).is_none())
+    }
+
+    fn pool_index(&self, name: &str) -> Option<usize> {
+        self.live_pools().find(|&pool| self.plan.pools[pool].name == name)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> =
+            self.live_pools().map(|pool| self.plan.pools[pool].name.as_str()).collect();
+        names.join(", ")
     }
 
     /// How a backend is, and why: of several states the one that keeps most requests away.
@@ -93,17 +154,6 @@ impl Process {
         }
     }
 
-    /// Notes what is told of the last seconds; about twice a second.
-    pub fn note_passing(&self, elapsed: Duration) {
-        self.observe();
-        self.plan.facts.observe(elapsed);
-    }
-
-    /// Notes that the process is going down.
-    pub fn set_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
     /// Whether requests for a backend fail at once: it is out of use, or it
     /// failed and no link leads to it. Failing alone is not enough, as the next
     /// request may succeed; nor is one connection closed, which servers do to
@@ -130,7 +180,7 @@ impl Process {
 
 impl AdminState for Process {
     fn metrics(&self, out: &mut String) {
-        self.registry.write_prometheus(out);
+        self.current().registry.write_prometheus(out);
     }
 
     fn draining(&self) -> bool {
@@ -141,12 +191,14 @@ impl AdminState for Process {
     // close again, and a balancer that goes by this would send none. Of servers that are left
     // out as outliers one that can be read always stays.
     fn not_ready(&self) -> Vec<String> {
-        let topology = &self.plan.topology;
-        let pools = topology.pools().iter().enumerate();
-        pools
-            .filter_map(|(index, pool)| {
-                let totals = self.registry.backend_totals(index);
-                let kind = &self.plan.pools[index].kind;
+        let current = self.current();
+        let topology = &current.plan.topology;
+        current
+            .live_pools()
+            .filter_map(|index| {
+                let pool = &current.plan.pools[index];
+                let totals = current.registry.backend_totals(index);
+                let kind = &pool.kind;
                 // Without sentinels what is known goes on being served.
                 if matches!(kind, PoolKind::Sharded { pool, .. } if pool.is_sentinels) {
                     return None;
@@ -161,7 +213,7 @@ impl AdminState for Process {
                 let mut backends = there.map(|(_, backend)| backend).peekable();
                 backends.peek()?;
                 backends
-                    .all(|(id, totals)| self.is_down(id, totals.links_ready))
+                    .all(|(id, totals)| current.is_down(id, totals.links_ready))
                     .then(|| format!("pool {:?}: every backend is out of use or down", pool.name))
             })
             .collect()
@@ -169,31 +221,34 @@ impl AdminState for Process {
 
     fn pools(&self) -> Vec<PoolStatus> {
         let seen = self.observe();
-        let pools = self.plan.topology.pools().iter().zip(&self.plan.pools).enumerate();
-        pools
-            .map(|(index, (pool, plan))| PoolStatus {
-                name: pool.name.clone(),
-                kind: plan.kind.name(),
-                backends: self
+        let current = self.current();
+        current
+            .live_pools()
+            .map(|index| PoolStatus {
+                name: current.plan.pools[index].name.clone(),
+                kind: current.plan.pools[index].kind.name(),
+                backends: current
                     .backends(index)
                     .into_iter()
-                    .map(|(name, id)| self.status(name, id, &seen))
+                    // One that a reload has brought since is told of the next time.
+                    .filter(|(_, id)| id.index() < seen.len())
+                    .map(|(name, id)| current.status(name, id, &seen))
                     .collect(),
             })
             .collect()
     }
 
     fn kill_script(&self, pool: &str) -> Result<ScriptKill, String> {
-        let topology = &self.plan.topology;
-        let is_store = |index: usize| matches!(self.plan.pools[index].kind, PoolKind::Store(_));
-        let Some(index) = topology.pool_index(pool).filter(|index| is_store(*index)) else {
-            let pools = topology.pools().iter().enumerate();
-            let stores = pools.filter(|(index, _)| is_store(*index));
-            let names: Vec<_> = stores.map(|(_, pool)| pool.name.as_str()).collect();
+        let current = self.current();
+        let plan = &current.plan;
+        let is_store = |index: usize| matches!(plan.pools[index].kind, PoolKind::Store(_));
+        let Some(index) = current.pool_index(pool).filter(|index| is_store(*index)) else {
+            let stores = current.live_pools().filter(|&index| is_store(index));
+            let names: Vec<_> = stores.map(|index| plan.pools[index].name.as_str()).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(format!("no embedded store {pool:?}; there are: {names}"));
         };
-        let killed = self.plan.pools[index].scripts.kill_any();
+        let killed = plan.pools[index].scripts.kill_any();
         if killed == Kill::Killed {
             tracing::info!(pool, "a script ends on an operator's word");
         }
@@ -205,14 +260,13 @@ impl AdminState for Process {
     }
 
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
-        let topology = &self.plan.topology;
-        let Some(index) = topology.pool_index(pool) else {
-            let names: Vec<_> = topology.pools().iter().map(|pool| pool.name.as_str()).collect();
-            return Err(format!("no pool {pool:?}; there are: {}", names.join(", ")));
+        let current = self.current();
+        let Some(index) = current.pool_index(pool) else {
+            return Err(format!("no pool {pool:?}; there are: {}", current.names()));
         };
-        let backends = self.backends(index);
+        let backends = current.backends(index);
         if backends.is_empty() {
-            let why = match &self.plan.pools[index].kind {
+            let why = match &current.plan.pools[index].kind {
                 PoolKind::Routed(_) => "leads to other pools: name one with servers",
                 _ => "is an embedded store: it has no backends",
             };
@@ -222,14 +276,14 @@ impl AdminState for Process {
             let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
             return Err(format!("no backend {backend:?}; there are: {}", names.join(", ")));
         };
-        let was_open = self.plan.health.circuits().restart(*id);
+        let was_open = current.plan.health.circuits().restart(*id);
         if was_open {
             tracing::info!(pool, backend, "asked again on an operator's word");
         }
-        if self.plan.health.is_usable(*id) {
+        if current.plan.health.is_usable(*id) {
             return Ok(was_open);
         }
-        let was_out = self.plan.health.restore(*id).is_some();
+        let was_out = current.plan.health.restore(*id).is_some();
         if was_out {
             tracing::info!(pool, backend, "back in use on an operator's word");
         }

@@ -1,7 +1,7 @@
 //! Certificates: read again on SIGHUP, and told of in metrics.
 
-use keyway_config::{Config, ListenerTlsConfig, PoolKindConfig, TlsConfig, read_file};
-use keyway_tls::{ClientTls, FileFault, ServerTls};
+use keyway_config::{Config, ListenerTlsConfig, PoolKindConfig, TlsConfig};
+use keyway_tls::{ClientTls, ServerTls};
 use std::collections::BTreeMap;
 
 /// What connections are secured with, and how its files are named.
@@ -23,54 +23,47 @@ fn users(config: &Config) -> Users<'_> {
     Users { listeners: listeners.collect(), pools: pools.collect() }
 }
 
-/// What came of reading the files again.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Reread {
-    /// How many listeners have certificates.
-    pub listeners: usize,
-    /// How many pools have.
-    pub pools: usize,
-    /// What is suspicious about the files.
-    pub warnings: Vec<String>,
-}
-
-/// Reads the files again that the configuration names. Connections from now on are made with
-/// what is in them, those that stand go on.
-///
-/// # Errors
-/// Everything that is wrong with them: then nothing has changed.
-pub fn reread(config: &Config) -> Result<Reread, Vec<String>> {
-    let Users { listeners, pools } = users(config);
-    let (mut faults, mut warnings) = (Vec::new(), Vec::new());
-    let (mut servers, mut clients) = (Vec::new(), Vec::new());
-    for (name, tls) in &listeners {
-        match ServerTls::load(&tls.settings, &read_file) {
-            Ok(loaded) => {
-                warnings.extend(told(name, &loaded.warnings));
-                servers.extend(tls.loaded.as_ref().map(|old| (old, loaded.tls)));
-            }
-            Err(wrong) => faults.extend(told(name, &wrong)),
+/// Has what stays of the configuration in force use the certificates that were read with
+/// another: connections from now on are made with them, those that stand go on.
+pub fn replace(config: &Config, before: &Config, new: &Config) {
+    let name = |settings: &ListenerTlsConfig| settings.settings.clone();
+    for listener in &config.listeners {
+        let other = new.listeners.iter().find(|other| other.bind == listener.bind);
+        let other = other.and_then(|other| other.entrance.tls.as_ref());
+        if let (Some(old), Some(new)) = (&listener.entrance.tls, other)
+            && name(old) == name(new)
+            && let (Some(old), Some(new)) = (&old.loaded, &new.loaded)
+        {
+            old.replace(new);
         }
     }
-    for (name, tls) in &pools {
-        match ClientTls::load(&tls.settings, &read_file) {
-            Ok(loaded) => {
-                warnings.extend(told(name, &loaded.warnings));
-                clients.extend(tls.loaded.as_ref().map(|old| (old, loaded.tls)));
-            }
-            Err(wrong) => faults.extend(told(name, &wrong)),
+    let tls = |pool: &keyway_config::PoolConfig| match &pool.kind {
+        PoolKindConfig::Sharded(sharded) => sharded.tls.clone(),
+        _ => None,
+    };
+    for pool in
+        config.pools.iter().filter(|pool| before.pools.iter().any(|it| it.name == pool.name))
+    {
+        let other = new.pools.iter().find(|other| other.name == pool.name).and_then(tls);
+        if let (Some(old), Some(new)) = (tls(pool), other)
+            && old.settings == new.settings
+            && let (Some(old), Some(new)) = (old.loaded, new.loaded)
+        {
+            old.replace(&new);
         }
     }
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    servers.iter().for_each(|(old, new)| old.replace(new));
-    clients.iter().for_each(|(old, new)| old.replace(new));
-    Ok(Reread { listeners: listeners.len(), pools: pools.len(), warnings })
 }
 
-fn told<'f>(name: &'f str, faults: &'f [FileFault]) -> impl Iterator<Item = String> + 'f {
-    faults.iter().map(move |fault| format!("{name}: {}; {}", fault.what, fault.hint))
+/// Has listeners whose settings of TLS are the same share what they were read into, so that
+/// clients who are coming in meet what is there then.
+pub fn keep_listeners(old: &Config, new: &mut Config) {
+    for (old, new) in old.listeners.iter().zip(&mut new.listeners) {
+        if let (Some(old), Some(new)) = (&old.entrance.tls, &mut new.entrance.tls)
+            && old.settings == new.settings
+        {
+            new.loaded.clone_from(&old.loaded);
+        }
+    }
 }
 
 /// Every file with certificates, and when they expire.

@@ -16,7 +16,6 @@ use crate::memory;
 use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
-use keyway_net::Listener;
 use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
@@ -70,11 +69,17 @@ struct PoolFacts {
     output_limits: String,
     tracking_keys_max: u32,
     listening: Listening,
-    rates: Rates,
-    latencies: Window,
+    past: Arc<Past>,
     /// Absent where there are no servers.
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
+}
+
+/// What is remembered of a pool's figures, also when its settings change.
+#[derive(Default)]
+struct Past {
+    rates: Rates,
+    latencies: Window,
     at_reset: reset::AtReset,
 }
 
@@ -94,8 +99,8 @@ impl ProcessFacts {
     /// Facts about a process that starts now.
     pub fn new(
         config: &Config,
-        pools: &[PoolPlan],
-        listeners: &[Listener],
+        pools: &[Arc<PoolPlan>],
+        addresses: &[Option<SocketAddr>],
         registry: &Arc<Registry>,
         (clients, channels): (&Arc<ClientRegistry>, &Arc<Channels>),
         start: Clock,
@@ -122,15 +127,13 @@ impl ProcessFacts {
             request_len_max: config.limits.request_len_max,
             output_limits: settings::output_limits(&config.limits),
             tracking_keys_max: config.limits.tracking_keys_max,
-            listening: listening(config, listeners, index),
-            rates: Rates::default(),
-            latencies: Window::default(),
+            listening: listening(config, addresses, index),
+            past: Arc::default(),
             slow_log: match &pool.kind {
                 PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
                 PoolKind::Store(_) | PoolKind::Routed(_) => None,
             },
             errors: Arc::clone(&pool.errors),
-            at_reset: reset::AtReset::default(),
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -142,16 +145,34 @@ impl ProcessFacts {
             channels: Arc::clone(channels),
         }
     }
+
+    /// The same process with other settings: goes on with what it remembers of each pool
+    /// that is, or replaces, the one at the position that `heir_of` says.
+    #[must_use]
+    pub fn following(
+        mut self,
+        old: &ProcessFacts,
+        heir_of: impl Fn(usize) -> Option<usize>,
+    ) -> Self {
+        self.start_unix_micros = old.start_unix_micros;
+        self.run_id.clone_from(&old.run_id);
+        for (index, pool) in self.pools.iter_mut().enumerate() {
+            if let Some(old) = heir_of(index).and_then(|at| old.pools.get(at)) {
+                pool.past = Arc::clone(&old.past);
+            }
+        }
+        self
+    }
 }
 
 /// Where clients of the pool at `pool_index` connect.
-fn listening(config: &Config, listeners: &[Listener], pool_index: usize) -> Listening {
+fn listening(config: &Config, addresses: &[Option<SocketAddr>], pool_index: usize) -> Listening {
     let mut listening = Listening::default();
-    let pairs = config.listeners.iter().zip(listeners);
-    for (settings, listener) in pairs.filter(|(settings, _)| settings.pool_index == pool_index) {
+    let pairs = config.listeners.iter().zip(addresses);
+    for (settings, address) in pairs.filter(|(settings, _)| settings.pool_index == pool_index) {
         match &settings.bind {
             ListenAddr::Tcp(addr) => {
-                listening.tcp.push(listener.local_addr().unwrap_or(*addr));
+                listening.tcp.push(address.unwrap_or(*addr));
             }
             ListenAddr::Unix(path) | ListenAddr::Shm(path) => listening.unix.push(path.clone()),
         }
@@ -256,14 +277,14 @@ impl Facts for ProcessFacts {
 
     fn observe(&self, elapsed: Duration) {
         for (index, pool) in self.pools.iter().enumerate() {
-            pool.latencies.pass(elapsed, || self.registry.latency_shares(index));
+            pool.past.latencies.pass(elapsed, || self.registry.latency_shares(index));
         }
     }
 
     fn reset(&self, pool: u16) {
         if let Some(facts) = self.pools.get(usize::from(pool)) {
             facts.errors.reset();
-            facts.at_reset.set(self, usize::from(pool));
+            facts.past.at_reset.set(self, usize::from(pool));
         }
     }
 
@@ -331,7 +352,7 @@ impl Report<'_> {
     }
 
     fn totals(&self) -> PoolTotals {
-        self.pool.at_reset.pool(self.process.registry.pool_totals(self.index))
+        self.pool.past.at_reset.pool(self.process.registry.pool_totals(self.index))
     }
 
     fn uptime_seconds(&self) -> u64 {
@@ -406,10 +427,10 @@ impl Report<'_> {
     fn stats(&self, fields: &mut Fields) {
         let totals = self.process.registry.pool_totals(self.index);
         let counts = [totals.requests, totals.received_bytes, totals.sent_bytes];
-        let totals = self.pool.at_reset.pool(totals);
+        let totals = self.pool.past.at_reset.pool(totals);
         let since = self.process.start_unix_micros;
         let [requests, received, sent] =
-            self.pool.rates.per_second(self.unix_micros, since, counts);
+            self.pool.past.rates.per_second(self.unix_micros, since, counts);
         fields
             .put("total_connections_received", totals.clients_accepted)
             .put("total_commands_processed", totals.requests)
@@ -423,7 +444,7 @@ impl Report<'_> {
             .put("sync_partial_err", 0)
             .put("total_error_replies", totals.errors + totals.refused);
         if let Some(stats) = self.store() {
-            let since = |read| self.pool.at_reset.store(stats, read);
+            let since = |read| self.pool.past.at_reset.store(stats, read);
             fields
                 .put("expired_subkeys", since(|stats| stats.expired_fields))
                 .put("expired_keys", since(|stats| stats.expired))
@@ -512,12 +533,18 @@ impl Report<'_> {
         fields
             .put("keyway_pool", &self.pool.name)
             .put("keyway_pool_kind", self.pool.kind)
-            .put("keyway_pools", self.process.pools.len())
+            .put("keyway_pools", registry.layout().pools.iter().filter(|it| !it.is_retired).count())
             .put("keyway_workers", registry.workers_running())
             .put("keyway_workers_max", registry.layout().workers_max)
             .put("keyway_backends", backends.iter().flatten().count())
             .put_size("keyway_used_memory", memory::resident())
             .put("keyway_commands_processed", self.totals().requests);
+        if let Some(reloads) = registry.reload_figures() {
+            fields
+                .put("keyway_config_generation", reloads.generation)
+                .put("keyway_config_last_reload", reloads.last_unix_seconds)
+                .put("keyway_config_ending_pools", reloads.ending_pools);
+        }
         let totals = registry.backend_totals(self.index);
         let there = backends.iter().zip(totals).filter_map(|(name, it)| Some((name.as_ref()?, it)));
         for (index, (name, backend)) in there.enumerate() {

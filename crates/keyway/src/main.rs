@@ -20,6 +20,7 @@ mod memory;
 mod passwords;
 mod peers;
 mod plan;
+mod reload;
 mod serve;
 mod workers;
 

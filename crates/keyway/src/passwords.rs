@@ -6,18 +6,34 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Starts it, unless there is nothing to do.
-///
-/// # Errors
-/// When the system has no thread for it.
-pub fn start(plan: &Plan) -> io::Result<()> {
-    // All listeners have the same.
-    let verifier = plan.listeners.iter().find_map(|listener| listener.users.verifier());
-    let Some(verifier) = verifier.map(Arc::clone) else { return Ok(()) };
-    std::thread::Builder::new()
-        .name("keyway-passwords".into())
-        .spawn(move || look_at(&verifier))?;
-    Ok(())
+/// Who looks at them, from the first version of the settings on that has some.
+#[derive(Default)]
+pub struct Passwords {
+    verifier: Arc<Verifier>,
+    is_started: bool,
+}
+
+impl Passwords {
+    /// Who all users' logins are to be shown to.
+    pub fn verifier(&self) -> &Arc<Verifier> {
+        &self.verifier
+    }
+
+    /// Starts the thread, unless there is nothing to do or it is there.
+    ///
+    /// # Errors
+    /// When the system has no thread for it.
+    pub fn start_for(&mut self, plan: &Plan) -> io::Result<()> {
+        if self.is_started || !plan.listeners.iter().any(|listener| listener.users.are_slow()) {
+            return Ok(());
+        }
+        let verifier = Arc::clone(&self.verifier);
+        std::thread::Builder::new()
+            .name("keyway-passwords".into())
+            .spawn(move || look_at(&verifier))?;
+        self.is_started = true;
+        Ok(())
+    }
 }
 
 fn look_at(verifier: &Verifier) {

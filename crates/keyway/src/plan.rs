@@ -2,6 +2,7 @@
 
 use crate::facts::ProcessFacts;
 use crate::memory;
+use crate::reload::{Merge, ReloadTally};
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::EntranceConfig;
@@ -17,14 +18,14 @@ use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, St
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
 use keyway_users::{LoginFault, Verifier};
 use keyway_worker::{
-    Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
+    Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan,
 };
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Listens on every address of the configuration, or tells every one that
 /// cannot be listened on.
@@ -45,7 +46,7 @@ pub fn bind(config: &Config) -> Result<Vec<Listener>, Vec<String>> {
 
 /// Why no socket can be made at that path, where the system's own words would
 /// mislead: it calls any file in the way an address in use.
-fn unusable_path(bind: &ListenAddr) -> Option<String> {
+pub fn unusable_path(bind: &ListenAddr) -> Option<String> {
     let (ListenAddr::Unix(path) | ListenAddr::Shm(path)) = bind else { return None };
     let directory = path.parent()?;
     if !directory.is_dir() {
@@ -61,7 +62,7 @@ fn unusable_path(bind: &ListenAddr) -> Option<String> {
     })
 }
 
-fn options(listener: &ListenerConfig) -> ListenerOptions {
+pub fn options(listener: &ListenerConfig) -> ListenerOptions {
     let address = match &listener.bind {
         ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },
         ListenAddr::Unix(path) => Address::Unix(path.clone()),
@@ -83,6 +84,11 @@ fn options(listener: &ListenerConfig) -> ListenerOptions {
 
 /// The metrics of a process with this topology.
 pub fn registry(topology: &Topology, workers_max: usize, clock: Clock) -> Arc<Registry> {
+    Registry::new(layout(topology, &[], workers_max, clock))
+}
+
+/// What is counted with this topology, of which some pools are retired.
+fn layout(topology: &Topology, retired: &[Retired], workers_max: usize, clock: Clock) -> Layout {
     const CLASSES: [&str; Class::ALL.len()] = {
         let mut labels = [""; Class::ALL.len()];
         let mut index = 0;
@@ -92,17 +98,18 @@ pub fn registry(topology: &Topology, workers_max: usize, clock: Clock) -> Arc<Re
         }
         labels
     };
-    let pools = topology.pools().iter().map(|pool| PoolLayout {
+    let pools = topology.pools().iter().enumerate().map(|(index, pool)| PoolLayout {
         name: pool.name.clone(),
         backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+        is_retired: retired.iter().any(|retired| usize::from(retired.pool) == index),
     });
-    Registry::new(Layout {
+    Layout {
         classes: &CLASSES,
         pools: pools.collect(),
         workers_max,
         version: env!("CARGO_PKG_VERSION"),
         start_unix_micros: clock.unix_micros,
-    })
+    }
 }
 
 /// Whether a server does not serve, as far as is known here. One connection closed is not
@@ -113,108 +120,305 @@ fn is_failing(health: &HealthBoard, id: BackendId) -> bool {
     health.state(id) != HealthState::Up && !is_closed_once
 }
 
-/// What all workers share.
-pub fn plan(
-    config: &Config,
-    listeners: &[Listener],
-    registry: &Arc<Registry>,
-    clock: Clock,
-    seed: u64,
-) -> Arc<Plan> {
+/// What a plan is made of.
+pub struct Sources<'s> {
+    /// Every pool and listener at its position.
+    pub config: &'s Config,
+    /// Where each listener really listens, if on TCP.
+    pub addresses: &'s [Option<SocketAddr>],
+    /// When the process has started.
+    pub clock: Clock,
+    /// What an attacker cannot guess.
+    pub seed: u64,
+    /// Counts of reloads.
+    pub reloads: &'s Arc<ReloadTally>,
+    /// Who looks at passwords that take long.
+    pub verifier: &'s Arc<Verifier>,
+}
+
+/// One version of the settings, and what counts by it.
+#[derive(Clone)]
+pub struct Version {
+    /// What all workers share.
+    pub plan: Arc<Plan>,
+    /// Its metrics.
+    pub registry: Arc<Registry>,
+    /// What the process tells of itself.
+    pub facts: Arc<ProcessFacts>,
+}
+
+/// The first version, that of the start.
+pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
+    let config = sources.config;
     let topology = Arc::new(config.topology(Epoch(1)));
-    let health = Arc::new(HealthBoard::new(&topology));
-    let clients = Arc::new(ClientRegistry::default());
     let mut pools: Vec<PoolPlan> =
-        config.pools.iter().map(|pool| pool_plan(pool, config, &topology, seed)).collect();
+        config.pools.iter().map(|pool| pool_plan(pool, config, &topology, sources.seed)).collect();
     keyway_worker::share_scripts(&mut pools);
-    for (index, pool) in pools.iter().enumerate() {
-        if let PoolKind::Store(store) = &pool.kind {
-            let store = Arc::clone(store);
-            let scripts = Arc::clone(&pool.scripts);
-            // What is told while a script runs that all of it would wait for.
-            let last = Mutex::new(store.stats());
-            registry.watch_store(index, move || {
-                let mut last = last.lock();
-                if let Some(stats) = store.stats_beside_script() {
-                    *last = stats;
+    let pools: Vec<Arc<PoolPlan>> = pools.into_iter().map(Arc::new).collect();
+    let listeners: Vec<ListenerPlan> =
+        (0..config.listeners.len()).map(|index| listener_plan(sources, index, None)).collect();
+    let clients = Arc::new(ClientRegistry::default());
+    let channels = Arc::<keyway_worker::Channels>::default();
+    let shared = (&clients, &channels);
+    let facts =
+        ProcessFacts::new(config, &pools, sources.addresses, registry, shared, sources.clock);
+    let facts = Arc::new(facts);
+    let plan = Arc::new(Plan {
+        generation: 1,
+        retired: Vec::new(),
+        followers: AtomicUsize::default(),
+        limits: config.limits,
+        listeners,
+        user_reads: config.users.iter().filter_map(|user| user.read_from.clone()).collect(),
+        pools,
+        health: Arc::new(HealthBoard::new(&topology)),
+        topology,
+        clients,
+        facts: Arc::clone(&facts) as Arc<dyn keyway_proxy::local::Facts>,
+        next_client_id: Arc::new(AtomicU64::new(1)),
+        mailers: Arc::default(),
+        drain_timeout: config.server.drain_timeout,
+        spin: config.server.spin,
+        notices: Arc::default(),
+        transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
+        channels,
+        handouts: Arc::default(),
+        invalidations: Arc::default(),
+        monitors: Arc::default(),
+        redirects: Arc::default(),
+    });
+    watch(sources, &plan, registry);
+    Version { plan, registry: Arc::clone(registry), facts }
+}
+
+/// The version that follows `old`, with what `merge` has found to be the same.
+pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
+    let Sources { config, clock, seed, .. } = *sources;
+    let Version { plan: before, registry, facts } = old;
+    let is_same = |index: usize| merge.is_same[index];
+    let pools_of = config.topology(Epoch(merge.generation)).pools().to_vec();
+    let epoch = Epoch(merge.generation);
+    let topology = Arc::new(before.topology.succeeded_by(epoch, pools_of, is_same));
+    let heir_of = |index: usize| merge.heir_of[index];
+    let from_to = (&*before.topology, &*topology);
+    let health = Arc::new(before.health.succeeded_by(from_to, is_same, heir_of));
+    let lineage = |index: usize| if is_same(index) { Some(index) } else { heir_of(index) };
+    let new: Vec<usize> = (0..config.pools.len()).filter(|&index| !is_same(index)).collect();
+    let mut made: Vec<PoolPlan> = new
+        .iter()
+        .map(|&index| {
+            let mut pool = pool_plan(&config.pools[index], config, &topology, seed);
+            if let Some(old) = heir_of(index) {
+                inherit(&mut pool, &before.pools[old]);
+            }
+            pool
+        })
+        .collect();
+    share_new_scripts(&new, &mut made);
+    let mut made = made.into_iter().map(Arc::new);
+    let pools: Vec<Arc<PoolPlan>> = (0..config.pools.len())
+        .map(|index| match is_same(index) {
+            true => Arc::clone(&before.pools[index]),
+            false => made.next().expect("one was made for each that is new"),
+        })
+        .collect();
+    let workers_max = registry.layout().workers_max;
+    let registry =
+        registry.succeeded_by(layout(&topology, &merge.retired, workers_max, clock), lineage);
+    let listeners = (0..config.listeners.len())
+        .map(|index| listener_plan(sources, index, Some((before, merge))))
+        .collect();
+    before.transactions.set_len_max(config.limits.transactions_len_max);
+    let shared = (&before.clients, &before.channels);
+    let facts = ProcessFacts::new(config, &pools, sources.addresses, &registry, shared, clock)
+        .following(facts, lineage);
+    let facts = Arc::new(facts);
+    let plan = Arc::new(Plan {
+        generation: merge.generation,
+        retired: merge.retired.clone(),
+        followers: AtomicUsize::default(),
+        limits: config.limits,
+        listeners,
+        user_reads: config.users.iter().filter_map(|user| user.read_from.clone()).collect(),
+        pools,
+        health,
+        topology,
+        clients: Arc::clone(&before.clients),
+        facts: Arc::clone(&facts) as Arc<dyn keyway_proxy::local::Facts>,
+        next_client_id: Arc::clone(&before.next_client_id),
+        mailers: Arc::clone(&before.mailers),
+        drain_timeout: config.server.drain_timeout,
+        spin: before.spin,
+        notices: Arc::clone(&before.notices),
+        transactions: Arc::clone(&before.transactions),
+        channels: Arc::clone(&before.channels),
+        handouts: Arc::clone(&before.handouts),
+        invalidations: Arc::clone(&before.invalidations),
+        monitors: Arc::clone(&before.monitors),
+        redirects: Arc::clone(&before.redirects),
+    });
+    watch(sources, &plan, &registry);
+    Version { plan, registry, facts }
+}
+
+/// What a pool goes on with of the one that it replaces.
+fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
+    pool.errors = Arc::clone(&old.errors);
+    match (&mut pool.kind, &old.kind) {
+        (PoolKind::Routed(routes), PoolKind::Routed(old)) => {
+            routes.totals = Arc::clone(&old.totals);
+        }
+        (
+            PoolKind::Sharded { scripts, slow_log, warm_up, .. },
+            PoolKind::Sharded {
+                scripts: old_scripts, slow_log: old_log, warm_up: old_warm_up, ..
+            },
+        ) => {
+            *scripts = Arc::clone(old_scripts);
+            if slow_log.is_like(old_log) {
+                *slow_log = Arc::clone(old_log);
+            }
+            if let (Some(new), Some(old)) = (warm_up, old_warm_up) {
+                new.totals = Arc::clone(&old.totals);
+                if new.until.is_some() {
+                    new.until = old.until.or(new.until);
                 }
-                figures(&last, &scripts)
-            });
+            }
         }
-        if let PoolKind::Routed(routes) = &pool.kind {
-            let totals = Arc::clone(&routes.totals);
-            registry.watch_routes(index, move || totals.figures());
+        _ => {}
+    }
+}
+
+/// Pools that read for others run their scripts, also among those that are new.
+fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
+    let place = |position: u16| new.iter().position(|&other| other == usize::from(position));
+    let split = |pool: &PoolPlan| match &pool.kind {
+        PoolKind::Routed(routes) => match &routes.pool {
+            keyway_topology::RoutedPool::ReadWriteSplit(split) => Some((split.write, split.read)),
+            _ => None,
+        },
+        _ => None,
+    };
+    for index in 0..made.len() {
+        let end = |reads: bool| {
+            let mut at = Some(index);
+            while let Some((write, read)) = at.and_then(|at| split(&made[at])) {
+                at = place(if reads { read } else { write });
+            }
+            at
+        };
+        if split(&made[index]).is_none() {
+            continue;
         }
-        if let PoolKind::Sharded { cluster: Some(cluster), .. } = &pool.kind {
-            let (cluster, health) = (Arc::clone(cluster), Arc::clone(&health));
-            let topology = Arc::clone(&topology);
-            registry.watch_cluster(index, move || {
-                cluster.figures(|place| is_failing(&health, topology.backend_id(index, place)))
-            });
-        }
-        if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
-            let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
-            let is_active = move || until.is_none_or(|until| monotonic() < until);
-            registry.watch_warm_up(index, move || totals.figures(is_active()));
+        let (Some(writer), Some(reader)) = (end(false), end(true)) else { continue };
+        let PoolKind::Sharded { scripts, .. } = &made[writer].kind else { continue };
+        let known = Arc::clone(scripts);
+        if let PoolKind::Sharded { scripts, .. } = &mut made[reader].kind {
+            *scripts = known;
         }
     }
-    let transactions = Arc::new(QueueBudget::new(config.limits.transactions_len_max));
-    let budget = Arc::clone(&transactions);
+}
+
+/// A listener, which goes on with what it had before.
+fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)>) -> ListenerPlan {
+    let (settings, address) = (&sources.config.listeners[index], sources.addresses[index]);
+    let is_opened = |merge: &Merge| merge.opened.contains(&index);
+    let old = before
+        .filter(|(_, merge)| !is_opened(merge))
+        .and_then(|(plan, merge)| Some((plan.listeners.get(index)?, merge)));
+    let is_ended = old.is_some_and(|(_, merge)| merge.ended[index]);
+    let users = match old {
+        Some((old, merge)) if merge.same_users[index] => Arc::clone(&old.users),
+        _ => {
+            let users = sources.config.users_of(settings).verified_by(sources.verifier);
+            Arc::new(match old {
+                Some((old, _)) => users.following(&old.users),
+                None => users,
+            })
+        }
+    };
+    let has_gate = old.is_some_and(|(old, _)| old.entrance.gate.is_some());
+    let mut entrance = entrance(&settings.entrance, has_gate);
+    if let Some((old, _)) = old {
+        entrance.tally = Arc::clone(&old.entrance.tally);
+    }
+    ListenerPlan {
+        is_ended,
+        pool: match old {
+            Some((old, _)) if is_ended => old.pool,
+            _ => settings.pool_index as u16,
+        },
+        name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
+        users,
+        cluster: emulated(settings, address),
+        entrance,
+        read_from: settings.read_from.clone(),
+        memcached: match settings.protocol {
+            Protocol::Redis => None,
+            Protocol::Memcached { item_len_max } => Some(item_len_max),
+        },
+    }
+}
+
+/// Has metrics tell what the pools and listeners of a plan do.
+fn watch(sources: &Sources, plan: &Arc<Plan>, registry: &Arc<Registry>) {
+    for (index, pool) in plan.pools.iter().enumerate() {
+        watch_pool(index, pool, plan, registry);
+    }
+    let budget = Arc::clone(&plan.transactions);
     registry.watch_transactions(move || TransactionFigures {
         held_bytes: budget.taken(),
         limit_bytes: budget.len_max(),
         refused_commands: budget.refused(),
     });
-    let verifier = Arc::new(Verifier::default());
-    let listener_plans =
-        config.listeners.iter().zip(listeners).map(|(settings, listener)| ListenerPlan {
-            pool: settings.pool_index as u16,
-            name: listener
-                .local_addr()
-                .map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
-            users: Arc::new(config.users_of(settings).verified_by(&verifier)),
-            cluster: emulated(settings, listener),
-            entrance: entrance(&settings.entrance),
-            read_from: settings.read_from.clone(),
-            memcached: match settings.protocol {
-                Protocol::Redis => None,
-                Protocol::Memcached { item_len_max } => Some(item_len_max),
-            },
+    let live: Vec<&ListenerPlan> =
+        plan.listeners.iter().filter(|listener| !listener.is_ended).collect();
+    watch_front(sources.config, &live, registry);
+    watch_logins(registry, &live);
+    let (tally, generation) = (Arc::clone(sources.reloads), plan.generation);
+    let retired = plan.retired.clone();
+    registry.watch_reloads(move || tally.figures(generation, &retired));
+}
+
+fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
+    if let PoolKind::Store(store) = &pool.kind {
+        let store = Arc::clone(store);
+        let scripts = Arc::clone(&pool.scripts);
+        // What is told while a script runs that all of it would wait for.
+        let last = Mutex::new(store.stats());
+        registry.watch_store(index, move || {
+            let mut last = last.lock();
+            if let Some(stats) = store.stats_beside_script() {
+                *last = stats;
+            }
+            figures(&last, &scripts)
         });
-    let listener_plans: Vec<ListenerPlan> = listener_plans.collect();
-    watch_front(config, &listener_plans, registry);
-    watch_logins(registry, &listener_plans);
-    let channels = Arc::<keyway_worker::Channels>::default();
-    let facts =
-        ProcessFacts::new(config, &pools, listeners, registry, (&clients, &channels), clock);
-    Arc::new(Plan {
-        limits: config.limits,
-        listeners: listener_plans,
-        user_reads: config.users.iter().filter_map(|user| user.read_from.clone()).collect(),
-        pools,
-        health,
-        topology,
-        clients,
-        facts: Arc::new(facts),
-        next_client_id: AtomicU64::new(1),
-        mailers: Mutex::new(Vec::new()),
-        drain_timeout: config.server.drain_timeout,
-        spin: config.server.spin,
-        notices: keyway_worker::Notices::default(),
-        transactions,
-        channels,
-        handouts: keyway_worker::Handouts::default(),
-        invalidations: keyway_worker::Invalidations::default(),
-        monitors: keyway_worker::Monitors::default(),
-        redirects: keyway_worker::Redirects::default(),
-    })
+    }
+    if let PoolKind::Routed(routes) = &pool.kind {
+        let totals = Arc::clone(&routes.totals);
+        registry.watch_routes(index, move || totals.figures());
+    }
+    if let PoolKind::Sharded { cluster: Some(cluster), .. } = &pool.kind {
+        let (cluster, health) = (Arc::clone(cluster), Arc::clone(&plan.health));
+        let topology = Arc::clone(&plan.topology);
+        registry.watch_cluster(index, move || {
+            cluster.figures(|place| is_failing(&health, topology.backend_id(index, place)))
+        });
+    }
+    if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
+        let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
+        let is_active = move || until.is_none_or(|until| monotonic() < until);
+        registry.watch_warm_up(index, move || totals.figures(is_active()));
+    }
 }
 
 /// How clients of a listener come in.
-fn entrance(settings: &EntranceConfig) -> Entrance {
+fn entrance(settings: &EntranceConfig, had_gate: bool) -> Entrance {
     // The configuration was loaded with its files.
     let tls = settings.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
-    let has_gate = tls.is_some()
+    // Where there was one there are perhaps clients who are coming in by it.
+    let has_gate = had_gate
+        || tls.is_some()
         || settings.proxies.is_some()
         || !settings.allow.is_empty()
         || !settings.deny.is_empty();
@@ -235,10 +439,10 @@ fn entrance(settings: &EntranceConfig) -> Entrance {
 }
 
 /// Has metrics tell how clients come in.
-fn watch_front(config: &Config, listeners: &[ListenerPlan], registry: &Registry) {
+fn watch_front(config: &Config, listeners: &[&ListenerPlan], registry: &Registry) {
     let expiries = crate::certificates::expiries(config);
     let of =
-        |listener: &ListenerPlan| (listener.name.clone(), Arc::clone(&listener.entrance.tally));
+        |listener: &&ListenerPlan| (listener.name.clone(), Arc::clone(&listener.entrance.tally));
     let tallies: Vec<_> = listeners.iter().map(of).collect();
     registry.watch_front(move || FrontFigures {
         listeners: tallies.iter().map(|(name, tally)| (name.clone(), tally.figures())).collect(),
@@ -247,7 +451,7 @@ fn watch_front(config: &Config, listeners: &[ListenerPlan], registry: &Registry)
 }
 
 /// Has the logins that fail counted by listener.
-fn watch_logins(registry: &Registry, listeners: &[ListenerPlan]) {
+fn watch_logins(registry: &Registry, listeners: &[&ListenerPlan]) {
     let all: Vec<_> =
         listeners.iter().map(|one| (one.name.clone(), Arc::clone(&one.users))).collect();
     registry.watch_logins(move || {
@@ -264,9 +468,9 @@ fn watch_logins(registry: &Registry, listeners: &[ListenerPlan]) {
 }
 
 /// The cluster that clients of a listener are told of, if any.
-fn emulated(settings: &ListenerConfig, listener: &Listener) -> Option<Arc<EmulatedCluster>> {
+fn emulated(settings: &ListenerConfig, bound: Option<SocketAddr>) -> Option<Arc<EmulatedCluster>> {
     let cluster = settings.cluster.as_ref()?;
-    let own = own_place(&cluster.announce, listener.local_addr());
+    let own = own_place(&cluster.announce, bound);
     Some(Arc::new(EmulatedCluster::new(cluster.announce.iter().cloned(), own)))
 }
 
@@ -300,7 +504,8 @@ fn pool_plan(
                 .memory_max
                 .unwrap_or_else(|| memory::default_store_bytes(config.memory_bound().stores_auto));
             let store_kind = PoolKind::Store(Arc::new(open(store, memory_max, seed)));
-            (store.databases, config.limits.clients_max, store_kind)
+            // Bounded by the limits alone, which may change.
+            (store.databases, 0, store_kind)
         }
         PoolKindConfig::Sharded(sharded) => {
             let databases = sharded.pool.databases_allowed;
@@ -336,7 +541,7 @@ fn pool_plan(
 }
 
 /// The time that scripts are measured by.
-fn monotonic() -> Time {
+pub fn monotonic() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
 }

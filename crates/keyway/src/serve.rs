@@ -2,12 +2,15 @@
 
 use crate::admin::Process;
 use crate::cli::{LogFormat, counted};
+use crate::plan::Sources;
+use crate::reload::{Live, Wake};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{certificates, log, memory, peers, plan};
+use crate::{log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
 use keyway_control::{Admin, AdminHandle};
+use keyway_net::Listener;
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,17 +19,23 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Serves until told to stop.
-pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> Result<ExitCode> {
+pub fn serve(
+    mut config: Config,
+    format: Option<LogFormat>,
+    file: Option<&Path>,
+) -> Result<ExitCode> {
     log::start(&config.server.log, format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    config.warnings.clear();
     raise_descriptor_limit();
-    let signals = watch_signals()?;
+    let (wake, woken) = channel();
+    watch_signals(wake.clone())?;
     let clock = wall_clock();
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
@@ -37,17 +46,34 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let bounds = (usize::from(count), usize::from(count_max));
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
-    let plan = plan::plan(&config, &listeners, &registry, clock, seed);
+    let addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
+    let tally = Arc::default();
+    let mut passwords = crate::passwords::Passwords::default();
+    let verifier = Arc::clone(passwords.verifier());
+    let sources = Sources {
+        config: &config,
+        addresses: &addresses,
+        clock,
+        seed,
+        reloads: &tally,
+        verifier: &verifier,
+    };
+    let version = plan::plan(&sources, &registry);
+    let plan = Arc::clone(&version.plan);
     let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry)));
     let admin = start_admin(&config, &process)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
     peers::watch(&plan).context("cannot start a thread")?;
-    crate::passwords::start(&plan).context("cannot start a thread")?;
+    passwords.start_for(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
-    run(workers, &process, &config, &signals);
+    let path = file.map(Path::to_owned);
+    let mut live =
+        Live { path, file: config.clone(), config, version, addresses, tally, clock, seed, passwords };
+    run(workers, &process, &mut live, &woken);
+    drop(wake);
     drop(admin);
-    remove_unix_sockets(&config);
+    remove_unix_sockets(&live.file);
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
@@ -74,31 +100,34 @@ pub fn wall_clock() -> Clock {
     Clock { now: Time(0), unix_micros: unix.as_micros() as u64 }
 }
 
-fn watch_signals() -> Result<Receiver<i32>> {
+fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
-    let (tell, told) = channel();
     std::thread::Builder::new()
         .name("keyway-signals".into())
         .spawn(move || {
             for signal in signals.forever() {
-                if tell.send(signal).is_err() {
+                if tell.send(Wake::Signal(signal)).is_err() {
                     return;
                 }
             }
         })
         .context("cannot start a thread")?;
-    Ok(told)
+    Ok(())
 }
 
 /// Waits for a signal to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn run(mut workers: Workers, process: &Process, config: &Config, signals: &Receiver<i32>) {
+fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receiver<Wake>) {
     let mut sampled = Instant::now();
     loop {
-        match signals.recv_timeout(SAMPLE_EVERY) {
-            Ok(SIGHUP) => reread_certificates(config),
-            Ok(signal) => {
+        match woken.recv_timeout(SAMPLE_EVERY) {
+            Ok(Wake::Signal(SIGHUP)) => drop(live.reload(&mut workers, process)),
+            Ok(Wake::Reload(tell)) => {
+                // Who has asked may have given up.
+                let _ = tell.send(live.reload(&mut workers, process));
+            }
+            Ok(Wake::Signal(signal)) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
                 break;
@@ -126,29 +155,6 @@ fn run(mut workers: Workers, process: &Process, config: &Config, signals: &Recei
     }
     process.set_draining();
     workers.drain();
-}
-
-/// Reads the files again that may change while Keyway runs.
-fn reread_certificates(config: &Config) {
-    match certificates::reread(config) {
-        Ok(certificates::Reread { listeners: 0, pools: 0, .. }) => tracing::warn!(
-            "SIGHUP: only certificates are read again, and there are none; the configuration is \
-             read at start only; restart to change it"
-        ),
-        Ok(reread) => {
-            reread.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-            tracing::info!(
-                listeners = reread.listeners,
-                pools = reread.pools,
-                "SIGHUP: certificates were read again; new connections are made with them; the \
-                 configuration itself is read at start only"
-            );
-        }
-        Err(faults) => {
-            faults.iter().for_each(|fault| tracing::error!("{fault}"));
-            tracing::error!("SIGHUP: nothing was changed: files with certificates are wrong");
-        }
-    }
 }
 
 fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {

@@ -6,13 +6,16 @@
 
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{EpollIo, Listener, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
-use keyway_worker::{Mail, Plan, Worker};
+use keyway_net::{
+    EpollIo, Io, Listener, ListenerIndex, ListenerTemplate, Mailbox, Mailer, Ringed, Secured,
+};
+use keyway_worker::{Follow, Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Mail that may wait for one worker. Handing over clients fills it; a full
 /// box ends the round.
@@ -29,6 +32,10 @@ const BUSY_SAMPLES: u32 = 3;
 /// Pause after a worker could not be added: what it lacked (descriptors,
 /// threads) seldom comes back at once.
 pub const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// How long workers may take to change over to other settings before it is told that they
+/// have not: a script keeps its worker from reading mail.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time between two samples.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(500);
@@ -47,7 +54,8 @@ struct Running {
 pub struct Workers {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
-    templates: Vec<ListenerTemplate>,
+    /// Of each listener; of one that has ended none.
+    templates: Vec<Option<ListenerTemplate>>,
     running: Vec<Running>,
     count_max: usize,
     busy_samples: u32,
@@ -65,7 +73,9 @@ impl Workers {
         (count, count_max): (usize, usize),
         seed: u64,
     ) -> Result<Self> {
-        let templates = listeners.iter().map(Listener::template).collect::<std::io::Result<_>>()?;
+        let template = |listener: &Listener| listener.template().map(Some);
+        let templates = listeners.iter().map(template).collect::<std::io::Result<_>>()?;
+        let listeners = (0..).zip(listeners).collect();
         let mut workers = Self {
             plan,
             registry,
@@ -89,12 +99,15 @@ impl Workers {
     }
 
     fn add_sibling(&mut self) -> Result<()> {
-        let listeners =
-            self.templates.iter().map(ListenerTemplate::bind).collect::<Result<_, _>>()?;
+        let templates = (0..).zip(&self.templates);
+        let there = templates.filter_map(|(index, template)| Some((index, template.as_ref()?)));
+        let listeners = there
+            .map(|(index, template)| Ok((index, template.bind()?)))
+            .collect::<Result<_, keyway_net::BindError>>()?;
         self.add(listeners)
     }
 
-    fn add(&mut self, listeners: Vec<Listener>) -> Result<()> {
+    fn add(&mut self, listeners: Vec<(u16, Listener)>) -> Result<()> {
         let index = self.running.len();
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
@@ -124,7 +137,7 @@ impl Workers {
     fn start_thread(
         &self,
         index: usize,
-        listeners: Vec<Listener>,
+        listeners: Vec<(u16, Listener)>,
         mailbox: Mailbox<Mail>,
     ) -> Result<(JoinHandle<()>, i32)> {
         let cells = self.registry.start_worker().context("no room for another worker's metrics")?;
@@ -135,7 +148,7 @@ impl Workers {
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
                 debug_assert_eq!(cells.index() + 1, plan.mailers.lock().len(), "it can be told");
-                let io = match EpollIo::new(listeners, &mailbox) {
+                let io = match driver(listeners, &mailbox) {
                     Ok(io) => io,
                     Err(error) => return drop(tell.send(Err(error))),
                 };
@@ -198,20 +211,94 @@ impl Workers {
         }
     }
 
+    /// Has every worker serve by another version of the settings, and waits until all do.
+    /// Returns how many do not yet, since what they are at takes long.
+    ///
+    /// # Errors
+    /// When a listener that is new cannot be listened on once more; nothing has changed then.
+    pub fn follow(
+        &mut self,
+        (plan, registry): (&Arc<Plan>, &Arc<Registry>),
+        opened: Vec<(u16, Listener)>,
+    ) -> Result<usize> {
+        let mut templates = Vec::new();
+        for (index, listener) in &opened {
+            let template = listener.template().context("no file descriptor for a listener")?;
+            templates.push((*index, template));
+        }
+        let mut sockets = vec![opened];
+        for _ in 1..self.running.len() {
+            let others = templates.iter().map(|(index, template)| Ok((*index, template.bind()?)));
+            sockets.push(others.collect::<Result<_, keyway_net::BindError>>()?);
+        }
+        self.templates.resize_with(plan.listeners.len(), || None);
+        for (index, template) in templates {
+            self.templates[usize::from(index)] = Some(template);
+        }
+        for (template, listener) in self.templates.iter_mut().zip(&plan.listeners) {
+            if listener.is_ended {
+                *template = None;
+            }
+        }
+        (self.plan, self.registry) = (Arc::clone(plan), Arc::clone(registry));
+        for (worker, listeners) in self.running.iter().zip(sockets) {
+            let (plan, registry) = (Arc::clone(plan), Arc::clone(registry));
+            post(&worker.mailer, Mail::Follow(Box::new(Follow { plan, registry, listeners })));
+        }
+        Ok(self.await_followers())
+    }
+
+    /// Waits until every worker serves by the latest settings; how many do not.
+    #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+    fn await_followers(&self) -> usize {
+        let since = Instant::now();
+        loop {
+            // ORDER: pairs with the addition of who follows.
+            let behind =
+                self.running.len().saturating_sub(self.plan.followers.load(Ordering::Acquire));
+            if behind == 0 || since.elapsed() > FOLLOW_PATIENCE {
+                return behind;
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+    }
+
     /// Tells every worker to stop accepting, answer and end; waits for them.
     pub fn drain(self) {
         drop(self.templates);
         for worker in &self.running {
-            let mut mail = Mail::Drain;
-            while let Err(refused) = worker.mailer.post(mail) {
-                mail = refused;
-                std::thread::yield_now();
-            }
+            post(&worker.mailer, Mail::Drain);
         }
         for worker in self.running {
             let _ = worker.thread.join();
         }
     }
+}
+
+/// Leaves mail, and waits for room for it.
+fn post(mailer: &Mailer<Mail>, mut mail: Mail) {
+    while let Err(refused) = mailer.post(mail) {
+        mail = refused;
+        std::thread::yield_now();
+    }
+}
+
+/// A driver that listens there, each at its position.
+fn driver(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<Mail>) -> std::io::Result<EpollIo> {
+    let (mut row, mut others) = (Vec::new(), Vec::new());
+    for (index, listener) in listeners {
+        match usize::from(index) == row.len() {
+            true => row.push(listener),
+            false => others.push((index, listener)),
+        }
+    }
+    let mut io = EpollIo::new(row, mailbox)?;
+    for (index, listener) in others {
+        if !io.listen(ListenerIndex(index), listener) {
+            return Err(std::io::ErrorKind::OutOfMemory.into());
+        }
+    }
+    Ok(io)
 }
 
 /// How long a thread of this process has not slept, in nanoseconds: on a core
@@ -237,8 +324,18 @@ mod tests {
         let listeners = plan::bind(&config).expect("a free port");
         let clock = serve::wall_clock();
         let registry = plan::registry(&config.topology(keyway_topology::Epoch(1)), 1, clock);
-        let plan = plan::plan(&config, &listeners, &registry, clock, 1);
-        let templates = listeners.iter().map(|listener| listener.template().unwrap()).collect();
+        let addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
+        let sources = plan::Sources {
+            config: &config,
+            addresses: &addresses,
+            clock,
+            seed: 1,
+            reloads: &Arc::default(),
+            verifier: &Arc::default(),
+        };
+        let plan = plan::plan(&sources, &registry).plan;
+        let templates =
+            listeners.iter().map(|listener| Some(listener.template().unwrap())).collect();
         Workers {
             plan,
             registry,

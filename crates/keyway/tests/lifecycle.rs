@@ -201,10 +201,9 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     idle.expect_closed();
 }
 
-/// There is nothing to reload; a service manager that tries must not end what
-/// it manages.
+/// A service manager that reloads without need must not end what it manages.
 #[test]
-fn sighup_is_answered_in_the_log_and_changes_nothing() {
+fn sighup_without_a_change_is_answered_in_the_log_and_changes_nothing() {
     let _watch = watchdog(Duration::from_secs(30), "SIGHUP");
     let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
     let mut client = keyway.client(0);
@@ -212,12 +211,10 @@ fn sighup_is_answered_in_the_log_and_changes_nothing() {
     for times in 1..=3 {
         keyway.process().signal(Signal::HUP);
         wait_until("the log says what became of it", SOON, || {
-            keyway.process().log().matches("SIGHUP").count() == times
+            keyway.process().log().matches("says what it said").count() == times
         });
         assert_eq!(client.words("GET a"), Value::bulk("1"));
     }
-    let log = keyway.process().log();
-    assert!(log.contains("restart"), "what to do instead:\n{log}");
     assert!(keyway.process_mut().is_running());
 }
 

@@ -25,6 +25,7 @@ fn main() {
     let pool = |name: &str| PoolLayout {
         name: name.into(),
         backends: (0..4).map(|n| format!("backend{n}")).collect(),
+        is_retired: false,
     };
     let registry = Registry::new(Layout {
         classes: &["read", "write", "multi", "other"],

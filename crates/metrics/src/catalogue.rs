@@ -57,6 +57,8 @@ pub enum Label {
     Link,
     /// Why something on the bus failed, from a closed set: docs/protocol/bus.md.
     Reason,
+    /// What came of a reload: `done`, or why it was refused, from a closed set.
+    Result,
     /// Version of this build; on `keyway_process_build_info` alone.
     Version,
 }
@@ -79,6 +81,7 @@ impl Label {
             Label::File => "file",
             Label::Link => "link",
             Label::Reason => "reason",
+            Label::Result => "result",
             Label::Version => "version",
         }
     }
@@ -444,6 +447,18 @@ catalogue! {
     TLS_EXPIRY: Gauge "keyway_tls_certificate_expiry_seconds" in "seconds" by [File]
         measures "When the first certificate in a file expires, as seconds since 1970: of every `cert_file`, and every `ca_file` with a single certificate, as they were read last."
         leaves_out "Leaves out the certificates that clients and servers show."
+    CONFIG_RELOADS: Counter "keyway_config_reloads_total" in "reloads" by [Result]
+        measures "Reloads of the configuration that were asked for, by SIGHUP or otherwise: `done`, or refused because a file is wrong (`invalid`), because a restart is needed (`needs-restart`), or because what earlier ones have replaced is still being ended (`draining`)."
+        leaves_out ""
+    CONFIG_GENERATION: Gauge "keyway_config_generation_number" in "number" by []
+        measures "Which settings are in force: 1 are those of the start, and each reload that changed something adds one."
+        leaves_out ""
+    CONFIG_RELOADED: Gauge "keyway_config_last_reload_seconds" in "seconds" by []
+        measures "When the configuration was last reloaded without being refused, as seconds since 1970; 0 if it never was."
+        leaves_out ""
+    CONFIG_ENDING: Gauge "keyway_config_ending_pools" in "pools" by []
+        measures "Pools that a reload has removed or replaced and that still answer what was begun in them."
+        leaves_out ""
     BUS_LINKS: Gauge "keyway_bus_links" in "links" by [Link]
         measures "Connections of a node of the bus (keyway bus node) now, by what they are to it."
         leaves_out "Leaves out those whose TLS handshake goes on."

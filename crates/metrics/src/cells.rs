@@ -1,6 +1,9 @@
 //! The cells of one worker, as plain structs: arrays indexed by pool, backend
 //! and command class in the order of the [`crate::Layout`].
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 
 use crate::cell::{Counter, Gauge};
@@ -399,9 +402,16 @@ impl BackendCells {
 }
 
 /// One pool.
+#[derive(Clone, Debug)]
+pub struct PoolCells {
+    own: Arc<OwnCells>,
+    backends: Box<[Arc<BackendCells>]>,
+}
+
+/// What is counted of a pool, but for its backends.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct PoolCells {
+pub struct OwnCells {
     /// The pool's clients.
     pub clients: ClientCells,
     /// Subscriptions and messages.
@@ -409,20 +419,41 @@ pub struct PoolCells {
     /// Requests refused before a command class was known or routing began.
     pub refused: FaultCounters,
     classes: Box<[ClassCells]>,
-    backends: Box<[BackendCells]>,
+}
+
+impl Deref for PoolCells {
+    type Target = OwnCells;
+
+    #[inline]
+    fn deref(&self) -> &OwnCells {
+        &self.own
+    }
 }
 
 impl PoolCells {
     fn new(class_count: usize, layout: &PoolLayout) -> Self {
-        Self {
+        let own = OwnCells {
             clients: ClientCells::default(),
             pubsub: PubSubCells::default(),
             refused: FaultCounters::default(),
             classes: (0..class_count).map(|_| ClassCells::new()).collect(),
-            backends: layout.backends.iter().map(|_| BackendCells::new()).collect(),
-        }
+        };
+        let backends = layout.backends.iter().map(|_| Arc::new(BackendCells::new()));
+        Self { own: Arc::new(own), backends: backends.collect() }
     }
 
+    /// Goes on counting for the pool of `layout`, and for those of its backends that have
+    /// the names they had.
+    fn succeeded_by(&self, (old, new): (&PoolLayout, &PoolLayout)) -> Self {
+        let backend = |name: &String| {
+            let at = old.backends.iter().position(|old| old == name);
+            at.map_or_else(|| Arc::new(BackendCells::new()), |at| Arc::clone(&self.backends[at]))
+        };
+        Self { own: Arc::clone(&self.own), backends: new.backends.iter().map(backend).collect() }
+    }
+}
+
+impl OwnCells {
     /// The cells of the command class at `index` of [`Layout::classes`].
     ///
     /// # Panics
@@ -432,6 +463,12 @@ impl PoolCells {
         &self.classes[index]
     }
 
+    pub(crate) fn classes(&self) -> &[ClassCells] {
+        &self.classes
+    }
+}
+
+impl PoolCells {
     /// The cells of the backend at `index` of [`PoolLayout::backends`].
     ///
     /// # Panics
@@ -439,10 +476,6 @@ impl PoolCells {
     #[inline]
     pub fn backend(&self, index: usize) -> &BackendCells {
         &self.backends[index]
-    }
-
-    pub(crate) fn classes(&self) -> &[ClassCells] {
-        &self.classes
     }
 }
 
@@ -471,14 +504,14 @@ pub struct TurnCells {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Cells {
-    pub(crate) turn: TurnCells,
+    pub(crate) turn: Arc<TurnCells>,
     pub(crate) pools: Box<[PoolCells]>,
 }
 
 impl Cells {
     pub(crate) fn new(layout: &Layout) -> Self {
         Self {
-            turn: TurnCells {
+            turn: Arc::new(TurnCells {
                 turns: Counter::new(),
                 events: Counter::new(),
                 wakeups: Counter::new(),
@@ -487,7 +520,7 @@ impl Cells {
                 send_calls: Counter::new(),
                 poll_calls: Counter::new(),
                 batch: SizeHistogram::new(),
-            },
+            }),
             pools: layout
                 .pools
                 .iter()
@@ -496,12 +529,29 @@ impl Cells {
         }
     }
 
+    /// The cells for another layout, which go on with those of the pools that `heir_of`
+    /// says.
+    pub(crate) fn succeeded_by(
+        &self,
+        (old, new): (&Layout, &Layout),
+        heir_of: impl Fn(usize) -> Option<usize>,
+    ) -> Self {
+        let pool = |(index, layout): (usize, &PoolLayout)| match heir_of(index) {
+            Some(at) => self.pools[at].succeeded_by((&old.pools[at], layout)),
+            None => PoolCells::new(new.classes.len(), layout),
+        };
+        Self {
+            turn: Arc::clone(&self.turn),
+            pools: new.pools.iter().enumerate().map(pool).collect(),
+        }
+    }
+
     /// Sets every level to what it is with no worker running; counts stay.
     pub(crate) fn clear_levels(&self) {
         for pool in &self.pools {
             pool.clients.connected.set(0);
             pool.pubsub.clear_levels();
-            pool.backends.iter().for_each(BackendCells::clear_levels);
+            pool.backends.iter().for_each(|backend| backend.clear_levels());
         }
     }
 }

@@ -38,6 +38,6 @@ pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
     FrontFigures, LatencyShares, Layout, LoginFigures, PoolLayout, PoolTotals, QuotaFigures,
-    Registry, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
-    WorkerCells,
+    Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures, WorkerCells,
 };

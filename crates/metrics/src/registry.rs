@@ -3,7 +3,8 @@ mod figures;
 
 pub use figures::{
     BackendRole, ClusterFigures, DatabaseFigures, EntranceFigures, FrontFigures, LoginFigures,
-    QuotaFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures, WarmUpFigures,
+    QuotaFigures, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
+    WarmUpFigures,
 };
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,6 +43,8 @@ pub struct PoolLayout {
     pub name: String,
     /// Names of its backends, unique in the pool; cells are found by position.
     pub backends: Vec<String>,
+    /// Another has replaced it, and it is told of no more.
+    pub is_retired: bool,
 }
 
 /// What all workers did for one pool, for INFO and the dashboard.
@@ -159,6 +162,7 @@ impl BackendTotals {
     }
 }
 
+type ReloadReader = Box<dyn Fn() -> ReloadFigures + Send + Sync>;
 type LoginReader = Box<dyn Fn() -> Vec<LoginFigures> + Send + Sync>;
 type TransactionReader = Box<dyn Fn() -> TransactionFigures + Send + Sync>;
 type FrontReader = Box<dyn Fn() -> FrontFigures + Send + Sync>;
@@ -179,14 +183,22 @@ pub struct Registry {
     transactions: OnceLock<TransactionReader>,
     front: OnceLock<FrontReader>,
     logins: OnceLock<LoginReader>,
+    reloads: OnceLock<ReloadReader>,
 }
 
 /// The place of one worker. Its cells outlive the worker, so that counters
 /// never go back, and pass to the next worker that takes the place.
 #[derive(Default)]
 pub(crate) struct WorkerSlot {
-    taken: AtomicBool,
+    /// The same in the registries that succeed this one.
+    seat: Arc<Seat>,
     cells: OnceLock<Arc<Cells>>,
+}
+
+/// What stays of a worker's place when the layout changes.
+#[derive(Default)]
+struct Seat {
+    taken: AtomicBool,
     busy: BusyTime,
 }
 
@@ -237,11 +249,11 @@ impl WorkerSlot {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.taken.load(Relaxed)
+        self.seat.taken.load(Relaxed)
     }
 
     pub(crate) fn busy_seconds(&self) -> f64 {
-        self.busy.read_ticks() as f64 / process::TICKS_PER_SECOND as f64
+        self.seat.busy.read_ticks() as f64 / process::TICKS_PER_SECOND as f64
     }
 }
 
@@ -263,7 +275,29 @@ impl Registry {
             transactions: OnceLock::new(),
             front: OnceLock::new(),
             logins: OnceLock::new(),
+            reloads: OnceLock::new(),
         })
+    }
+
+    /// The registry that follows this one when pools change: what a pool goes on with is
+    /// that of the pool here that `heir_of` says, and counts never go back. Each worker
+    /// changes over by [`WorkerCells::follow`]; no worker may start meanwhile.
+    pub fn succeeded_by(
+        &self,
+        layout: Layout,
+        heir_of: impl Fn(usize) -> Option<usize>,
+    ) -> Arc<Self> {
+        let next = Registry::new(layout);
+        let next = Arc::try_unwrap(next).unwrap_or_else(|_| unreachable!("nobody has it yet"));
+        let slot = |slot: &WorkerSlot| {
+            let cells = OnceLock::new();
+            if let Some(old) = slot.cells.get() {
+                let new = old.succeeded_by((&self.layout, &next.layout), &heir_of);
+                let _ = cells.set(Arc::new(new));
+            }
+            WorkerSlot { seat: Arc::clone(&slot.seat), cells }
+        };
+        Arc::new(Self { slots: self.slots.iter().map(slot).collect(), ..next })
     }
 
     /// What was given to [`Registry::new`].
@@ -277,7 +311,7 @@ impl Registry {
         let index = self.slots.iter().position(|slot| {
             // ORDER: pairs with the release in WorkerCells::drop: this worker
             // goes on from the counts the last one left.
-            slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+            slot.seat.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
         })?;
         let cells = self.slots[index].cells.get_or_init(|| Arc::new(Cells::new(&self.layout)));
         Some(WorkerCells {
@@ -358,6 +392,17 @@ impl Registry {
         read: impl Fn() -> Vec<LoginFigures> + Send + Sync + 'static,
     ) -> bool {
         self.logins.set(Box::new(read)).is_ok()
+    }
+
+    /// Has the reloads read by `read` on every scrape, as [`Registry::watch_transactions`]
+    /// does.
+    pub fn watch_reloads(&self, read: impl Fn() -> ReloadFigures + Send + Sync + 'static) -> bool {
+        self.reloads.set(Box::new(read)).is_ok()
+    }
+
+    /// The reloads; `None` where nobody tells.
+    pub fn reload_figures(&self) -> Option<ReloadFigures> {
+        self.reloads.get().map(|read| read())
     }
 
     /// The logins that failed, by listener.
@@ -520,6 +565,7 @@ impl Registry {
     /// The figures of each warm-up with its pool's name.
     pub(crate) fn warm_up_figures(&self) -> Vec<(&str, WarmUpFigures)> {
         let pools = self.layout.pools.iter().zip(&self.warm_ups);
+        let pools = pools.filter(|(pool, _)| !pool.is_retired);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 
@@ -531,12 +577,14 @@ impl Registry {
     /// The figures of each pool that leads to others with its name.
     pub(crate) fn route_figures(&self) -> Vec<(&str, RouteFigures)> {
         let pools = self.layout.pools.iter().zip(&self.routes);
+        let pools = pools.filter(|(pool, _)| !pool.is_retired);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 
     /// The figures of each store with its pool's name.
     pub(crate) fn store_figures(&self) -> Vec<(&str, StoreFigures)> {
         let pools = self.layout.pools.iter().zip(&self.stores);
+        let pools = pools.filter(|(pool, _)| !pool.is_retired);
         pools.filter_map(|(pool, read)| Some((pool.name.as_str(), read.get()?()))).collect()
     }
 }
@@ -573,12 +621,22 @@ impl WorkerCells {
         &self.cells.pools[index]
     }
 
+    /// Counts into the cells of a registry that succeeds the one so far.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn follow(&mut self, registry: &Arc<Registry>) {
+        let cells = registry.slots[self.index].cells.get().expect("it succeeds this worker's");
+        self.cells = Arc::clone(cells);
+        self.registry = Arc::clone(registry);
+    }
+
     /// Shows the calling thread's CPU time as this worker's busy time from
     /// here on. Called once by the worker on its own thread; nothing is
     /// measured on the worker's path, the kernel is asked at each scrape.
     pub fn attach_thread(&self) {
         if let Some(thread) = process::thread_id() {
-            self.registry.slots[self.index].busy.attach(thread);
+            self.registry.slots[self.index].seat.busy.attach(thread);
         }
     }
 
@@ -601,10 +659,10 @@ impl Deref for WorkerCells {
 impl Drop for WorkerCells {
     fn drop(&mut self) {
         self.cells.clear_levels();
-        let slot = &self.registry.slots[self.index];
-        slot.busy.detach();
+        let seat = &self.registry.slots[self.index].seat;
+        seat.busy.detach();
         // ORDER: pairs with the acquire in start_worker.
-        slot.taken.store(false, Release);
+        seat.taken.store(false, Release);
     }
 }
 

@@ -163,12 +163,27 @@ impl Registry {
         for (file, seconds) in &front.certificates {
             expiry.sample(&[file], seconds);
         }
+        self.write_reloads(out);
         self.write_process(out);
+    }
+
+    fn write_reloads(&self, out: &mut String) {
+        let figures = self.reload_figures();
+        let mut results = family(out, &c::CONFIG_RELOADS);
+        for (result, count) in figures.iter().flat_map(|figures| &figures.results) {
+            results.sample(&[result], *count);
+        }
+        let Some(figures) = figures else { return };
+        family(out, &c::CONFIG_GENERATION).sample(&[], figures.generation);
+        family(out, &c::CONFIG_RELOADED).sample(&[], figures.last_unix_seconds);
+        family(out, &c::CONFIG_ENDING).sample(&[], figures.ending_pools);
     }
 
     /// Calls `each` with every pool's index and name.
     fn each_pool(&self, mut each: impl FnMut(usize, &str)) {
-        self.layout().pools.iter().enumerate().for_each(|(index, pool)| each(index, &pool.name));
+        let pools = self.layout().pools.iter().enumerate();
+        let told = pools.filter(|(_, pool)| !pool.is_retired);
+        told.for_each(|(index, pool)| each(index, &pool.name));
     }
 
     /// Calls `each` with every class: the pool's index and name, then the
@@ -188,7 +203,8 @@ impl Registry {
         clusters: &[Option<ClusterFigures>],
         mut each: impl FnMut((usize, usize), (&str, &str)),
     ) {
-        for (pool, layout) in self.layout().pools.iter().enumerate() {
+        let pools = self.layout().pools.iter().enumerate();
+        for (pool, layout) in pools.filter(|(_, pool)| !pool.is_retired) {
             for (backend, name) in layout.backends.iter().enumerate() {
                 let name = match &clusters[pool] {
                     Some(cluster) => cluster.backends.get(backend).and_then(Option::as_deref),

@@ -24,9 +24,17 @@ fn registry() -> Arc<Registry> {
     let registry = Registry::new(Layout {
         classes: CLASSES,
         pools: vec![
-            PoolLayout { name: "cache".into(), backends: vec![] },
-            PoolLayout { name: "sessions".into(), backends: vec!["alpha".into(), "beta".into()] },
-            PoolLayout { name: "cluster".into(), backends: vec!["0".into(), "1".into()] },
+            PoolLayout { name: "cache".into(), backends: vec![], is_retired: false },
+            PoolLayout {
+                name: "sessions".into(),
+                backends: vec!["alpha".into(), "beta".into()],
+                is_retired: false,
+            },
+            PoolLayout {
+                name: "cluster".into(),
+                backends: vec!["0".into(), "1".into()],
+                is_retired: false,
+            },
         ],
         workers_max: 3,
         version: "1.2.3",
@@ -351,7 +359,11 @@ fn awkward_names_survive_the_format() {
     let name = "a \"b\"\\c\nd{e},f=é";
     let registry = Registry::new(Layout {
         classes: CLASSES,
-        pools: vec![PoolLayout { name: name.into(), backends: vec![name.into()] }],
+        pools: vec![PoolLayout {
+            name: name.into(),
+            backends: vec![name.into()],
+            is_retired: false,
+        }],
         workers_max: 1,
         version: "1",
         start_unix_micros: 0,

@@ -46,7 +46,8 @@ pub struct EpollIo {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
     read_buf: Box<[u8]>,
-    listeners: Vec<Listener>,
+    /// Some were ended.
+    listeners: Vec<Option<Listener>>,
     /// By listener, whether nothing is told of who waits there.
     held: Vec<bool>,
     is_paused: bool,
@@ -80,7 +81,7 @@ impl EpollIo {
             read_buf: vec![0; READ_LEN].into_boxed_slice(),
             held: vec![false; listeners.len()],
             is_paused: false,
-            listeners,
+            listeners: listeners.into_iter().map(Some).collect(),
             connecting: Vec::new(),
             resolving: Vec::new(),
             resolver: None,
@@ -91,7 +92,7 @@ impl EpollIo {
 
     /// Who gets shared memory, by listener.
     pub(crate) fn doors(&self) -> impl Iterator<Item = Option<&Door>> {
-        self.listeners.iter().map(Listener::door)
+        self.listeners.iter().map(|listener| listener.as_ref()?.door())
     }
 
     /// The buffer that `recv` reads into.
@@ -107,7 +108,7 @@ impl EpollIo {
 
     /// Has the system tell of who waits at a listener, or not.
     fn ask(&self, index: usize) {
-        let Some(listener) = self.listeners.get(index) else { return };
+        let Some(Some(listener)) = self.listeners.get(index) else { return };
         let is_asked = !self.is_paused && !self.held[index];
         let events = if is_asked { EventFlags::IN } else { EventFlags::empty() };
         let data = EventData::new_u64(OWN_LISTENER | index as u64);
@@ -318,7 +319,7 @@ impl Io for EpollIo {
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
-        let Some(listener) = self.listeners.get(listener.0 as usize) else {
+        let Some(Some(listener)) = self.listeners.get(listener.0 as usize) else {
             return Accept::Empty;
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -371,7 +372,30 @@ impl Io for EpollIo {
     }
 
     fn stop_listening(&mut self) {
-        for listener in self.listeners.drain(..) {
+        for listener in self.listeners.drain(..).flatten() {
+            let _ = epoll::delete(&self.epoll, &listener);
+        }
+    }
+
+    fn listen(&mut self, index: ListenerIndex, listener: Listener) -> bool {
+        let place = usize::from(index.0);
+        let data = EventData::new_u64(OWN_LISTENER | u64::from(index.0));
+        if epoll::add(&self.epoll, &listener, data, EventFlags::empty()).is_err() {
+            return false;
+        }
+        if self.listeners.len() <= place {
+            self.listeners.resize_with(place + 1, || None);
+            self.held.resize(place + 1, false);
+        }
+        self.listeners[place] = Some(listener);
+        self.held[place] = false;
+        self.ask(place);
+        true
+    }
+
+    fn end_listening(&mut self, index: ListenerIndex) {
+        let place = self.listeners.get_mut(usize::from(index.0));
+        if let Some(listener) = place.and_then(Option::take) {
             let _ = epoll::delete(&self.epoll, &listener);
         }
     }

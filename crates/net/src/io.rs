@@ -187,6 +187,17 @@ pub trait Io {
     /// Stops telling of who waits at one listener, or tells of them again, as far as accepting
     /// is not paused: there is no room for one more to come in.
     fn hold_listener(&mut self, _listener: ListenerIndex, _held: bool) {}
+    /// Listens there as well from here on, as the listener of that position: a new one, or
+    /// that of one that was ended. Returns whether it does.
+    fn listen(&mut self, _index: ListenerIndex, _listener: crate::Listener) -> bool {
+        false
+    }
+
+    /// Ends one listener; its position may be another's later.
+    fn end_listening(&mut self, _index: ListenerIndex) {}
+
+    /// Lets the clients of a listener in by another gate from here on.
+    fn let_in_by(&mut self, _index: ListenerIndex, _gate: Option<std::sync::Arc<crate::Gate>>) {}
 
     /// Stops listening: new clients are refused by the system from here on.
     fn stop_listening(&mut self);

@@ -635,6 +635,14 @@ impl Io for Ringed {
         self.io.stop_listening();
     }
 
+    fn listen(&mut self, index: ListenerIndex, listener: crate::Listener) -> bool {
+        self.io.listen(index, listener)
+    }
+
+    fn end_listening(&mut self, index: ListenerIndex) {
+        self.io.end_listening(index);
+    }
+
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
         if !is_ringed(socket) {
             return self.io.watch(socket, token);

@@ -391,6 +391,18 @@ impl<I: Io> Io for Secured<I> {
         self.io.pause_accepting(paused);
     }
 
+    fn listen(&mut self, index: ListenerIndex, listener: crate::Listener) -> bool {
+        self.io.listen(index, listener)
+    }
+
+    fn end_listening(&mut self, index: ListenerIndex) {
+        self.io.end_listening(index);
+    }
+
+    fn let_in_by(&mut self, index: ListenerIndex, gate: Option<Arc<Gate>>) {
+        self.arrivals.let_in_by(index, gate);
+    }
+
     fn stop_listening(&mut self) {
         self.turn_all_away();
         self.io.stop_listening();

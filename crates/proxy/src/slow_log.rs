@@ -45,6 +45,11 @@ struct Inner {
 }
 
 impl SlowLog {
+    /// Whether both log the same requests, and as many of them.
+    pub fn is_like(&self, other: &SlowLog) -> bool {
+        (self.slower_than, self.len_max) == (other.slower_than, other.len_max)
+    }
+
     /// A log of requests that take `slower_than` or longer (`Duration::MAX`:
     /// none); of these the latest `len_max`.
     pub fn new(slower_than: Duration, len_max: u32) -> Self {

@@ -636,6 +636,7 @@ fn registry(scenario: &Scenario) -> Arc<Registry> {
     let pools = scenario.topology.pools().iter().map(|pool| PoolLayout {
         name: pool.name.clone(),
         backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+        is_retired: false,
     });
     Registry::new(Layout {
         classes: &CLASSES,
@@ -696,6 +697,7 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         },
     });
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
+        is_ended: false,
         memcached: is_memcached(scenario, pool).then_some(1 << 20),
         pool,
         name: format!("sim:{pool}"),
@@ -705,25 +707,28 @@ fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         entrance: keyway_worker::Entrance::default(),
     });
     Arc::new(Plan {
+        generation: 1,
+        retired: Vec::new(),
+        followers: Default::default(),
         limits: scenario.limits,
         listeners: listeners.collect(),
         user_reads: Vec::new(),
-        pools: pools.collect(),
+        pools: pools.map(Arc::new).collect(),
         health: Arc::new(HealthBoard::new(&scenario.topology)),
         topology: Arc::new(scenario.topology.clone()),
         clients: Arc::new(ClientRegistry::default()),
         facts: Arc::new(SimFacts),
-        next_client_id: AtomicU64::new(1),
-        mailers: Mutex::new(Vec::new()),
+        next_client_id: Arc::new(AtomicU64::new(1)),
+        mailers: Arc::default(),
         drain_timeout: DRAIN_TIMEOUT,
         spin: std::time::Duration::ZERO,
-        notices: keyway_worker::Notices::default(),
+        notices: Arc::default(),
         transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
         channels: Arc::default(),
-        handouts: keyway_worker::Handouts::default(),
-        invalidations: keyway_worker::Invalidations::default(),
-        monitors: keyway_worker::Monitors::default(),
-        redirects: keyway_worker::Redirects::default(),
+        handouts: Arc::default(),
+        invalidations: Arc::default(),
+        monitors: Arc::default(),
+        redirects: Arc::default(),
     })
 }
 

@@ -17,6 +17,7 @@
 //! One stall is one event, however many requests it hits: a circuit opens only if the
 //! failures of its window began more than [`STALL_MAX`] apart.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -275,22 +276,34 @@ impl Cell {
 /// else.
 #[derive(Debug)]
 pub struct CircuitBoard {
-    cells: Box<[Option<Box<Cell>>]>,
+    cells: Box<[Option<Arc<Cell>>]>,
     has_any: bool,
-    epoch: AtomicU64,
+    epoch: Arc<AtomicU64>,
 }
 
 impl CircuitBoard {
     /// Circuits for the servers of pools that want some, all closed.
     pub fn new(topology: &Topology) -> CircuitBoard {
-        let of_pool = |pool: &crate::Pool| {
-            let circuit = pool.circuit();
-            let cell = move || circuit.map(|circuit| Box::new(Cell::new(circuit)));
-            pool.servers().iter().map(move |_| cell()).collect::<Vec<_>>()
+        let nothing = CircuitBoard { cells: Box::default(), has_any: false, epoch: Arc::default() };
+        nothing.succeeded_by(topology, |_| false)
+    }
+
+    /// The board of the topology that follows, which shares the circuits that are kept.
+    pub(crate) fn succeeded_by(
+        &self,
+        topology: &Topology,
+        is_kept: impl Fn(BackendId) -> bool,
+    ) -> CircuitBoard {
+        let cell = |id: BackendId| match is_kept(id) {
+            true => self.cells[id.index()].clone(),
+            false => {
+                let circuit = topology.backend(id).and_then(|backend| backend.pool.circuit());
+                circuit.map(|circuit| Arc::new(Cell::new(circuit)))
+            }
         };
-        let cells: Box<[_]> = topology.pools().iter().flat_map(of_pool).collect();
+        let cells: Box<[_]> = topology.all_ids().map(cell).collect();
         let has_any = cells.iter().any(Option::is_some);
-        CircuitBoard { cells, has_any, epoch: AtomicU64::new(0) }
+        CircuitBoard { cells, has_any, epoch: Arc::clone(&self.epoch) }
     }
 
     /// Whether the server has a circuit.

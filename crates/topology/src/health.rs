@@ -28,6 +28,7 @@
 //! of however many workers it ends: what had begun before that moment says
 //! nothing new.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -296,6 +297,37 @@ struct Cell {
     generation: GenerationCell,
 }
 
+impl Cell {
+    fn new(topology: &Topology, id: BackendId) -> Cell {
+        let backend = topology.backend(id);
+        Cell {
+            word: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
+            ejections: AtomicU64::new(0),
+            rejoins: AtomicU64::new(0),
+            ejection: backend.as_ref().and_then(|backend| backend.pool.ejection()),
+            pool_index: backend.map_or(0, |backend| backend.pool_index as u32),
+            generation: GenerationCell::default(),
+        }
+    }
+
+    /// Goes on with what is known of the same server in a pool that this one's replaces. A
+    /// probe that is under way there says nothing here: it is due again.
+    fn inherit(&self, old: &Cell) {
+        let mut word = Word::from_bits(old.word.load(Relaxed));
+        if word.state == HealthState::Rejoining {
+            word = Word { state: HealthState::Ejected, due_ms: 0, ..word };
+        }
+        if !word.state.is_usable() && self.ejection.is_none() {
+            word = Word { state: HealthState::Failing, due_ms: 0, ..word };
+        }
+        self.word.store(word.to_bits(), Relaxed);
+        self.counted.store(old.counted.load(Relaxed), Relaxed);
+        self.ejections.store(old.ejections.load(Relaxed), Relaxed);
+        self.rejoins.store(old.rejoins.load(Relaxed), Relaxed);
+    }
+}
+
 /// The health of every backend of one topology, shared by the workers.
 ///
 /// Methods that may change a state return the change if there was one and they
@@ -303,9 +335,9 @@ struct Cell {
 /// worker at any time.
 #[derive(Debug)]
 pub struct HealthBoard {
-    cells: Box<[Cell]>,
-    pool_epochs: Box<[AtomicU64]>,
-    epoch: AtomicU64,
+    cells: Box<[Arc<Cell>]>,
+    pool_epochs: Box<[Arc<AtomicU64>]>,
+    epoch: Arc<AtomicU64>,
     circuits: CircuitBoard,
     reads: ReadBoard,
 }
@@ -313,25 +345,53 @@ pub struct HealthBoard {
 impl HealthBoard {
     /// A board on which every backend of `topology` is up.
     pub fn new(topology: &Topology) -> HealthBoard {
-        let cells = topology
-            .pools()
-            .iter()
-            .zip(0..)
-            .flat_map(|(pool, pool_index)| {
-                pool.servers().iter().map(move |_| Cell {
-                    word: AtomicU64::new(0),
-                    counted: AtomicU64::new(0),
-                    ejections: AtomicU64::new(0),
-                    rejoins: AtomicU64::new(0),
-                    ejection: pool.ejection(),
-                    pool_index,
-                    generation: GenerationCell::default(),
-                })
-            })
-            .collect();
-        let pool_epochs = topology.pools().iter().map(|_| AtomicU64::new(0)).collect();
-        let (circuits, reads) = (CircuitBoard::new(topology), ReadBoard::new(topology));
-        HealthBoard { cells, pool_epochs, epoch: AtomicU64::new(0), circuits, reads }
+        let new = |id| Arc::new(Cell::new(topology, id));
+        HealthBoard {
+            cells: topology.all_ids().map(new).collect(),
+            pool_epochs: topology.pools().iter().map(|_| Arc::default()).collect(),
+            epoch: Arc::default(),
+            circuits: CircuitBoard::new(topology),
+            reads: ReadBoard::new(topology),
+        }
+    }
+
+    /// The board of the topology that follows: what is known of the backends of pools that
+    /// are kept is shared with this one, whoever changes it. Those of a pool that goes on
+    /// with the servers of another, at the position that `heir_of` says, begin with what is
+    /// known of the one at the same address here.
+    #[must_use]
+    pub fn succeeded_by(
+        &self,
+        (from, to): (&Topology, &Topology),
+        is_kept: impl Fn(usize) -> bool,
+        heir_of: impl Fn(usize) -> Option<usize>,
+    ) -> HealthBoard {
+        let kept = |id| to.backend(id).is_some_and(|backend| is_kept(backend.pool_index));
+        let cell = |id: BackendId| match kept(id) {
+            true => Arc::clone(&self.cells[id.index()]),
+            false => Arc::new(Cell::new(to, id)),
+        };
+        let cells: Box<[Arc<Cell>]> = to.all_ids().map(cell).collect();
+        for id in to.all_ids().filter(|&id| !kept(id)) {
+            let Some(new) = to.backend(id) else { continue };
+            let Some(old_pool) = heir_of(new.pool_index) else { continue };
+            let servers = from.pools()[old_pool].servers();
+            let at = servers.iter().position(|old| old.endpoint == new.server.endpoint);
+            let Some(at) = at else { continue };
+            let old = &self.cells[from.backend_id(old_pool, at).index()];
+            cells[id.index()].inherit(old);
+        }
+        let epoch = |index: usize| match is_kept(index) {
+            true => Arc::clone(&self.pool_epochs[index]),
+            false => Arc::default(),
+        };
+        HealthBoard {
+            cells,
+            pool_epochs: (0..to.pools().len()).map(epoch).collect(),
+            epoch: Arc::clone(&self.epoch),
+            circuits: self.circuits.succeeded_by(to, kept),
+            reads: self.reads.succeeded_by(to, kept),
+        }
     }
 
     /// Which servers are not asked for a while.

@@ -10,6 +10,7 @@
 //! failed, has had a bad one, and after several in a row it is left out. It comes back when
 //! its time has passed; the next time is twice as long.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -247,7 +248,7 @@ struct PoolFigures {
 /// What reads have shown of every server of one topology, shared by the workers.
 #[derive(Debug)]
 pub struct ReadBoard {
-    cells: Box<[Option<Box<Cell>>]>,
+    cells: Box<[Option<Arc<Cell>>]>,
     pools: Box<[PoolFigures]>,
 }
 
@@ -255,21 +256,32 @@ impl ReadBoard {
     /// A board on which nothing is known. There are figures of servers of which the
     /// nearest is read, or outliers are left out.
     pub fn new(topology: &Topology) -> ReadBoard {
-        let of_pool = |pool: &crate::Pool| {
-            let is_judged = pool.reads().is_some_and(|reads| reads.outliers.is_some());
-            let is_nearest = pool
-                .reads()
-                .is_some_and(|reads| reads.from == ReadFrom::Nearest || reads.is_nearest_for_some);
-            let new = move || Box::new(Cell { is_judged, ..Cell::default() });
-            let cell = move || (is_judged || is_nearest).then(new);
-            pool.servers().iter().map(move |_| cell()).collect::<Vec<_>>()
+        ReadBoard { cells: Box::default(), pools: Box::default() }.succeeded_by(topology, |_| false)
+    }
+
+    /// The board of the topology that follows, which shares the figures of servers that are
+    /// kept.
+    pub(crate) fn succeeded_by(
+        &self,
+        topology: &Topology,
+        is_kept: impl Fn(BackendId) -> bool,
+    ) -> ReadBoard {
+        let new = |pool: &crate::Pool| {
+            let reads = pool.reads()?;
+            let is_judged = reads.outliers.is_some();
+            let is_nearest = reads.from == ReadFrom::Nearest || reads.is_nearest_for_some;
+            (is_judged || is_nearest).then(|| Arc::new(Cell { is_judged, ..Cell::default() }))
+        };
+        let cell = |id: BackendId| match is_kept(id) {
+            true => self.cells[id.index()].clone(),
+            false => topology.backend(id).and_then(|backend| new(backend.pool)),
         };
         let figures = |pool: &crate::Pool| PoolFigures {
             outliers: pool.reads().and_then(|reads| reads.outliers),
             next_ms: AtomicU64::new(0),
         };
         ReadBoard {
-            cells: topology.pools().iter().flat_map(of_pool).collect(),
+            cells: topology.all_ids().map(cell).collect(),
             pools: topology.pools().iter().map(figures).collect(),
         }
     }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use keyway_base::Limits;
@@ -453,8 +454,10 @@ pub struct Backend<'a> {
 pub struct Topology {
     epoch: Epoch,
     pools: Vec<Pool>,
-    /// Of each pool the id of its first server, then one past the last id.
+    /// Of each pool the id of its first server.
     first_backends: Vec<u32>,
+    /// One past the last id.
+    backend_count: u32,
 }
 
 impl Topology {
@@ -464,15 +467,53 @@ impl Topology {
     /// When there are 2^32 servers or more: the configuration bounds them far
     /// below.
     pub fn new(epoch: Epoch, pools: Vec<Pool>) -> Topology {
-        let mut first_backends = Vec::with_capacity(pools.len() + 1);
-        let mut next = 0usize;
-        for pool in &pools {
-            first_backends.push(next as u32);
-            next += pool.servers().len();
+        Topology {
+            epoch: Epoch(0),
+            pools: Vec::new(),
+            first_backends: Vec::new(),
+            backend_count: 0,
         }
-        assert!(next < u32::MAX as usize, "more servers than a BackendId can name");
-        first_backends.push(next as u32);
-        Topology { epoch, pools, first_backends }
+        .succeeded_by(epoch, pools, |_| false)
+    }
+
+    /// The next version, in which the backends of the pools that are kept, at the same
+    /// positions as here, have the ids that they have here. Others get ids that none of
+    /// these has.
+    ///
+    /// # Panics
+    /// As [`Topology::new`], and when a pool that is kept is not here.
+    #[must_use]
+    pub fn succeeded_by(
+        &self,
+        epoch: Epoch,
+        pools: Vec<Pool>,
+        is_kept: impl Fn(usize) -> bool,
+    ) -> Topology {
+        let kept = (0..pools.len()).filter(|&index| is_kept(index));
+        let span = |first: u32, pool: &Pool| first as usize..first as usize + pool.servers().len();
+        let mut taken: Vec<Range<usize>> =
+            kept.map(|index| span(self.first_backends[index], &pools[index])).collect();
+        taken.sort_by_key(|span| span.start);
+        let mut first_backends = Vec::with_capacity(pools.len());
+        for (index, pool) in pools.iter().enumerate() {
+            if is_kept(index) {
+                first_backends.push(self.first_backends[index]);
+                continue;
+            }
+            let (mut first, len) = (0, pool.servers().len());
+            let mut place = 0;
+            while place < taken.len() && taken[place].start < first + len {
+                first = first.max(taken[place].end);
+                place += 1;
+            }
+            first_backends.push(first as u32);
+            if len > 0 {
+                taken.insert(place, first..first + len);
+            }
+        }
+        let backend_count = taken.iter().map(|span| span.end).max().unwrap_or(0);
+        assert!(backend_count < u32::MAX as usize, "more servers than a BackendId can name");
+        Topology { epoch, pools, first_backends, backend_count: backend_count as u32 }
     }
 
     /// Which version this is.
@@ -490,9 +531,10 @@ impl Topology {
         self.pools.iter().position(|pool| pool.name == name)
     }
 
-    /// Number of backends; their ids are `0..backend_count`.
+    /// One more than the largest id of a backend. In a version that succeeds another there
+    /// may be numbers below it that are nobody's.
     pub fn backend_count(&self) -> usize {
-        self.first_backends[self.pools.len()] as usize
+        self.backend_count as usize
     }
 
     /// The id of a pool's server.
@@ -510,18 +552,22 @@ impl Topology {
     /// # Panics
     /// When there is no such pool.
     pub fn backend_ids(&self, pool_index: usize) -> impl Iterator<Item = BackendId> + use<> {
-        (self.first_backends[pool_index]..self.first_backends[pool_index + 1]).map(BackendId)
+        let first = self.first_backends[pool_index];
+        (first..first + self.pools[pool_index].servers().len() as u32).map(BackendId)
+    }
+
+    /// Every number below [`Topology::backend_count`].
+    pub(crate) fn all_ids(&self) -> impl Iterator<Item = BackendId> + use<> {
+        (0..self.backend_count).map(BackendId)
     }
 
     /// The backend of an id; `None` for an id of another topology that does
     /// not exist in this one.
     pub fn backend(&self, id: BackendId) -> Option<Backend<'_>> {
-        if id.index() >= self.backend_count() {
-            return None;
-        }
-        // The last pool that starts at or before the id: pools without servers
-        // start where their successor does.
-        let pool_index = self.first_backends.partition_point(|&first| first <= id.0) - 1;
+        let has_it = |(first, pool): (&u32, &Pool)| {
+            id.0.checked_sub(*first).is_some_and(|at| (at as usize) < pool.servers().len())
+        };
+        let pool_index = self.first_backends.iter().zip(&self.pools).position(has_it)?;
         let pool = &self.pools[pool_index];
         let server_index = (id.0 - self.first_backends[pool_index]) as usize;
         Some(Backend { pool_index, pool, server_index, server: &pool.servers()[server_index] })
@@ -535,6 +581,29 @@ mod tests {
     fn pool(name: &str, servers: &[&str]) -> Pool {
         let servers = servers.iter().map(|text| Server::parse(text).unwrap()).collect();
         Pool { name: name.into(), kind: PoolKind::Sharded(ShardedPool::with_servers(servers)) }
+    }
+
+    #[test]
+    fn backends_of_pools_that_are_kept_keep_their_ids_and_gaps_are_used_again() {
+        let before = Topology::new(
+            Epoch(1),
+            vec![pool("a", &["h:1", "h:2"]), pool("b", &["h:3", "h:4"]), pool("c", &["h:5"])],
+        );
+        let pools = vec![pool("d", &["h:1"]), pool("b", &["h:3", "h:4"]), pool("c", &["h:5"])];
+        let ids = |topology: &Topology, pool| -> Vec<u32> {
+            topology.backend_ids(pool).map(|id| id.0).collect()
+        };
+        let after = before.succeeded_by(Epoch(2), pools.clone(), |index| index > 0);
+        assert_eq!(
+            (ids(&after, 0), ids(&after, 1), ids(&after, 2)),
+            (vec![0], vec![2, 3], vec![4])
+        );
+        assert!(after.backend(BackendId(1)).is_none(), "nobody's");
+        assert_eq!(after.backend(BackendId(3)).unwrap().pool_index, 1);
+        let more = [pools, vec![pool("e", &["h:6", "h:7"]), pool("f", &["h:8"])]].concat();
+        let after = after.succeeded_by(Epoch(3), more, |index| index < 3);
+        assert_eq!((ids(&after, 3), ids(&after, 4)), (vec![5, 6], vec![1]));
+        assert_eq!(after.backend_count(), 7);
     }
 
     #[test]

@@ -215,6 +215,41 @@ impl RoutedPool {
         children.retain(|child| seen.insert(*child));
         children
     }
+
+    /// The same over the pools at the positions that `at` says for those of its children.
+    #[must_use]
+    pub fn with_children(&self, at: impl Fn(u16) -> u16) -> RoutedPool {
+        let all = |children: &[u16]| children.iter().map(|&child| at(child)).collect();
+        match self.clone() {
+            RoutedPool::Prefix(pool) => {
+                let routes = pool.routes.into_iter().map(|(prefix, child)| (prefix, at(child)));
+                RoutedPool::Prefix(PrefixPool::new(routes.collect(), pool.default.map(&at)))
+            }
+            RoutedPool::Failover(pool) => RoutedPool::Failover(FailoverPool {
+                children: all(&pool.children),
+                gutter: pool.gutter.map(|gutter| Gutter { pool: at(gutter.pool), ..gutter }),
+            }),
+            RoutedPool::Mirror(pool) => {
+                RoutedPool::Mirror(MirrorPool { children: all(&pool.children), ..pool })
+            }
+            RoutedPool::Shadow(pool) => RoutedPool::Shadow(ShadowPool {
+                main: at(pool.main),
+                shadow: at(pool.shadow),
+                ..pool
+            }),
+            RoutedPool::MissThen(pool) => {
+                RoutedPool::MissThen(MissThenPool { children: all(&pool.children), ..pool })
+            }
+            RoutedPool::RateLimited(pool) => {
+                RoutedPool::RateLimited(RateLimitedPool { child: at(pool.child), ..pool })
+            }
+            RoutedPool::ReadWriteSplit(pool) => RoutedPool::ReadWriteSplit(ReadWriteSplitPool {
+                write: at(pool.write),
+                read: at(pool.read),
+                ..pool
+            }),
+        }
+    }
 }
 
 #[cfg(test)]

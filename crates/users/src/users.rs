@@ -148,6 +148,15 @@ impl Users {
         prepared
     }
 
+    /// The same, who go on counting the logins that fail from what `old` has counted.
+    #[must_use]
+    pub fn following(self, old: &Users) -> Users {
+        for (count, before) in self.failed.iter().zip(&old.failed) {
+            count.store(before.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self
+    }
+
     /// All of them, by name.
     pub fn all(&self) -> &[Arc<User>] {
         &self.all

@@ -33,11 +33,13 @@ pub use entrance::{Entrance, Tally};
 pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
 pub use invalidations::Invalidations;
-pub use mail::{Adopted, Mail};
+pub use mail::{Adopted, Follow, Mail};
 pub use monitors::Monitors;
 pub use notices::{Notice, Notices};
 pub use pause::Pause;
-pub use plan::{ListenerPlan, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan, share_scripts};
+pub use plan::{
+    ListenerPlan, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan, share_scripts,
+};
 pub use redirects::Redirects;
 pub use standing::{Standing, backend_state};
 pub use turn::Worker;

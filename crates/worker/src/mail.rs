@@ -1,6 +1,9 @@
-use keyway_net::{Mailer, Peer, Socket};
+use crate::Plan;
+use keyway_metrics::Registry;
+use keyway_net::{Listener, Mailer, Peer, Socket};
 use keyway_proxy::Identity;
 use keyway_proxy::local::Unblock;
+use std::sync::Arc;
 
 /// A client at rest on its way from one worker to another.
 #[derive(Debug)]
@@ -17,6 +20,16 @@ pub struct Adopted {
     pub identity: Identity,
 }
 
+/// Another version of the settings.
+pub struct Follow {
+    /// They.
+    pub plan: Arc<Plan>,
+    /// Where to count from now on.
+    pub registry: Arc<Registry>,
+    /// Listeners that are new, each with its position.
+    pub listeners: Vec<(u16, Listener)>,
+}
+
 /// What other threads ask of a worker.
 pub enum Mail {
     /// Stop accepting, answer what is in flight, then end.
@@ -30,6 +43,8 @@ pub enum Mail {
         /// To whom.
         to: Mailer<Mail>,
     },
+    /// Serve by other settings from now on.
+    Follow(Box<Follow>),
     /// Messages wait for this worker's subscribers, or its clients that cache.
     Published,
     /// Close these clients, if they are here; they ascend.

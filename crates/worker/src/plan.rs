@@ -16,12 +16,18 @@ use keyway_topology::{
 use keyway_users::Users;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-/// What all workers of the process share: settings that do not change, and
-/// the few things they meet in.
+/// What all workers of the process share: one version of the settings, and the few things
+/// they meet in, which all versions have together.
 pub struct Plan {
+    /// Which version of the settings it is; 1 are those of the start.
+    pub generation: u64,
+    /// Pools of earlier versions that are here until what they have begun is over.
+    pub retired: Vec<Retired>,
+    /// How many workers have changed over to this version.
+    pub followers: AtomicUsize,
     /// Every bound.
     pub limits: Limits,
     /// Listening sockets, in the order given to each worker's `Io`.
@@ -29,7 +35,7 @@ pub struct Plan {
     /// Which servers the reads of users go to that say so: [`keyway_users::User::reads`].
     pub user_reads: Vec<ReadFrom>,
     /// Pools, by their position in the topology.
-    pub pools: Vec<PoolPlan>,
+    pub pools: Vec<Arc<PoolPlan>>,
     /// Pools and servers as configured.
     pub topology: Arc<Topology>,
     /// Which servers may be used; shared by all workers.
@@ -39,30 +45,50 @@ pub struct Plan {
     /// What the process knows about itself.
     pub facts: Arc<dyn Facts>,
     /// The next client's id.
-    pub next_client_id: AtomicU64,
+    pub next_client_id: Arc<AtomicU64>,
     /// Mail to every worker, by index; filled as workers start.
-    pub mailers: Mutex<Vec<Mailer<Mail>>>,
+    pub mailers: Arc<Mutex<Vec<Mailer<Mail>>>>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
     /// How long a worker looks at shared memory before it sleeps.
     pub spin: Duration,
     /// Lines of the log of which there are few.
-    pub notices: Notices,
+    pub notices: Arc<Notices>,
     /// What the commands may take that wait for `EXEC`.
     pub transactions: Arc<QueueBudget>,
     /// Who listens to the channels of the embedded stores.
     pub channels: Arc<Channels>,
     /// Who is to be told when keys of the embedded stores change.
-    pub invalidations: Invalidations,
+    pub invalidations: Arc<Invalidations>,
     /// What is answered clients that waited on an embedded store.
-    pub handouts: Handouts,
+    pub handouts: Arc<Handouts>,
     /// Who watches the requests.
-    pub monitors: Monitors,
+    pub monitors: Arc<Monitors>,
     /// What is to be told clients of other workers about their keys.
-    pub redirects: Redirects,
+    pub redirects: Arc<Redirects>,
+}
+
+/// A pool that is not among the settings any more, or has others there.
+#[derive(Clone, Debug)]
+pub struct Retired {
+    /// Its position.
+    pub pool: u16,
+    /// The version that it is not in.
+    pub generation: u64,
+    /// Its name is another's now, to which its clients go.
+    pub is_replaced: bool,
+    /// When clients that have begun something in it are made to end it.
+    pub until: Time,
+    /// How many workers have still to end what it has begun.
+    pub left: Arc<AtomicUsize>,
 }
 
 impl Plan {
+    /// The pool at this position, where it is one of an earlier version.
+    pub fn retired(&self, pool: u16) -> Option<&Retired> {
+        self.retired.iter().find(|retired| retired.pool == pool)
+    }
+
     /// Tells a worker that something waits in an inbox of its clients. Where its mailbox
     /// is full it wakes anyway, and looks after reading its mail.
     pub(crate) fn post_published(&self, worker: u16) {
@@ -94,6 +120,8 @@ impl Plan {
 
 /// A listening socket.
 pub struct ListenerPlan {
+    /// Nobody listens there any more: its clients are answered and leave.
+    pub is_ended: bool,
     /// Position of the pool its clients talk to.
     pub pool: u16,
     /// Its address, as `CLIENT LIST` shows it.

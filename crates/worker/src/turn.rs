@@ -9,6 +9,7 @@
 
 mod accepting;
 mod flush;
+mod following;
 mod subscribers;
 
 use crate::core::{Core, LinkIndex, SubscriberIndex};
@@ -272,6 +273,7 @@ impl<I: Io> Worker<I> {
             self.clients.resize(index + 1, None);
         }
         self.clients[index] = Some(Client { key, socket, peer });
+        self.core.bring_in(key);
         self.plan.clients.update(id, |entry| entry.worker = self.index);
         if self.plan.clients.is_killed(id) {
             return self.close_client(key, CloseReason::Killed);
@@ -534,6 +536,7 @@ impl<I: Io> Worker<I> {
             self.lose_link(index, BackendFault::Closed);
         }
         self.tend_subscribers();
+        self.tend_retired();
         self.core.end_pauses();
         self.core.resume_logins();
         self.core.retry_unblocks();
@@ -600,6 +603,7 @@ impl<I: Io> Worker<I> {
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}
+                Mail::Follow(follow) => self.follow(*follow),
                 Mail::Unblock(unblock) => {
                     self.core.unblock(unblock);
                 }

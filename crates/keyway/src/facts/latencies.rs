@@ -101,7 +101,7 @@ pub(super) fn write_quantiles(report: &Report, fields: &mut Fields) {
 pub(super) fn write_shares(report: &Report, fields: &mut Fields) {
     let registry = &report.process.registry;
     let all = registry.latency_shares(report.index);
-    let (latest, length) = report.pool.latencies.latest(&all);
+    let (latest, length) = report.pool.past.latencies.latest(&all);
     fields.put("latencies_window_seconds", format_args!("{:.1}", length.as_secs_f64()));
     for (class, (all, latest)) in registry.layout().classes.iter().zip(all.iter().zip(&latest)) {
         if all.requests > 0 {

@@ -61,7 +61,7 @@ impl Report<'_> {
     /// What all workers did for each class of commands, with its name.
     pub(super) fn class_totals(&self) -> impl Iterator<Item = (&'static str, ClassTotals)> {
         let registry = &self.process.registry;
-        let since = |(class, now)| self.pool.at_reset.class(class, now);
+        let since = |(class, now)| self.pool.past.at_reset.class(class, now);
         let totals = registry.class_totals(self.index).into_iter().enumerate().map(since);
         registry.layout().classes.iter().copied().zip(totals)
     }

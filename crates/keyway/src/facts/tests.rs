@@ -26,11 +26,9 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
             backlog: 511,
             keepalive: Some(Duration::from_secs(300)),
         },
-        rates: Rates::default(),
-        latencies: Window::default(),
+        past: Arc::default(),
         slow_log: None,
         errors: Arc::default(),
-        at_reset: reset::AtReset::default(),
     }
 }
 
@@ -55,8 +53,12 @@ fn facts() -> ProcessFacts {
     let registry = Registry::new(Layout {
         classes: &["read", "write"],
         pools: vec![
-            PoolLayout { name: "cache".into(), backends: vec![] },
-            PoolLayout { name: "sessions".into(), backends: vec!["alpha".into(), "beta".into()] },
+            PoolLayout { name: "cache".into(), backends: vec![], is_retired: false },
+            PoolLayout {
+                name: "sessions".into(),
+                backends: vec!["alpha".into(), "beta".into()],
+                is_retired: false,
+            },
         ],
         workers_max: 4,
         version: "9.9.9",

@@ -1,5 +1,18 @@
 //! Figures that are read when they are asked for, from whoever keeps them.
 
+/// Reloads of the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadFigures {
+    /// Which settings are in force.
+    pub generation: u64,
+    /// When they were last reloaded, in seconds since 1970; 0 if they never were.
+    pub last_unix_seconds: u64,
+    /// Pools that are still being ended.
+    pub ending_pools: u64,
+    /// How many had each result.
+    pub results: Vec<(&'static str, u64)>,
+}
+
 /// What an embedded store counts, read when somebody scrapes.
 #[derive(Clone, Debug, Default)]
 pub struct StoreFigures {

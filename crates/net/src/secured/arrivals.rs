@@ -94,6 +94,18 @@ impl Arrivals {
         self.gates.get(usize::from(listener.0))?.clone()
     }
 
+    /// Lets clients in by another gate; those that are coming in do so by the one they met, but
+    /// for how long it may take.
+    pub(super) fn let_in_by(&mut self, listener: ListenerIndex, gate: Option<Arc<Gate>>) {
+        let of = usize::from(listener.0);
+        if self.gates.len() <= of {
+            self.gates.resize(of + 1, None);
+            self.entering.resize(of + 1, VecDeque::new());
+            self.counts.resize(of + 1, 0);
+        }
+        self.gates[of] = gate;
+    }
+
     /// Whether there is something to do without anything happening.
     #[inline]
     pub(super) fn has_work(&self) -> bool {

@@ -177,6 +177,11 @@ impl SubscriberLink {
         self.wants.iter().any(|wants| !wants.is_empty())
     }
 
+    /// Whether it has a connection, or is about to.
+    pub fn is_standing(&self) -> bool {
+        !matches!(self.state, SubscriberState::Idle | SubscriberState::Backoff { .. })
+    }
+
     /// Names wanted, of all kinds.
     pub fn wanted(&self) -> usize {
         self.wants.iter().map(IndexMap::len).sum()

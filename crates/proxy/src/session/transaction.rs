@@ -20,7 +20,7 @@ const ROOM_MIN: usize = 512;
 /// each command.
 #[derive(Debug)]
 pub struct QueueBudget {
-    len_max: u64,
+    len_max: AtomicU64,
     taken: AtomicU64,
     refused: AtomicU64,
 }
@@ -61,12 +61,21 @@ pub struct Transaction {
 impl QueueBudget {
     /// A budget of `len_max` bytes.
     pub fn new(len_max: u64) -> Self {
-        Self { len_max, taken: AtomicU64::new(0), refused: AtomicU64::new(0) }
+        Self {
+            len_max: AtomicU64::new(len_max),
+            taken: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
     }
 
     /// Its size in bytes.
     pub fn len_max(&self) -> u64 {
-        self.len_max
+        self.len_max.load(Ordering::Relaxed)
+    }
+
+    /// Has another size from here on; who has more keeps it.
+    pub fn set_len_max(&self, len_max: u64) {
+        self.len_max.store(len_max, Ordering::Relaxed);
     }
 
     /// Bytes that are taken now.
@@ -85,7 +94,7 @@ impl QueueBudget {
     }
 
     fn take(&self, len: u64) -> bool {
-        let fits = |taken: u64| taken.checked_add(len).filter(|sum| *sum <= self.len_max);
+        let fits = |taken: u64| taken.checked_add(len).filter(|sum| *sum <= self.len_max());
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 }

@@ -43,12 +43,13 @@ impl Plane {
                 self.refuse(session, busy, |out| reply::error(out, HAS_BEGUN));
                 return Some(Step::Started);
             }
-            // Who comes in goes there with the request behind that.
-            if !request.command.flags.contains(Flags::NO_AUTH)
-                && let Some(step) = self.bring_to_its_pool((key, session), busy)
-            {
-                return Some(step);
-            }
+        }
+        // Who comes in goes there with the request behind that; and so does who is in a pool
+        // that a reload has replaced.
+        if !request.command.flags.contains(Flags::NO_AUTH)
+            && let Some(step) = self.bring_to_its_pool((key, session), busy)
+        {
+            return Some(step);
         }
         let judged = session.identity.user.as_ref().map_or(Ok(()), |user| user.judge(request));
         let denied = judged.err()?;
@@ -75,7 +76,7 @@ impl Plane {
     }
 
     /// Whether a connection has something that belongs to its pool.
-    fn has_begun(&self, session: &Session) -> bool {
+    pub(super) fn has_begun(&self, session: &Session) -> bool {
         session.stateful.as_ref().is_some_and(|stateful| stateful.has_begun())
             || session.tracking.is_some()
             || session.subscriptions.is_some()
@@ -90,10 +91,10 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
     ) -> Option<Step> {
-        let own = session.identity.user.as_ref().and_then(|user| user.pool());
-        let own = own.unwrap_or(self.plan.listeners[usize::from(session.listener)].pool);
+        let own = self.own_pool(session);
         let lent_from = session.stateful.as_ref().and_then(|stateful| stateful.home);
-        if lent_from.unwrap_or(session.pool) == own {
+        // What it has begun it ends where it is.
+        if lent_from.unwrap_or(session.pool) == own || self.has_begun(session) {
             return None;
         }
         if !session.is_quiet(busy) {
@@ -102,7 +103,9 @@ impl Plane {
         }
         let clients_max = self.plan.pools[usize::from(own)].clients_max;
         let connected = self.cells.registry().clients_connected(usize::from(own));
-        if clients_max != 0 && connected >= u64::from(clients_max) {
+        // Nobody is sent away since the pool is another one now.
+        let is_new_here = self.plan.retired(session.pool).is_none();
+        if is_new_here && clients_max != 0 && connected >= u64::from(clients_max) {
             let fault = Fault::Limit(LimitFault::Clients);
             self.cells.pool(usize::from(own)).refused.of(fault).add(1);
             match session.memcached {
@@ -121,14 +124,7 @@ impl Plane {
         }
         // What it was lent for is over: else nobody had logged in.
         session.go_home();
-        self.cells.pool(usize::from(session.pool)).clients.connected.lower(1);
-        self.cells.pool(usize::from(own)).clients.connected.raise(1);
-        session.pool = own;
-        session.identity.database = 0;
-        self.plan.clients.update(session.identity.id, |entry| {
-            entry.pool = own;
-            entry.database = 0;
-        });
+        self.move_to(session, own);
         self.mark_session_resuming(key, session);
         Some(Step::Wait)
     }

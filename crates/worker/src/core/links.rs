@@ -11,12 +11,13 @@ use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
-    pub(super) fn preconnect(&mut self) {
-        for index in 0..self.links.len() {
+    pub(super) fn preconnect(&mut self, among: Range<LinkIndex>) {
+        for index in among {
             // Those for RESP3 wait until a client speaks it.
             let slot = &self.links[index];
             let is_first = slot.link.protocol() == Protocol::Resp2;
@@ -267,8 +268,11 @@ impl Core {
             self.plane.log_change(&change);
         }
         for id in health.due_for_rejoin(now).collect::<Vec<_>>() {
-            let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
             let Some(place) = self.plane.plan.topology.backend(id) else { continue };
+            if self.plane.plan.retired(place.pool_index as u16).is_some() {
+                continue;
+            }
+            let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
             let PoolState::Sharded(state) = &self.plane.pools[place.pool_index] else { continue };
             let index = state.probe_link(place.server_index);
             let Core { links, plane, .. } = self;
@@ -293,8 +297,7 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        // The shared ones come first.
-        let shared = links.iter_mut().enumerate().take_while(|(_, slot)| !slot.is_private);
+        let shared = links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private);
         for (index, slot) in shared {
             let is_first = before.replace(slot.id) != Some(slot.id);
             let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
@@ -330,6 +333,9 @@ impl Core {
             sum.1 += slot.link.unsent_len() as u64;
         }
         for pool in 0..plane.plan.pools.len() {
+            if plane.plan.retired(pool as u16).is_some() {
+                continue;
+            }
             for backend in 0..plane.plan.topology.pools()[pool].servers().len() {
                 let cells = plane.cells.pool(pool).backend(backend);
                 let id = plane.plan.topology.backend_id(pool, backend);

@@ -11,6 +11,7 @@
 //! | `private` | the links these have for themselves |
 //! | `across` | a request concerns all servers, or one after the other |
 //! | `scripts` | what servers keep for later calls, and who was given what |
+//! | `follow` | the settings change: pools come and go |
 //! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `routes` | requests that go over other pools, and the sessions that bring them there |
 //! | `cluster` | pools that are a Redis Cluster |
@@ -35,6 +36,7 @@ mod circuits;
 mod cluster;
 mod dispatch;
 mod figures;
+mod follow;
 mod health_log;
 mod info;
 mod input;
@@ -135,6 +137,8 @@ pub(crate) struct LinkSlot {
     role: Option<tracking::Role>,
     /// How requests went is noted, beyond the health of its server.
     is_watched: bool,
+    /// Its pool is gone: a place for a shared link of another.
+    is_spare: bool,
     /// Reads that were sent by then have been looked at whether a second server is to
     /// be sent them.
     hedged_until: Time,
@@ -150,6 +154,8 @@ pub struct Core {
 /// What requests and replies need besides sessions and links.
 pub(crate) struct Plane {
     pub(crate) plan: Arc<Plan>,
+    /// Of the pools that are retired, those of which nothing is left here.
+    ended: Vec<u16>,
     pub(crate) cells: WorkerCells,
     pub(crate) clock: Clock,
     pub(crate) busy_pool: BusyPool,
@@ -233,6 +239,7 @@ impl Core {
             store_blocking: store_blocking::StoreBlocking::default(),
             store_scripts: store_scripts::StoreScripts::default(),
             tracking: tracking::State::default(),
+            ended: plan.retired.iter().map(|retired| retired.pool).collect(),
             plan,
             cells,
             clock: Clock::default(),
@@ -274,7 +281,7 @@ impl Core {
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
-        core.preconnect();
+        core.preconnect(0..core.links.len());
         core
     }
 

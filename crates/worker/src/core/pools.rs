@@ -1,4 +1,5 @@
 use super::cluster::{ClusterState, Hedging, Readers};
+use super::links::next_generation;
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
@@ -6,6 +7,7 @@ use keyway_base::Time;
 use keyway_proxy::{Budget, Link};
 use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
+use std::ops::Range;
 
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
@@ -42,7 +44,10 @@ impl PoolState {
         let PoolKind::Sharded { pool, cluster, .. } = &plan.pools[index].kind else {
             return PoolState::None;
         };
-        let first_link = links.len();
+        if plan.retired(index as u16).is_some() {
+            return PoolState::None;
+        }
+        let mut own = Vec::new();
         let connections = usize::from(pool.server_connections.max(1));
         let to_resp3 = pool.servers.len() * connections;
         let protocols: &[Protocol] = match pool.protocol {
@@ -58,9 +63,10 @@ impl PoolState {
                         .following(cluster.is_some())
                         .watched(plan.health.watches(id))
                 };
-                links.extend((0..connections).map(|_| slot()));
+                own.extend((0..connections).map(|_| slot()));
             }
         }
+        let first_link = room_for(links, own);
         let health_epoch = plan.health.pool_epoch(index);
         let cluster = cluster.as_ref().map(ClusterState::new);
         let ring = match &cluster {
@@ -82,6 +88,18 @@ impl PoolState {
         })
     }
 
+    /// Its shared links to so many servers.
+    pub(super) fn links(&self, servers: usize) -> Range<LinkIndex> {
+        match self {
+            PoolState::None => 0..0,
+            PoolState::Sharded(state) => {
+                let count = servers * state.connections;
+                // Those for RESP3 wait until a client speaks it.
+                state.first_link..state.first_link + count
+            }
+        }
+    }
+
     /// Follows the health board: rebuilds the ring if who may be used changed.
     /// Returns whether it did.
     pub(super) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
@@ -100,6 +118,32 @@ impl PoolState {
         }
         has_changed
     }
+}
+
+/// Puts a pool's links in a row among the others, where another pool's were if they fit.
+fn room_for(links: &mut Vec<LinkSlot>, own: Vec<LinkSlot>) -> LinkIndex {
+    let mut first = 0;
+    while let Some(row) = links.get(first..first + own.len()) {
+        match row.iter().rposition(|slot| !slot.is_spare) {
+            None => break,
+            Some(taken) => first += taken + 1,
+        }
+    }
+    if first + own.len() > links.len() {
+        // Those that stand at the end begin the row.
+        let at_end = links.iter().rev().take_while(|slot| slot.is_spare).count();
+        first = links.len() - at_end;
+    }
+    for (index, mut slot) in (first..).zip(own) {
+        match links.get_mut(index) {
+            Some(place) => {
+                slot.generation = next_generation(place.generation);
+                *place = slot;
+            }
+            None => links.push(slot),
+        }
+    }
+    first
 }
 
 fn build_ring(plan: &Plan, index: usize, pool: &ShardedPool) -> Ring {
@@ -164,6 +208,7 @@ impl LinkSlot {
             unblock: None,
             role: None,
             is_watched: false,
+            is_spare: false,
             hedged_until: Time(0),
         }
     }

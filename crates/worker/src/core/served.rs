@@ -79,7 +79,8 @@ mod tests {
     use std::sync::Arc;
 
     fn registry() -> Arc<Registry> {
-        let pool = |name: &str| PoolLayout { name: name.into(), backends: vec![] };
+        let pool =
+            |name: &str| PoolLayout { name: name.into(), backends: vec![], is_retired: false };
         Registry::new(Layout {
             classes: &["read", "write", "read_many", "write_many", "script", "connection", "admin"],
             pools: vec![pool("a"), pool("b")],

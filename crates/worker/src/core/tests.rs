@@ -8,7 +8,6 @@ use keyway_topology::{
     Ejection, Epoch, HealthBoard, HealthState, Pool, PoolKind as TopologyKind, Rejoin, Server,
     ShardedPool, Topology,
 };
-use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -61,6 +60,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             .map(|pool| PoolLayout {
                 name: pool.name.clone(),
                 backends: vec!["alpha".to_owned(); servers(&pool.kind)],
+                is_retired: false,
             })
             .collect(),
         workers_max: 1,
@@ -68,8 +68,12 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         start_unix_micros: 0,
     });
     let plan = Plan {
+        generation: 1,
+        retired: Vec::new(),
+        followers: Default::default(),
         limits: Limits::default(),
         listeners: vec![ListenerPlan {
+            is_ended: false,
             pool: 0,
             name: String::new(),
             users: Arc::new(keyway_users::Users::plain(None)),
@@ -79,24 +83,24 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             entrance: crate::Entrance::default(),
         }],
         user_reads: Vec::new(),
-        pools: pools.iter().map(|pool| pool_plan(pool, &pools)).collect(),
+        pools: pools.iter().map(|pool| Arc::new(pool_plan(pool, &pools))).collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),
         facts: Arc::new(NoFacts),
-        next_client_id: AtomicU64::new(1),
-        mailers: Mutex::new(Vec::new()),
+        next_client_id: Arc::new(AtomicU64::new(1)),
+        mailers: Arc::default(),
         drain_timeout: Duration::from_secs(1),
         spin: Duration::ZERO,
-        notices: crate::Notices::default(),
+        notices: Arc::default(),
         transactions: Arc::new(keyway_proxy::QueueBudget::new(
             Limits::default().transactions_len_max,
         )),
         channels: Arc::default(),
-        handouts: crate::Handouts::default(),
-        invalidations: crate::Invalidations::default(),
-        monitors: crate::Monitors::default(),
-        redirects: crate::Redirects::default(),
+        handouts: Arc::default(),
+        invalidations: Arc::default(),
+        monitors: Arc::default(),
+        redirects: Arc::default(),
     };
     (Arc::new(plan), registry.start_worker().unwrap())
 }

@@ -84,7 +84,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    fn lose_subscriber(&mut self, index: SubscriberIndex, fault: BackendFault) {
+    pub(super) fn lose_subscriber(&mut self, index: SubscriberIndex, fault: BackendFault) {
         let slot = &self.core.plane.pubsub.slots[index];
         if matches!(slot.link.state(), SubscriberState::Connecting { .. }) {
             self.io.cancel_connect(token(index, slot.generation));

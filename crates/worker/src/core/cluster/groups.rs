@@ -43,9 +43,12 @@ pub(super) struct Told {
 
 /// The pools of sentinels, each with the pool they are asked about.
 pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
-    let position = |name: &str| plan.pools.iter().position(|pool| pool.name == name);
-    let of_pool = |(index, pool): (usize, &crate::PoolPlan)| match &pool.kind {
-        PoolKind::Sharded { cluster: Some(cluster), .. } => {
+    let is_live = |index: usize| plan.retired(index as u16).is_none();
+    let position = |name: &str| {
+        (0..plan.pools.len()).find(|&index| plan.pools[index].name == name && is_live(index))
+    };
+    let of_pool = |(index, pool): (usize, &std::sync::Arc<crate::PoolPlan>)| match &pool.kind {
+        PoolKind::Sharded { cluster: Some(cluster), .. } if is_live(index) => {
             let name = cluster.settings().sentinels.as_deref()?;
             Some((position(name)? as u16, index as u16))
         }

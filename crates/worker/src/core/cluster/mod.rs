@@ -113,10 +113,27 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(plan: &Plan) -> State {
         let is_cluster = |&index: &usize| {
-            matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
+            plan.retired(index as u16).is_none()
+                && matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
         };
         let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
         State { pools, sentinels: groups::sentinels(plan), ..State::default() }
+    }
+
+    /// Goes on for the pools of another version of the settings; those that are being ended
+    /// are looked after until they are.
+    pub(super) fn follow(&mut self, plan: &Plan) {
+        let State { pools, sentinels, .. } = State::new(plan);
+        let ending = self.pools.iter().filter(|&&pool| plan.retired(pool).is_some());
+        let ending: Vec<u16> = ending.copied().collect();
+        self.pools = [pools, ending].concat();
+        self.sentinels = sentinels;
+        self.told_about.retain(|pool| self.pools.contains(pool));
+    }
+
+    /// Nothing is left of a pool.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.pools.retain(|&other| other != pool);
     }
 }
 
@@ -459,6 +476,9 @@ impl Plane {
     /// Whether a lost or failed connection is that of a server that has left its
     /// cluster, of which nothing is to be said.
     pub(super) fn has_left(&self, slot: &LinkSlot) -> bool {
+        if self.plan.retired(slot.pool).is_some() {
+            return true;
+        }
         let is_gone = |state: &ClusterState| state.map.node(usize::from(slot.backend)).is_none();
         self.cluster_state(slot.pool).is_some_and(is_gone)
     }

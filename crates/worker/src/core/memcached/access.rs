@@ -47,11 +47,8 @@ impl Plane {
             self.admit_memcached(call);
             return Some(Step::Started);
         }
-        let listener = &self.plan.listeners[usize::from(call.session.listener)];
         let is_login = matches!(judged.verb, Verb::SaslStart | Verb::SaslStep);
-        if listener.users.have_pools()
-            && !is_login
-            && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
+        if !is_login && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
         {
             return Some(step);
         }

@@ -83,43 +83,17 @@ pub(crate) struct SubscriberSlot {
     attempted: Time,
     /// Its connection was lost: what any server of its cluster tells is asked of another.
     is_avoided: bool,
+    /// Its pool is gone: a place for another's.
+    is_spare: bool,
     /// It is to a sentinel, which tells the worker and no client.
     is_sentinel: bool,
 }
 
 impl PubSub {
     pub(super) fn new(plan: &Plan) -> Self {
-        let (mut pools, mut slots) = (Vec::new(), Vec::new());
-        for (index, pool) in plan.pools.iter().enumerate() {
-            let first = slots.len();
-            if let PoolKind::Sharded { pool, cluster, .. } = &pool.kind {
-                let link = || match cluster {
-                    Some(_) => SubscriberLink::of_cluster(),
-                    None => SubscriberLink::default(),
-                };
-                slots.extend((0..pool.servers.len()).map(|backend| SubscriberSlot {
-                    link: link(),
-                    pool: index as u16,
-                    backend: backend as u16,
-                    id: plan.topology.backend_id(index, backend),
-                    socket: None,
-                    generation: 1,
-                    is_busy: false,
-                    attempted: Time(0),
-                    is_avoided: false,
-                    is_sentinel: pool.is_sentinels,
-                }));
-            }
-            pools.push(PoolChannels {
-                registry: Registry::default(),
-                waiters: Registry::default(),
-                clients: 0,
-                slots: first..slots.len(),
-            });
-        }
-        Self {
-            pools,
-            slots,
+        let mut pubsub = Self {
+            pools: Vec::new(),
+            slots: Vec::new(),
             busy_slots: Vec::new(),
             has_mail: false,
             inbox: Vec::new(),
@@ -129,6 +103,79 @@ impl PubSub {
             over_soft: Vec::new(),
             dropped: Vec::new(),
             frame: Vec::new(),
+        };
+        for index in 0..plan.pools.len() {
+            pubsub.begin_pool(plan, index);
+        }
+        pubsub
+    }
+
+    /// A pool has come to a position.
+    pub(super) fn begin_pool(&mut self, plan: &Plan, index: usize) {
+        let mut own = Vec::new();
+        if let PoolKind::Sharded { pool, cluster, .. } = &plan.pools[index].kind
+            && plan.retired(index as u16).is_none()
+        {
+            let link = || match cluster {
+                Some(_) => SubscriberLink::of_cluster(),
+                None => SubscriberLink::default(),
+            };
+            own.extend((0..pool.servers.len()).map(|backend| SubscriberSlot {
+                link: link(),
+                pool: index as u16,
+                backend: backend as u16,
+                id: plan.topology.backend_id(index, backend),
+                socket: None,
+                generation: 1,
+                is_busy: false,
+                attempted: Time(0),
+                is_avoided: false,
+                is_sentinel: pool.is_sentinels,
+                is_spare: false,
+            }));
+        }
+        let channels = PoolChannels {
+            registry: Registry::default(),
+            waiters: Registry::default(),
+            clients: 0,
+            slots: self.room_for(own),
+        };
+        match self.pools.get_mut(index) {
+            Some(place) => *place = channels,
+            None => self.pools.push(channels),
+        }
+    }
+
+    /// Puts a pool's slots in a row among the others, where another pool's were if they fit.
+    fn room_for(&mut self, own: Vec<SubscriberSlot>) -> Range<SubscriberIndex> {
+        let (slots, len) = (&mut self.slots, own.len());
+        let fits = |first: &usize| slots[*first..*first + len].iter().all(|slot| slot.is_spare);
+        let last = slots.len().checked_sub(len);
+        let first = last.and_then(|last| (0..=last).find(fits)).unwrap_or(slots.len());
+        for (index, slot) in (first..).zip(own) {
+            match slots.get_mut(index) {
+                Some(place) => {
+                    let generation = super::links::next_generation(place.generation);
+                    *place = SubscriberSlot { generation, is_busy: place.is_busy, ..slot };
+                }
+                None => slots.push(slot),
+            }
+        }
+        first..first + len
+    }
+
+    /// The slots of a pool, which is to be ended.
+    pub(crate) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
+        self.pools[usize::from(pool)].slots.clone()
+    }
+
+    /// Nothing is left of a pool: its slots may be another's.
+    pub(super) fn end_pool(&mut self, pool: u16) {
+        let channels = &mut self.pools[usize::from(pool)];
+        let slots = std::mem::replace(&mut channels.slots, 0..0);
+        for slot in &mut self.slots[slots] {
+            slot.link = SubscriberLink::default();
+            (slot.is_spare, slot.is_sentinel) = (true, false);
         }
     }
 
@@ -198,6 +245,9 @@ impl Plane {
     pub(super) fn publish_pubsub_gauges(&self) {
         use SubscriptionKind::{Channel, Pattern, Shard};
         for (index, pool) in self.pubsub.pools.iter().enumerate() {
+            if self.plan.retired(index as u16).is_some() {
+                continue;
+            }
             let cells = &self.cells.pool(index).pubsub;
             let names = |kind| pool.registry.names(kind).len() as u64;
             cells.channels.set(names(Channel) + names(Shard));

@@ -166,6 +166,11 @@ impl State {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
 
+    /// Whether nothing is on its way over other pools.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.trips() == 0 && self.copies.is_empty()
+    }
+
     /// Trips and relays that are not over.
     pub(super) fn trips(&self) -> usize {
         self.trips.len() + self.relays

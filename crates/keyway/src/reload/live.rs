@@ -1,0 +1,206 @@
+//! The settings in force, and how others take their place.
+
+use super::merge::{Before, GENERATIONS_MAX, ending_generations, merge};
+use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
+use crate::admin::Process;
+use crate::plan::{self, Sources, Version};
+use crate::workers::Workers;
+use crate::{certificates, log};
+use keyway_base::Clock;
+use keyway_config::{Config, ListenAddr};
+use keyway_net::Listener;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The settings in force.
+pub struct Live {
+    /// What it is read from; the built-in configuration without one.
+    pub path: Option<PathBuf>,
+    /// As it was read.
+    pub file: Config,
+    /// The same with every pool and listener at its position.
+    pub config: Config,
+    /// What the workers have of it.
+    pub version: Version,
+    /// Where each listener really listens, if on TCP.
+    pub addresses: Vec<Option<SocketAddr>>,
+    /// Counts of reloads.
+    pub tally: Arc<ReloadTally>,
+    /// When the process has started.
+    pub clock: Clock,
+    /// What an attacker cannot guess.
+    pub seed: u64,
+    /// Who looks at passwords that take long.
+    pub passwords: crate::passwords::Passwords,
+}
+
+impl Live {
+    /// Reads the configuration again and has it in force, or changes nothing. Counts and logs
+    /// what came of it.
+    pub fn reload(&mut self, workers: &mut Workers, process: &Process) -> Result<Diff, Refusal> {
+        let result = self.try_reload(workers, process);
+        self.tally.note(&result);
+        match &result {
+            Err(refusal) => {
+                for reason in &refusal.reasons {
+                    tracing::error!("{reason}");
+                }
+                tracing::error!(
+                    generation = self.version.plan.generation,
+                    reason = refusal.cause.label(),
+                    "reload refused: nothing was changed"
+                );
+            }
+            Ok(diff) => {
+                for warning in &diff.warnings {
+                    tracing::warn!("{warning}");
+                }
+                for change in &diff.changes {
+                    tracing::info!("reload: {change}");
+                }
+                let generation = diff.generation;
+                match diff.changes.len() {
+                    0 => tracing::info!(
+                        generation,
+                        "reloaded: the configuration says what it said; certificates were read \
+                         again"
+                    ),
+                    changes => tracing::info!(generation, changes, "reloaded"),
+                }
+            }
+        }
+        result
+    }
+
+    fn try_reload(&mut self, workers: &mut Workers, process: &Process) -> Result<Diff, Refusal> {
+        let mut new = self.read()?;
+        let warnings = new.warnings.iter().map(ToString::to_string).collect();
+        new.warnings.clear();
+        let changes = diff(&self.file, &new);
+        let plan = &self.version.plan;
+        if ending_generations(&plan.retired) >= GENERATIONS_MAX {
+            let reason = format!(
+                "pools that the last {GENERATIONS_MAX} reloads have replaced are still being \
+                 ended; try again when keyway_config_ending_pools is lower (at the latest after \
+                 drain_timeout)"
+            );
+            return Err(Refusal::new(Cause::Draining, vec![reason]));
+        }
+        let mut merged = self
+            .merge(&new, workers.len())
+            .map_err(|faults| Refusal::new(Cause::NeedsRestart, faults))?;
+        if changes.is_empty()
+            && merged.is_same.iter().all(|is_same| *is_same)
+            && !self.has_new_users(&merged)
+        {
+            // Everything it names was read, too.
+            certificates::replace(&self.config, &self.file, &new);
+            let generation = plan.generation;
+            return Ok(Diff { generation, changes, warnings });
+        }
+        let opened = self.open(&merged)?;
+        let mut addresses = self.addresses.clone();
+        addresses.resize(merged.config.listeners.len(), None);
+        for (index, listener) in &opened {
+            addresses[usize::from(*index)] = listener.local_addr();
+        }
+        for (address, _) in addresses.iter_mut().zip(&merged.ended).filter(|(_, ended)| **ended) {
+            *address = None;
+        }
+        certificates::replace(&self.config, &self.file, &new);
+        certificates::keep_listeners(&self.config, &mut merged.config);
+        let sources = Sources {
+            config: &merged.config,
+            addresses: &addresses,
+            clock: self.clock,
+            seed: self.seed,
+            reloads: &self.tally,
+            verifier: self.passwords.verifier(),
+        };
+        let version = plan::next_plan(&sources, &self.version, &merged);
+        self.passwords.start_for(&version.plan).map_err(|error| {
+            Refusal::new(Cause::Invalid, vec![format!("cannot start a thread: {error}")])
+        })?;
+        let behind = workers
+            .follow((&version.plan, &version.registry), opened)
+            .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
+        if behind > 0 {
+            tracing::warn!(
+                workers = behind,
+                "workers serve by the settings before: what they are at, such as a script, takes \
+                 long; they change over when it is over"
+            );
+        }
+        process.follow(&version.plan, &version.registry);
+        log::set_level(new.server.log.level);
+        self.remove_ended_sockets(&merged);
+        self.version = version;
+        self.addresses = addresses;
+        self.config = merged.config;
+        self.file = new;
+        Ok(Diff { generation: merged.generation, changes, warnings })
+    }
+
+    fn read(&self) -> Result<Config, Refusal> {
+        let Some(path) = &self.path else { return Ok(self.file.clone()) };
+        Config::load(path).map_err(|errors| {
+            Refusal::new(Cause::Invalid, errors.iter().map(ToString::to_string).collect())
+        })
+    }
+
+    fn merge(&self, new: &Config, workers: usize) -> Result<Merge, Vec<String>> {
+        let plan = &self.version.plan;
+        let is_left = |index: usize| plan.listeners[index].entrance.tally.connected() == 0;
+        let ended = |index: usize| plan.listeners[index].is_ended.then(|| is_left(index));
+        let ended: Vec<Option<bool>> = (0..plan.listeners.len()).map(ended).collect();
+        let before = Before {
+            config: &self.config,
+            generation: plan.generation,
+            retired: &plan.retired,
+            ended: &ended,
+            until: plan::monotonic() + plan.drain_timeout,
+            workers,
+        };
+        merge(&before, new)
+    }
+
+    /// Passwords differ and nothing else, as far as it is told.
+    fn has_new_users(&self, merged: &Merge) -> bool {
+        merged.same_users.iter().any(|is_same| !is_same)
+    }
+
+    /// Listens where nobody did.
+    fn open(&self, merged: &Merge) -> Result<Vec<(u16, Listener)>, Refusal> {
+        let mut opened = Vec::new();
+        let mut faults = Vec::new();
+        for &index in &merged.opened {
+            let settings = &merged.config.listeners[index];
+            match Listener::bind(&plan::options(settings)) {
+                Ok(listener) => opened.push((index as u16, listener)),
+                Err(error) => faults.push(match plan::unusable_path(&settings.bind) {
+                    Some(why) => format!("cannot listen on {}: {why}", settings.bind),
+                    None => error.to_string(),
+                }),
+            }
+        }
+        match faults.is_empty() {
+            true => Ok(opened),
+            false => Err(Refusal::new(Cause::Invalid, faults)),
+        }
+    }
+
+    /// Removes the files of unix sockets that nobody listens on any more.
+    fn remove_ended_sockets(&self, merged: &Merge) {
+        let before = self.version.plan.listeners.iter().zip(&self.config.listeners);
+        for ((plan, settings), _) in
+            before.zip(&merged.ended).filter(|((plan, _), ended)| **ended && !plan.is_ended)
+        {
+            debug_assert!(!plan.is_ended);
+            if let ListenAddr::Unix(path) = &settings.bind {
+                // Gone already is as good.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Where the pools and listeners of a new configuration go among those that are there.
+//!
+//! A pool that says the same as before keeps its position and everything behind it. Another
+//! one gets a position of its own, also when it has the name of an old one, and the old one is
+//! retired: `retired` names it until nothing of it is left in any worker.
+
+use keyway_base::Time;
+use keyway_config::{Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig};
+use keyway_topology::{Epoch, PoolKind, RoutedPool};
+use keyway_worker::Retired;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Versions of the settings of which pools may still be ending. Each holds the connections of
+/// its pools; more would let reloads in a row multiply those without bound.
+pub const GENERATIONS_MAX: usize = 4;
+
+/// A configuration in which every pool and listener has its position.
+pub struct Merge {
+    /// The new configuration, with those that are retired or ended among the others.
+    pub config: Config,
+    /// Which version it is.
+    pub generation: u64,
+    /// Of each pool, whether it is the one that was there.
+    pub is_same: Vec<bool>,
+    /// Of each pool, the position of the one that it replaces.
+    pub heir_of: Vec<Option<usize>>,
+    /// The pools that end.
+    pub retired: Vec<Retired>,
+    /// Of each listener, whether nobody listens there any more.
+    pub ended: Vec<bool>,
+    /// Positions of the listeners that are new.
+    pub opened: Vec<usize>,
+    /// Of each listener, whether its users are those it had.
+    pub same_users: Vec<bool>,
+}
+
+/// What is in force.
+pub struct Before<'b> {
+    /// With positions.
+    pub config: &'b Config,
+    /// Which version it is.
+    pub generation: u64,
+    /// The pools that were still ending when it came.
+    pub retired: &'b [Retired],
+    /// Its listeners at which nobody listens, and whether the position may be another's.
+    pub ended: &'b [Option<bool>],
+    /// When what ends is to have ended, and how many workers there are.
+    pub until: Time,
+    /// Workers that have to end it.
+    pub workers: usize,
+}
+
+/// Puts a new configuration in the place of one in force.
+///
+/// # Errors
+/// What cannot change while Keyway runs.
+pub fn merge(before: &Before, new: &Config) -> Result<Merge, Vec<String>> {
+    let mut faults = fixed_settings(before.config, new);
+    let pools = places(before, new, &mut faults);
+    let listeners = listener_places(before, new, &mut faults);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(put(before, new, &pools, &listeners))
+}
+
+/// How many versions have pools that are still ending.
+pub fn ending_generations(retired: &[Retired]) -> usize {
+    let mut generations: Vec<u64> =
+        retired.iter().filter(|retired| !is_over(retired)).map(|it| it.generation).collect();
+    generations.dedup();
+    generations.len()
+}
+
+fn is_over(retired: &Retired) -> bool {
+    // ORDER: pairs with the subtraction of the worker that has ended it.
+    retired.left.load(Ordering::Acquire) == 0
+}
+
+/// What of the process cannot change while it runs.
+fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
+    let (old, new) = (&old.server, &new.server);
+    let mut faults = Vec::new();
+    let mut fixed = |is_same: bool, key: &str| {
+        if !is_same {
+            faults.push(format!("server.{key}: cannot change while Keyway runs; restart it"));
+        }
+    };
+    fixed(old.workers == new.workers, "workers");
+    fixed(old.admin == new.admin, "admin");
+    fixed(old.spin == new.spin, "spin");
+    fixed(old.log.format == new.log.format, "log.format");
+    faults
+}
+
+/// Where a pool of the new configuration goes.
+struct Place {
+    position: usize,
+    is_same: bool,
+    /// The one of its name, which it replaces.
+    replaces: Option<usize>,
+}
+
+fn is_retired(before: &Before, position: usize) -> bool {
+    before.retired.iter().any(|retired| usize::from(retired.pool) == position)
+}
+
+fn places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<Place> {
+    let old = before.config;
+    let live = |position: &usize| !is_retired(before, *position);
+    let old_of = |name: &str| {
+        (0..old.pools.len()).filter(live).find(|&position| old.pools[position].name == name)
+    };
+    let names: Vec<Option<usize>> = new.pools.iter().map(|pool| old_of(&pool.name)).collect();
+    for position in (0..old.pools.len()).filter(live) {
+        let pool = &old.pools[position];
+        let is_there = new.pools.iter().find(|other| other.name == pool.name);
+        let is_store = matches!(pool.kind, PoolKindConfig::Store(_));
+        let name = &pool.name;
+        match is_there {
+            None if is_store => faults.push(format!(
+                "pool.{name}: a store cannot be removed while Keyway runs, as its data would be \
+                 lost; restart it"
+            )),
+            Some(new) if is_store && new.kind != pool.kind => faults.push(format!(
+                "pool.{name}: the settings of a store cannot change while Keyway runs; restart it"
+            )),
+            _ => {}
+        }
+    }
+    let mut same = unchanged(old, new, &names);
+    while drop_dependents(new, &mut same) {}
+    let free = before.retired.iter().filter(|retired| is_over(retired));
+    let mut free = free.map(|retired| usize::from(retired.pool));
+    let mut next = old.pools.len();
+    let mut place = |(index, name): (usize, &Option<usize>)| match (same[index], name) {
+        (true, Some(position)) => Place { position: *position, is_same: true, replaces: None },
+        (_, replaces) => {
+            let position = free.next().unwrap_or_else(|| {
+                next += 1;
+                next - 1
+            });
+            Place { position, is_same: false, replaces: *replaces }
+        }
+    };
+    names.iter().enumerate().map(&mut place).collect()
+}
+
+/// Which pools say what those of their names said, but for the pools that they name.
+fn unchanged(old: &Config, new: &Config, names: &[Option<usize>]) -> Vec<bool> {
+    let (old_topology, new_topology) = (old.topology(Epoch(0)), new.topology(Epoch(0)));
+    let is_same = |(index, position): (usize, &Option<usize>)| {
+        let Some(position) = *position else { return false };
+        match (&old.pools[position].kind, &new.pools[index].kind) {
+            (PoolKindConfig::Store(_), PoolKindConfig::Store(_)) => true,
+            (PoolKindConfig::Sharded(was), PoolKindConfig::Sharded(is)) => {
+                let tls = |it: &Option<keyway_config::TlsConfig>| {
+                    it.as_ref().map(|tls| tls.settings.clone())
+                };
+                let kinds =
+                    (&old_topology.pools()[position].kind, &new_topology.pools()[index].kind);
+                let is_same = match kinds {
+                    (PoolKind::Sharded(was), PoolKind::Sharded(is)) => was == is,
+                    _ => false,
+                };
+                is_same && was.clients_max == is.clients_max && tls(&was.tls) == tls(&is.tls)
+            }
+            (PoolKindConfig::Routed(was), PoolKindConfig::Routed(is)) => {
+                let here = |child: u16| names[usize::from(child)].map_or(u16::MAX, |at| at as u16);
+                was.clients_max == is.clients_max && was.pool == is.pool.with_children(here)
+            }
+            _ => false,
+        }
+    };
+    names.iter().enumerate().map(is_same).collect()
+}
+
+/// A pool that relies on another that is replaced is replaced as well. Returns whether one
+/// was found.
+fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
+    let position = |name: &str| new.pools.iter().position(|pool| pool.name == name);
+    let mut dropped = Vec::new();
+    for (index, pool) in new.pools.iter().enumerate() {
+        let relies_on: Vec<usize> = match &pool.kind {
+            PoolKindConfig::Store(_) => Vec::new(),
+            PoolKindConfig::Routed(routed) => {
+                routed.pool.children().into_iter().map(usize::from).collect()
+            }
+            PoolKindConfig::Sharded(sharded) => {
+                let warm_up = sharded.pool.warm_up.as_ref().map(|warm_up| &warm_up.from);
+                let cluster = sharded.pool.cluster.as_ref();
+                let sentinels = cluster.and_then(|cluster| cluster.sentinels.as_ref());
+                warm_up.into_iter().chain(sentinels).filter_map(|name| position(name)).collect()
+            }
+        };
+        if same[index] && relies_on.iter().any(|&other| !same[other]) {
+            dropped.push(index);
+        }
+        // They share what scripts their clients have loaded.
+        if let PoolKindConfig::Routed(routed) = &pool.kind
+            && let RoutedPool::ReadWriteSplit(split) = &routed.pool
+            && !same[index]
+        {
+            dropped.extend([split.write, split.read].map(usize::from));
+        }
+    }
+    let is_store = |index: usize| matches!(new.pools[index].kind, PoolKindConfig::Store(_));
+    dropped.retain(|&index| same[index] && !is_store(index));
+    dropped.iter().for_each(|&index| same[index] = false);
+    !dropped.is_empty()
+}
+
+/// Where each listener goes, and whether it is new there.
+fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> Vec<(usize, bool)> {
+    let old = &before.config.listeners;
+    let mut places = Vec::new();
+    let mut next = old.len();
+    let mut free: Vec<usize> =
+        (0..old.len()).filter(|&position| before.ended[position] == Some(true)).collect();
+    for listener in &new.listeners {
+        let bind = &listener.bind;
+        let is_it =
+            |&position: &usize| before.ended[position].is_none() && old[position].bind == *bind;
+        match (0..old.len()).find(is_it) {
+            Some(position) => {
+                faults.extend(fixed_of_listener(&old[position], listener));
+                places.push((position, false));
+            }
+            None => {
+                if matches!(bind, ListenAddr::Shm(_)) {
+                    faults.push(format!(
+                        "listener {bind}: one of shared memory cannot be added while Keyway \
+                         runs; restart it"
+                    ));
+                }
+                let position = free.pop().unwrap_or_else(|| {
+                    next += 1;
+                    next - 1
+                });
+                places.push((position, true));
+            }
+        }
+    }
+    for (position, listener) in old.iter().enumerate() {
+        let is_gone = !places.contains(&(position, false)) && before.ended[position].is_none();
+        if is_gone && matches!(listener.bind, ListenAddr::Shm(_)) {
+            faults.push(format!(
+                "listener {}: one of shared memory cannot be removed while Keyway runs; restart it",
+                listener.bind
+            ));
+        }
+    }
+    places
+}
+
+/// What of a listener cannot change while it listens.
+fn fixed_of_listener(old: &ListenerConfig, new: &ListenerConfig) -> Vec<String> {
+    let keys = [
+        (old.backlog == new.backlog, "backlog"),
+        (old.mode == new.mode, "mode"),
+        (old.tcp_keepalive == new.tcp_keepalive, "tcp_keepalive"),
+        (old.shm == new.shm, "allow_uids and ring_max"),
+        (old.protocol == new.protocol, "protocol and item_len_max"),
+    ];
+    let changed = keys.iter().filter(|(is_same, _)| !is_same);
+    let bind = &new.bind;
+    changed
+        .map(|(_, key)| {
+            format!("listener {bind}: {key} cannot change while Keyway runs; restart it")
+        })
+        .collect()
+}
+
+fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool)]) -> Merge {
+    let generation = before.generation + 1;
+    let old = before.config;
+    let count = pools.iter().map(|place| place.position + 1).max().unwrap_or(0);
+    let count = count.max(old.pools.len());
+    let mut slots: Vec<Option<PoolConfig>> = old.pools.iter().cloned().map(Some).collect();
+    slots.resize(count, None);
+    let (mut is_same, mut heir_of) = (vec![true; count], vec![None; count]);
+    let mut retired: Vec<Retired> = before.retired.to_vec();
+    retired.retain(|it| !pools.iter().any(|place| place.position == usize::from(it.pool)));
+    for position in 0..old.pools.len() {
+        let stays = pools.iter().any(|place| place.is_same && place.position == position);
+        if stays || is_retired(before, position) {
+            continue;
+        }
+        retired.push(Retired {
+            pool: position as u16,
+            generation,
+            is_replaced: pools.iter().any(|place| place.replaces == Some(position)),
+            until: before.until,
+            left: Arc::new(AtomicUsize::new(before.workers)),
+        });
+        if let Some(pool) = &mut slots[position] {
+            // No pool of a file is called so: names have no such character.
+            pool.name = format!("{}~{generation}", pool.name);
+        }
+    }
+    let position_of = |index: usize| pools[index].position;
+    for (pool, place) in new.pools.iter().zip(pools).filter(|(_, place)| !place.is_same) {
+        let mut pool = pool.clone();
+        if let PoolKindConfig::Routed(routed) = &mut pool.kind {
+            let here = |child: u16| position_of(usize::from(child)) as u16;
+            routed.pool = routed.pool.with_children(here);
+        }
+        slots[place.position] = Some(pool);
+        is_same[place.position] = false;
+        heir_of[place.position] = place.replaces;
+    }
+    let mut config = Config {
+        pools: slots.into_iter().map(|slot| slot.expect("every position is somebody's")).collect(),
+        ..new.clone()
+    };
+    for user in &mut config.users {
+        if let Some(index) = user.pool_index {
+            let position = position_of(index);
+            user.pool_index = Some(position);
+            user.user = user.user.clone().of_pool(Some(position as u16));
+        }
+    }
+    let mut merge = Merge {
+        config,
+        generation,
+        is_same,
+        heir_of,
+        retired,
+        ended: Vec::new(),
+        opened: Vec::new(),
+        same_users: Vec::new(),
+    };
+    put_listeners(before, new, (&position_of, listeners), &mut merge);
+    merge
+}
+
+fn put_listeners(
+    before: &Before,
+    new: &Config,
+    (position_of, places): (&dyn Fn(usize) -> usize, &[(usize, bool)]),
+    merge: &mut Merge,
+) {
+    let old = &before.config.listeners;
+    let count = places.iter().map(|(position, _)| position + 1).max().unwrap_or(0).max(old.len());
+    let mut slots: Vec<Option<ListenerConfig>> = old.iter().cloned().map(Some).collect();
+    slots.resize(count, None);
+    merge.ended = vec![true; count];
+    merge.same_users = vec![false; count];
+    for (listener, &(position, is_new)) in new.listeners.iter().zip(places) {
+        let mut listener = listener.clone();
+        listener.pool_index = position_of(listener.pool_index);
+        merge.ended[position] = false;
+        if is_new {
+            merge.opened.push(position);
+        } else {
+            merge.same_users[position] =
+                has_same_users((before.config, &old[position]), (&merge.config, &listener));
+        }
+        slots[position] = Some(listener);
+    }
+    // Nobody comes in there, and who did has the rights it had until it has left.
+    for position in (0..count).filter(|&position| merge.ended[position]) {
+        merge.same_users[position] = true;
+        if let Some(listener) = &mut slots[position] {
+            listener.users.clear();
+            listener.pool_index = usize::MAX;
+        }
+    }
+    merge.config.listeners =
+        slots.into_iter().map(|slot| slot.expect("every position is somebody's")).collect();
+}
+
+fn has_same_users(
+    (old, was): (&Config, &ListenerConfig),
+    (new, is): (&Config, &ListenerConfig),
+) -> bool {
+    let users = |config: &Config, listener: &ListenerConfig| {
+        listener.users.iter().map(|&at| config.users[at].clone()).collect::<Vec<_>>()
+    };
+    was.password == is.password
+        && old.limits.failed_logins_max == new.limits.failed_logins_max
+        && users(old, was) == users(new, is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::from_str(text, "test").expect("a configuration")
+    }
+
+    const HEAD: &str = "[[listener]]\nbind = \"tcp://127.0.0.1:7001\"\npool = \"all\"\n";
+
+    fn server(name: &str, port: u16) -> String {
+        format!("[pool.{name}]\nkind = \"sharded\"\nservers = [\"127.0.0.1:{port}:1\"]\n")
+    }
+
+    fn both(a: u16, b: u16) -> String {
+        let all = "[pool.all]\nkind = \"failover\"\npools = [\"a\", \"b\"]\n";
+        format!("{HEAD}{all}{}{}[pool.s]\nkind = \"store\"\n", server("a", a), server("b", b))
+    }
+
+    fn next(old: &Config, retired: &[Retired], generation: u64, new: &Config) -> Merge {
+        try_next(old, retired, generation, new).expect("it can be reloaded")
+    }
+
+    fn try_next(
+        old: &Config,
+        retired: &[Retired],
+        generation: u64,
+        new: &Config,
+    ) -> Result<Merge, Vec<String>> {
+        let ended = vec![None; old.listeners.len()];
+        let before =
+            Before { config: old, generation, retired, ended: &ended, until: Time(0), workers: 1 };
+        merge(&before, new)
+    }
+
+    fn names(config: &Config) -> Vec<&str> {
+        config.pools.iter().map(|pool| pool.name.as_str()).collect()
+    }
+
+    #[test]
+    fn pools_that_say_the_same_keep_their_positions_and_those_that_lead_to_others_change_with_them()
+    {
+        let old = config(&both(1, 2));
+        let same = next(&old, &[], 1, &config(&both(1, 2)));
+        assert!(same.is_same.iter().all(|is_same| *is_same) && same.retired.is_empty());
+        assert_eq!(same.same_users, [true]);
+
+        let merged = next(&old, &[], 1, &config(&both(1, 3)));
+        assert_eq!(names(&merged.config), ["all~2", "a", "b~2", "s", "all", "b"]);
+        assert_eq!(merged.is_same, [true, true, true, true, false, false]);
+        assert_eq!(merged.heir_of[4..], [Some(0), Some(2)]);
+        assert_eq!(merged.config.listeners[0].pool_index, 4);
+        let retired: Vec<_> = merged.retired.iter().map(|it| (it.pool, it.is_replaced)).collect();
+        assert_eq!(retired, [(0, true), (2, true)]);
+        let PoolKindConfig::Routed(all) = &merged.config.pools[4].kind else { panic!("it leads") };
+        assert_eq!(all.pool.children(), [1, 5]);
+    }
+
+    #[test]
+    fn a_position_is_anothers_when_every_worker_has_ended_what_was_there() {
+        let first = next(&config(&both(1, 2)), &[], 1, &config(&both(1, 3)));
+        let again = next(&first.config, &first.retired, 2, &config(&both(1, 4)));
+        assert_eq!(again.config.pools.len(), 8, "nobody has ended anything yet");
+        assert_eq!(ending_generations(&again.retired), 2);
+        first.retired.iter().for_each(|it| it.left.store(0, Ordering::Relaxed));
+        let again = next(&first.config, &first.retired, 2, &config(&both(1, 4)));
+        assert_eq!(names(&again.config), ["all", "a", "b", "s", "all~3", "b~3"]);
+        assert_eq!(ending_generations(&again.retired), 1);
+    }
+
+    #[test]
+    fn what_cannot_change_is_named() {
+        let old = config(&both(1, 2));
+        let without = both(1, 2).replace("[pool.s]\nkind = \"store\"\n", "");
+        let smaller = both(1, 2) + "memory_max = \"64MiB\"\n";
+        let other = both(1, 2).replace("pool = \"all\"\n", "pool = \"all\"\nbacklog = 7\n");
+        let spin = "[server]\nspin = \"1us\"\n".to_owned() + &both(1, 2);
+        let cases = [
+            (without, "pool.s: a store cannot be removed"),
+            (smaller, "pool.s: the settings of a store"),
+            (other, "listener tcp://127.0.0.1:7001: backlog"),
+            (spin, "server.spin"),
+        ];
+        for (text, expected) in cases {
+            let faults = try_next(&old, &[], 1, &config(&text)).err().expect(expected);
+            assert!(faults.len() == 1 && faults[0].contains(expected), "{faults:?}");
+        }
+    }
+}

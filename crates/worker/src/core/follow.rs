@@ -1,0 +1,265 @@
+//! The settings change while clients are served.
+//!
+//! ```text
+//!  mail ─► follow: the new plan is in force ─► sessions at rest go over at once
+//!             │                                 others before their next request
+//!             ▼
+//!          tend_retired, ten times a second ─► nobody is left ─► links end ─► the place is free
+//! ```
+//! A pool whose settings differ is another pool at another position, and the old one is
+//! *retired*: what was begun in it ends in it. So nothing is ever changed under a request, and
+//! the one moment at which keys are placed differently is the one at which the plan is
+//! exchanged, between two requests. A session goes from one to the other when it waits for no
+//! reply, as with a login that leads to another pool ([`super::access`]).
+
+use super::pools::PoolState;
+use super::{Core, LinkIndex, LinkSlot, Plane, SubscriberIndex};
+use crate::{Plan, Retired};
+use keyway_base::Key;
+use keyway_metrics::Registry;
+use keyway_proxy::local::{Unblock, UnblockReason};
+use keyway_proxy::{LinkState, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// After its time is up a pool waits so much longer for clients that are being told.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What is left of a retired pool.
+pub(crate) struct Leftover {
+    /// Clients that do not leave by themselves.
+    pub(crate) overdue: Vec<Key<Session>>,
+    /// Links that nothing is awaited on.
+    pub(crate) links: Vec<LinkIndex>,
+    /// The same of those that messages come on.
+    pub(crate) subscribers: Vec<SubscriberIndex>,
+}
+
+impl Core {
+    /// Serves by another version of the settings from here on.
+    pub(crate) fn follow(&mut self, plan: &Arc<Plan>, registry: &Arc<Registry>) {
+        let old = std::mem::replace(&mut self.plane.plan, Arc::clone(plan));
+        self.plane.cells.follow(registry);
+        self.plane.ended.retain(|&pool| plan.retired(pool).is_some());
+        self.plane.troubles.resize(plan.topology.backend_count(), Default::default());
+        for index in 0..plan.pools.len() {
+            let is_same =
+                old.pools.get(index).is_some_and(|was| Arc::ptr_eq(was, &plan.pools[index]));
+            match is_same {
+                true => self.plane.follow_readers(index),
+                false => self.begin_pool(index),
+            }
+        }
+        self.plane.served = super::served::Served::new(plan.pools.len());
+        self.plane.served.on_poll(self.plane.clock.now);
+        self.plane.cluster.follow(plan);
+        for key in self.sessions.keys() {
+            self.bring_over(&old, key);
+        }
+        // ORDER: pairs with the load of who waits for all of them.
+        plan.followers.fetch_add(1, Ordering::Release);
+    }
+
+    /// A pool has come to a position that is new, or that another has left.
+    fn begin_pool(&mut self, index: usize) {
+        let Core { links, plane, .. } = self;
+        let plan = Arc::clone(&plane.plan);
+        for id in plan.topology.backend_ids(index) {
+            plane.troubles[id.index()] = Default::default();
+        }
+        let state = PoolState::new(&plan, index, links);
+        let own = state.links(plan.topology.pools()[index].servers().len());
+        match plane.pools.get_mut(index) {
+            Some(place) => *place = state,
+            None => plane.pools.push(state),
+        }
+        plane.pubsub.begin_pool(&plan, index);
+        if plan.retired(index as u16).is_some() {
+            // Of a version that this worker has not seen: nobody is in it.
+            plane.ended.push(index as u16);
+        } else {
+            self.preconnect(own);
+        }
+    }
+
+    /// Gives a client the rights it is to have, and takes it to its pool if it is at rest.
+    fn bring_over(&mut self, old: &Plan, key: Key<Session>) {
+        let Core { sessions, plane, .. } = self;
+        let Some(session) = sessions.get_mut(key).filter(|session| session.relay.is_none()) else {
+            return;
+        };
+        let plan = Arc::clone(&plane.plan);
+        let listener = usize::from(session.listener);
+        let users = &plan.listeners[listener].users;
+        if !Arc::ptr_eq(users, &old.listeners[listener].users) {
+            let identity = &mut session.identity;
+            let known = identity.user.take().filter(|_| identity.authenticated);
+            let still = known.and_then(|user| users.get(user.name().as_bytes()));
+            match still.filter(|user| user.is_on()) {
+                Some(user) => identity.admit(user, users),
+                None => identity.begin(users),
+            }
+            let name = identity.user_name().into();
+            plan.clients.update(identity.id, |entry| entry.user = name);
+        }
+        plane.take_over(session);
+    }
+
+    /// What is left of a retired pool; `None` when it has ended here.
+    pub(crate) fn leftover(&mut self, retired: &Retired) -> Option<Leftover> {
+        let now = self.plane.clock.now;
+        let pool = retired.pool;
+        let mut left = Leftover { overdue: Vec::new(), links: Vec::new(), subscribers: Vec::new() };
+        let mut is_used = false;
+        for key in self.sessions.keys() {
+            let Core { sessions, plane, .. } = self;
+            let Some(session) = sessions.get_mut(key) else { continue };
+            if is_of(session, pool) && session.relay.is_none() {
+                plane.take_over(session);
+            }
+            if !is_of(session, pool) {
+                continue;
+            }
+            is_used = true;
+            if session.relay.is_some() {
+                continue;
+            }
+            let is_over = now >= retired.until;
+            if session.is_blocked() && (is_over || !retired.is_replaced) {
+                let (id, reason) = (session.identity.id, UnblockReason::Displaced);
+                plane.unblocks.push(Unblock { id, reason });
+            } else if is_over && plane.has_begun(session) {
+                left.overdue.push(key);
+            } else if now > retired.until + LAST_WORDS {
+                left.overdue.push(key);
+            }
+        }
+        // What goes over other pools may still be on its way without anybody who waits.
+        let is_on_its_way = || !self.plane.routes.is_at_rest() && now < retired.until + LAST_WORDS;
+        if is_used || is_on_its_way() {
+            return Some(left);
+        }
+        let gives_up = now > retired.until + LAST_WORDS;
+        for (index, slot) in self.links.iter().enumerate() {
+            if slot.pool == pool && !slot.is_free && !is_at_end(slot) {
+                match gives_up || slot.link.live() == 0 {
+                    true => left.links.push(index),
+                    false => is_used = true,
+                }
+            }
+        }
+        let slots = self.plane.pubsub.slots_of(pool);
+        left.subscribers.extend(slots.filter(|&at| self.plane.pubsub.slots[at].link.is_standing()));
+        if is_used || !left.links.is_empty() || !left.subscribers.is_empty() {
+            return Some(left);
+        }
+        self.end_pool(retired);
+        None
+    }
+
+    /// Nothing is left of a pool in this worker.
+    fn end_pool(&mut self, retired: &Retired) {
+        let Core { links, plane, .. } = self;
+        let pool = retired.pool;
+        for slot in links.iter_mut().filter(|slot| slot.pool == pool && !slot.is_free) {
+            let generation = super::links::next_generation(slot.generation);
+            *slot = LinkSlot::new((pool, slot.backend), slot.id, slot.link.protocol());
+            slot.generation = generation;
+            (slot.is_spare, slot.is_free, slot.is_private) = (true, true, true);
+        }
+        plane.pools[usize::from(pool)] = PoolState::None;
+        plane.pubsub.end_pool(pool);
+        plane.cluster.forget(pool);
+        plane.ended.push(pool);
+        // ORDER: pairs with the load of who gives its place to another.
+        retired.left.fetch_sub(1, Ordering::Release);
+    }
+
+    /// A client has come, perhaps from a worker that had another version of the settings.
+    pub(crate) fn bring_in(&mut self, key: Key<Session>) {
+        let Core { sessions, plane, .. } = self;
+        let Some(session) = sessions.get_mut(key) else { return };
+        if plane.plan.retired(session.pool).is_some() {
+            plane.take_over(session);
+        }
+    }
+
+    /// Whether anything is left of any retired pool here.
+    #[inline]
+    pub(crate) fn is_retiring(&self) -> bool {
+        self.plane.plan.retired.len() > self.plane.ended.len()
+    }
+
+    /// Whether nothing is left of a retired pool here.
+    pub(crate) fn has_ended(&self, pool: u16) -> bool {
+        self.plane.ended.contains(&pool)
+    }
+}
+
+fn is_of(session: &Session, pool: u16) -> bool {
+    let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
+    session.pool == pool || home == Some(pool)
+}
+
+/// Whether a link has no connection and wants none.
+fn is_at_end(slot: &LinkSlot) -> bool {
+    let is_down = matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. });
+    is_down && slot.socket.is_none() && slot.link.in_flight() == 0
+}
+
+impl Plane {
+    /// The pool that a session is to be of: that of its user, or of its listener.
+    pub(super) fn own_pool(&self, session: &Session) -> u16 {
+        let of_user = session.identity.user.as_ref().and_then(|user| user.pool());
+        of_user.unwrap_or(self.plan.listeners[usize::from(session.listener)].pool)
+    }
+
+    /// Takes a session to its pool if it may go now, and sees to it that it goes before its
+    /// next request otherwise.
+    fn take_over(&mut self, session: &mut Session) {
+        let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
+        let own = self.own_pool(session);
+        if home.unwrap_or(session.pool) == own {
+            return;
+        }
+        session.identity.is_free = false;
+        let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
+        if is_quiet && session.unheard == 0 && !self.has_begun(session) {
+            self.move_to(session, own);
+        }
+    }
+
+    /// Makes a session one of another pool, with the database that it has if there is one
+    /// like it.
+    pub(super) fn move_to(&mut self, session: &mut Session, own: u16) {
+        self.cells.pool(usize::from(session.pool)).clients.connected.lower(1);
+        self.cells.pool(usize::from(own)).clients.connected.raise(1);
+        let is_replaced = self.plan.retired(session.pool).is_some_and(|it| it.is_replaced);
+        let database = match is_replaced {
+            true => session.identity.database,
+            false => 0,
+        };
+        let databases = self.plan.pools[usize::from(own)].databases;
+        session.identity.database = if database < databases.max(1) { database } else { 0 };
+        session.pool = own;
+        let database = session.identity.database;
+        self.plan.clients.update(session.identity.id, |entry| {
+            entry.pool = own;
+            entry.database = database;
+        });
+        let users = &self.plan.listeners[usize::from(session.listener)].users;
+        let identity = &mut session.identity;
+        let is_free = identity.user.as_ref().is_none_or(|user| user.is_free());
+        identity.is_free = identity.authenticated && is_free && !users.have_pools();
+    }
+
+    /// Which servers are read may be said by listeners and users.
+    fn follow_readers(&mut self, index: usize) {
+        if let PoolState::Sharded(state) = &mut self.pools[index]
+            && let Some(cluster) = &state.cluster
+        {
+            state.readers = cluster.readers(&self.plan, index);
+        }
+    }
+}

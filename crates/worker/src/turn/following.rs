@@ -1,0 +1,75 @@
+//! The settings change: sockets that come with it, and those that end.
+
+use super::Worker;
+use crate::Follow;
+use keyway_base::BackendFault;
+use keyway_metrics::CloseReason;
+use keyway_net::{Io, ListenerIndex};
+use std::sync::Arc;
+
+impl<I: Io> Worker<I> {
+    /// Serves by other settings from here on.
+    #[cold]
+    pub(super) fn follow(&mut self, follow: Follow) {
+        let Follow { plan, registry, listeners } = follow;
+        if self.core.plane.served.has_any() {
+            // Their places are those of the pools so far.
+            let now = self.io.clock().now;
+            self.core.plane.served.record(&self.core.plane.cells, now);
+        }
+        for (index, listener) in listeners {
+            if self.drain_deadline.is_none() && !self.io.listen(ListenerIndex(index), listener) {
+                let name = &plan.listeners[usize::from(index)].name;
+                tracing::warn!(listener = name, "a worker has no descriptor left to listen there");
+            }
+        }
+        for (index, listener) in (0..).zip(&plan.listeners) {
+            match listener.is_ended {
+                true => self.io.end_listening(ListenerIndex(index)),
+                false => self.io.let_in_by(ListenerIndex(index), listener.entrance.gate.clone()),
+            }
+        }
+        self.plan = Arc::clone(&plan);
+        self.core.follow(&plan, &registry);
+        for key in self.core.sessions.keys() {
+            let session = self.core.session(key).filter(|session| session.relay.is_none());
+            let place = session.map(|session| &plan.listeners[usize::from(session.listener)]);
+            if place.is_some_and(|place| place.is_ended) {
+                self.end_client(key);
+            }
+        }
+    }
+
+    /// Ends what is left of pools that are not among the settings any more, a few times a
+    /// second.
+    pub(super) fn tend_retired(&mut self) {
+        if !self.core.is_retiring() {
+            return;
+        }
+        let plan = Arc::clone(&self.plan);
+        for retired in &plan.retired {
+            if self.core.has_ended(retired.pool) {
+                continue;
+            }
+            let Some(left) = self.core.leftover(retired) else { continue };
+            for key in left.overdue {
+                let client = self.core.session(key).map(|it| Arc::clone(&it.identity.addr));
+                let client = client.as_deref().unwrap_or_default();
+                let pool = &plan.pools[usize::from(retired.pool)].name;
+                tracing::info!(
+                    pool,
+                    client,
+                    "client disconnected: it has subscribed, watches or waits in a pool that a \
+                     reload has replaced, and drain_timeout is over"
+                );
+                self.close_client(key, CloseReason::Drained);
+            }
+            for index in left.links {
+                self.lose_link(index, BackendFault::Closed);
+            }
+            for index in left.subscribers {
+                self.lose_subscriber(index, BackendFault::Closed);
+            }
+        }
+    }
+}
