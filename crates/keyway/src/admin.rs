@@ -1,14 +1,19 @@
 //! What the admin listener asks of the process.
 
+use crate::log::Filter;
 use crate::serve::wall_clock;
-use keyway_control::{AdminState, BackendStanding, BackendStatus, PoolStatus, ScriptKill};
-use keyway_metrics::Registry;
+use keyway_control::{
+    AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
+    LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
+};
+use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind, Standing, backend_state};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// The process, as the admin listener sees it.
@@ -18,6 +23,28 @@ pub struct Process {
     draining: AtomicBool,
     /// The state of each backend when last looked at, and since when.
     seen: Mutex<Vec<Seen>>,
+    started_unix_seconds: u64,
+    levers: Levers,
+}
+
+/// What an operator may do to the process as a whole.
+pub struct Levers {
+    /// Which log lines are written.
+    pub log: Filter,
+    /// Where the main thread is told to drain.
+    pub orders: Sender<Order>,
+    /// Reads again what may change, and says what is different or what is wrong. Called on
+    /// the admin listener's thread.
+    pub reload: Box<dyn Fn() -> Result<Reloaded, Vec<String>> + Send + Sync>,
+}
+
+/// What the main thread is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// A signal came.
+    Signal(i32),
+    /// An operator has the process drain.
+    Drain(AfterDrain),
 }
 
 /// A backend's state and its begin.
@@ -31,14 +58,16 @@ pub struct Seen {
 
 impl Process {
     /// A process that serves.
-    pub fn new(plan: Arc<Plan>, registry: Arc<Registry>) -> Self {
+    pub fn new(plan: Arc<Plan>, registry: Arc<Registry>, levers: Levers) -> Self {
         let now = Seen {
             state: HealthState::Up.label(),
             tenure: None,
             since_unix_seconds: unix_seconds(),
         };
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
-        Self { plan, registry, draining: AtomicBool::new(false), seen }
+        let draining = AtomicBool::new(false);
+        let started_unix_seconds = unix_seconds();
+        Self { plan, registry, draining, seen, started_unix_seconds, levers }
     }
 
     /// Notes which backends changed state. What happens between two calls and
@@ -72,10 +101,17 @@ impl Process {
         }
     }
 
-    fn status(&self, name: String, id: BackendId, seen: &[Seen]) -> BackendStatus {
-        let address = self.plan.topology.backend(id).and_then(|backend| {
+    fn server_status(
+        &self,
+        name: String,
+        id: BackendId,
+        (seen, totals): (&[Seen], &[BackendTotals]),
+    ) -> BackendStatus {
+        let backend = self.plan.topology.backend(id);
+        let address = backend.and_then(|backend| {
             self.plan.pools[backend.pool_index].kind.address(backend.server_index)
         });
+        let totals = backend.and_then(|backend| totals.get(backend.server_index));
         let seen = seen[id.index()];
         BackendStatus {
             name,
@@ -83,6 +119,9 @@ impl Process {
             state: seen.state,
             reason: self.state(id).1,
             since_unix_seconds: seen.since_unix_seconds,
+            by_hand: self.plan.health.is_held(id),
+            links: totals.map_or(0, |totals| totals.links_ready),
+            in_flight: totals.map_or(0, |totals| totals.in_flight),
             standing: self.standing(id).map(|standing| BackendStanding {
                 role: standing.role,
                 of: standing.of,
@@ -171,14 +210,11 @@ impl AdminState for Process {
         let seen = self.observe();
         let pools = self.plan.topology.pools().iter().zip(&self.plan.pools).enumerate();
         pools
-            .map(|(index, (pool, plan))| PoolStatus {
-                name: pool.name.clone(),
-                kind: plan.kind.name(),
-                backends: self
-                    .backends(index)
-                    .into_iter()
-                    .map(|(name, id)| self.status(name, id, &seen))
-                    .collect(),
+            .map(|(index, (pool, plan))| {
+                let totals: Vec<_> = self.registry.backend_totals(index).into_iter().collect();
+                let status = |(name, id)| self.server_status(name, id, (&seen, &totals));
+                let backends = self.backends(index).into_iter().map(status).collect();
+                PoolStatus { name: pool.name.clone(), kind: plan.kind.name(), backends }
             })
             .collect()
     }
@@ -205,35 +241,133 @@ impl AdminState for Process {
     }
 
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
+        let id = self.find(pool, backend)?;
+        let was_open = self.plan.health.circuits().restart(id);
+        if was_open {
+            tracing::info!(pool, backend, "asked again on an operator's word");
+        }
+        if self.plan.health.is_usable(id) {
+            return Ok(was_open);
+        }
+        let was_out = self.plan.health.restore(id).is_some();
+        if was_out {
+            tracing::info!(pool, backend, "back in use on an operator's word");
+        }
+        Ok(was_out)
+    }
+
+    fn api(&self) -> Option<&dyn Api> {
+        Some(self)
+    }
+}
+
+impl Process {
+    /// The position of a pool.
+    fn find_pool(&self, pool: &str) -> Result<usize, String> {
         let topology = &self.plan.topology;
-        let Some(index) = topology.pool_index(pool) else {
+        topology.pool_index(pool).ok_or_else(|| {
             let names: Vec<_> = topology.pools().iter().map(|pool| pool.name.as_str()).collect();
-            return Err(format!("no pool {pool:?}; there are: {}", names.join(", ")));
-        };
+            format!("no pool {pool:?}; there are: {}", names.join(", "))
+        })
+    }
+
+    /// The backend of that name, or else at that address.
+    fn find(&self, pool: &str, backend: &str) -> Result<BackendId, String> {
+        let index = self.find_pool(pool)?;
+        let kind = &self.plan.pools[index].kind;
         let backends = self.backends(index);
         if backends.is_empty() {
-            let why = match &self.plan.pools[index].kind {
+            let why = match kind {
                 PoolKind::Routed(_) => "leads to other pools: name one with servers",
                 _ => "is an embedded store: it has no backends",
             };
             return Err(format!("pool {pool:?} {why}"));
         }
-        let Some((_, id)) = backends.iter().find(|(name, _)| name == backend) else {
-            let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(format!("no backend {backend:?}; there are: {}", names.join(", ")));
+        let is_at = |id: BackendId| {
+            let place = self.plan.topology.backend(id).map(|backend| backend.server_index);
+            let address = place.and_then(|place| kind.address(place));
+            address.is_some_and(|address| address.to_string() == backend)
         };
-        let was_open = self.plan.health.circuits().restart(*id);
-        if was_open {
-            tracing::info!(pool, backend, "asked again on an operator's word");
+        let named = backends.iter().find(|(name, _)| name == backend);
+        match named.or_else(|| backends.iter().find(|(_, id)| is_at(*id))) {
+            Some((_, id)) => Ok(*id),
+            None => {
+                let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
+                Err(format!("no backend {backend:?}; there are: {}", names.join(", ")))
+            }
         }
-        if self.plan.health.is_usable(*id) {
-            return Ok(was_open);
+    }
+}
+
+impl Api for Process {
+    fn status(&self) -> ProcessStatus {
+        ProcessStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_unix_seconds: self.started_unix_seconds,
+            uptime_seconds: unix_seconds().saturating_sub(self.started_unix_seconds),
+            draining: self.draining(),
+            workers: self.plan.mailers.lock().len() as u64,
+            clients: self.plan.clients.len() as u64,
         }
-        let was_out = self.plan.health.restore(*id).is_some();
-        if was_out {
-            tracing::info!(pool, backend, "back in use on an operator's word");
+    }
+
+    fn connections(&self, pool: Option<&str>, limit: usize) -> Result<Connections, String> {
+        let only = pool.map(|pool| self.find_pool(pool)).transpose()?;
+        let mut connections = Connections::default();
+        self.plan.clients.for_each(|id, entry| {
+            let index = usize::from(entry.pool);
+            if only.is_some_and(|only| only != index) {
+                return;
+            }
+            connections.total += 1;
+            if connections.clients.len() < limit {
+                connections.clients.push(ClientStatus {
+                    id,
+                    address: entry.addr.to_string(),
+                    listener: entry.laddr.clone(),
+                    pool: self.plan.pools[index].name.clone(),
+                    user: entry.user.to_string(),
+                    name: entry.name.clone(),
+                    since_unix_seconds: entry.connected_unix,
+                    worker: entry.worker,
+                });
+            }
+        });
+        Ok(connections)
+    }
+
+    fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {
+        let has_changed = self.plan.health.eject(self.find(pool, server)?);
+        if has_changed {
+            let backend = server;
+            tracing::warn!(pool, backend, "ejected on an operator's word, until it is restored");
         }
-        Ok(was_out)
+        Ok(has_changed)
+    }
+
+    fn log_level(&self) -> LogLevel {
+        self.levers.log.level()
+    }
+
+    fn set_log_level(&self, level: LogLevel) {
+        let from = self.log_level();
+        // Told at the level that is the more talkative of the two.
+        if from < level {
+            self.levers.log.set_level(level);
+        }
+        tracing::info!(?from, to = ?level, "log level changed on an operator's word");
+        self.levers.log.set_level(level);
+    }
+
+    fn drain(&self, then: AfterDrain) {
+        self.set_draining();
+        // It is gone when the process ends anyway.
+        let _ = self.levers.orders.send(Order::Drain(then));
+    }
+
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        (self.levers.reload)()
     }
 }
 

@@ -20,13 +20,14 @@ fn users(config: &Config) -> Users<'_> {
         }
         _ => None,
     });
-    Users { listeners: listeners.collect(), pools: pools.collect() }
+    let admin = config.server.admin_tls.iter().map(|tls| ("admin".to_owned(), tls));
+    Users { listeners: listeners.chain(admin).collect(), pools: pools.collect() }
 }
 
 /// What came of reading the files again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reread {
-    /// How many listeners have certificates.
+    /// How many listeners have certificates, that of the admin address counted.
     pub listeners: usize,
     /// How many pools have.
     pub pools: usize,

@@ -3,9 +3,43 @@
 use crate::cli::LogFormat;
 use keyway_config::{LogConfig, LogLevel};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+/// What decides which lines are written; it may change while the process runs.
+pub struct Filter(reload::Handle<LevelFilter, Registry>);
+
+impl Filter {
+    /// The least important lines that are written.
+    pub fn level(&self) -> keyway_control::LogLevel {
+        use keyway_control::LogLevel;
+        // Gone only with the subscriber, which stays.
+        match self.0.clone_current().unwrap_or(LevelFilter::INFO) {
+            LevelFilter::OFF | LevelFilter::ERROR => LogLevel::Error,
+            LevelFilter::WARN => LogLevel::Warn,
+            LevelFilter::INFO => LogLevel::Info,
+            LevelFilter::DEBUG => LogLevel::Debug,
+            LevelFilter::TRACE => LogLevel::Trace,
+        }
+    }
+
+    /// Changes it.
+    pub fn set_level(&self, level: keyway_control::LogLevel) {
+        use keyway_control::LogLevel;
+        let filter = match level {
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        };
+        let _ = self.0.reload(filter);
+    }
+}
 
 /// Starts logging; once per process.
-pub fn start(config: &LogConfig, format: Option<LogFormat>) {
+pub fn start(config: &LogConfig, format: Option<LogFormat>) -> Filter {
     let level = match config.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -18,14 +52,12 @@ pub fn start(config: &LogConfig, format: Option<LogFormat>) {
         None => config.format == keyway_config::LogFormat::Json,
     };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(level)
+    let (filter, handle) = reload::Layer::new(level);
+    let lines = fmt::layer()
         .with_target(false)
         .with_ansi(is_terminal && !json)
         .with_writer(std::io::stderr);
-    if json {
-        builder.json().flatten_event(true).init();
-    } else {
-        builder.init();
-    }
+    let lines = if json { lines.json().flatten_event(true).boxed() } else { lines.boxed() };
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    Filter(handle)
 }

@@ -1,13 +1,15 @@
 //! How a process comes up and goes down.
 
-use crate::admin::Process;
+use crate::admin::{Levers, Order, Process};
 use crate::cli::{LogFormat, counted};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{certificates, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
-use keyway_control::{Admin, AdminHandle};
+use keyway_control::Api as _;
+use keyway_control::{Access, Admin, AdminHandle, AdminOptions, AfterDrain, Reloaded};
+use keyway_tls::ClientCertificates;
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,17 +18,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Serves until told to stop.
 pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> Result<ExitCode> {
-    log::start(&config.server.log, format);
+    let log = log::start(&config.server.log, format);
+    let config = Arc::new(config);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     raise_descriptor_limit();
-    let signals = watch_signals()?;
+    let (orders, told) = channel();
+    watch_signals(orders.clone())?;
     let clock = wall_clock();
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
@@ -38,13 +42,14 @@ pub fn serve(config: Config, format: Option<LogFormat>, file: Option<&Path>) -> 
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
     let plan = plan::plan(&config, &listeners, &registry, clock, seed);
-    let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry)));
+    let levers = Levers { log, orders, reload: reload_of(&config) };
+    let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry), levers));
     let admin = start_admin(&config, &process)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
     peers::watch(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
-    run(workers, &process, &config, &signals);
+    run(workers, &process, &told);
     drop(admin);
     remove_unix_sockets(&config);
     warn_of_cut_off(&plan);
@@ -73,33 +78,45 @@ pub fn wall_clock() -> Clock {
     Clock { now: Time(0), unix_micros: unix.as_micros() as u64 }
 }
 
-fn watch_signals() -> Result<Receiver<i32>> {
+fn watch_signals(tell: Sender<Order>) -> Result<()> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
-    let (tell, told) = channel();
     std::thread::Builder::new()
         .name("keyway-signals".into())
         .spawn(move || {
             for signal in signals.forever() {
-                if tell.send(signal).is_err() {
+                if tell.send(Order::Signal(signal)).is_err() {
                     return;
                 }
             }
         })
         .context("cannot start a thread")?;
-    Ok(told)
+    Ok(())
 }
 
-/// Waits for a signal to stop, and looks after the workers meanwhile.
+/// Waits for the order to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn run(mut workers: Workers, process: &Process, config: &Config, signals: &Receiver<i32>) {
+fn run(mut workers: Workers, process: &Process, orders: &Receiver<Order>) {
     let mut sampled = Instant::now();
+    let mut then = AfterDrain::Exit;
     loop {
-        match signals.recv_timeout(SAMPLE_EVERY) {
-            Ok(SIGHUP) => reread_certificates(config),
-            Ok(signal) => {
+        match orders.recv_timeout(SAMPLE_EVERY) {
+            Ok(Order::Signal(SIGHUP)) => {
+                tracing::info!("SIGHUP: reload");
+                // Log lines say what comes of it.
+                let _ = process.reload();
+            }
+            Ok(Order::Signal(signal)) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
+                break;
+            }
+            Ok(Order::Drain(after)) => {
+                tracing::info!(
+                    "draining on an operator's word: no new clients, requests in flight are \
+                     answered"
+                );
+                then = after;
                 break;
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -125,13 +142,37 @@ fn run(mut workers: Workers, process: &Process, config: &Config, signals: &Recei
     }
     process.set_draining();
     workers.drain();
+    if then == AfterDrain::Wait {
+        tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
+        // Those that came meanwhile are first.
+        while let Ok(Order::Signal(SIGHUP) | Order::Drain(AfterDrain::Wait)) = orders.recv() {}
+    }
 }
 
-/// Reads the files again that may change while Keyway runs.
-fn reread_certificates(config: &Config) {
-    match certificates::reread(config) {
+/// What reads the files again that may change while Keyway runs.
+fn reload_of(config: &Arc<Config>) -> Box<dyn Fn() -> Result<Reloaded, Vec<String>> + Send + Sync> {
+    let config = Arc::clone(config);
+    Box::new(move || {
+        let outcome = certificates::reread(&config);
+        tell_reread(&outcome);
+        outcome.map(|reread| {
+            let mut changed = Vec::new();
+            for (count, what) in [(reread.listeners, "listener"), (reread.pools, "pool")] {
+                if count > 0 {
+                    changed
+                        .push(format!("certificates of {} were read again", counted(count, what)));
+                }
+            }
+            Reloaded { changed, warnings: reread.warnings }
+        })
+    })
+}
+
+/// Tells the log what came of it.
+fn tell_reread(outcome: &Result<certificates::Reread, Vec<String>>) {
+    match outcome {
         Ok(certificates::Reread { listeners: 0, pools: 0, .. }) => tracing::warn!(
-            "SIGHUP: only certificates are read again, and there are none; the configuration is \
+            "reload: only certificates are read again, and there are none; the configuration is \
              read at start only; restart to change it"
         ),
         Ok(reread) => {
@@ -139,13 +180,13 @@ fn reread_certificates(config: &Config) {
             tracing::info!(
                 listeners = reread.listeners,
                 pools = reread.pools,
-                "SIGHUP: certificates were read again; new connections are made with them; the \
+                "reload: certificates were read again; new connections are made with them; the \
                  configuration itself is read at start only"
             );
         }
         Err(faults) => {
             faults.iter().for_each(|fault| tracing::error!("{fault}"));
-            tracing::error!("SIGHUP: nothing was changed: files with certificates are wrong");
+            tracing::error!("reload: nothing was changed: files with certificates are wrong");
         }
     }
 }
@@ -155,7 +196,18 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
-    let admin = Admin::start(addr, state).map_err(|error| {
+    let mut access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
+    let tls = config.server.admin_tls.as_ref();
+    if tls.is_some_and(|tls| matches!(tls.settings.clients, ClientCertificates::Required(_))) {
+        access = access.with_certificates();
+    }
+    let options = AdminOptions {
+        access,
+        // The configuration was loaded with its files.
+        tls: tls.map(|tls| tls.loaded.clone().expect("it was loaded")),
+        ..AdminOptions::default()
+    };
+    let admin = Admin::start_with(options, addr, state).map_err(|error| {
         anyhow!(
             "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
              without a file, `--bind HOST:PORT` serves without it"
@@ -243,7 +295,11 @@ fn announce(
     announce_memory(config, count_max);
     if let Some(admin) = admin {
         let addr = admin.local_addr();
-        tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
+        let scheme = if config.server.admin_tls.is_some() { "https" } else { "http" };
+        tracing::info!(
+            "metrics at {scheme}://{addr}/metrics, health at {scheme}://{addr}/healthz; keyway ctl \
+             --admin {scheme}://{addr} status tells more"
+        );
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
     let mut listeners = config.listeners.iter().zip(names);

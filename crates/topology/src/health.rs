@@ -14,7 +14,9 @@
 //!       quarantine ends, or an operator restores
 //! ```
 //!
-//! In a pool without ejection only `Up` and `Failing` occur. The differences
+//! In a pool without ejection only `Up` and `Failing` occur, unless an operator
+//! ejects a backend: then it is `Ejected` for the reason `Operator` and due never,
+//! so that no probe is made, until an operator restores it. The differences
 //! from twemproxy: a server comes back because it answered a probe, not because
 //! time has passed, and requests for which every server is ejected are refused
 //! for as long as that lasts (twemproxy refuses them until its retry time and
@@ -63,11 +65,13 @@ pub enum FailureReason {
     Protocol = 7,
     /// It refused our password or database.
     Handshake = 8,
+    /// An operator has taken it out of use.
+    Operator = 9,
 }
 
 impl FailureReason {
     /// Every reason.
-    pub const ALL: [FailureReason; 8] = [
+    pub const ALL: [FailureReason; 9] = [
         FailureReason::Connect,
         FailureReason::Timeout,
         FailureReason::Closed,
@@ -76,6 +80,7 @@ impl FailureReason {
         FailureReason::ReadOnly,
         FailureReason::Protocol,
         FailureReason::Handshake,
+        FailureReason::Operator,
     ];
 
     /// The name in logs and metric labels.
@@ -89,6 +94,7 @@ impl FailureReason {
             FailureReason::ReadOnly => "readonly",
             FailureReason::Protocol => "protocol",
             FailureReason::Handshake => "handshake",
+            FailureReason::Operator => "operator",
         }
     }
 }
@@ -103,6 +109,7 @@ impl From<BackendFault> for FailureReason {
             BackendFault::Closed => FailureReason::Closed,
             BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
             BackendFault::Handshake => FailureReason::Handshake,
+            BackendFault::Ejected => FailureReason::Operator,
             BackendFault::NotReady => FailureReason::Loading,
         }
     }
@@ -340,9 +347,10 @@ impl HealthBoard {
         &self.circuits
     }
 
-    /// Whether it is to be told how requests to this server went, beyond its health.
+    /// Whether requests to this server may be refused by more than its being out of reach, or
+    /// how they went is to be told. Changes with [`HealthBoard::pool_epoch`] only.
     pub fn watches(&self, backend: BackendId) -> bool {
-        self.circuits.has(backend) || self.reads.has(backend)
+        self.circuits.has(backend) || self.reads.has(backend) || self.is_held(backend)
     }
 
     /// What reads have shown of the servers they may go to.
@@ -526,6 +534,37 @@ impl HealthBoard {
         let over = |word: Word| word.state == HealthState::Quarantined && word.is_due(now);
         self.backends()
             .find_map(|backend| self.update(backend, |word| over(word).then(Word::default)))
+    }
+
+    /// Takes a backend out of use on an operator's word, whatever its state and whether
+    /// its pool ejects or not, until [`HealthBoard::restore`]. Returns whether it was not so
+    /// already. A claim in the hands of a worker is void.
+    pub fn eject(&self, backend: BackendId) -> bool {
+        loop {
+            let before = self.word(backend);
+            if Self::is_held_word(before) {
+                return false;
+            }
+            let after = Word {
+                state: HealthState::Ejected,
+                reason: Some(FailureReason::Operator),
+                failures: before.failures,
+                due_ms: Word::NEVER,
+            };
+            if self.swap(backend, before, after) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether an operator has taken the backend out of use.
+    #[inline]
+    pub fn is_held(&self, backend: BackendId) -> bool {
+        Self::is_held_word(self.word(backend))
+    }
+
+    fn is_held_word(word: Word) -> bool {
+        word.state == HealthState::Ejected && word.reason == Some(FailureReason::Operator)
     }
 
     /// Puts a backend back into use on an operator's word, whatever its state.
