@@ -12,7 +12,8 @@ use hyper::{StatusCode, Uri};
 use keyway_users::Digest;
 use std::net::IpAddr;
 
-/// The header that a change has: no form and no page of another origin can send it.
+/// The header that a change has, with the value 1: no form and no page of another origin can
+/// send it.
 pub const CHANGE_HEADER: &str = "keyway-change";
 
 /// Longest token that is looked at, in bytes: hashing a longer one costs its sender nothing.
@@ -56,7 +57,8 @@ impl Access {
         if matches!(kind, Kind::Change | Kind::ApiChange) {
             check_no_page(asked.headers)?;
         }
-        if kind == Kind::ApiChange && !asked.headers.contains_key(CHANGE_HEADER) {
+        let says_so = || asked.headers.get(CHANGE_HEADER).is_some_and(|value| value == "1");
+        if kind == Kind::ApiChange && !says_so() {
             let what = format!("add the header \"{CHANGE_HEADER}: 1\": no page of a browser can");
             return Err(Problem::new(StatusCode::FORBIDDEN, what));
         }

@@ -196,8 +196,9 @@ pub(crate) fn is_ours(path: &str) -> bool {
 pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     match (method, path) {
         (&Method::GET | &Method::HEAD, "/v1/health" | "/v1/ready") => Kind::Probe,
-        (&Method::GET | &Method::HEAD, _) => Kind::ApiRead,
-        _ => Kind::ApiChange,
+        (&Method::POST | &Method::PUT, _) => Kind::ApiChange,
+        // Others there are none of, and that is what they are told.
+        _ => Kind::ApiRead,
     }
 }
 

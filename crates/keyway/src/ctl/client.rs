@@ -95,7 +95,7 @@ impl Client {
         };
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}:{}\r\n", self.port);
         if method != "GET" {
-            head.push_str(&format!("{CHANGE_HEADER}: ctl\r\n"));
+            head.push_str(&format!("{CHANGE_HEADER}: 1\r\n"));
         }
         if let Some(token) = &self.token {
             head.push_str(&format!("Authorization: Bearer {token}\r\n"));
