@@ -31,6 +31,13 @@ pub trait Api: Send + Sync {
     /// When there is no such pool: a text with the names there are.
     fn connections(&self, pool: Option<&str>, limit: usize) -> Result<Connections, String>;
 
+    /// Requests that servers took long for, the latest first, at most `limit` of them; of one
+    /// pool only if one is named.
+    ///
+    /// # Errors
+    /// When there is no such pool: a text with the names there are.
+    fn slow_log(&self, pool: Option<&str>, limit: usize) -> Result<Vec<SlowRequest>, String>;
+
     /// Takes a server out of use until it is restored. False when it was so already.
     ///
     /// # Errors
@@ -105,6 +112,32 @@ pub struct ClientStatus {
     pub worker: u16,
 }
 
+/// A request that a server took long for.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlowRequest {
+    /// What it is called in the log.
+    pub trace: String,
+    /// When its reply was there, in seconds since the Unix epoch.
+    #[serde(rename = "at", serialize_with = "as_utc")]
+    pub at_unix_seconds: u64,
+    /// The pool it was for.
+    pub pool: String,
+    /// The server that was asked.
+    pub server: String,
+    /// How long it waited for its turn on the connection to the server, in microseconds.
+    pub queue_us: u64,
+    /// How long the server took to the first bytes of the reply, in microseconds.
+    pub server_us: u64,
+    /// How long the rest of the reply took to arrive, in microseconds.
+    pub receive_us: u64,
+    /// Address of the client; empty when it is gone.
+    pub client: String,
+    /// What the client calls itself; empty if it does not.
+    pub name: String,
+    /// The command and its arguments, cut as SLOWLOG cuts them.
+    pub arguments: Vec<String>,
+}
+
 /// The least important messages that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -144,10 +177,11 @@ pub struct Reloaded {
 /// configuration file, where they are shorter.
 const NAME_LEN_MAX: usize = 512;
 
-/// Most clients in one reply: about 300 KiB.
-const CONNECTIONS_MAX: usize = 1000;
+/// Most clients, or slow requests of 32 arguments of 128 bytes, in one reply: about 300 KiB
+/// or 5 MiB.
+const LIMIT_MAX: usize = 1000;
 
-const CONNECTIONS_DEFAULT: usize = 100;
+const LIMIT_DEFAULT: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resource {
@@ -159,6 +193,7 @@ enum Resource {
     Eject,
     Restore,
     Connections,
+    SlowLog,
     ReadLogLevel,
     SetLogLevel,
     Drain,
@@ -168,7 +203,7 @@ enum Resource {
 }
 
 /// Every resource: method, path, and what it is.
-const ROUTES: [(Method, &str, Resource); 14] = [
+const ROUTES: [(Method, &str, Resource); 15] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -177,6 +212,7 @@ const ROUTES: [(Method, &str, Resource); 14] = [
     (Method::POST, "/v1/servers/eject", Resource::Eject),
     (Method::POST, "/v1/servers/restore", Resource::Restore),
     (Method::GET, "/v1/connections", Resource::Connections),
+    (Method::GET, "/v1/slow-log", Resource::SlowLog),
     (Method::GET, "/v1/log-level", Resource::ReadLogLevel),
     (Method::PUT, "/v1/log-level", Resource::SetLogLevel),
     (Method::POST, "/v1/drain", Resource::Drain),
@@ -194,10 +230,12 @@ pub(crate) fn is_ours(path: &str) -> bool {
 
 /// What a request of the API is about, for who may ask.
 pub(crate) fn kind(method: &Method, path: &str) -> Kind {
-    match (method, path) {
-        (&Method::GET | &Method::HEAD, "/v1/health" | "/v1/ready") => Kind::Probe,
-        (&Method::POST | &Method::PUT, _) => Kind::ApiChange,
-        // Others there are none of, and that is what they are told.
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    let is_there = ROUTES.iter().any(|(known, there, _)| known == asked && *there == path);
+    match (asked == Method::GET, path) {
+        (true, "/v1/health" | "/v1/ready") => Kind::Probe,
+        (false, _) if is_there => Kind::ApiChange,
+        // Where there is no such change, that is told.
         _ => Kind::ApiRead,
     }
 }
@@ -258,7 +296,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
         return Err(Problem::new(StatusCode::NOT_FOUND, what));
     };
-    if !matches!(resource, Resource::Servers | Resource::Connections) {
+    if !matches!(resource, Resource::Servers | Resource::Connections | Resource::SlowLog) {
         queried(call.query, [])?;
     }
     match resource {
@@ -270,6 +308,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         Resource::Eject => eject(state, api, call),
         Resource::Restore => restore(state, call),
         Resource::Connections => connections(api, call),
+        Resource::SlowLog => slow_log(api, call),
         Resource::ReadLogLevel => Ok(json(&Level { level: api.log_level() })),
         Resource::SetLogLevel => {
             let Level { level } = body(call)?;
@@ -308,6 +347,11 @@ struct ServerOfPool<'p> {
     pool: &'p str,
     #[serde(flatten)]
     server: &'p crate::backends::BackendStatus,
+}
+
+#[derive(Serialize)]
+struct SlowRequests {
+    requests: Vec<SlowRequest>,
 }
 
 #[derive(Serialize)]
@@ -398,19 +442,31 @@ fn servers(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     Ok(json(&ServerList { servers: servers.collect() }))
 }
 
-fn connections(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
-    let [pool, limit] = queried(call.query, ["pool", "limit"])?;
-    let limit = limit.map_or(Some(CONNECTIONS_DEFAULT), |text| {
+/// The pool and the limit of a query.
+fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
+    let [pool, limit] = queried(query, ["pool", "limit"])?;
+    let limit = limit.map_or(Some(LIMIT_DEFAULT), |text| {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse().ok().filter(|_| is_number);
-        number.filter(|limit| (1..=CONNECTIONS_MAX).contains(limit))
+        number.filter(|limit| (1..=LIMIT_MAX).contains(limit))
     });
-    let Some(limit) = limit else {
-        let what = format!("limit is not a number from 1 to {CONNECTIONS_MAX}");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, what));
-    };
+    let what = || format!("limit is not a number from 1 to {LIMIT_MAX}");
+    let limit = limit.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, what()))?;
+    Ok((pool, limit))
+}
+
+fn connections(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let (pool, limit) = pool_and_limit(call.query)?;
     match api.connections(pool.as_deref(), limit) {
         Ok(connections) => Ok(json(&connections)),
+        Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
+    }
+}
+
+fn slow_log(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let (pool, limit) = pool_and_limit(call.query)?;
+    match api.slow_log(pool.as_deref(), limit) {
+        Ok(requests) => Ok(json(&SlowRequests { requests })),
         Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
     }
 }

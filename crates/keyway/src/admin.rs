@@ -4,7 +4,7 @@ use crate::log::Filter;
 use crate::serve::wall_clock;
 use keyway_control::{
     AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
-    LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
+    LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill, SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
@@ -337,6 +337,33 @@ impl Api for Process {
         Ok(connections)
     }
 
+    fn slow_log(&self, pool: Option<&str>, limit: usize) -> Result<Vec<SlowRequest>, String> {
+        let only = pool.map(|pool| self.find_pool(pool)).transpose()?;
+        let mut requests = Vec::new();
+        for (index, pool) in self.plan.pools.iter().enumerate() {
+            let PoolKind::Sharded { slow_log, .. } = &pool.kind else { continue };
+            if only.is_some_and(|only| only != index) {
+                continue;
+            }
+            let shown = |arg: &Vec<u8>| String::from_utf8_lossy(arg).into_owned();
+            requests.extend(slow_log.latest(limit).into_iter().map(|entry| SlowRequest {
+                trace: format!("{:016x}", entry.trace),
+                at_unix_seconds: entry.unix_seconds,
+                pool: pool.name.clone(),
+                server: entry.server,
+                queue_us: entry.queue_micros,
+                server_us: entry.micros,
+                receive_us: entry.receive_micros,
+                client: entry.addr,
+                name: entry.name,
+                arguments: entry.args.iter().map(shown).collect(),
+            }));
+        }
+        requests.sort_by_key(|request| std::cmp::Reverse(request.at_unix_seconds));
+        requests.truncate(limit);
+        Ok(requests)
+    }
+
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {
         let has_changed = self.plan.health.eject(self.find(pool, server)?);
         if has_changed {
@@ -352,6 +379,9 @@ impl Api for Process {
 
     fn set_log_level(&self, level: LogLevel) {
         let from = self.log_level();
+        if from == level {
+            return;
+        }
         // Told at the level that is the more talkative of the two.
         if from < level {
             self.levers.log.set_level(level);

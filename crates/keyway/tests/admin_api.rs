@@ -339,6 +339,37 @@ fn a_log_level_and_a_reload_are_told_in_the_log() {
     assert_eq!(ctl(&keyway, &["--admin", "ftp://x:1", "status"]).0, 2);
 }
 
+#[test]
+fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
+    let _watch = watchdog(WITHIN, "slow log");
+    let servers = RedisServer::start_many(2);
+    let pool = two_servers(&servers).with("slowlog_log_slower_than", "\"20ms\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool, Pool::store("local")]));
+    let mut client = keyway.client(0);
+    assert_eq!(client.words("CLIENT SETNAME worker-7"), Value::simple("OK"));
+    let spin = "local s = redis.call('TIME') local b = s[1] * 1000000 + s[2] repeat \
+                local t = redis.call('TIME') until t[1] * 1000000 + t[2] - b > 60000 return 1";
+    // The second waits for its turn as long as the first takes.
+    let call = keyway_testkit::encode(&["EVAL", spin, "1", "a-key"]);
+    client.send(&[call.clone(), call].concat());
+    assert_eq!(client.replies(2), [Value::Integer(1), Value::Integer(1)]);
+    let mut text = String::new();
+    wait_until("both are told", SOON, || {
+        text = done(&keyway, &["slow-log", "--pool", "main"]);
+        text.lines().count() == 3
+    });
+    let rows: Vec<Vec<&str>> =
+        text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let micros = |row: usize, column: usize| rows[row][column].parse::<u64>().expect("a number");
+    assert!((0..2).all(|row| (50_000..10_000_000).contains(&micros(row, 5))), "server: {text}");
+    assert!((0..2).any(|row| micros(row, 4) >= 50_000), "queue: {text}");
+    assert!(rows.iter().all(|row| row[8] == "EVAL" && row[3].starts_with('s')), "{text}");
+    let log = keyway.process().log();
+    assert!(rows.iter().all(|row| log.contains(&format!("trace=\"{}\"", row[1]))), "{log}");
+    assert!(!log.contains("a-key"), "no key is in the log: {log}");
+    assert!(done(&keyway, &["slow-log", "--pool", "local"]).lines().count() == 1);
+}
+
 /// The interpreter with what tests/admin/requirements.txt lists.
 fn interpreter() -> String {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

@@ -564,7 +564,9 @@ impl HealthBoard {
     }
 
     fn is_held_word(word: Word) -> bool {
-        word.state == HealthState::Ejected && word.reason == Some(FailureReason::Operator)
+        word.state == HealthState::Ejected
+            && word.reason == Some(FailureReason::Operator)
+            && word.due_ms == Word::NEVER
     }
 
     /// Puts a backend back into use on an operator's word, whatever its state.
@@ -907,6 +909,7 @@ mod tests {
         RejoinFailed(usize, FailureReason),
         EndQuarantine,
         Restore(u32),
+        Eject(u32),
     }
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -921,7 +924,8 @@ mod tests {
             2 => any::<usize>().prop_map(Op::Rejoined),
             1 => (any::<usize>(), reason).prop_map(|(i, r)| Op::RejoinFailed(i, r)),
             1 => Just(Op::EndQuarantine),
-            1 => backend.prop_map(Op::Restore),
+            1 => backend.clone().prop_map(Op::Restore),
+            1 => backend.prop_map(Op::Eject),
         ];
         prop::collection::vec(op, 1..120)
     }
@@ -977,6 +981,20 @@ mod tests {
         fn eject(&mut self, backend: usize) {
             let span = POLICIES[backend].unwrap().1.max(1);
             self.states[backend] = Model::Ejected { due: self.now + span };
+        }
+
+        fn is_held(&self, backend: usize) -> bool {
+            matches!(self.states[backend], Model::Ejected { due: u64::MAX })
+        }
+
+        /// On an operator's word; whether that changes anything.
+        fn hold(&mut self, backend: usize) -> bool {
+            let was_held = self.is_held(backend);
+            let is_counted =
+                !matches!(self.states[backend], Model::Ejected { .. } | Model::Rejoining { .. });
+            self.ejections[backend] += u64::from(is_counted);
+            self.states[backend] = Model::Ejected { due: u64::MAX };
+            !was_held
         }
 
         fn fail(&mut self, backend: usize, began: u64) {
@@ -1121,6 +1139,10 @@ mod tests {
                     self.models.put_back(backend as usize);
                     changes.extend(self.board.restore(BackendId(backend)));
                 }
+                Op::Eject(backend) => {
+                    let has_changed = self.models.hold(backend as usize);
+                    assert_eq!(self.board.eject(BackendId(backend)), has_changed);
+                }
             }
             changes
         }
@@ -1143,12 +1165,14 @@ mod tests {
             let mut epoch = 0;
             for op in ops {
                 let before: Vec<_> = (0..5).map(|index| pair.models.state(index)).collect();
-                let claiming = matches!(op, Op::Claim(_) | Op::ClaimDue);
+                let claiming = matches!(op, Op::Claim(_) | Op::ClaimDue | Op::Eject(_));
                 let changes = pair.apply(op);
                 let mut expected_changes = 0;
                 for (index, &from) in before.iter().enumerate() {
                     let (backend, to) = (BackendId(index as u32), pair.models.state(index));
                     prop_assert_eq!(pair.board.state(backend), to);
+                    prop_assert_eq!(pair.board.is_held(backend), pair.models.is_held(index));
+                    prop_assert_eq!(pair.board.watches(backend), pair.models.is_held(index));
                     prop_assert_eq!(pair.board.ejections(backend), pair.models.ejections[index]);
                     prop_assert_eq!(pair.board.rejoins(backend), pair.models.rejoins[index]);
                     prop_assert_eq!(pair.board.reason(backend).is_some(), to != HealthState::Up);

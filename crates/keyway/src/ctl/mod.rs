@@ -82,6 +82,16 @@ enum What {
               value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
+    /// Requests that servers took long for, the latest first, and where their time went.
+    SlowLog {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+        /// How many are listed.
+        #[arg(long, value_name = "COUNT", default_value_t = 100,
+              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
     /// Take a server out of use, whatever its health, until it is restored.
     Eject(ServerOf),
     /// End an ejection or quarantine of a server.
@@ -153,8 +163,10 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
         What::Servers { pool: None } => get("/v1/servers"),
         What::Servers { pool: Some(pool) } => get(&format!("/v1/servers?pool={}", encoded(pool))),
         What::Connections { pool, limit } => {
-            let only = pool.as_ref().map(|pool| format!("&pool={}", encoded(pool)));
-            get(&format!("/v1/connections?limit={limit}{}", only.unwrap_or_default()))
+            get(&format!("/v1/connections?limit={limit}{}", only(pool.as_deref())))
+        }
+        What::SlowLog { pool, limit } => {
+            get(&format!("/v1/slow-log?limit={limit}{}", only(pool.as_deref())))
         }
         What::Eject(server) => post("/v1/servers/eject", of(server)),
         What::Restore(server) => post("/v1/servers/restore", of(server)),
@@ -169,6 +181,11 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
         What::Reload => post("/v1/reload", None),
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
     }
+}
+
+/// The rest of a query, about one pool.
+fn only(pool: Option<&str>) -> String {
+    pool.map_or_else(String::new, |pool| format!("&pool={}", encoded(pool)))
 }
 
 /// A value as a query may have it.
@@ -212,6 +229,7 @@ fn shown(what: &What, body: &Value) -> String {
         What::Pools => show::pools(body),
         What::Servers { .. } => show::servers(body),
         What::Connections { .. } => show::connections(body),
+        What::SlowLog { .. } => show::slow_log(body),
         What::Eject(_) | What::Restore(_) | What::KillScript { .. } => {
             show::text(&body["message"]) + "\n"
         }

@@ -71,6 +71,21 @@ pub fn connections(body: &Value) -> String {
     shown
 }
 
+/// A line for each request.
+pub fn slow_log(body: &Value) -> String {
+    const FIELDS: [&str; 8] =
+        ["at", "trace", "pool", "server", "queue_us", "server_us", "receive_us", "client"];
+    let mut rows = vec![head(&FIELDS)];
+    rows[0].push("request".to_owned());
+    for request in list(&body["requests"]) {
+        let mut row: Vec<String> = FIELDS.iter().map(|name| text(&request[*name])).collect();
+        let words: Vec<String> = list(&request["arguments"]).iter().map(text).collect();
+        row.push(words.join(" "));
+        rows.push(row);
+    }
+    table(rows)
+}
+
 /// What was read again.
 pub fn reloaded(body: &Value) -> String {
     let lines = |name: &str, before: &str| -> String {
