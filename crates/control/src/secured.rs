@@ -47,8 +47,12 @@ async fn carry(
                     let _ = plain.shutdown().await;
                 }
             }
-            len = plain.read(&mut said), if !channel.is_handshaking() => {
+            len = plain.read(&mut said) => {
                 let len = len?;
+                if channel.is_handshaking() {
+                    // It has waited for a request as long as it does.
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
                 if len == 0 {
                     channel.end();
                     send(&mut channel, &mut socket, &mut records).await?;
@@ -64,7 +68,6 @@ async fn carry(
                     send(&mut channel, &mut socket, &mut records).await?;
                 }
             }
-            else => return Ok(()),
         }
     }
 }

@@ -288,6 +288,9 @@ fn by_tls_only_who_has_a_certificate_is_answered() {
     let [cert, key] = shown("operator");
     let (_, text) = ask(&["--cert-file", &cert, "--key-file", &key, "log-level"]);
     assert_eq!(text, "debug\n", "nobody else has changed it");
+    // As many as are served at once, who say nothing: they lose their places in time.
+    let connect = |_| TcpStream::connect(keyway.admin()).expect("it listens");
+    let _silent: Vec<TcpStream> = (0..64).map(connect).collect();
     let (status, text) = ask(&["--cert-file", &cert, "--key-file", &key, "connections"]);
     assert!(status == 0 && text.starts_with("id "), "{text}");
 }
@@ -343,16 +346,24 @@ fn a_log_level_and_a_reload_are_told_in_the_log() {
 fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     let _watch = watchdog(WITHIN, "slow log");
     let servers = RedisServer::start_many(2);
-    let pool = two_servers(&servers).with("slowlog_log_slower_than", "\"20ms\"");
+    let pool = two_servers(&servers)
+        .with("slowlog_log_slower_than", "\"20ms\"")
+        .with("timeout", "\"20s\"");
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool, Pool::store("local")]));
     let mut client = keyway.client(0);
     assert_eq!(client.words("CLIENT SETNAME worker-7"), Value::simple("OK"));
     let spin = "local s = redis.call('TIME') local b = s[1] * 1000000 + s[2] repeat \
-                local t = redis.call('TIME') until t[1] * 1000000 + t[2] - b > 60000 return 1";
-    // The second waits for its turn as long as the first takes.
+                local t = redis.call('TIME') until t[1] * 1000000 + t[2] - b > 1000000 return 1";
     let call = keyway_testkit::encode(&["EVAL", spin, "1", "a-key"]);
-    client.send(&[call.clone(), call].concat());
-    assert_eq!(client.replies(2), [Value::Integer(1), Value::Integer(1)]);
+    client.send(&call);
+    wait_until("the server has it", SOON, || {
+        http_get(keyway.admin(), "/v1/servers").body.contains("\"in_flight\":1")
+    });
+    // It waits for its turn on the same connection.
+    let mut other = keyway.client(0);
+    other.send(&call);
+    assert_eq!(client.reply(), Value::Integer(1));
+    assert_eq!(other.reply(), Value::Integer(1));
     let mut text = String::new();
     wait_until("both are told", SOON, || {
         text = done(&keyway, &["slow-log", "--pool", "main"]);
@@ -361,7 +372,7 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     let rows: Vec<Vec<&str>> =
         text.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
     let micros = |row: usize, column: usize| rows[row][column].parse::<u64>().expect("a number");
-    assert!((0..2).all(|row| (50_000..10_000_000).contains(&micros(row, 5))), "server: {text}");
+    assert!((0..2).all(|row| (900_000..10_000_000).contains(&micros(row, 5))), "server: {text}");
     assert!((0..2).any(|row| micros(row, 4) >= 50_000), "queue: {text}");
     assert!(rows.iter().all(|row| row[8] == "EVAL" && row[3].starts_with('s')), "{text}");
     let log = keyway.process().log();
@@ -406,7 +417,7 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     let drain = "/v1/drain";
     run(&["--exclude-path", drain]);
     // Of drain only what is wrong, so that the process stays.
-    run(&["--include-path", drain, "--mode", "negative"]);
+    run(&["--include-path", drain, "--mode", "negative", "--phases", "coverage,fuzzing"]);
     assert!(keyway.process_mut().is_running());
     assert_eq!(http_get(keyway.admin(), "/v1/health").status, 200);
     assert_eq!(keyway.client(1).words("PING"), Value::simple("PONG"));
