@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the stock-client tests and prints the path
-# of its interpreter. Does nothing when it is there and complete.
+# Makes the Python environment of the stock-client tests, or of those in the folder
+# that is named, and prints the path of its interpreter. Does nothing when it is
+# there and complete.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-requirements=tests/python/requirements.txt
-venv="${CARGO_TARGET_DIR:-$PWD/target}/venv"
+requirements="${1:-tests/python}/requirements.txt"
+venv="${CARGO_TARGET_DIR:-$PWD/target}/venv${1:+-$(basename "$1")}"
 stamp="$venv/requirements.txt"
 # Several tests may ask at once: one makes it, the others wait.
 mkdir -p "$(dirname "$venv")"

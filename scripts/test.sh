@@ -113,6 +113,7 @@ python_client() {
 
 scripts/install_test_tools.sh
 step "python environment" scripts/python_venv.sh
+step "python environment of the admin API" scripts/python_venv.sh tests/admin
 step "formatting" cargo fmt --all --check
 step "lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "layers" layers

@@ -29,6 +29,9 @@ pub enum BackendFault {
     Full,
     /// It was not asked: too many requests to it have failed of late.
     CircuitOpen,
+    /// It was not asked: an operator has taken it out of use, and no other server has what it
+    /// has.
+    Ejected,
     /// The backend's reply is beyond a bound of ours. It did nothing wrong:
     /// some client asked for too much at once.
     Reply(ReplyBound),
@@ -90,6 +93,7 @@ impl Fault {
             Fault::Backend { fault: BackendFault::NotReady, .. } => "backend_not_ready",
             Fault::Backend { fault: BackendFault::Full, .. } => "backend_full",
             Fault::Backend { fault: BackendFault::CircuitOpen, .. } => "backend_circuit_open",
+            Fault::Backend { fault: BackendFault::Ejected, .. } => "backend_ejected",
             Fault::Backend { fault: BackendFault::Reply(_), .. } => "backend_reply_limit",
             Fault::StoreFull => "store_full",
             Fault::Limit(_) => "limit",

@@ -333,6 +333,11 @@ fn server(server: &ServerConfig, out: &mut Out) {
     out.header("[server]");
     out.entry(&schema::SERVER, "workers", &workers);
     out.entry(&schema::SERVER, "admin", &string(&admin));
+    let keys = ["", "admin_token_file", "admin_token_env"];
+    secret(&schema::SERVER, keys, &server.admin_token, &server.admin_token_from, out);
+    if let Some(tls) = &server.admin_tls {
+        out.entry(&schema::SERVER, "admin_tls", &tls_text(&tls.settings));
+    }
     out.entry(&schema::SERVER, "log", &log);
     out.entry(&schema::SERVER, "drain_timeout", &string(&format_duration(server.drain_timeout)));
     let spin = match server.spin.is_zero() {
@@ -743,8 +748,9 @@ mod tests {
         let text = describe(&config);
         for table in schema::TABLES {
             for key in table.keys {
-                // It is described as the password of each listener it is for.
-                let elsewhere = key.name == "client_password";
+                // It is described as the password of each listener it is for; and a token
+                // comes from one place.
+                let elsewhere = matches!(key.name, "client_password" | "admin_token_env");
                 assert!(elsewhere || text.contains(&format!("{} = ", key.name)), "{}", key.name);
             }
         }

@@ -141,7 +141,8 @@ fn warn_of_believers(
     }
 }
 
-fn tls(
+/// What the admin address or a listener is secured with.
+pub(crate) fn tls(
     section: &Section,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,

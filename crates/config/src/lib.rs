@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod admin;
 mod bus;
 mod circuit;
 mod cluster;

@@ -108,6 +108,12 @@ pub struct ServerConfig {
     pub workers: Workers,
     /// Where metrics and health are served (always TCP); nowhere when `None`.
     pub admin: Option<ListenAddr>,
+    /// What requests there have to show. `None` until it was read, which [`Config::load`] does.
+    pub admin_token: Option<Password>,
+    /// Where `admin_token` comes from, if there is one.
+    pub admin_token_from: Option<SecretSource>,
+    /// With what it is secured.
+    pub admin_tls: Option<ListenerTlsConfig>,
     /// What is logged, and how.
     pub log: LogConfig,
     /// How long requests in flight may take to finish after SIGTERM.

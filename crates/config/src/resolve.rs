@@ -35,7 +35,10 @@ pub(crate) fn resolve(
         _ => &[],
     };
     let limits = root.section("limits").map_or_else(Limits::default, |s| limits(s, report));
-    let server = root.section("server").map_or_else(server_defaults, server);
+    let server = match root.section("server") {
+        Some(section) => server(section, read_file, report),
+        None => server_defaults(),
+    };
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
@@ -98,13 +101,20 @@ fn server_defaults() -> ServerConfig {
     ServerConfig {
         workers: Workers::Auto,
         admin: None,
+        admin_token: None,
+        admin_token_from: None,
+        admin_tls: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
         drain_timeout: Duration::ZERO,
         spin: Duration::ZERO,
     }
 }
 
-fn server(section: &Section) -> ServerConfig {
+fn server(
+    section: &Section,
+    read_file: Option<ReadFile<'_>>,
+    report: &mut Report<'_>,
+) -> ServerConfig {
     let workers = match section.value("workers") {
         Some(Value::Workers(workers)) => *workers,
         _ => Workers::Auto,
@@ -113,6 +123,7 @@ fn server(section: &Section) -> ServerConfig {
         Some(Value::Listen(addr)) => Some(addr.clone()),
         _ => None,
     };
+    let admin = crate::admin::resolve(section, admin, read_file, report);
     let log = section.section("log");
     let format = match log.and_then(|log| log.text("format")) {
         Some("json") => LogFormat::Json,
@@ -127,7 +138,10 @@ fn server(section: &Section) -> ServerConfig {
     };
     ServerConfig {
         workers,
-        admin,
+        admin: admin.bind,
+        admin_token: admin.token,
+        admin_token_from: admin.token_from,
+        admin_tls: admin.tls,
         log: LogConfig { format, level },
         drain_timeout: section.duration("drain_timeout").unwrap_or_default(),
         spin: section.duration("spin").unwrap_or_default(),
@@ -445,19 +459,20 @@ pub(crate) fn at_most_the_limit(
 pub(crate) const PASSWORD: [&str; 3] = ["password", "password_file", "password_env"];
 
 /// A password that is in the file under the first key, in a file that the second names,
-/// or in the environment under the name that the third has.
+/// or in the environment under the name that the third has. An empty first key is none.
 pub(crate) fn password(
     section: &Section,
     [key, file_key, variable_key]: [&str; 3],
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> (Option<Password>, Option<SecretSource>) {
-    let written = match section.value(key) {
+    let key = Some(key).filter(|key| !key.is_empty());
+    let written = match key.and_then(|key| section.value(key)) {
         Some(Value::Secret(password)) => Some(password.clone()),
         _ => None,
     };
-    let given =
-        [key, file_key, variable_key].into_iter().filter(|key| section.given(key).is_some());
+    let keys = key.into_iter().chain([file_key, variable_key]);
+    let given = keys.filter(|key| section.given(key).is_some());
     if let [one, .., other] = given.collect::<Vec<_>>()[..] {
         let what = format!("{} has both {one} and {other}", section.header);
         report.consequence(section.place(other), Problem::new(what, "keep one of them"));

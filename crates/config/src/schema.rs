@@ -22,7 +22,7 @@ pub(crate) use routes::{
     FAILOVER, MIRROR, MISS_THEN, PREFIX, PREFIX_ROUTE, RATE_LIMITED, READ_WRITE_SPLIT, SHADOW,
 };
 
-pub(crate) use tls::{LISTENER_CERTIFICATES, LISTENER_TLS, TLS};
+pub(crate) use tls::{ADMIN_TLS, LISTENER_CERTIFICATES, LISTENER_TLS, TLS};
 pub(crate) use user::USER;
 
 use std::time::Duration;
@@ -129,10 +129,23 @@ pub(crate) static SERVER: Table = Table {
             "admin",
             Kind::Admin,
             Is("\"tcp://127.0.0.1:9380\""),
-            "Where `/metrics` and `/healthz` are served over HTTP. TCP only. It has no password: do not open it to strangers.",
+            "Where `/metrics`, `/healthz` and the admin API are served over HTTP (docs/admin.md). TCP only. Other machines reach it only with a token or certificates: an address that is not of the loopback interface is refused without `admin_token_file`, `admin_token_env` or `admin_tls` with a `ca_file`.",
         )
         .or_word("off")
         .known_elsewhere_as(&["stats_port", "stats_addr", "metrics"]),
+        key(
+            "admin_token_file",
+            Path,
+            Unset("no token is asked for"),
+            "A file that holds the token that requests to the admin address have to show, but for health and readiness; one newline at its end is ignored. 16 characters at least. Absolute path.",
+        ),
+        key(
+            "admin_token_env",
+            Kind::Variable,
+            Unset("no token is asked for"),
+            "The variable of the environment that holds that token.",
+        ),
+        tls::OF_ADMIN,
         key("log", Kind::Table(&LOG), Is("{}"), "What is logged, and how."),
         key(
             "drain_timeout",
@@ -165,7 +178,7 @@ pub(crate) static LOG: Table = Table {
             "level",
             Choice(&Choices { now: &["error", "warn", "info", "debug", "trace"], later: &[] }),
             Is("\"info\""),
-            "The least important messages still written. No level logs requests.",
+            "The least important messages still written; `keyway ctl log-level` changes it. No level logs requests but some that are slow.",
         )
         .known_elsewhere_as(&["loglevel", "verbosity"]),
     ],
@@ -682,10 +695,11 @@ pub(crate) const WORKERS_MAX: u16 = 1024;
 pub(crate) const QUARANTINE_MAX: Duration = hours(30 * 24);
 
 /// Every table with keys of its own, in the order of the documentation.
-pub(crate) static TABLES: [&Table; 27] = [
+pub(crate) static TABLES: [&Table; 28] = [
     &SERVER,
     &WORKERS,
     &LOG,
+    &ADMIN_TLS,
     &LIMITS,
     &LISTENER,
     &LISTENER_TLS,

@@ -25,9 +25,6 @@ pub(crate) fn warn(
     for listener in listeners {
         crate::emulate::warn_of_stores(listener, listeners, pools, report);
     }
-    if let Some(server) = root.section("server") {
-        warn_of_open_admin(server, report);
-    }
     if let Some(limits) = root.section("limits") {
         warn_of_short_replies(limits, report);
     }
@@ -162,19 +159,6 @@ fn warn_of_open_listener(
     let asks = has_password || (has_users && !users.iter().any(lets_in));
     if is_open(bind) && !asks && !is_known {
         report.warning(listener.place("bind"), open_listener(bind));
-    }
-}
-
-fn warn_of_open_admin(server: &Section, report: &mut Report<'_>) {
-    if let Some(Value::Listen(admin)) = server.value("admin")
-        && is_open(admin)
-    {
-        let what = format!(
-            "admin {admin} can be reached from other machines: whoever does needs no password to \
-             read everything there, and to restore servers with POST"
-        );
-        let hint = "listen on 127.0.0.1, or let a firewall pass none but who scrapes metrics";
-        report.warning(server.place("admin"), Problem::new(what, hint));
     }
 }
 

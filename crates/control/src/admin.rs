@@ -15,7 +15,10 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
+use crate::access::Access;
 use crate::routes::{AdminState, respond};
+use crate::secured::secure;
+use keyway_tls::ServerTls;
 
 /// What the admin listener grants to those who connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,17 @@ impl Default for AdminLimits {
             stop_time: Duration::from_secs(1),
         }
     }
+}
+
+/// How the admin listener serves.
+#[derive(Clone, Default)]
+pub struct AdminOptions {
+    /// What it grants to those who connect.
+    pub limits: AdminLimits,
+    /// Who may ask.
+    pub access: Access,
+    /// With what connections are secured; they are not without.
+    pub tls: Option<ServerTls>,
 }
 
 /// Longest head of a request, in bytes. Ours are under 200; 8 KiB is the
@@ -95,15 +109,15 @@ impl Admin {
     /// # Errors
     /// When the address cannot be listened on or the thread cannot start.
     pub fn start(address: &str, state: Arc<dyn AdminState>) -> Result<AdminHandle, AdminError> {
-        Self::start_within(AdminLimits::default(), address, state)
+        Self::start_with(AdminOptions::default(), address, state)
     }
 
-    /// As [`Admin::start`], within `limits`.
+    /// As [`Admin::start`], with `options`.
     ///
     /// # Errors
     /// As [`Admin::start`].
-    pub fn start_within(
-        limits: AdminLimits,
+    pub fn start_with(
+        options: AdminOptions,
         address: &str,
         state: Arc<dyn AdminState>,
     ) -> Result<AdminHandle, AdminError> {
@@ -123,7 +137,7 @@ impl Admin {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("keyway-admin".into())
-            .spawn(move || serve(&runtime, limits, listener, state, stopped))
+            .spawn(move || serve(&runtime, options, listener, state, stopped))
             .map_err(AdminError::Thread)?;
         Ok(AdminHandle { local_addr, stop: Some(stop), thread: Some(thread) })
     }
@@ -170,17 +184,18 @@ impl fmt::Debug for AdminHandle {
 /// The thread's life.
 fn serve(
     runtime: &Runtime,
-    limits: AdminLimits,
+    options: AdminOptions,
     listener: TcpListener,
     state: Arc<dyn AdminState>,
     stopped: oneshot::Receiver<()>,
 ) {
+    let limits = options.limits;
     runtime.block_on(async {
         let open = GracefulShutdown::new();
         tokio::select! {
             // Both a value and the sender's end mean stop.
             _ = stopped => {}
-            never = accept_all(limits, &listener, &state, &open) => match never {},
+            never = accept_all(options, &listener, &state, &open) => match never {},
         }
         drop(listener);
         // Whoever is not done by then is cut off with the runtime.
@@ -189,11 +204,13 @@ fn serve(
 }
 
 async fn accept_all(
-    limits: AdminLimits,
+    options: AdminOptions,
     listener: &TcpListener,
     state: &Arc<dyn AdminState>,
     open: &GracefulShutdown,
 ) -> Infallible {
+    let AdminOptions { limits, access, tls } = options;
+    let asked = (Arc::clone(state), Arc::new(access));
     let places = Arc::new(Semaphore::new(limits.connections_max.max(1)));
     let mut http = http1::Builder::new();
     // One request per connection: an idle client holds no place, and a
@@ -210,28 +227,60 @@ async fn accept_all(
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                spawn_connection(&http, stream, place, state, limits.connection_time, open);
+                let connection = Connection { stream, place, time: limits.connection_time };
+                match &tls {
+                    Some(tls) => spawn_secured(&http, connection, tls, &asked, open),
+                    None => spawn_connection(&http, connection, &asked, open),
+                }
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-fn spawn_connection(
-    http: &http1::Builder,
+/// Somebody who has connected.
+struct Connection {
     stream: TcpStream,
     place: OwnedSemaphorePermit,
-    state: &Arc<dyn AdminState>,
     time: Duration,
+}
+
+/// What answers requests, and who may make them.
+type Answering = (Arc<dyn AdminState>, Arc<Access>);
+
+fn spawn_connection(
+    http: &http1::Builder,
+    connection: Connection,
+    asked: &Answering,
     open: &GracefulShutdown,
 ) {
-    let state = Arc::clone(state);
-    let service = service_fn(move |request| respond(Arc::clone(&state), request));
+    let Connection { stream, place, time } = connection;
+    let asked = asked.clone();
+    let service = service_fn(move |request| respond(asked.clone(), request));
     let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
         // A client that breaks HTTP, leaves or exceeds its time harms itself
         // alone, and there is nobody left to tell.
         let _ = timeout(time, connection).await;
+        drop(place);
+    });
+}
+
+/// The same, of a connection that is TLS.
+fn spawn_secured(
+    http: &http1::Builder,
+    connection: Connection,
+    tls: &ServerTls,
+    asked: &Answering,
+    open: &GracefulShutdown,
+) {
+    let Connection { stream, place, time } = connection;
+    let Some((plain, carrying)) = secure(stream, tls) else { return };
+    let asked = asked.clone();
+    let service = service_fn(move |request| respond(asked.clone(), request));
+    let connection = open.watch(http.serve_connection(TokioIo::new(plain), service));
+    tokio::spawn(async move {
+        let _ = timeout(time, async { tokio::join!(connection, carrying) }).await;
         drop(place);
     });
 }

@@ -1,20 +1,22 @@
 //! The list of pools and backends, for programs and for people.
 
+use serde::{Serialize, Serializer};
 use std::fmt::Write;
 
 /// A pool as `GET /backends` shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
     /// `store` or `sharded`.
     pub kind: &'static str,
     /// Its servers in the order of the configuration; none for a store.
+    #[serde(rename = "servers")]
     pub backends: Vec<BackendStatus>,
 }
 
 /// A backend as `GET /backends` shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendStatus {
     /// Its name, or its address when it has none.
     pub name: String,
@@ -27,13 +29,21 @@ pub struct BackendStatus {
     pub reason: Option<&'static str>,
     /// Since when it has been in that state, in seconds since the Unix epoch; in that of a
     /// server found later, since then at the earliest.
+    #[serde(rename = "since", serialize_with = "as_utc")]
     pub since_unix_seconds: u64,
+    /// Whether an operator has ejected it: then it stays so until one restores it.
+    pub by_hand: bool,
+    /// Connections to it that take requests.
+    pub links: u64,
+    /// Requests that wait for its reply.
+    pub in_flight: u64,
     /// What it does, where that is found out.
+    #[serde(flatten)]
     pub standing: Option<BackendStanding>,
 }
 
 /// What a server does in a cluster, or beside Sentinel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendStanding {
     /// `primary`, `replica`, or `none` while it has no keys.
     pub role: &'static str,
@@ -44,7 +54,13 @@ pub struct BackendStanding {
     /// Its availability zone, if that is told.
     pub zone: Option<String>,
     /// How far it is behind its primary, in milliseconds, if that is asked.
+    #[serde(rename = "lag_ms")]
     pub lag_millis: Option<u64>,
+}
+
+/// Serializes seconds since the Unix epoch as [`utc`] writes them.
+pub(crate) fn as_utc<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&utc(*seconds))
 }
 
 /// An object with the array `pools`, a line for each backend.
@@ -157,7 +173,7 @@ fn json_string(text: &str) -> String {
 }
 
 /// `2026-01-31T23:59:59Z`, as RFC 3339 writes it.
-fn utc(unix_seconds: u64) -> String {
+pub(crate) fn utc(unix_seconds: u64) -> String {
     let (days, of_day) = (unix_seconds / 86_400, unix_seconds % 86_400);
     // Years that begin in March end with the day that leap years add.
     let days = days + 719_468;
@@ -183,6 +199,9 @@ mod tests {
             state,
             reason,
             since_unix_seconds: 1_763_715_481,
+            by_hand: false,
+            links: 0,
+            in_flight: 0,
             standing: None,
         };
         let backends =

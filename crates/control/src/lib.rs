@@ -1,5 +1,6 @@
-//! The control plane. For now its admin listener: metrics, health, readiness,
-//! the list of backends, the end of a quarantine and of a script over HTTP.
+//! The control plane. For now its admin listener: metrics, health, readiness and
+//! the list of backends for people and scrapers, and the API for programs
+//! under `/v1` ([`Api`]), over HTTP.
 //!
 //! The only crate with an async runtime, on a thread of its own. It never
 //! reaches into the data plane: everything it knows and may do is behind
@@ -10,10 +11,19 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod admin;
+mod api;
 mod backends;
+mod problem;
 mod routes;
+mod secured;
 
-pub use admin::{Admin, AdminError, AdminHandle, AdminLimits};
+pub use access::{Access, CHANGE_HEADER};
+pub use admin::{Admin, AdminError, AdminHandle, AdminLimits, AdminOptions};
+pub use api::{
+    AfterDrain, Api, ClientStatus, Connections, LogLevel, OPENAPI, ProcessStatus, Reloaded,
+    SlowRequest,
+};
 pub use backends::{BackendStanding, BackendStatus, PoolStatus};
 pub use routes::{AdminState, ScriptKill};

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 
+use crate::access::{Access, Asked, Kind};
+use crate::api::{self, Api, Call};
 use crate::backends::{self, PoolStatus};
+use crate::problem::Problem;
 
 /// What the admin listener shows and may change. Called on its thread, one
 /// call at a time, so a call should take milliseconds at most.
@@ -38,6 +42,11 @@ pub trait AdminState: Send + Sync {
     /// # Errors
     /// When there is no such pool, or it is no store: a text that says so.
     fn kill_script(&self, pool: &str) -> Result<ScriptKill, String>;
+
+    /// What the API under `/v1` shows and may change, where there is one.
+    fn api(&self) -> Option<&dyn Api> {
+        None
+    }
 }
 
 /// What became of the wish to end a script.
@@ -64,9 +73,10 @@ const ROUTES: [(&str, &str, &str); 6] = [
     (POST, "/scripts/kill", "?pool=NAME: end the script or function that runs on a store"),
 ];
 
-/// Longest body of a request, in bytes. No resource takes one; a small one is
-/// read to its end so that its sender sees the reply and not a reset.
-const BODY_LEN_MAX: usize = 4 << 10;
+/// Longest body of a request, in bytes: two names of 512 characters, of which JSON may take
+/// twelve bytes for each. Where no resource takes one it is read to its end all the same, so
+/// that its sender sees the reply and not a reset.
+const BODY_LEN_MAX: usize = 16 << 10;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -75,13 +85,34 @@ type Reply = Response<Full<Bytes>>;
 
 /// Answers one request. Never fails: what cannot be done is a status.
 pub(crate) async fn respond(
-    state: Arc<dyn AdminState>,
+    (state, access): (Arc<dyn AdminState>, Arc<Access>),
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
     let (head, body) = request.into_parts();
-    if Limited::new(body, BODY_LEN_MAX).collect().await.is_err() {
-        let text = "no resource here takes a request body\n";
-        return Ok(reply(StatusCode::PAYLOAD_TOO_LARGE, text));
+    let is_api = api::is_ours(head.uri.path());
+    // Before the body: who may not ask is not listened to any longer than that.
+    let asked = Asked { headers: &head.headers, uri: &head.uri };
+    let kind = if is_api { api::kind(&head.method, head.uri.path()) } else { kind(&head) };
+    let refusal = access.check(kind, &asked).err();
+    let body = match Limited::new(body, BODY_LEN_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => {
+            let what = format!("the body is broken, or longer than {BODY_LEN_MAX} bytes");
+            return Ok(api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)));
+        }
+    };
+    if let Some(problem) = refusal {
+        return Ok(api::refuse(&problem));
+    }
+    if is_api {
+        let call = Call {
+            method: &head.method,
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or_default(),
+            headers: &head.headers,
+            body: &body,
+        };
+        return Ok(api::respond(&*state, &call));
     }
     let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let target = Target {
@@ -90,6 +121,15 @@ pub(crate) async fn respond(
         accept: accept.unwrap_or_default(),
     };
     Ok(route(&*state, &head.method, &target))
+}
+
+/// What a request outside the API is about, for who may ask.
+fn kind(head: &Parts) -> Kind {
+    match (head.method == Method::GET || head.method == Method::HEAD, head.uri.path()) {
+        (true, "/healthz" | "/readyz") => Kind::Probe,
+        (true, _) => Kind::Read,
+        (false, _) => Kind::Change,
+    }
 }
 
 /// What a request asks for.
@@ -184,7 +224,7 @@ fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
 }
 
 fn restore(state: &dyn AdminState, query: &str) -> Reply {
-    let [pool, backend] = match parameters(query, ["pool", "backend"]) {
+    let [pool, backend] = match required(query, ["pool", "backend"]) {
         Ok(names) => names,
         Err(wrong) => {
             let usage = "write POST /backends/restore?pool=NAME&backend=NAME";
@@ -201,7 +241,7 @@ fn restore(state: &dyn AdminState, query: &str) -> Reply {
 }
 
 fn kill_script(state: &dyn AdminState, query: &str) -> Reply {
-    let pool = match parameters(query, ["pool"]) {
+    let pool = match required(query, ["pool"]) {
         Ok([pool]) => pool,
         Err(wrong) => {
             let text = format!("{wrong}; write POST /scripts/kill?pool=NAME\n");
@@ -223,21 +263,29 @@ fn kill_script(state: &dyn AdminState, query: &str) -> Reply {
 
 /// The parameters of a query that are asked for, each of them given once and not
 /// empty, percent-decoded.
-fn parameters<const N: usize>(query: &str, names: [&str; N]) -> Result<[String; N], String> {
-    let mut values = [const { String::new() }; N];
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let Some(place) = names.iter().position(|known| *known == name) else {
-            return Err(format!("there is no parameter `{name}`"));
-        };
-        if !values[place].is_empty() {
-            return Err(format!("`{name}` is given twice"));
-        }
-        values[place] = value.into_owned();
-    }
+fn required<const N: usize>(query: &str, names: [&str; N]) -> Result<[String; N], String> {
+    let values = parameters(query, names)?.map(Option::unwrap_or_default);
     match values.iter().position(String::is_empty) {
         Some(missing) => Err(format!("`{}` is missing", names[missing])),
         None => Ok(values),
     }
+}
+
+/// Those that are given, each of them once.
+pub(crate) fn parameters<const N: usize>(
+    query: &str,
+    names: [&str; N],
+) -> Result<[Option<String>; N], String> {
+    let mut values = [const { None }; N];
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let Some(place) = names.iter().position(|known| *known == name) else {
+            return Err(format!("there is no parameter `{name}`"));
+        };
+        if values[place].replace(value.into_owned()).is_some() {
+            return Err(format!("`{name}` is given twice"));
+        }
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -249,7 +297,7 @@ mod tests {
     }
 
     fn both(query: &str) -> Result<[String; 2], String> {
-        parameters(query, ["pool", "backend"])
+        required(query, ["pool", "backend"])
     }
 
     #[test]

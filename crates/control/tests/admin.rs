@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use keyway_control::{
-    Admin, AdminError, AdminHandle, AdminLimits, AdminState, BackendStatus, PoolStatus, ScriptKill,
+    Admin, AdminError, AdminHandle, AdminLimits, AdminOptions, AdminState, BackendStatus,
+    PoolStatus, ScriptKill,
 };
 use keyway_metrics::{Layout, PoolLayout, Registry};
 
@@ -60,6 +61,9 @@ impl AdminState for State {
             state: "ejected",
             reason: Some("timeout"),
             since_unix_seconds: 0,
+            by_hand: false,
+            links: 1,
+            in_flight: 0,
         };
         vec![PoolStatus { name: "sessions".into(), kind: "sharded", backends: vec![backend] }]
     }
@@ -84,7 +88,15 @@ impl AdminState for State {
 fn start(limits: AdminLimits, state: State) -> (AdminHandle, Arc<State>) {
     let state = Arc::new(state);
     let shared: Arc<dyn AdminState> = state.clone();
-    (Admin::start_within(limits, "127.0.0.1:0", shared).expect("a free port"), state)
+    (
+        Admin::start_with(
+            AdminOptions { limits, ..AdminOptions::default() },
+            "127.0.0.1:0",
+            shared,
+        )
+        .expect("a free port"),
+        state,
+    )
 }
 
 fn connect(addr: SocketAddr) -> TcpStream {
@@ -111,7 +123,7 @@ fn exchange(addr: SocketAddr, request: &[u8]) -> String {
 
 /// Status, head and body of the reply to a request.
 fn ask(addr: SocketAddr, method: &str, target: &str) -> (u16, String, String) {
-    let request = format!("{method} {target} HTTP/1.1\r\nHost: admin\r\n\r\n");
+    let request = format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     let reply = exchange(addr, request.as_bytes());
     let (head, body) = reply.split_once("\r\n\r\n").expect("a reply with a head");
     (status(&reply), head.to_ascii_lowercase(), body.into())
@@ -277,7 +289,7 @@ fn garbage_harms_its_sender_alone() {
 #[test]
 fn a_request_split_at_any_byte_is_one_request() {
     let (admin, _) = start(AdminLimits::default(), State::default());
-    let request = b"GET /healthz HTTP/1.1\r\nHost: admin\r\n\r\n";
+    let request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     for at in 1..request.len() {
         let mut stream = connect(admin.local_addr());
         stream.set_nodelay(true).expect("no delay");

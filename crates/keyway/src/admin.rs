@@ -1,14 +1,20 @@
 //! What the admin listener asks of the process.
 
+use crate::log::Filter;
+use crate::reload::{Diff, Reload, Wake};
 use crate::serve::wall_clock;
-use keyway_control::{AdminState, BackendStanding, BackendStatus, PoolStatus, ScriptKill};
-use keyway_metrics::Registry;
+use keyway_control::{
+    AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
+    LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill, SlowRequest,
+};
+use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind, Standing, backend_state};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// The process, as the admin listener sees it.
@@ -18,6 +24,18 @@ pub struct Process {
     draining: AtomicBool,
     /// The state of each backend when last looked at, and since when.
     seen: Mutex<Vec<Seen>>,
+    started_unix_seconds: u64,
+    levers: Levers,
+}
+
+/// What an operator may do to the process as a whole.
+pub struct Levers {
+    /// Which log lines are written.
+    pub log: Filter,
+    /// Where the main thread is told to drain.
+    pub wake: Sender<Wake>,
+    /// Has the configuration read again.
+    pub reload: Reload,
 }
 
 /// The settings in force, and what is counted by them.
@@ -38,7 +56,7 @@ pub struct Seen {
 
 impl Process {
     /// A process that serves.
-    pub fn new(plan: Arc<Plan>, registry: Arc<Registry>) -> Self {
+    pub fn new(plan: Arc<Plan>, registry: Arc<Registry>, levers: Levers) -> Self {
         let now = Seen {
             state: HealthState::Up.label(),
             tenure: None,
@@ -46,7 +64,8 @@ impl Process {
         };
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
         let current = RwLock::new(Current { plan, registry });
-        Self { current, draining: AtomicBool::new(false), seen }
+        let draining = AtomicBool::new(false);
+        Self { current, draining, seen, started_unix_seconds: unix_seconds(), levers }
     }
 
     /// Tells of other settings from here on. Backends of pools that are the same go on as
@@ -133,10 +152,17 @@ impl Current {
         }
     }
 
-    fn status(&self, name: String, id: BackendId, seen: &[Seen]) -> BackendStatus {
-        let address = self.plan.topology.backend(id).and_then(|backend| {
+    fn server_status(
+        &self,
+        name: String,
+        id: BackendId,
+        (seen, totals): (&[Seen], &[BackendTotals]),
+    ) -> BackendStatus {
+        let backend = self.plan.topology.backend(id);
+        let address = backend.and_then(|backend| {
             self.plan.pools[backend.pool_index].kind.address(backend.server_index)
         });
+        let totals = backend.and_then(|backend| totals.get(backend.server_index));
         let seen = seen[id.index()];
         BackendStatus {
             name,
@@ -144,6 +170,9 @@ impl Current {
             state: seen.state,
             reason: self.state(id).1,
             since_unix_seconds: seen.since_unix_seconds,
+            by_hand: self.plan.health.is_held(id),
+            links: totals.map_or(0, |totals| totals.links_ready),
+            in_flight: totals.map_or(0, |totals| totals.in_flight),
             standing: self.standing(id).map(|standing| BackendStanding {
                 role: standing.role,
                 of: standing.of,
@@ -222,20 +251,17 @@ impl AdminState for Process {
     fn pools(&self) -> Vec<PoolStatus> {
         let seen = self.observe();
         let current = self.current();
-        current
-            .live_pools()
-            .map(|index| PoolStatus {
-                name: current.plan.pools[index].name.clone(),
-                kind: current.plan.pools[index].kind.name(),
-                backends: current
-                    .backends(index)
-                    .into_iter()
-                    // One that a reload has brought since is told of the next time.
-                    .filter(|(_, id)| id.index() < seen.len())
-                    .map(|(name, id)| current.status(name, id, &seen))
-                    .collect(),
-            })
-            .collect()
+        let told = |index: usize| {
+            let totals: Vec<_> = current.registry.backend_totals(index).into_iter().collect();
+            let status = |(name, id)| current.server_status(name, id, (&seen, &totals));
+            let backends = current.backends(index).into_iter();
+            // One that a reload has brought since is told of the next time.
+            let known = backends.filter(|(_, id)| id.index() < seen.len());
+            let pool = &current.plan.pools[index];
+            let backends = known.map(status).collect();
+            PoolStatus { name: pool.name.clone(), kind: pool.kind.name(), backends }
+        };
+        current.live_pools().map(told).collect()
     }
 
     fn kill_script(&self, pool: &str) -> Result<ScriptKill, String> {
@@ -261,33 +287,168 @@ impl AdminState for Process {
 
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
         let current = self.current();
-        let Some(index) = current.pool_index(pool) else {
-            return Err(format!("no pool {pool:?}; there are: {}", current.names()));
-        };
-        let backends = current.backends(index);
+        let id = current.find(pool, backend)?;
+        let health = &current.plan.health;
+        let was_open = health.circuits().restart(id);
+        if was_open {
+            tracing::info!(pool, backend, "asked again on an operator's word");
+        }
+        if health.is_usable(id) {
+            return Ok(was_open);
+        }
+        let was_out = health.restore(id).is_some();
+        if was_out {
+            tracing::info!(pool, backend, "back in use on an operator's word");
+        }
+        Ok(was_out)
+    }
+
+    fn api(&self) -> Option<&dyn Api> {
+        Some(self)
+    }
+}
+
+impl Current {
+    /// The position of a pool.
+    fn find_pool(&self, pool: &str) -> Result<usize, String> {
+        self.pool_index(pool)
+            .ok_or_else(|| format!("no pool {pool:?}; there are: {}", self.names()))
+    }
+
+    /// The backend of that name, or else at that address.
+    fn find(&self, pool: &str, backend: &str) -> Result<BackendId, String> {
+        let index = self.find_pool(pool)?;
+        let kind = &self.plan.pools[index].kind;
+        let backends = self.backends(index);
         if backends.is_empty() {
-            let why = match &current.plan.pools[index].kind {
+            let why = match kind {
                 PoolKind::Routed(_) => "leads to other pools: name one with servers",
                 _ => "is an embedded store: it has no backends",
             };
             return Err(format!("pool {pool:?} {why}"));
         }
-        let Some((_, id)) = backends.iter().find(|(name, _)| name == backend) else {
-            let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(format!("no backend {backend:?}; there are: {}", names.join(", ")));
+        let is_at = |id: BackendId| {
+            let place = self.plan.topology.backend(id).map(|backend| backend.server_index);
+            let address = place.and_then(|place| kind.address(place));
+            address.is_some_and(|address| address.to_string() == backend)
         };
-        let was_open = current.plan.health.circuits().restart(*id);
-        if was_open {
-            tracing::info!(pool, backend, "asked again on an operator's word");
+        let named = backends.iter().find(|(name, _)| name == backend);
+        match named.or_else(|| backends.iter().find(|(_, id)| is_at(*id))) {
+            Some((_, id)) => Ok(*id),
+            None => {
+                let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
+                Err(format!("no backend {backend:?}; there are: {}", names.join(", ")))
+            }
         }
-        if current.plan.health.is_usable(*id) {
-            return Ok(was_open);
+    }
+}
+
+impl Api for Process {
+    fn status(&self) -> ProcessStatus {
+        let plan = self.current().plan;
+        ProcessStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_unix_seconds: self.started_unix_seconds,
+            uptime_seconds: unix_seconds().saturating_sub(self.started_unix_seconds),
+            draining: self.draining(),
+            workers: plan.mailers.lock().len() as u64,
+            clients: plan.clients.len() as u64,
         }
-        let was_out = current.plan.health.restore(*id).is_some();
-        if was_out {
-            tracing::info!(pool, backend, "back in use on an operator's word");
+    }
+
+    fn connections(&self, pool: Option<&str>, limit: usize) -> Result<Connections, String> {
+        let current = self.current();
+        let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
+        let mut connections = Connections::default();
+        current.plan.clients.for_each(|id, entry| {
+            let index = usize::from(entry.pool);
+            if only.is_some_and(|only| only != index) {
+                return;
+            }
+            connections.total += 1;
+            if connections.clients.len() < limit {
+                connections.clients.push(ClientStatus {
+                    id,
+                    address: entry.addr.to_string(),
+                    listener: entry.laddr.clone(),
+                    pool: current.plan.pools[index].name.clone(),
+                    user: entry.user.to_string(),
+                    name: entry.name.clone(),
+                    since_unix_seconds: entry.connected_unix,
+                    worker: entry.worker,
+                });
+            }
+        });
+        Ok(connections)
+    }
+
+    fn slow_log(&self, pool: Option<&str>, limit: usize) -> Result<Vec<SlowRequest>, String> {
+        let current = self.current();
+        let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
+        let mut requests = Vec::new();
+        for (index, pool) in current.plan.pools.iter().enumerate() {
+            let PoolKind::Sharded { slow_log, .. } = &pool.kind else { continue };
+            if only.is_some_and(|only| only != index) {
+                continue;
+            }
+            let shown = |arg: &Vec<u8>| String::from_utf8_lossy(arg).into_owned();
+            requests.extend(slow_log.latest(limit).into_iter().map(|entry| SlowRequest {
+                trace: format!("{:016x}", entry.trace),
+                at_unix_seconds: entry.unix_seconds,
+                pool: pool.name.clone(),
+                server: entry.server,
+                queue_us: entry.queue_micros,
+                server_us: entry.micros,
+                receive_us: entry.receive_micros,
+                client: entry.addr,
+                name: entry.name,
+                arguments: entry.args.iter().map(shown).collect(),
+            }));
         }
-        Ok(was_out)
+        requests.sort_by_key(|request| std::cmp::Reverse(request.at_unix_seconds));
+        requests.truncate(limit);
+        Ok(requests)
+    }
+
+    fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {
+        let current = self.current();
+        let has_changed = current.plan.health.eject(current.find(pool, server)?);
+        if has_changed {
+            let backend = server;
+            tracing::warn!(pool, backend, "ejected on an operator's word, until it is restored");
+        }
+        Ok(has_changed)
+    }
+
+    fn log_level(&self) -> LogLevel {
+        self.levers.log.level()
+    }
+
+    fn set_log_level(&self, level: LogLevel) {
+        let from = self.log_level();
+        if from == level {
+            return;
+        }
+        // Told at the level that is the more talkative of the two.
+        if from < level {
+            self.levers.log.set_level(level);
+        }
+        tracing::info!(?from, to = ?level, "log level changed on an operator's word");
+        self.levers.log.set_level(level);
+    }
+
+    fn drain(&self, then: AfterDrain) {
+        self.set_draining();
+        // It is gone when the process ends anyway.
+        let _ = self.levers.wake.send(Wake::Drain(then));
+    }
+
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        match self.levers.reload.request() {
+            Ok(Diff { changes, warnings, .. }) => Ok(Reloaded { changed: changes, warnings }),
+            Err(refusal) => Err(refusal.reasons),
+        }
     }
 }
 

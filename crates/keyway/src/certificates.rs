@@ -20,7 +20,8 @@ fn users(config: &Config) -> Users<'_> {
         }
         _ => None,
     });
-    Users { listeners: listeners.collect(), pools: pools.collect() }
+    let admin = config.server.admin_tls.iter().map(|tls| ("admin".to_owned(), tls));
+    Users { listeners: listeners.chain(admin).collect(), pools: pools.collect() }
 }
 
 /// Has what stays of the configuration in force use the certificates that were read with
@@ -36,6 +37,12 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
         {
             old.replace(new);
         }
+    }
+    if let (Some(old), Some(new)) = (&config.server.admin_tls, &new.server.admin_tls)
+        && name(old) == name(new)
+        && let (Some(old), Some(new)) = (&old.loaded, &new.loaded)
+    {
+        old.replace(new);
     }
     let tls = |pool: &keyway_config::PoolConfig| match &pool.kind {
         PoolKindConfig::Sharded(sharded) => sharded.tls.clone(),

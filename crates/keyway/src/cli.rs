@@ -23,6 +23,7 @@ Examples:
   keyway serve                                      the embedded store on 127.0.0.1:6380
   keyway serve keyway.toml                          the listeners and pools of a file
   keyway check keyway.toml                          is the file right, and what does it mean?
+  keyway ctl servers                                which servers are in use, and why not?
   keyway locate keyway.toml user:42                 which server has this key?
   keyway bench load 127.0.0.1:6379                  how much does it take, how fast, at what cost?
   keyway import twemproxy nutcracker.yml > keyway.toml
@@ -42,6 +43,8 @@ enum Command {
     Check(Check),
     /// Tell which server of each pool a key goes to while all servers are in use.
     Locate(Locate),
+    /// Ask a Keyway that runs, by its admin API: its pools and servers, eject, drain and more.
+    Ctl(crate::ctl::Ctl),
     /// The bus: join it as a node, ask its nodes, measure its channels.
     #[command(subcommand)]
     Bus(crate::bus::Bus),
@@ -130,6 +133,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(arguments) => check(&arguments.file),
         Command::Locate(arguments) => located(arguments),
+        Command::Ctl(ctl) => crate::ctl::run(&ctl),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
         Command::HashPassword(how) => crate::hash_password::run(how.slow),

@@ -12,6 +12,7 @@ mod bench;
 mod bus;
 mod certificates;
 mod cli;
+mod ctl;
 mod facts;
 mod hash_password;
 mod locate;

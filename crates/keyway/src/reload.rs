@@ -11,6 +11,7 @@ pub use diff::diff;
 pub use live::Live;
 pub use merge::Merge;
 
+use keyway_control::AfterDrain;
 use keyway_metrics::ReloadFigures;
 use keyway_worker::Retired;
 use std::fmt;
@@ -20,16 +21,16 @@ use std::time::Duration;
 
 /// How long who asks waits for the answer. Reading files and telling the workers takes
 /// milliseconds; only a process that stops meanwhile answers never.
-#[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What wakes the main thread.
 pub enum Wake {
     /// A signal.
     Signal(i32),
+    /// An operator has the process drain.
+    Drain(AfterDrain),
     /// Somebody asks for a reload, and waits for what comes of it.
-    #[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
-    Reload(SyncSender<Result<Diff, Refusal>>),
+        Reload(SyncSender<Result<Diff, Refusal>>),
 }
 
 /// What a reload has changed.
@@ -62,8 +63,7 @@ pub enum Cause {
     /// What earlier reloads have replaced is still being ended.
     Draining,
     /// Keyway is stopping.
-    #[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
-    Stopping,
+        Stopping,
 }
 
 impl Cause {
@@ -83,8 +83,7 @@ impl Refusal {
         Self { cause, reasons }
     }
 
-    #[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
-    fn stopping() -> Self {
+        fn stopping() -> Self {
         Self::new(Cause::Stopping, vec!["Keyway is stopping".to_owned()])
     }
 }
@@ -95,14 +94,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-#[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
 /// Asks for reloads, from any thread but the main one.
 #[derive(Clone)]
 pub struct Reload {
     wake: Sender<Wake>,
 }
 
-#[allow(dead_code, reason = "for whoever asks beside the signal: the admin listener")]
 impl Reload {
     /// What asks the main thread through `wake`.
     pub fn new(wake: Sender<Wake>) -> Self {

@@ -1,16 +1,17 @@
 //! How a process comes up and goes down.
 
-use crate::admin::Process;
+use crate::admin::{Levers, Process};
 use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
-use crate::reload::{Live, Wake};
+use crate::reload::{Live, Reload, Wake};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
-use keyway_control::{Admin, AdminHandle};
+use keyway_control::{Access, Admin, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
+use keyway_tls::ClientCertificates;
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -28,7 +29,7 @@ pub fn serve(
     format: Option<LogFormat>,
     file: Option<&Path>,
 ) -> Result<ExitCode> {
-    log::start(&config.server.log, format);
+    let log = log::start(&config.server.log, format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -60,7 +61,8 @@ pub fn serve(
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
-    let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry)));
+    let levers = Levers { log, wake: wake.clone(), reload: Reload::new(wake) };
+    let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry), levers));
     let admin = start_admin(&config, &process)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
@@ -71,7 +73,6 @@ pub fn serve(
     let mut live =
         Live { path, file: config.clone(), config, version, addresses, tally, clock, seed, passwords };
     run(workers, &process, &mut live, &woken);
-    drop(wake);
     drop(admin);
     remove_unix_sockets(&live.file);
     warn_of_cut_off(&plan);
@@ -116,10 +117,11 @@ fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a signal to stop, and looks after the workers meanwhile.
+/// Waits for the order to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receiver<Wake>) {
     let mut sampled = Instant::now();
+    let mut then = AfterDrain::Exit;
     loop {
         match woken.recv_timeout(SAMPLE_EVERY) {
             Ok(Wake::Signal(SIGHUP)) => drop(live.reload(&mut workers, process)),
@@ -130,6 +132,14 @@ fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receive
             Ok(Wake::Signal(signal)) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
+                break;
+            }
+            Ok(Wake::Drain(after)) => {
+                tracing::info!(
+                    "draining on an operator's word: no new clients, requests in flight are \
+                     answered"
+                );
+                then = after;
                 break;
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -155,6 +165,14 @@ fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receive
     }
     process.set_draining();
     workers.drain();
+    if then == AfterDrain::Wait {
+        tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
+        // Those that came meanwhile are first. Who asks for a reload hears that it is over.
+        while let Ok(
+            Wake::Signal(SIGHUP) | Wake::Drain(AfterDrain::Wait) | Wake::Reload(_),
+        ) = woken.recv()
+        {}
+    }
 }
 
 fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {
@@ -162,7 +180,18 @@ fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHa
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
-    let admin = Admin::start(addr, state).map_err(|error| {
+    let mut access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
+    let tls = config.server.admin_tls.as_ref();
+    if tls.is_some_and(|tls| matches!(tls.settings.clients, ClientCertificates::Required(_))) {
+        access = access.with_certificates();
+    }
+    let options = AdminOptions {
+        access,
+        // The configuration was loaded with its files.
+        tls: tls.map(|tls| tls.loaded.clone().expect("it was loaded")),
+        ..AdminOptions::default()
+    };
+    let admin = Admin::start_with(options, addr, state).map_err(|error| {
         anyhow!(
             "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
              without a file, `--bind HOST:PORT` serves without it"
@@ -250,7 +279,11 @@ fn announce(
     announce_memory(config, count_max);
     if let Some(admin) = admin {
         let addr = admin.local_addr();
-        tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/healthz");
+        let scheme = if config.server.admin_tls.is_some() { "https" } else { "http" };
+        tracing::info!(
+            "metrics at {scheme}://{addr}/metrics, health at {scheme}://{addr}/healthz; keyway ctl \
+             --admin {scheme}://{addr} status tells more"
+        );
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
     let mut listeners = config.listeners.iter().zip(names);

@@ -12,7 +12,7 @@ use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
 /// exported.
-pub(crate) const FAULTS: [Fault; 14] = [
+pub(crate) const FAULTS: [Fault; 15] = [
     Fault::Client,
     Fault::Denied,
     Fault::Unrouted,
@@ -25,6 +25,7 @@ pub(crate) const FAULTS: [Fault; 14] = [
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
     backend_fault(BackendFault::Full),
     backend_fault(BackendFault::CircuitOpen),
+    backend_fault(BackendFault::Ejected),
     Fault::Limit(LimitFault::Clients),
     Fault::StoreFull,
 ];
@@ -34,7 +35,7 @@ pub(crate) const REFUSALS: [Fault; 3] =
     [Fault::Client, Fault::Denied, Fault::Limit(LimitFault::Clients)];
 
 /// The faults of requests that were taken for serving.
-pub(crate) const REQUEST_FAULTS: [Fault; 11] = [
+pub(crate) const REQUEST_FAULTS: [Fault; 12] = [
     Fault::Unrouted,
     backend_fault(BackendFault::Connect),
     backend_fault(BackendFault::Timeout),
@@ -45,10 +46,11 @@ pub(crate) const REQUEST_FAULTS: [Fault; 11] = [
     backend_fault(BackendFault::Reply(ReplyBound::Len)),
     backend_fault(BackendFault::Full),
     backend_fault(BackendFault::CircuitOpen),
+    backend_fault(BackendFault::Ejected),
     Fault::StoreFull,
 ];
 
-pub(crate) const BACKEND_FAULTS: [BackendFault; 9] = [
+pub(crate) const BACKEND_FAULTS: [BackendFault; 10] = [
     BackendFault::Connect,
     BackendFault::Timeout,
     BackendFault::Closed,
@@ -58,6 +60,7 @@ pub(crate) const BACKEND_FAULTS: [BackendFault; 9] = [
     BackendFault::Reply(ReplyBound::Len),
     BackendFault::Full,
     BackendFault::CircuitOpen,
+    BackendFault::Ejected,
 ];
 
 pub(crate) const fn backend_fault(fault: BackendFault) -> Fault {
@@ -77,8 +80,8 @@ impl FaultCounters {
             Fault::Denied => 1,
             Fault::Unrouted => 2,
             Fault::Backend { fault, .. } => 3 + backend_fault_index(fault),
-            Fault::Limit(_) => 12,
-            Fault::StoreFull => 13,
+            Fault::Limit(_) => 13,
+            Fault::StoreFull => 14,
         };
         &self.0[index]
     }
@@ -116,6 +119,7 @@ fn backend_fault_index(fault: BackendFault) -> usize {
         BackendFault::Reply(_) => 6,
         BackendFault::Full => 7,
         BackendFault::CircuitOpen => 8,
+        BackendFault::Ejected => 9,
     }
 }
 

@@ -100,6 +100,7 @@ fn what(fault: BackendFault) -> &'static str {
         BackendFault::CircuitOpen => {
             "is not asked for now, since too many requests to it failed (its circuit is open)"
         }
+        BackendFault::Ejected => "is out of use on an operator's word",
         BackendFault::Reply(ReplyBound::Len) => {
             "sent a reply longer than reply_len_max and was disconnected"
         }

@@ -26,6 +26,16 @@ pub struct SlowEntry {
     pub addr: String,
     /// The client's name; empty without one.
     pub name: String,
+    /// What it is called in the log.
+    pub trace: u64,
+    /// What its server is called.
+    pub server: String,
+    /// How long it waited for its turn on the connection to the server, in microseconds:
+    /// before `micros`.
+    pub queue_micros: u64,
+    /// How long it took from the first bytes of the reply to its last, in microseconds: behind
+    /// `micros`.
+    pub receive_micros: u64,
 }
 
 /// The latest slow requests of one pool, shared by all workers. Locked when a
@@ -211,6 +221,10 @@ mod tests {
             args: vec![b"get".to_vec()],
             addr: String::new(),
             name: String::new(),
+            trace: 7,
+            server: "alpha".to_owned(),
+            queue_micros: 1,
+            receive_micros: 2,
         };
         (0..3).for_each(|_| log.add(entry.clone()));
         let ids = |log: &SlowLog| log.latest(9).iter().map(|entry| entry.id).collect::<Vec<_>>();

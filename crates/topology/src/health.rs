@@ -14,7 +14,9 @@
 //!       quarantine ends, or an operator restores
 //! ```
 //!
-//! In a pool without ejection only `Up` and `Failing` occur. The differences
+//! In a pool without ejection only `Up` and `Failing` occur, unless an operator
+//! ejects a backend: then it is `Ejected` for the reason `Operator` and due never,
+//! so that no probe is made, until an operator restores it. The differences
 //! from twemproxy: a server comes back because it answered a probe, not because
 //! time has passed, and requests for which every server is ejected are refused
 //! for as long as that lasts (twemproxy refuses them until its retry time and
@@ -64,11 +66,13 @@ pub enum FailureReason {
     Protocol = 7,
     /// It refused our password or database.
     Handshake = 8,
+    /// An operator has taken it out of use.
+    Operator = 9,
 }
 
 impl FailureReason {
     /// Every reason.
-    pub const ALL: [FailureReason; 8] = [
+    pub const ALL: [FailureReason; 9] = [
         FailureReason::Connect,
         FailureReason::Timeout,
         FailureReason::Closed,
@@ -77,6 +81,7 @@ impl FailureReason {
         FailureReason::ReadOnly,
         FailureReason::Protocol,
         FailureReason::Handshake,
+        FailureReason::Operator,
     ];
 
     /// The name in logs and metric labels.
@@ -90,6 +95,7 @@ impl FailureReason {
             FailureReason::ReadOnly => "readonly",
             FailureReason::Protocol => "protocol",
             FailureReason::Handshake => "handshake",
+            FailureReason::Operator => "operator",
         }
     }
 }
@@ -104,6 +110,7 @@ impl From<BackendFault> for FailureReason {
             BackendFault::Closed => FailureReason::Closed,
             BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
             BackendFault::Handshake => FailureReason::Handshake,
+            BackendFault::Ejected => FailureReason::Operator,
             BackendFault::NotReady => FailureReason::Loading,
         }
     }
@@ -400,9 +407,10 @@ impl HealthBoard {
         &self.circuits
     }
 
-    /// Whether it is to be told how requests to this server went, beyond its health.
+    /// Whether requests to this server may be refused by more than its being out of reach, or
+    /// how they went is to be told. Changes with [`HealthBoard::pool_epoch`] only.
     pub fn watches(&self, backend: BackendId) -> bool {
-        self.circuits.has(backend) || self.reads.has(backend)
+        self.circuits.has(backend) || self.reads.has(backend) || self.is_held(backend)
     }
 
     /// What reads have shown of the servers they may go to.
@@ -586,6 +594,39 @@ impl HealthBoard {
         let over = |word: Word| word.state == HealthState::Quarantined && word.is_due(now);
         self.backends()
             .find_map(|backend| self.update(backend, |word| over(word).then(Word::default)))
+    }
+
+    /// Takes a backend out of use on an operator's word, whatever its state and whether
+    /// its pool ejects or not, until [`HealthBoard::restore`]. Returns whether it was not so
+    /// already. A claim in the hands of a worker is void.
+    pub fn eject(&self, backend: BackendId) -> bool {
+        loop {
+            let before = self.word(backend);
+            if Self::is_held_word(before) {
+                return false;
+            }
+            let after = Word {
+                state: HealthState::Ejected,
+                reason: Some(FailureReason::Operator),
+                failures: before.failures,
+                due_ms: Word::NEVER,
+            };
+            if self.swap(backend, before, after) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether an operator has taken the backend out of use.
+    #[inline]
+    pub fn is_held(&self, backend: BackendId) -> bool {
+        Self::is_held_word(self.word(backend))
+    }
+
+    fn is_held_word(word: Word) -> bool {
+        word.state == HealthState::Ejected
+            && word.reason == Some(FailureReason::Operator)
+            && word.due_ms == Word::NEVER
     }
 
     /// Puts a backend back into use on an operator's word, whatever its state.
@@ -928,6 +969,7 @@ mod tests {
         RejoinFailed(usize, FailureReason),
         EndQuarantine,
         Restore(u32),
+        Eject(u32),
     }
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -942,7 +984,8 @@ mod tests {
             2 => any::<usize>().prop_map(Op::Rejoined),
             1 => (any::<usize>(), reason).prop_map(|(i, r)| Op::RejoinFailed(i, r)),
             1 => Just(Op::EndQuarantine),
-            1 => backend.prop_map(Op::Restore),
+            1 => backend.clone().prop_map(Op::Restore),
+            1 => backend.prop_map(Op::Eject),
         ];
         prop::collection::vec(op, 1..120)
     }
@@ -998,6 +1041,20 @@ mod tests {
         fn eject(&mut self, backend: usize) {
             let span = POLICIES[backend].unwrap().1.max(1);
             self.states[backend] = Model::Ejected { due: self.now + span };
+        }
+
+        fn is_held(&self, backend: usize) -> bool {
+            matches!(self.states[backend], Model::Ejected { due: u64::MAX })
+        }
+
+        /// On an operator's word; whether that changes anything.
+        fn hold(&mut self, backend: usize) -> bool {
+            let was_held = self.is_held(backend);
+            let is_counted =
+                !matches!(self.states[backend], Model::Ejected { .. } | Model::Rejoining { .. });
+            self.ejections[backend] += u64::from(is_counted);
+            self.states[backend] = Model::Ejected { due: u64::MAX };
+            !was_held
         }
 
         fn fail(&mut self, backend: usize, began: u64) {
@@ -1142,6 +1199,10 @@ mod tests {
                     self.models.put_back(backend as usize);
                     changes.extend(self.board.restore(BackendId(backend)));
                 }
+                Op::Eject(backend) => {
+                    let has_changed = self.models.hold(backend as usize);
+                    assert_eq!(self.board.eject(BackendId(backend)), has_changed);
+                }
             }
             changes
         }
@@ -1164,12 +1225,14 @@ mod tests {
             let mut epoch = 0;
             for op in ops {
                 let before: Vec<_> = (0..5).map(|index| pair.models.state(index)).collect();
-                let claiming = matches!(op, Op::Claim(_) | Op::ClaimDue);
+                let claiming = matches!(op, Op::Claim(_) | Op::ClaimDue | Op::Eject(_));
                 let changes = pair.apply(op);
                 let mut expected_changes = 0;
                 for (index, &from) in before.iter().enumerate() {
                     let (backend, to) = (BackendId(index as u32), pair.models.state(index));
                     prop_assert_eq!(pair.board.state(backend), to);
+                    prop_assert_eq!(pair.board.is_held(backend), pair.models.is_held(index));
+                    prop_assert_eq!(pair.board.watches(backend), pair.models.is_held(index));
                     prop_assert_eq!(pair.board.ejections(backend), pair.models.ejections[index]);
                     prop_assert_eq!(pair.board.rejoins(backend), pair.models.rejoins[index]);
                     prop_assert_eq!(pair.board.reason(backend).is_some(), to != HealthState::Up);

@@ -27,6 +27,11 @@ impl Digest {
         Some(Digest(bytes))
     }
 
+    /// Whether it is that of `password`, in a time that tells nothing of either but lengths.
+    pub fn is_of(&self, password: &[u8]) -> bool {
+        self.is(&Digest::of(password)).into()
+    }
+
     /// Whether both are the same, in a time that tells nothing of them.
     pub(crate) fn is(&self, other: &Digest) -> Choice {
         self.0.ct_eq(&other.0)

@@ -109,6 +109,12 @@ pub(crate) static LISTENER_TLS: Table = Table {
     ],
 };
 
+pub(crate) static ADMIN_TLS: Table = Table {
+    header: "admin_tls in [server]",
+    doc: "`admin_tls = { cert_file = \"/etc/keyway/admin.pem\", key_file = \"/etc/keyway/admin.key\" }` in `[server]`: `/metrics`, health and the admin API are served by HTTPS only, with the keys that `tls` of a listener has. With a `ca_file` whoever shows a certificate of these authorities needs no token.",
+    keys: LISTENER_TLS.keys,
+};
+
 pub(crate) static LISTENER_CERTIFICATES: Table = Table {
     header: "[[listener.tls.certificates]]",
     doc: "A further certificate of a listener, up to 100.",
@@ -117,6 +123,14 @@ pub(crate) static LISTENER_CERTIFICATES: Table = Table {
         key("key_file", Path, Refused, "As in `tls`.").known_elsewhere_as(KEY_FILE),
     ],
 };
+
+/// The key of the admin address.
+pub(super) const OF_ADMIN: Key = key(
+    "admin_tls",
+    Kind::Table(&ADMIN_TLS),
+    Unset("it speaks HTTP"),
+    "Has the admin address speak HTTPS.",
+);
 
 /// The key of a listener.
 pub(super) const OF_LISTENER: Key = key(

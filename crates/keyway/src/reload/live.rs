@@ -133,7 +133,9 @@ impl Live {
             );
         }
         process.follow(&version.plan, &version.registry);
-        log::set_level(new.server.log.level);
+        if self.file.server.log.level != new.server.log.level {
+            log::set_level(new.server.log.level);
+        }
         self.remove_ended_sockets(&merged);
         self.version = version;
         self.addresses = addresses;

@@ -18,6 +18,10 @@ pub struct Slow {
     /// From when the server had nothing else to do for this connection to the
     /// first bytes of the reply.
     pub took: Duration,
+    /// How long it waited before that, for its turn on the connection.
+    pub queued: Duration,
+    /// When the first bytes of the reply came.
+    pub answered: Time,
     /// The request's first bytes; empty when they were not kept.
     pub request: Vec<u8>,
 }
@@ -36,9 +40,17 @@ pub(super) struct Trace {
     /// Position behind what was sent.
     sent: u64,
     /// How long the oldest request has waited, once that is long.
-    waited: Option<Duration>,
+    waited: Option<Waited>,
     /// Which request is told of as slow, until the worker takes it.
     slow: Option<Slow>,
+}
+
+/// How a request has waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waited {
+    took: Duration,
+    queued: Duration,
+    answered: Time,
 }
 
 impl Default for Trace {
@@ -95,9 +107,10 @@ impl Trace {
     #[cold]
     fn note_wait(&mut self, now: Time, silent_since: Time, started: Option<Time>) {
         let Some(started) = started else { return };
-        let waited = now.since(silent_since.max(started));
-        if waited >= self.slower_than && self.waited.is_none() {
-            self.waited = Some(waited);
+        let began = silent_since.max(started);
+        let took = now.since(began);
+        if took >= self.slower_than && self.waited.is_none() {
+            self.waited = Some(Waited { took, queued: began.since(started), answered: now });
         }
     }
 
@@ -107,17 +120,17 @@ impl Trace {
     pub(super) fn on_answered(&mut self, len: u32) -> bool {
         let start = self.front;
         self.front += u64::from(len);
-        self.waited.is_some_and(|took| self.accuse(took, start, len))
+        self.waited.is_some_and(|waited| self.accuse(waited, start, len))
     }
 
     /// A server answers what came together together: any of it may have been
     /// slow, most likely the first that Redis does not call fast.
     #[cold]
-    fn accuse(&mut self, took: Duration, start: u64, len: u32) -> bool {
+    fn accuse(&mut self, waited: Waited, start: u64, len: u32) -> bool {
         if self.slow.as_ref().is_some_and(|first| !is_fast(&first.request)) {
             return false;
         }
-        let new = self.name(took, start, len);
+        let new = self.name(waited, start, len);
         let is_accused = self.slow.is_none() || !is_fast(&new.request);
         if is_accused {
             self.slow = Some(new);
@@ -134,10 +147,12 @@ impl Trace {
         self.slow.take()
     }
 
-    fn name(&self, took: Duration, start: u64, len: u32) -> Slow {
+    fn name(&self, waited: Waited, start: u64, len: u32) -> Slow {
         let from = start.checked_sub(self.base).unwrap_or(u64::MAX).min(self.kept.len() as u64);
         let rest = &self.kept[from as usize..];
-        Slow { took, request: slow_part(&rest[..rest.len().min(len as usize)]).to_vec() }
+        let request = slow_part(&rest[..rest.len().min(len as usize)]).to_vec();
+        let Waited { took, queued, answered } = waited;
+        Slow { took, queued, answered, request }
     }
 }
 
@@ -162,9 +177,12 @@ mod tests {
         trace.on_bytes(at(25), at(5), Some(at(0)));
         // The rest of a long reply is no other slow one.
         trace.on_bytes(at(40), at(25), Some(at(0)));
-        let took = Duration::from_millis(20);
+        let (took, queued) = (Duration::from_millis(20), Duration::from_millis(5));
         assert!(trace.on_answered(6));
-        assert_eq!(trace.take_slow(), Some(Slow { took, request: b"second".to_vec() }));
+        assert_eq!(
+            trace.take_slow(),
+            Some(Slow { took, queued, answered: at(25), request: b"second".to_vec() })
+        );
         assert!(!trace.on_answered(5));
         // Nobody asked for anything meanwhile.
         trace.on_sent(b"late");
@@ -207,7 +225,8 @@ mod tests {
             waiting.push_back(request);
             while waiting.len() > (chance % 900) as usize {
                 let request = waiting.pop_front().unwrap();
-                trace.waited = Some(Duration::from_millis(10));
+                let took = Duration::from_millis(10);
+                trace.waited = Some(Waited { took, queued: Duration::ZERO, answered: at(0) });
                 assert!(trace.on_answered(request.len() as u32));
                 let slow = trace.take_slow().unwrap();
                 assert!(request.as_bytes().starts_with(&slow.request), "never another's");

@@ -44,6 +44,14 @@ impl Core {
             }
         }
     }
+
+    /// Has requests to the servers of a pool look at whether an operator has ejected them.
+    pub(super) fn watch_held(&mut self, pool: u16) {
+        let health = &self.plane.plan.health;
+        for slot in self.links.iter_mut().filter(|slot| slot.pool == pool) {
+            slot.is_watched = health.watches(slot.id);
+        }
+    }
 }
 
 impl Plane {
@@ -52,12 +60,8 @@ impl Plane {
     /// server answers again.
     #[inline]
     pub(super) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
-        let is_closed = !slot.is_watched || self.plan.health.circuits().is_closed(slot.id);
-        if is_closed && !slot.link.is_down(self.clock.now) {
-            None
-        } else {
-            self.refuse_or_try(slot)
-        }
+        let is_asked = !slot.is_watched || self.is_asked_freely(slot);
+        if is_asked && !slot.link.is_down(self.clock.now) { None } else { self.refuse_or_try(slot) }
     }
 
     #[cold]
@@ -68,17 +72,36 @@ impl Plane {
         (!self.lets_through(slot)).then(|| self.note_not_asked(slot))
     }
 
+    /// Whether neither a circuit nor an operator keeps requests from the server of a link.
+    #[inline]
+    fn is_asked_freely(&self, slot: &LinkSlot) -> bool {
+        let health = &self.plan.health;
+        health.circuits().is_closed(slot.id) && !self.is_kept_from(slot)
+    }
+
+    /// Whether an operator has ejected a server whose keys no other has. Elsewhere the ring
+    /// leaves it out, and what it was given before is answered.
+    #[inline]
+    fn is_kept_from(&self, slot: &LinkSlot) -> bool {
+        self.plan.health.is_held(slot.id) && self.cluster_state(slot.pool).is_some()
+    }
+
     /// Whether a request would be let through to a server; nothing changes by asking.
     #[cold]
     pub(super) fn admits(&self, slot: &LinkSlot) -> bool {
-        !slot.is_watched || self.plan.health.circuits().admits(slot.id, self.clock.now)
+        !slot.is_watched
+            || (self.plan.health.circuits().admits(slot.id, self.clock.now)
+                && !self.is_kept_from(slot))
     }
 
     /// Lets a request through to a server, or not.
     #[inline]
     pub(super) fn lets_through(&self, slot: &LinkSlot) -> bool {
-        if !slot.is_watched || self.plan.health.circuits().is_closed(slot.id) {
+        if !slot.is_watched || self.is_asked_freely(slot) {
             return true;
+        }
+        if self.is_kept_from(slot) {
+            return false;
         }
         let (passes, change) = self.plan.health.circuits().admit(slot.id, self.clock.now);
         if let Some(change) = change {
@@ -96,7 +119,10 @@ impl Plane {
 
     #[cold]
     fn note_not_asked(&self, slot: &LinkSlot) -> Fault {
-        let fault = BackendFault::CircuitOpen;
+        let fault = match self.is_kept_from(slot) {
+            true => BackendFault::Ejected,
+            false => BackendFault::CircuitOpen,
+        };
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }

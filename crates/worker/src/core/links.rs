@@ -45,6 +45,7 @@ impl Core {
             for pool in changed {
                 self.end_displaced(pool);
                 self.on_ring_changed(pool);
+                self.watch_held(pool);
             }
             self.take_back_displaced();
             self.plane.pubsub.is_moving = true;
@@ -379,6 +380,7 @@ pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
         BackendFault::Closed => FailureReason::Closed,
         BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
         BackendFault::Handshake => FailureReason::Handshake,
+        BackendFault::Ejected => FailureReason::Operator,
         BackendFault::NotReady => FailureReason::Loading,
     }
 }

@@ -198,6 +198,8 @@ pub(crate) struct Plane {
     health_epoch: u64,
     /// The same of the circuits.
     circuit_epoch: u64,
+    /// How often slow requests were told of lately.
+    slow_lines: slow::SlowLines,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
@@ -262,6 +264,7 @@ impl Core {
             kills: BTreeSet::new(),
             health_epoch: 0,
             circuit_epoch: 0,
+            slow_lines: slow::SlowLines::default(),
             next_deadline: None,
             batch: 0,
             last_verb: None,

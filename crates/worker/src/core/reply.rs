@@ -122,7 +122,7 @@ impl Core {
             return Err(BackendFault::Protocol);
         }
         if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
-            plane.log_slow(pool, slow, client);
+            plane.log_slow((pool, backend), slow, client);
         }
         if !was_ready {
             plane.after_handshake(index, slot);

@@ -181,7 +181,9 @@ impl Plane {
                 BackendFault::Reply(ReplyBound::Depth) => {
                     "a reply is nested deeper than reply_depth_max"
                 }
-                BackendFault::Connect | BackendFault::CircuitOpen => "connecting failed",
+                BackendFault::Connect | BackendFault::CircuitOpen | BackendFault::Ejected => {
+                    "connecting failed"
+                }
             };
             let is_first = self.troubles[slot.id.index()].is_first();
             let said = self.refusal_text(slot);

@@ -1,0 +1,621 @@
+//! The API for programs: JSON in and out, under `/v1`. `docs/openapi.json` describes it and
+//! a test holds the two against each other; docs/admin.md is for people.
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
+use hyper::{Method, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Kind;
+use crate::backends::{PoolStatus, as_utc};
+use crate::problem::Problem;
+use crate::routes::{AdminState, ScriptKill, parameters};
+
+/// The description of the API that is served.
+pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
+
+/// What the API shows and may change beyond [`AdminState`]. Called on the listener's
+/// thread, one call at a time, so a call should take milliseconds at most.
+pub trait Api: Send + Sync {
+    /// The process as a whole.
+    fn status(&self) -> ProcessStatus;
+
+    /// Clients, those that came first before the others, at most `limit` of them; of one pool
+    /// only if one is named.
+    ///
+    /// # Errors
+    /// When there is no such pool: a text with the names there are.
+    fn connections(&self, pool: Option<&str>, limit: usize) -> Result<Connections, String>;
+
+    /// Requests that servers took long for, the latest first, at most `limit` of them; of one
+    /// pool only if one is named.
+    ///
+    /// # Errors
+    /// When there is no such pool: a text with the names there are.
+    fn slow_log(&self, pool: Option<&str>, limit: usize) -> Result<Vec<SlowRequest>, String>;
+
+    /// Takes a server out of use until it is restored. False when it was so already.
+    ///
+    /// # Errors
+    /// When there is no such pool or server: a text with the names there are.
+    fn eject(&self, pool: &str, server: &str) -> Result<bool, String>;
+
+    /// The least important messages that are logged.
+    fn log_level(&self) -> LogLevel;
+
+    /// Changes that, until the process ends.
+    fn set_log_level(&self, level: LogLevel);
+
+    /// Has the process take no more clients and answer what is in flight. Does not wait for
+    /// it. Asked for again, `Exit` ends a process that was to wait.
+    fn drain(&self, then: AfterDrain);
+
+    /// Reads again what may change while the process runs.
+    ///
+    /// # Errors
+    /// Everything that is wrong: then nothing has changed.
+    fn reload(&self) -> Result<Reloaded, Vec<String>>;
+}
+
+/// The process as a whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessStatus {
+    /// Its version.
+    pub version: String,
+    /// Its id at the system.
+    pub pid: u32,
+    /// When it began to serve, in seconds since the Unix epoch.
+    #[serde(rename = "started", serialize_with = "as_utc")]
+    pub started_unix_seconds: u64,
+    /// For how long it has served.
+    pub uptime_seconds: u64,
+    /// Whether it takes no more clients.
+    pub draining: bool,
+    /// Threads that serve clients.
+    pub workers: u64,
+    /// Clients connected.
+    pub clients: u64,
+}
+
+/// Who is connected.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Connections {
+    /// How many there are, those left out counted.
+    pub total: u64,
+    /// The first of them.
+    pub clients: Vec<ClientStatus>,
+}
+
+/// A client.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientStatus {
+    /// Its id, as in CLIENT LIST.
+    pub id: u64,
+    /// Where it connects from.
+    pub address: String,
+    /// Where it connected to.
+    pub listener: String,
+    /// The pool that it talks to.
+    pub pool: String,
+    /// Its user.
+    pub user: String,
+    /// What it calls itself; empty if it does not.
+    pub name: String,
+    /// When it connected, in seconds since the Unix epoch.
+    #[serde(rename = "since", serialize_with = "as_utc")]
+    pub since_unix_seconds: u64,
+    /// Which worker serves it.
+    pub worker: u16,
+}
+
+/// A request that a server took long for.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlowRequest {
+    /// What it is called in the log.
+    pub trace: String,
+    /// When its reply was there, in seconds since the Unix epoch.
+    #[serde(rename = "at", serialize_with = "as_utc")]
+    pub at_unix_seconds: u64,
+    /// The pool it was for.
+    pub pool: String,
+    /// The server that was asked.
+    pub server: String,
+    /// How long it waited for its turn on the connection to the server, in microseconds.
+    pub queue_us: u64,
+    /// How long the server took to the first bytes of the reply, in microseconds.
+    pub server_us: u64,
+    /// How long the rest of the reply took to arrive, in microseconds.
+    pub receive_us: u64,
+    /// Address of the client; empty when it is gone.
+    pub client: String,
+    /// What the client calls itself; empty if it does not.
+    pub name: String,
+    /// The command and its arguments, cut as SLOWLOG cuts them.
+    pub arguments: Vec<String>,
+}
+
+/// The least important messages that are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What failed and needs somebody.
+    Error,
+    /// What may need somebody.
+    Warn,
+    /// What changed.
+    Info,
+    /// More, for who looks for a fault.
+    Debug,
+    /// Everything there is.
+    Trace,
+}
+
+/// What a process does that has answered everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterDrain {
+    /// It ends.
+    Exit,
+    /// It waits until it is told to end, and tells of itself meanwhile.
+    Wait,
+}
+
+/// What was read again.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Reloaded {
+    /// What is different now, a line for each.
+    pub changed: Vec<String>,
+    /// What is suspicious about it.
+    pub warnings: Vec<String>,
+}
+
+/// Longest name of a pool or server in a request, in characters. Names come from a
+/// configuration file, where they are shorter.
+const NAME_LEN_MAX: usize = 512;
+
+/// Most clients, or slow requests of 32 arguments of 128 bytes, in one reply: about 300 KiB
+/// or 5 MiB.
+const LIMIT_MAX: usize = 1000;
+
+const LIMIT_DEFAULT: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resource {
+    Health,
+    Ready,
+    Status,
+    Pools,
+    Servers,
+    Eject,
+    Restore,
+    Connections,
+    SlowLog,
+    ReadLogLevel,
+    SetLogLevel,
+    Drain,
+    Reload,
+    KillScript,
+    Description,
+}
+
+/// Every resource: method, path, and what it is.
+const ROUTES: [(Method, &str, Resource); 15] = [
+    (Method::GET, "/v1/health", Resource::Health),
+    (Method::GET, "/v1/ready", Resource::Ready),
+    (Method::GET, "/v1/status", Resource::Status),
+    (Method::GET, "/v1/pools", Resource::Pools),
+    (Method::GET, "/v1/servers", Resource::Servers),
+    (Method::POST, "/v1/servers/eject", Resource::Eject),
+    (Method::POST, "/v1/servers/restore", Resource::Restore),
+    (Method::GET, "/v1/connections", Resource::Connections),
+    (Method::GET, "/v1/slow-log", Resource::SlowLog),
+    (Method::GET, "/v1/log-level", Resource::ReadLogLevel),
+    (Method::PUT, "/v1/log-level", Resource::SetLogLevel),
+    (Method::POST, "/v1/drain", Resource::Drain),
+    (Method::POST, "/v1/reload", Resource::Reload),
+    (Method::POST, "/v1/scripts/kill", Resource::KillScript),
+    (Method::GET, "/v1/openapi.json", Resource::Description),
+];
+
+type Reply = Response<Full<Bytes>>;
+
+/// Whether a path is one of the API's.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path == "/v1" || path.starts_with("/v1/")
+}
+
+/// What a request of the API is about, for who may ask.
+pub(crate) fn kind(method: &Method, path: &str) -> Kind {
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    let is_there = ROUTES.iter().any(|(known, there, _)| known == asked && *there == path);
+    match (asked == Method::GET, path) {
+        (true, "/v1/health" | "/v1/ready") => Kind::Probe,
+        (false, _) if is_there => Kind::ApiChange,
+        // Where there is no such change, that is told.
+        _ => Kind::ApiRead,
+    }
+}
+
+/// One request, after its body.
+pub(crate) struct Call<'r> {
+    pub(crate) method: &'r Method,
+    pub(crate) path: &'r str,
+    pub(crate) query: &'r str,
+    pub(crate) headers: &'r HeaderMap,
+    pub(crate) body: &'r [u8],
+}
+
+/// Answers a request whose sender may ask it.
+pub(crate) fn respond(state: &dyn AdminState, call: &Call<'_>) -> Reply {
+    let outcome = match find(call) {
+        Ok(resource) => answer(state, resource, call),
+        Err(refusal) => return refusal,
+    };
+    outcome.unwrap_or_else(|problem| refuse(&problem))
+}
+
+/// The reply to what is refused.
+pub(crate) fn refuse(problem: &Problem) -> Reply {
+    let mut reply = finished(problem.reply());
+    if reply.status() == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer realm=\"keyway\"");
+        reply.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    reply
+}
+
+fn find(call: &Call<'_>) -> Result<Resource, Reply> {
+    // The HTTP library sends a HEAD's reply without its body.
+    let asked = if call.method == Method::HEAD { &Method::GET } else { call.method };
+    let there = || ROUTES.iter().filter(|(_, path, _)| *path == call.path);
+    if let Some((.., resource)) = there().find(|(method, ..)| method == asked) {
+        return Ok(*resource);
+    }
+    let methods: Vec<&str> = there().map(|(method, ..)| method.as_str()).collect();
+    if methods.is_empty() {
+        let paths: Vec<String> =
+            ROUTES.iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+        let what = format!("there is no {}; there are: {}", call.path, paths.join(", "));
+        return Err(refuse(&Problem::new(StatusCode::NOT_FOUND, what)));
+    }
+    let allowed = methods.join(", ");
+    let what = format!("{} takes {allowed}", call.path);
+    let mut refusal = refuse(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, what));
+    if let Ok(allowed) = HeaderValue::from_str(&allowed) {
+        refusal.headers_mut().insert(ALLOW, allowed);
+    }
+    Err(refusal)
+}
+
+fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result<Reply, Problem> {
+    let Some(api) = state.api() else {
+        let what = "this process has no API: it serves /metrics, /healthz and /readyz";
+        return Err(Problem::new(StatusCode::NOT_FOUND, what));
+    };
+    if !matches!(resource, Resource::Servers | Resource::Connections | Resource::SlowLog) {
+        queried(call.query, [])?;
+    }
+    match resource {
+        Resource::Health => Ok(health(state)),
+        Resource::Ready => ready(state),
+        Resource::Status => Ok(json(&api.status())),
+        Resource::Pools => Ok(json(&PoolList { pools: state.pools().iter().collect() })),
+        Resource::Servers => servers(state, call),
+        Resource::Eject => eject(state, api, call),
+        Resource::Restore => restore(state, call),
+        Resource::Connections => connections(api, call),
+        Resource::SlowLog => slow_log(api, call),
+        Resource::ReadLogLevel => Ok(json(&Level { level: api.log_level() })),
+        Resource::SetLogLevel => {
+            let Level { level } = body(call)?;
+            api.set_log_level(level);
+            Ok(json(&Level { level }))
+        }
+        Resource::Drain => {
+            let Drain { then } = body(call)?;
+            api.drain(then);
+            let mut reply = json(&Draining { draining: true, then });
+            *reply.status_mut() = StatusCode::ACCEPTED;
+            Ok(reply)
+        }
+        Resource::Reload => reload(api),
+        Resource::KillScript => kill_script(state, call),
+        Resource::Description => {
+            let mut reply = json(&());
+            *reply.body_mut() = Full::new(Bytes::from_static(OPENAPI.as_bytes()));
+            Ok(reply)
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PoolList<'p> {
+    pools: Vec<&'p PoolStatus>,
+}
+
+#[derive(Serialize)]
+struct ServerList<'p> {
+    servers: Vec<ServerOfPool<'p>>,
+}
+
+#[derive(Serialize)]
+struct ServerOfPool<'p> {
+    pool: &'p str,
+    #[serde(flatten)]
+    server: &'p crate::backends::BackendStatus,
+}
+
+#[derive(Serialize)]
+struct SlowRequests {
+    requests: Vec<SlowRequest>,
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Level {
+    level: LogLevel,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drain {
+    then: AfterDrain,
+}
+
+#[derive(Serialize)]
+struct Draining {
+    draining: bool,
+    then: AfterDrain,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerName {
+    pool: String,
+    server: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PoolName {
+    pool: String,
+}
+
+/// What became of a wish.
+#[derive(Serialize)]
+struct Outcome {
+    /// Whether anything is different now.
+    changed: bool,
+    /// The same in words.
+    message: String,
+}
+
+fn health(state: &dyn AdminState) -> Reply {
+    if !state.draining() {
+        return json(&Health { status: "ok" });
+    }
+    let mut reply = json(&Health { status: "draining" });
+    *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    reply
+}
+
+fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
+    let mut reasons = state.not_ready();
+    if state.draining() {
+        reasons.insert(0, "draining".into());
+    }
+    if reasons.is_empty() {
+        return Ok(json(&Ready { ready: true }));
+    }
+    let what = "requests cannot be served as they should: see errors";
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).with_errors(reasons))
+}
+
+fn servers(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
+    let [pool] = queried(call.query, ["pool"])?;
+    let pools = state.pools();
+    if let Some(name) = &pool
+        && !pools.iter().any(|pool| pool.name == *name)
+    {
+        let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        let what = format!("no pool {name:?}; there are: {}", names.join(", "));
+        return Err(Problem::new(StatusCode::NOT_FOUND, what));
+    }
+    let asked = pools.iter().filter(|one| pool.as_ref().is_none_or(|name| one.name == *name));
+    let servers = asked.flat_map(|pool| {
+        pool.backends.iter().map(|server| ServerOfPool { pool: &pool.name, server })
+    });
+    Ok(json(&ServerList { servers: servers.collect() }))
+}
+
+/// The pool and the limit of a query.
+fn pool_and_limit(query: &str) -> Result<(Option<String>, usize), Problem> {
+    let [pool, limit] = queried(query, ["pool", "limit"])?;
+    let limit = limit.map_or(Some(LIMIT_DEFAULT), |text| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| is_number);
+        number.filter(|limit| (1..=LIMIT_MAX).contains(limit))
+    });
+    let what = || format!("limit is not a number from 1 to {LIMIT_MAX}");
+    let limit = limit.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, what()))?;
+    Ok((pool, limit))
+}
+
+fn connections(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let (pool, limit) = pool_and_limit(call.query)?;
+    match api.connections(pool.as_deref(), limit) {
+        Ok(connections) => Ok(json(&connections)),
+        Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
+    }
+}
+
+fn slow_log(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let (pool, limit) = pool_and_limit(call.query)?;
+    match api.slow_log(pool.as_deref(), limit) {
+        Ok(requests) => Ok(json(&SlowRequests { requests })),
+        Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
+    }
+}
+
+fn eject(state: &dyn AdminState, api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let ServerName { pool, server } = body(call)?;
+    checked_name("pool", &pool)?;
+    checked_name("server", &server)?;
+    let found = api.eject(&pool, &server);
+    let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
+    let word = if changed { "is ejected" } else { "was ejected already" };
+    let mut message = format!("server {server} of pool {pool} {word}, until it is restored");
+    if let Some(pool) = state.pools().iter().find(|one| one.name == pool)
+        && pool.backends.iter().all(|server| server.state == "ejected")
+    {
+        message.push_str("; no other server of the pool is in use");
+    }
+    Ok(json(&Outcome { changed, message }))
+}
+
+fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
+    let ServerName { pool, server } = body(call)?;
+    checked_name("pool", &pool)?;
+    checked_name("server", &server)?;
+    let found = state.restore_backend(&pool, &server);
+    let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
+    let word = if changed { "again" } else { "already" };
+    Ok(json(&Outcome {
+        changed,
+        message: format!("server {server} of pool {pool} is in use {word}"),
+    }))
+}
+
+fn reload(api: &dyn Api) -> Result<Reply, Problem> {
+    match api.reload() {
+        Ok(reloaded) => Ok(json(&reloaded)),
+        Err(faults) => {
+            let what = "nothing was changed: see errors for all that is wrong";
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(faults))
+        }
+    }
+}
+
+fn kill_script(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
+    let PoolName { pool } = body(call)?;
+    checked_name("pool", &pool)?;
+    let killed = state.kill_script(&pool);
+    match killed.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))? {
+        ScriptKill::Ends => {
+            let message = format!("the script of pool {pool} ends");
+            Ok(json(&Outcome { changed: true, message }))
+        }
+        ScriptKill::NoneRuns => {
+            let message = format!("pool {pool} runs no script");
+            Ok(json(&Outcome { changed: false, message }))
+        }
+        ScriptKill::HasWritten => {
+            let what = format!(
+                "the script of pool {pool} has written: it ends by itself or by script_time_max"
+            );
+            Err(Problem::new(StatusCode::CONFLICT, what))
+        }
+    }
+}
+
+/// The body of a request, which must be JSON and say so: a page of another origin cannot.
+fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Problem> {
+    let kind = call.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        let what = "send JSON, with the header Content-Type: application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+    }
+    serde_json::from_slice(call.body).map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}"))
+    })
+}
+
+fn checked_name(what: &str, name: &str) -> Result<(), Problem> {
+    if (1..=NAME_LEN_MAX).contains(&name.chars().count()) {
+        return Ok(());
+    }
+    let what = format!("{what} is not a name of 1 to {NAME_LEN_MAX} characters");
+    Err(Problem::new(StatusCode::BAD_REQUEST, what))
+}
+
+/// The parameters of a query, each of them given once at most and not empty.
+fn queried<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
+    let values =
+        parameters(query, names).map_err(|what| Problem::new(StatusCode::BAD_REQUEST, what))?;
+    for (name, value) in names.iter().zip(&values) {
+        if let Some(value) = value {
+            checked_name(name, value)?;
+        }
+    }
+    Ok(values)
+}
+
+fn json(value: &impl Serialize) -> Reply {
+    // Texts, numbers and lists of them: nothing that could not be written.
+    let text = serde_json::to_string(value).unwrap_or_default() + "\n";
+    let mut reply = Response::new(Full::new(text.into()));
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    finished(reply)
+}
+
+/// What every reply has: it is of this moment, and what it says it is.
+fn finished(mut reply: Reply) -> Reply {
+    let headers = reply.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let options = HeaderName::from_static("x-content-type-options");
+    headers.insert(options, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_description_has_every_route_and_no_other() {
+        let description: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        assert_eq!(description["openapi"], "3.1.0");
+        assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
+        let mut described = BTreeSet::new();
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                described.insert((method.to_uppercase(), path.clone()));
+                let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+                let named = operation["parameters"].as_array();
+                let has = |what: &str| {
+                    named.is_some_and(|all| {
+                        all.iter()
+                            .any(|one| one["$ref"].as_str().is_some_and(|it| it.ends_with(what)))
+                    })
+                };
+                let is_change = kind(&method, path) == Kind::ApiChange;
+                assert_eq!(has("/KeywayChange"), is_change, "{method} {path}");
+                let is_probe = kind(&method, path) == Kind::Probe;
+                assert_eq!(operation["security"].is_array(), is_probe, "{method} {path}");
+                let replies = operation["responses"].as_object().unwrap();
+                assert_eq!(replies.contains_key("401"), !is_probe, "{method} {path}");
+                assert!(replies.contains_key("403"), "{method} {path}");
+            }
+        }
+        let there: BTreeSet<_> =
+            ROUTES.iter().map(|(method, path, _)| (method.to_string(), path.to_string())).collect();
+        assert_eq!(described, there);
+    }
+}

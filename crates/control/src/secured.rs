@@ -1,0 +1,84 @@
+//! HTTP behind TLS: what the HTTP library reads and writes goes through a channel without a
+//! socket, of which this side carries the records.
+
+use keyway_tls::{Channel, ServerTls};
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
+
+/// Plain bytes under way to or from the HTTP library, for each connection.
+const PLAIN_LEN: usize = 16 << 10;
+
+/// The plain side of a connection, and what carries it until either side ends: to be
+/// polled beside it. Nothing of a client without the right certificate gets through.
+pub(crate) fn secure(
+    socket: TcpStream,
+    tls: &ServerTls,
+) -> Option<(DuplexStream, impl Future<Output = io::Result<()>> + use<>)> {
+    // Refused only where the settings contradict each other, which loading has found.
+    let channel = tls.accept().ok()?;
+    let (near, far) = tokio::io::duplex(PLAIN_LEN);
+    Some((near, carry(socket, channel, far)))
+}
+
+async fn carry(
+    mut socket: TcpStream,
+    mut channel: Channel,
+    mut plain: DuplexStream,
+) -> io::Result<()> {
+    let (mut arrived, mut said) = (vec![0; PLAIN_LEN], vec![0; PLAIN_LEN]);
+    let (mut decrypted, mut records) = (Vec::new(), Vec::new());
+    let mut is_read_out = false;
+    loop {
+        tokio::select! {
+            len = socket.read(&mut arrived), if !is_read_out => {
+                let len = len?;
+                let outcome = channel.handle_input(&arrived[..len], &mut decrypted);
+                // Also of a failure the other side is told why.
+                send(&mut channel, &mut socket, &mut records).await?;
+                if outcome.is_err() {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                // Who has said enough is not read any more: its reply is still to be carried.
+                let is_refused = plain.write_all(&decrypted).await.is_err();
+                decrypted.clear();
+                is_read_out = is_refused || len == 0 || channel.has_ended();
+                if is_read_out {
+                    let _ = plain.shutdown().await;
+                }
+            }
+            len = plain.read(&mut said) => {
+                let len = len?;
+                if channel.is_handshaking() {
+                    // It has waited for a request as long as it does.
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                if len == 0 {
+                    channel.end();
+                    send(&mut channel, &mut socket, &mut records).await?;
+                    return socket.shutdown().await;
+                }
+                let mut left = &said[..len];
+                while !left.is_empty() {
+                    let taken = channel.encrypt(left);
+                    if taken == 0 {
+                        return Err(io::ErrorKind::BrokenPipe.into());
+                    }
+                    left = &left[taken..];
+                    send(&mut channel, &mut socket, &mut records).await?;
+                }
+            }
+        }
+    }
+}
+
+async fn send(
+    channel: &mut Channel,
+    socket: &mut TcpStream,
+    records: &mut Vec<u8>,
+) -> io::Result<()> {
+    channel.take_output(records);
+    socket.write_all(records).await?;
+    records.clear();
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! One request over HTTP, plain or secured, within a bound of time and of bytes.
+
+use super::Whom;
+use keyway_config::read_file;
+use keyway_control::CHANGE_HEADER;
+use keyway_tls::{Channel, ClientSettings, ClientTls, Identity, MinVersion, Trust};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// For the whole exchange: the listener answers within milliseconds.
+const EXCHANGE_TIME: Duration = Duration::from_secs(10);
+
+/// Longest reply read: a thousand clients, or some thousand servers, are far below.
+const REPLY_LEN_MAX: usize = 64 << 20;
+
+const DEFAULT_ADMIN: &str = "http://127.0.0.1:9380";
+
+/// Nobody answers there, or not as an admin listener does: why.
+pub struct Unreachable(pub String);
+
+/// What was answered.
+pub struct Answer {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The body as it came.
+    pub text: String,
+    /// The same as a value; null if it is no JSON.
+    pub body: Value,
+}
+
+/// Whom to ask, and how.
+pub struct Client {
+    host: String,
+    port: u16,
+    token: Option<String>,
+    tls: Option<ClientTls>,
+}
+
+impl Client {
+    /// Reads the files that are named.
+    ///
+    /// # Errors
+    /// What is wrong with them, or with the address.
+    pub fn new(whom: &Whom) -> Result<Client, String> {
+        let address = whom.admin.clone().or_else(|| variable("KEYWAY_ADMIN"));
+        let address = address.unwrap_or_else(|| DEFAULT_ADMIN.to_owned());
+        let (is_secured, rest) = match address.split_once("://") {
+            Some(("https", rest)) => (true, rest),
+            Some(("http" | "tcp", rest)) => (false, rest),
+            Some(_) => return Err(not_an_address(&address)),
+            None => (whom.ca_file.is_some(), address.as_str()),
+        };
+        let (host, port) = rest
+            .trim_end_matches('/')
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host, port.parse().ok()?)))
+            .filter(|(host, _)| !host.is_empty())
+            .ok_or_else(|| not_an_address(&address))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let tls = is_secured.then(|| load_tls(whom)).transpose()?;
+        Ok(Client { host, port, token: token(whom)?, tls })
+    }
+
+    /// Asks once.
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, Unreachable> {
+        let request = self.request(method, path, body);
+        let deadline = now() + EXCHANGE_TIME;
+        let reply = self.exchange(request.as_bytes(), deadline).map_err(|why| {
+            let Client { host, port, .. } = self;
+            Unreachable(format!(
+                "no answer from {host}:{port}: {why}; is `admin` there? --admin names another"
+            ))
+        })?;
+        parse(&reply).ok_or_else(|| {
+            let hint = if self.tls.is_none() { "; try https:// and --ca-file" } else { "" };
+            Unreachable(format!(
+                "what answers at {}:{} does not speak HTTP{hint}",
+                self.host, self.port
+            ))
+        })
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}:{}\r\n", self.port);
+        if method != "GET" {
+            head.push_str(&format!("{CHANGE_HEADER}: 1\r\n"));
+        }
+        if let Some(token) = &self.token {
+            head.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        if !body.is_empty() {
+            head.push_str("Content-Type: application/json\r\n");
+        }
+        format!("{head}Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    }
+
+    fn exchange(&self, request: &[u8], deadline: Instant) -> Result<Vec<u8>, String> {
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
+        let addresses = addresses.map_err(|error| error.to_string())?;
+        let mut why = "the name has no address".to_owned();
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, left(deadline)?) {
+                Ok(socket) => {
+                    return match &self.tls {
+                        None => plain(socket, request, deadline),
+                        Some(tls) => secured(socket, tls, &self.host, request, deadline),
+                    };
+                }
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(why)
+    }
+}
+
+fn not_an_address(address: &str) -> String {
+    format!("{address:?} is no address: write HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+}
+
+#[allow(clippy::disallowed_methods, reason = "where shells keep what every call would repeat")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn token(whom: &Whom) -> Result<Option<String>, String> {
+    let token = match &whom.token_file {
+        None => variable("KEYWAY_ADMIN_TOKEN"),
+        Some(path) => {
+            let text = read_file(path).map_err(|why| format!("{}: {why}", path.display()))?;
+            Some(text.trim_end_matches(['\r', '\n']).to_owned())
+        }
+    };
+    // A line end in it would be another header.
+    match token {
+        Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err("the token (not shown) has characters that no header may have".to_owned())
+        }
+        token => Ok(token),
+    }
+}
+
+fn load_tls(whom: &Whom) -> Result<ClientTls, String> {
+    let Some(ca_file) = whom.ca_file.clone() else {
+        return Err("--ca-file is missing: whose certificates are believed?".to_owned());
+    };
+    let identity = whom.cert_file.clone().zip(whom.key_file.clone());
+    let settings = ClientSettings {
+        trust: Trust::Authorities(ca_file),
+        server_name: None,
+        identity: identity.map(|(cert_file, key_file)| Identity { cert_file, key_file }),
+        min_version: MinVersion::V1_2,
+    };
+    let read = |path: &Path| read_file(path);
+    let loaded = ClientTls::load(&settings, &read).map_err(|faults| {
+        let faults = faults.iter().map(|fault| format!("{}; {}", fault.what, fault.hint));
+        faults.collect::<Vec<_>>().join("; ")
+    })?;
+    Ok(loaded.tls)
+}
+
+fn left(deadline: Instant) -> Result<Duration, String> {
+    let left = deadline.saturating_duration_since(now());
+    if left.is_zero() { Err("it takes too long".to_owned()) } else { Ok(left) }
+}
+
+/// Some bytes, none at the end.
+fn read_some(socket: &mut TcpStream, chunk: &mut [u8], deadline: Instant) -> Result<usize, String> {
+    socket.set_read_timeout(Some(left(deadline)?)).map_err(|error| error.to_string())?;
+    socket.read(chunk).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => "it takes too long".to_owned(),
+        _ => error.to_string(),
+    })
+}
+
+fn write_all(socket: &mut TcpStream, bytes: &[u8], deadline: Instant) -> Result<(), String> {
+    socket.set_write_timeout(Some(left(deadline)?)).map_err(|error| error.to_string())?;
+    socket.write_all(bytes).map_err(|error| error.to_string())
+}
+
+fn plain(mut socket: TcpStream, request: &[u8], deadline: Instant) -> Result<Vec<u8>, String> {
+    write_all(&mut socket, request, deadline)?;
+    let (mut reply, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    while reply.len() <= REPLY_LEN_MAX && !is_whole(&reply) {
+        match read_some(&mut socket, &mut chunk, deadline)? {
+            0 => break,
+            len => reply.extend_from_slice(&chunk[..len]),
+        }
+    }
+    Ok(reply)
+}
+
+fn secured(
+    mut socket: TcpStream,
+    tls: &ClientTls,
+    host: &str,
+    request: &[u8],
+    deadline: Instant,
+) -> Result<Vec<u8>, String> {
+    let mut channel = tls.connect(host).map_err(|fault| tls.explain(fault, host))?;
+    let mut unsent = request;
+    let (mut reply, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        while !unsent.is_empty() && !channel.is_handshaking() {
+            unsent = &unsent[channel.encrypt(unsent)..];
+        }
+        flush(&mut channel, &mut socket, deadline)?;
+        if channel.has_ended() || reply.len() > REPLY_LEN_MAX || is_whole(&reply) {
+            return Ok(reply);
+        }
+        let len = read_some(&mut socket, &mut chunk, deadline)?;
+        if len == 0 {
+            return Ok(reply);
+        }
+        if let Err(fault) = channel.handle_input(&chunk[..len], &mut reply) {
+            let _ = flush(&mut channel, &mut socket, deadline);
+            return Err(tls.explain(fault, host));
+        }
+    }
+}
+
+fn flush(channel: &mut Channel, socket: &mut TcpStream, deadline: Instant) -> Result<(), String> {
+    let mut records = Vec::new();
+    channel.take_output(&mut records);
+    write_all(socket, &records, deadline)
+}
+
+/// Whether a reply that tells its length is there.
+fn is_whole(reply: &[u8]) -> bool {
+    let Some((head, body)) = split(reply) else { return false };
+    let len = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_len = name.eq_ignore_ascii_case("content-length");
+        is_len.then(|| value.trim().parse::<usize>().ok()).flatten()
+    });
+    len.is_some_and(|len| body.len() >= len)
+}
+
+fn split(reply: &[u8]) -> Option<(&str, &[u8])> {
+    let at = reply.windows(4).position(|four| four == b"\r\n\r\n")?;
+    Some((std::str::from_utf8(&reply[..at]).ok()?, &reply[at + 4..]))
+}
+
+fn parse(reply: &[u8]) -> Option<Answer> {
+    let (head, body) = split(reply)?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let text = String::from_utf8_lossy(body).into_owned();
+    let body = serde_json::from_str(&text).unwrap_or_default();
+    Some(Answer { status, text, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_whole_when_its_body_is_there() {
+        let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        assert!((0..reply.len()).all(|len| !is_whole(&reply[..len])));
+        assert!(is_whole(reply));
+        let answer = parse(reply).unwrap();
+        assert_eq!((answer.status, answer.body), (200, serde_json::json!({})));
+        assert!(parse(b"+PONG\r\n").is_none() && parse(b"-ERR\r\n\r\n\r\n").is_none());
+    }
+}

@@ -1,0 +1,257 @@
+//! `keyway ctl`: what an operator asks of a Keyway that runs, by its admin API.
+
+mod client;
+mod show;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use client::{Answer, Client, Unreachable};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What a script may tell apart; 2 is for what was typed, as everywhere.
+const REFUSED: u8 = 1;
+const UNREACHABLE: u8 = 3;
+
+/// What is asked, and of whom.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit status: 0 done, 1 refused (or not ready), 2 wrong usage, 3 not reached.
+
+Examples:
+  keyway ctl servers                        every server, its state, why and since when
+  keyway ctl eject sessions 10.0.0.2:6379   takes it out of use until it is restored
+  keyway ctl --admin https://10.0.0.1:9380 --ca-file ca.pem --token-file token status
+")]
+pub struct Ctl {
+    #[command(flatten)]
+    whom: Whom,
+    /// Print the reply as it came, in JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+/// Where the admin listener is, and what it asks for.
+#[derive(Debug, Args)]
+pub struct Whom {
+    /// The admin address: HOST:PORT, http://HOST:PORT or https://HOST:PORT; else the variable
+    /// KEYWAY_ADMIN, else http://127.0.0.1:9380.
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// A file with the token; else the variable KEYWAY_ADMIN_TOKEN has it.
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Certificates of the authorities that have issued that of the admin listener.
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Our certificate, for an admin listener that asks for one.
+    #[arg(long, global = true, value_name = "FILE", requires = "key_file")]
+    cert_file: Option<PathBuf>,
+    /// The private key of that certificate.
+    #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
+    key_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Version, uptime, workers and clients.
+    Status,
+    /// Whether the process serves, and does not drain.
+    Health,
+    /// Whether every pool can serve, and why not.
+    Ready,
+    /// Every pool, and how many of its servers are in use.
+    Pools,
+    /// Every server: its state, why, and since when.
+    Servers {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+    },
+    /// Clients, those that came first before the others.
+    Connections {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+        /// How many are listed.
+        #[arg(long, value_name = "COUNT", default_value_t = 100,
+              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Requests that servers took long for, the latest first, and where their time went.
+    SlowLog {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+        /// How many are listed.
+        #[arg(long, value_name = "COUNT", default_value_t = 100,
+              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Take a server out of use, whatever its health, until it is restored.
+    Eject(ServerOf),
+    /// End an ejection or quarantine of a server.
+    Restore(ServerOf),
+    /// Take no more clients, answer what is in flight, and end.
+    Drain {
+        /// Do not end, but wait for SIGTERM or another drain, and tell of itself meanwhile.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// The least important messages that are logged; changes it if LEVEL is given.
+    LogLevel {
+        #[arg(value_enum)]
+        level: Option<Level>,
+    },
+    /// Read again what may change while Keyway runs.
+    Reload,
+    /// End the script or function that runs on the embedded store of a pool.
+    KillScript {
+        /// The pool.
+        pool: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct ServerOf {
+    /// The pool.
+    pool: String,
+    /// The server: its name, or its address.
+    server: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Asks, prints, and tells by the exit status what came of it.
+pub fn run(ctl: &Ctl) -> Result<ExitCode> {
+    let client = match Client::new(&ctl.whom) {
+        Ok(client) => client,
+        Err(what) => return Ok(fail(&what, 2)),
+    };
+    let (method, path, body) = request(&ctl.what);
+    match client.ask(method, &path, body.as_ref()) {
+        Ok(answer) => Ok(tell(ctl, &answer)),
+        Err(Unreachable(what)) => Ok(fail(&what, UNREACHABLE)),
+    }
+}
+
+fn fail(what: &str, status: u8) -> ExitCode {
+    eprintln!("keyway ctl: {what}");
+    ExitCode::from(status)
+}
+
+fn request(what: &What) -> (&'static str, String, Option<Value>) {
+    let get = |path: &str| ("GET", path.to_owned(), None);
+    let post = |path: &str, body: Option<Value>| ("POST", path.to_owned(), body);
+    let of = |ServerOf { pool, server }: &ServerOf| Some(json!({"pool": pool, "server": server}));
+    match what {
+        What::Status => get("/v1/status"),
+        What::Health => get("/v1/health"),
+        What::Ready => get("/v1/ready"),
+        What::Pools => get("/v1/pools"),
+        What::Servers { pool: None } => get("/v1/servers"),
+        What::Servers { pool: Some(pool) } => get(&format!("/v1/servers?pool={}", encoded(pool))),
+        What::Connections { pool, limit } => {
+            get(&format!("/v1/connections?limit={limit}{}", only(pool.as_deref())))
+        }
+        What::SlowLog { pool, limit } => {
+            get(&format!("/v1/slow-log?limit={limit}{}", only(pool.as_deref())))
+        }
+        What::Eject(server) => post("/v1/servers/eject", of(server)),
+        What::Restore(server) => post("/v1/servers/restore", of(server)),
+        What::Drain { wait } => {
+            post("/v1/drain", Some(json!({"then": if *wait { "wait" } else { "exit" }})))
+        }
+        What::LogLevel { level: None } => get("/v1/log-level"),
+        What::LogLevel { level: Some(level) } => {
+            let level = format!("{level:?}").to_lowercase();
+            ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
+        }
+        What::Reload => post("/v1/reload", None),
+        What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
+    }
+}
+
+/// The rest of a query, about one pool.
+fn only(pool: Option<&str>) -> String {
+    pool.map_or_else(String::new, |pool| format!("&pool={}", encoded(pool)))
+}
+
+/// A value as a query may have it.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
+    let is_done = (200..300).contains(&answer.status);
+    // That it drains is what was asked.
+    let is_health = matches!(ctl.what, What::Health) && answer.body["status"].is_string();
+    if ctl.json {
+        print(&answer.text);
+    } else if is_done || is_health {
+        print(&shown(&ctl.what, &answer.body));
+    } else {
+        let detail = answer.body["detail"].as_str();
+        let words = detail.unwrap_or("what answers there is no admin API of Keyway");
+        eprintln!("keyway ctl: {words} (HTTP status {})", answer.status);
+        for error in answer.body["errors"].as_array().into_iter().flatten() {
+            eprintln!("  {}", show::text(error));
+        }
+    }
+    if is_done { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
+}
+
+fn shown(what: &What, body: &Value) -> String {
+    match what {
+        What::Status => show::fields(body),
+        What::Health => show::text(&body["status"]) + "\n",
+        What::Ready => "ready\n".to_owned(),
+        What::Pools => show::pools(body),
+        What::Servers { .. } => show::servers(body),
+        What::Connections { .. } => show::connections(body),
+        What::SlowLog { .. } => show::slow_log(body),
+        What::Eject(_) | What::Restore(_) | What::KillScript { .. } => {
+            show::text(&body["message"]) + "\n"
+        }
+        What::Drain { wait: true } => "draining; it waits when it is done\n".to_owned(),
+        What::Drain { wait: false } => "draining; it ends when it is done\n".to_owned(),
+        What::LogLevel { .. } => show::text(&body["level"]) + "\n",
+        What::Reload => show::reloaded(body),
+    }
+}
+
+/// Prints to standard output; a reader that went away is no error.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_into_a_query_as_they_are() {
+        assert_eq!(encoded("a-Z_0.~"), "a-Z_0.~");
+        assert_eq!(encoded("10.0.0.1:6379 é&=+"), "10.0.0.1%3A6379%20%C3%A9%26%3D%2B");
+    }
+}

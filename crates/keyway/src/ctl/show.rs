@@ -1,0 +1,150 @@
+//! Replies of the API, for people.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+/// A value without quotes; `-` where there is none.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if text.is_empty() => "-".to_owned(),
+        // What a client calls itself shall not move the cursor.
+        Value::String(text) => {
+            text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A line for each field of an object.
+pub fn fields(body: &Value) -> String {
+    let all = body.as_object().into_iter().flatten();
+    let rows = all.map(|(name, value)| vec![format!("{name}:"), text(value)]);
+    table(rows.collect())
+}
+
+/// A line for each pool.
+pub fn pools(body: &Value) -> String {
+    let mut rows = vec![head(&["pool", "kind", "servers", "in use"])];
+    for pool in list(&body["pools"]) {
+        let servers = list(&pool["servers"]);
+        let is_out = |server: &&Value| {
+            let state = server["state"].as_str().unwrap_or_default();
+            matches!(state, "ejected" | "rejoining" | "quarantined")
+        };
+        let in_use = servers.len() - servers.iter().filter(is_out).count();
+        let counts = match pool["kind"].as_str() {
+            Some("store") => ["-".to_owned(), "-".to_owned()],
+            _ => [servers.len().to_string(), in_use.to_string()],
+        };
+        rows.push([text(&pool["name"]), text(&pool["kind"])].into_iter().chain(counts).collect());
+    }
+    table(rows)
+}
+
+/// A line for each server.
+pub fn servers(body: &Value) -> String {
+    const FIELDS: [&str; 8] =
+        ["pool", "name", "address", "state", "reason", "since", "links", "in_flight"];
+    const STANDING: [&str; 5] = ["role", "of", "slots", "zone", "lag_ms"];
+    let servers = list(&body["servers"]);
+    let has_standing = servers.iter().any(|server| server["role"].is_string());
+    let standing = STANDING.iter().filter(|_| has_standing);
+    let fields: Vec<&str> = FIELDS.iter().chain(standing).copied().collect();
+    let mut rows = vec![head(&fields)];
+    rows.extend(servers.iter().map(|one| fields.iter().map(|name| text(&one[*name])).collect()));
+    table(rows)
+}
+
+/// A line for each client, and one for those left out.
+pub fn connections(body: &Value) -> String {
+    const FIELDS: [&str; 8] =
+        ["id", "address", "listener", "pool", "user", "name", "since", "worker"];
+    let clients = list(&body["clients"]);
+    let mut rows = vec![head(&FIELDS)];
+    rows.extend(clients.iter().map(|one| FIELDS.iter().map(|name| text(&one[*name])).collect()));
+    let mut shown = table(rows);
+    let total = body["total"].as_u64().unwrap_or_default();
+    if total > clients.len() as u64 {
+        let _ = writeln!(shown, "({} of {total})", clients.len());
+    }
+    shown
+}
+
+/// A line for each request.
+pub fn slow_log(body: &Value) -> String {
+    const FIELDS: [&str; 8] =
+        ["at", "trace", "pool", "server", "queue_us", "server_us", "receive_us", "client"];
+    let mut rows = vec![head(&FIELDS)];
+    rows[0].push("request".to_owned());
+    for request in list(&body["requests"]) {
+        let mut row: Vec<String> = FIELDS.iter().map(|name| text(&request[*name])).collect();
+        let words: Vec<String> = list(&request["arguments"]).iter().map(text).collect();
+        row.push(words.join(" "));
+        rows.push(row);
+    }
+    table(rows)
+}
+
+/// What was read again.
+pub fn reloaded(body: &Value) -> String {
+    let lines = |name: &str, before: &str| -> String {
+        list(&body[name]).iter().map(|line| format!("{before}{}\n", text(line))).collect()
+    };
+    let (changed, warnings) = (lines("changed", ""), lines("warnings", "warning: "));
+    if changed.is_empty() { format!("nothing changed\n{warnings}") } else { changed + &warnings }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn head(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Rows with their columns below each other.
+fn table(rows: Vec<Vec<String>>) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let len = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |it| it.chars().count());
+    let widths: Vec<usize> =
+        (0..columns).map(|at| rows.iter().map(|row| len(row, at)).max().unwrap_or(0)).collect();
+    let mut shown = String::new();
+    for row in &rows {
+        let fields: Vec<String> =
+            row.iter().zip(&widths).map(|(field, &width)| format!("{field:width$}")).collect();
+        let _ = writeln!(shown, "{}", fields.join("  ").trim_end());
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_server_is_a_line_and_no_name_moves_the_cursor() {
+        let body = json!({"servers": [
+            {"pool": "p", "name": "a\u{1b}[2J", "address": "10.0.0.1:1", "state": "up",
+             "reason": null, "since": "2026-01-01T00:00:00Z", "links": 1, "in_flight": 0}
+        ]});
+        let shown = servers(&body);
+        let lines: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[0].len(), 8, "no roles where there are none");
+        assert_eq!(lines[1][..5], ["p", "a\u{fffd}[2J", "10.0.0.1:1", "up", "-"]);
+    }
+
+    #[test]
+    fn pools_count_the_servers_in_use() {
+        let server = |state: &str| json!({"state": state});
+        let body = json!({"pools": [
+            {"name": "p", "kind": "sharded", "servers": [server("up"), server("ejected"),
+             server("circuit-open")]},
+            {"name": "s", "kind": "store", "servers": []}
+        ]});
+        let shown = pools(&body);
+        assert!(shown.contains("p     sharded  3        2\n"), "{shown}");
+        assert!(shown.contains("s     store    -        -\n"), "{shown}");
+    }
+}
