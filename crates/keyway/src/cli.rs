@@ -25,6 +25,7 @@ Examples:
   keyway check keyway.toml                          is the file right, and what does it mean?
   keyway locate keyway.toml user:42                 which server has this key?
   keyway bench load 127.0.0.1:6379                  how much does it take, how fast, at what cost?
+  keyway top keyway.toml                            what does it do now?
   keyway import twemproxy nutcracker.yml > keyway.toml
   keyway import predixy predixy.conf > keyway.toml
   keyway import overlord clusters.toml > keyway.toml
@@ -48,11 +49,16 @@ enum Command {
     /// Load for servers, Keyway or others, and what it shows.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
+    /// Watch running processes: their pools, servers, rates, latencies, connections, memory, errors.
+    Top(crate::top::Top),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
     /// Read a password from the terminal, or the first line of standard input, and print its
     /// hash for password_hashes of a [[user]].
     HashPassword,
+    /// Write what packages hold that is made of this command line.
+    #[command(subcommand, hide = true)]
+    Generate(crate::generate::Generate),
 }
 
 #[derive(Debug, Args)]
@@ -125,6 +131,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Locate(arguments) => located(arguments),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
+        Command::Top(arguments) => crate::top::top(&arguments),
+        Command::Generate(wanted) => crate::generate::generate(&wanted),
         Command::HashPassword => crate::hash_password::run(),
         Command::Import(arguments) => Ok(import(arguments.from, &arguments.file)),
     }

@@ -13,6 +13,7 @@ mod bus;
 mod certificates;
 mod cli;
 mod facts;
+mod generate;
 mod hash_password;
 mod locate;
 mod log;
@@ -20,6 +21,7 @@ mod memory;
 mod peers;
 mod plan;
 mod serve;
+mod top;
 mod workers;
 
 use clap::Parser;
