@@ -56,8 +56,8 @@ enum Command {
     /// Read a password from the terminal, or the first line of standard input, and print its
     /// hash for password_hashes of a [[user]].
     HashPassword,
-    /// Write what packages hold that is made of this command line.
-    #[command(subcommand, hide = true)]
+    /// Write manual pages and shell completions, as packages hold them.
+    #[command(subcommand)]
     Generate(crate::generate::Generate),
 }
 

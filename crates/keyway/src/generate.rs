@@ -3,7 +3,6 @@
 
 use crate::cli::Cli;
 use anyhow::{Context, Result};
-use clap::builder::StyledStr;
 use clap::{Args, Command, CommandFactory, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::fs;
@@ -57,49 +56,11 @@ pub fn generate(wanted: &Generate) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command line without what is hidden.
+/// The command line with all that clap adds to it.
 fn shown() -> Command {
     let mut command = Cli::command();
     command.build();
-    without_hidden(command)
-}
-
-/// Commands cannot be taken away from one, so it is made anew of those that are not hidden.
-fn without_hidden(command: Command) -> Command {
-    let kept: Vec<Command> =
-        command.get_subcommands().filter(|one| is_shown(one)).cloned().map(without_hidden).collect();
-    if command.get_subcommands().all(is_shown) && kept.is_empty() {
-        return command;
-    }
-    let mut anew = Command::new(command.get_name().to_owned())
-        .version(env!("CARGO_PKG_VERSION"))
-        .args(command.get_arguments().cloned().collect::<Vec<_>>())
-        .disable_help_flag(true)
-        .disable_version_flag(true)
-        .disable_help_subcommand(true)
-        .subcommand_required(command.is_subcommand_required_set())
-        .subcommands(kept);
-    anew = with_texts(anew, &command);
-    match command.get_display_name() {
-        Some(name) => anew.display_name(name.to_owned()),
-        None => anew,
-    }
-}
-
-fn with_texts(mut anew: Command, command: &Command) -> Command {
-    type Setter = fn(Command, StyledStr) -> Command;
-    let texts: [(Option<&StyledStr>, Setter); 4] = [
-        (command.get_about(), |anew, text| anew.about(text)),
-        (command.get_long_about(), |anew, text| anew.long_about(text)),
-        (command.get_after_help(), |anew, text| anew.after_help(text)),
-        (command.get_after_long_help(), |anew, text| anew.after_long_help(text)),
-    ];
-    for (text, set) in texts {
-        if let Some(text) = text {
-            anew = set(anew, text.clone());
-        }
-    }
-    anew
+    command
 }
 
 fn is_shown(command: &Command) -> bool {
@@ -115,8 +76,7 @@ fn write_pages(directory: &Path) -> Result<()> {
 /// The page of a command, then those of the commands below it.
 fn write_page(command: &Command, name: &str, directory: &Path) -> Result<()> {
     let mut page = Vec::new();
-    let titled = command.clone().name(name.to_owned()).display_name(name.to_owned());
-    clap_mangen::Man::new(titled).manual("Keyway").render(&mut page)?;
+    clap_mangen::Man::new(command.clone()).title(name).manual("Keyway").render(&mut page)?;
     fs::write(directory.join(format!("{name}.1")), page)?;
     for below in command.get_subcommands().filter(|one| is_shown(one)) {
         write_page(below, &format!("{name}-{}", below.get_name()), directory)?;

@@ -92,7 +92,9 @@ fn options(arguments: &Top) -> Result<Options> {
     for file in &arguments.files {
         targets.push(admin_of(file)?);
     }
-    targets.extend(arguments.addresses.iter().map(|address| bare(address)));
+    for address in &arguments.addresses {
+        targets.push(bare(address)?);
+    }
     if targets.is_empty() {
         targets.push("127.0.0.1:9380".to_owned());
     }
@@ -116,10 +118,16 @@ fn options(arguments: &Top) -> Result<Options> {
 }
 
 /// `HOST:PORT` of what may be written as the configuration or a browser has it.
-fn bare(address: &str) -> String {
+fn bare(address: &str) -> Result<String> {
     let without = ["http://", "tcp://"].iter().find_map(|scheme| address.strip_prefix(scheme));
     let rest = without.unwrap_or(address);
-    rest.split('/').next().unwrap_or(rest).to_owned()
+    let bare = rest.split('/').next().unwrap_or(rest);
+    match bare.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(bare.to_owned())
+        }
+        _ => bail!("--address {address}: write HOST:PORT, as 127.0.0.1:9380"),
+    }
 }
 
 /// Where the process that runs with this file listens for this.
@@ -171,7 +179,10 @@ mod tests {
             ("http://cache-1:9380/metrics", "cache-1:9380"),
             ("tcp://[::1]:9380", "[::1]:9380"),
         ] {
-            assert_eq!(bare(written), meant);
+            assert_eq!(bare(written).unwrap(), meant);
+        }
+        for wrong in ["", "host", ":9380", "host:", "host:port", "host:70000", "keyway.toml"] {
+            assert!(bare(wrong).is_err(), "{wrong}");
         }
     }
 

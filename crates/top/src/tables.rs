@@ -19,6 +19,8 @@ pub struct Column {
     pub from_width: u16,
     /// Whether it holds words rather than numbers.
     pub is_text: bool,
+    /// Whether its words matter most at their ends, as ports do.
+    pub ends_matter: bool,
     /// The entry of [`SORTS`] that orders rows by it.
     pub sort: Option<usize>,
 }
@@ -75,25 +77,28 @@ pub struct Choice {
 }
 
 const fn words(title: &'static str, from_width: u16) -> Column {
-    Column { title, from_width, is_text: true, sort: None }
+    Column { title, from_width, is_text: true, ends_matter: false, sort: None }
 }
 
 const fn named(title: &'static str) -> Column {
-    Column { title, from_width: 0, is_text: true, sort: Some(0) }
+    Column { title, from_width: 0, is_text: true, ends_matter: false, sort: Some(0) }
 }
 
+/// The column of processes, which are told apart by their ports as much as by their hosts.
+const PROCESS: Column = Column { ends_matter: true, ..words("PROCESS", 0) };
+
 const fn figure(title: &'static str, from_width: u16) -> Column {
-    Column { title, from_width, is_text: false, sort: None }
+    Column { title, from_width, is_text: false, ends_matter: false, sort: None }
 }
 
 const fn sorted(title: &'static str, sort: usize) -> Column {
-    Column { title, from_width: 0, is_text: false, sort: Some(sort) }
+    Column { title, from_width: 0, is_text: false, ends_matter: false, sort: Some(sort) }
 }
 
 /// Every process, in the order they were named.
 pub fn processes(seen: &[Seen], now: Instant) -> Table {
     let columns = vec![
-        words("PROCESS", 0),
+        PROCESS,
         words("STATE", 0),
         words("VERSION", 100),
         figure("UP", 0),
@@ -257,7 +262,7 @@ impl Choice {
 fn with_process(seen: &[Seen], choice: &Choice, at: usize, mut table: Table, rows: Vec<(String, Row)>) -> Table {
     let has_process = seen.len() > 1 && !choice.is_merged;
     if has_process {
-        table.columns.insert(at, words("PROCESS", 0));
+        table.columns.insert(at, PROCESS);
     }
     let rows = rows.into_iter().map(|(process, mut row)| {
         if has_process {
@@ -377,8 +382,8 @@ pub fn stores(seen: &[Seen], choice: &Choice) -> Table {
         figure("HIT", 0),
         figure("HITS/S", 0),
         figure("MISSES/S", 0),
-        figure("EVICTED/S", 0),
-        figure("EXPIRED/S", 0),
+        figure("EVICT/S", 0),
+        figure("EXPIRE/S", 0),
     ];
     let parts = pool_parts(seen, choice).into_iter().filter(|(_, part)| {
         part.words.iter().any(|kind| kind == "store") || part.figures.get(Figure::Memory) > 0.0

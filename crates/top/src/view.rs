@@ -19,6 +19,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const SIZE_MIN: (u16, u16) = (40, 8);
 /// A name is not made shorter than this.
 const WORDS_MIN: usize = 6;
+/// What stands before words that go on in the next line.
+const TAIL_INDENT: &str = "    ";
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -165,30 +167,38 @@ impl Scene<'_> {
             lines.push(Line::raw(format!("{}: {}", table.title, table.if_empty)));
         }
         for row in &table.rows {
-            lines.push(self.row_line(table, row, &indices, &widths));
+            self.write_row(table, row, (&indices, &widths), width.into(), lines);
         }
     }
 
-    fn row_line(
+    /// A row, and below it what its tail has no room for.
+    fn write_row(
         &self,
         table: &Table,
         row: &Row,
-        indices: &[usize],
-        widths: &[usize],
-    ) -> Line<'static> {
+        (indices, widths): (&[usize], &[usize]),
+        room: usize,
+        lines: &mut Vec<Line<'static>>,
+    ) {
+        let style = match row.tone {
+            Tone::Plain => Style::new(),
+            Tone::Bad if self.is_plain => Style::new().add_modifier(Modifier::BOLD),
+            Tone::Bad => Style::new().fg(Color::Red),
+        };
         let mut text = String::new();
         for (&index, &width) in indices.iter().zip(widths) {
             let Some(cell) = row.cells.get(index) else { break };
             let (before, cell, behind) = placed(&table.columns[index], cell, width);
             text.extend([before, cell, behind]);
         }
-        text.push_str(row.tail.as_deref().unwrap_or_default());
-        let style = match row.tone {
-            Tone::Plain => Style::new(),
-            Tone::Bad if self.is_plain => Style::new().add_modifier(Modifier::BOLD),
-            Tone::Bad => Style::new().fg(Color::Red),
-        };
-        Line::styled(text, style)
+        for word in row.tail.as_deref().unwrap_or_default().split(' ') {
+            if text.width() + word.width() > room {
+                lines.push(Line::styled(std::mem::take(&mut text), style));
+                text.push_str(TAIL_INDENT);
+            }
+            text.extend([word, " "]);
+        }
+        lines.push(Line::styled(text, style));
     }
 }
 
@@ -214,7 +224,7 @@ fn widths(table: &Table, indices: &[usize], room: usize) -> Vec<usize> {
 
 /// A cell with the spaces before and behind it, shortened to its column.
 fn placed(column: &Column, cell: &str, width: usize) -> (String, String, String) {
-    let cell = shortened(cell, width);
+    let cell = if column.ends_matter { end_of(cell, width) } else { shortened(cell, width) };
     let fill = " ".repeat(width.saturating_sub(cell.width()));
     let gap = " ".repeat(GAP);
     if column.is_text { (String::new(), cell, fill + &gap) } else { (fill, cell, gap) }
@@ -236,6 +246,15 @@ fn shortened(text: &str, width: usize) -> String {
         short.push(c);
     }
     short + "~"
+}
+
+/// The end of a text, with `~` for what was before it.
+fn end_of(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let turned: String = text.chars().rev().collect();
+    shortened(&turned, width).chars().rev().collect()
 }
 
 #[cfg(test)]
@@ -324,5 +343,17 @@ mod tests {
         assert_eq!(shortened("abcdef", 6), "abcdef");
         assert_eq!(shortened("abcdefg", 6), "abcde~");
         assert_eq!(shortened("日本語", 4), "日~");
+        assert_eq!(end_of("127.0.0.1:9380", 8), "~.1:9380");
+        assert_eq!(end_of("a:9380", 8), "a:9380");
+    }
+
+    #[test]
+    fn what_is_said_of_one_that_is_gone_is_said_whole() {
+        let mut gone = Seen::new("b:2");
+        let why = "nobody listens there ".repeat(8) + "end.";
+        gone.on_result(Err(why), Instant::now(), 0);
+        let (lines, _) = drawn(&[gone], &controls(), 80, 24);
+        let (from, to) = (lines[2].starts_with("b:2"), lines[4].trim_end().ends_with("end."));
+        assert!(from && to, "{lines:#?}");
     }
 }
