@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use keyway_config::{BusConfig, Config, ListenAddr};
 use keyway_top::{Options, SORTS, TARGETS_MAX};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::SIGTERM;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -66,9 +66,7 @@ pub fn top(arguments: &Top) -> Result<ExitCode> {
         }
     };
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
-    }
+    signal_hook::flag::register(SIGTERM, Arc::clone(&stop)).context("cannot watch for signals")?;
     if arguments.once || arguments.batch {
         let count = if arguments.once { Some(1) } else { arguments.count };
         return match keyway_top::print(&options, count, &stop, &mut std::io::stdout().lock()) {
@@ -188,11 +186,9 @@ mod tests {
 
     #[test]
     fn who_listens_everywhere_is_reached_on_this_machine() {
-        for (listens, reached) in [
-            ("0.0.0.0:1", "127.0.0.1:1"),
-            ("[::]:1", "[::1]:1"),
-            ("10.0.0.1:1", "10.0.0.1:1"),
-        ] {
+        for (listens, reached) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("10.0.0.1:1", "10.0.0.1:1")]
+        {
             assert_eq!(reached_at(listens.parse().unwrap()).to_string(), reached);
         }
     }

@@ -2,9 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "the environment of a terminal")]
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, Process, RedisServer, Signal, TempDir, ToolOutput, cpu_seconds_over,
-    free_address, keyway_binary, run_keyway, skipped_for_want_of, tool_is_installed, wait_for,
-    wait_until, watchdog,
+    Keyway, KeywayConfig, Pool, Process, RedisServer, Signal, TempDir, ToolOutput,
+    cpu_seconds_over, free_address, keyway_binary, run_keyway, skipped_for_want_of,
+    tool_is_installed, wait_for, wait_until, watchdog,
 };
 use std::net::SocketAddr;
 use std::process::Command;
@@ -20,10 +20,16 @@ struct Terminal {
 
 impl Terminal {
     fn start(width: u16, height: u16, arguments: &[&str]) -> Terminal {
+        Terminal::start_by(width, height, "", arguments)
+    }
+
+    /// The same with words of the shell before it.
+    fn start_by(width: u16, height: u16, before: &str, arguments: &[&str]) -> Terminal {
         let terminal = Terminal { directory: TempDir::new() };
         let quoted: Vec<String> = arguments.iter().map(|one| format!("'{one}'")).collect();
         let binary = keyway_binary(KEYWAY);
-        let command = format!("echo before; exec '{}' top {}", binary.display(), quoted.join(" "));
+        let binary = binary.display();
+        let command = format!("echo before; {before} exec '{binary}' top {}", quoted.join(" "));
         let (width, height) = (width.to_string(), height.to_string());
         let size = ["-x", &width, "-y", &height];
         // What is left on the screen is to be seen after the end.
@@ -132,7 +138,8 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     let keyway = Keyway::start(KEYWAY, two_pools(&servers));
     let admin = keyway.admin().to_string();
     let gone = free_address().to_string();
-    let arguments = ["--address", &admin, "--address", &gone, "--interval", "300ms", "--sort", "requests"];
+    let arguments =
+        ["--address", &admin, "--address", &gone, "--interval", "300ms", "--sort", "requests"];
     let terminal = Terminal::start(80, 24, &arguments);
     terminal.wait("both pools at rest", |screen| {
         row(screen, &["far"]).is_some() && row(screen, &["near"]).is_some()
@@ -140,7 +147,8 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     terminal.wait("who is not there, and why", |screen| {
         screen.contains("1 gone") && screen.contains("nobody listens there")
     });
-    let loads = [load(keyway.address(0), "3", &directory), load(keyway.address(1), "5", &directory)];
+    let loads =
+        [load(keyway.address(0), "3", &directory), load(keyway.address(1), "5", &directory)];
     let pools = ["POOL", "PROCESS", "CLIENTS"];
     let screen = terminal.wait("the load, its clients and latencies", |screen| {
         let is = |pool, clients| {
@@ -166,7 +174,8 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     servers[0].process().signal(Signal::STOP);
     terminal.wait("a server that does not answer, and errors", |screen| {
         let states = screen.lines().filter(|line| line.starts_with("far"));
-        let is_failing = states.clone().any(|line| line.contains("failing") || line.contains("ejected"));
+        let is_failing =
+            states.clone().any(|line| line.contains("failing") || line.contains("ejected"));
         is_failing && cell(screen, &pools, "ERR/S", &["far"]).is_some_and(|rate| rate != "0")
     });
     terminal.type_in(&["5"]);
@@ -176,9 +185,8 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     servers[0].process().signal(Signal::CONT);
     drop(loads);
     terminal.type_in(&["1"]);
-    terminal.wait("rest", |screen| {
-        cell(screen, &pools, "REQ/S", &["near"]).as_deref() == Some("0")
-    });
+    terminal
+        .wait("rest", |screen| cell(screen, &pools, "REQ/S", &["near"]).as_deref() == Some("0"));
     let (status, _) = keyway.stop(Duration::from_secs(20));
     assert!(status.success());
     let screen = terminal.wait("both are gone", |screen| screen.contains("2 gone"));
@@ -259,7 +267,8 @@ fn a_process_that_comes_back_is_seen_again_and_a_signal_leaves_the_terminal_well
         let process = serve();
         terminal.wait("the process", |screen| screen.contains("ready") && screen.contains("near"));
         drop(process);
-        terminal.wait("its end", |screen| screen.contains("gone since") && !screen.contains("ready"));
+        terminal
+            .wait("its end", |screen| screen.contains("gone since") && !screen.contains("ready"));
     }
     let process = serve();
     terminal.wait("the process", |screen| screen.contains("ready"));
@@ -269,6 +278,24 @@ fn a_process_that_comes_back_is_seen_again_and_a_signal_leaves_the_terminal_well
     terminal.wait("the process again", |screen| screen.contains("ready"));
     signal(terminal.pid(), Signal::TERM);
     ended(&terminal, "0");
+}
+
+#[test]
+fn without_its_terminal_it_ends() {
+    if !has_tmux() {
+        return;
+    }
+    let _watch = watchdog(Duration::from_secs(60), "keyway top and a terminal that is closed");
+    let gone = free_address().to_string();
+    // Also where no signal tells it, as with nohup.
+    for before in ["", "trap '' HUP;"] {
+        let terminal = Terminal::start_by(80, 24, before, &["--address", &gone]);
+        terminal.wait("it runs", |screen| screen.contains("gone since"));
+        let pid = terminal.pid();
+        drop(terminal);
+        let path = format!("/proc/{pid}");
+        wait_until("its end", SOON, || !std::path::Path::new(&path).exists());
+    }
 }
 
 fn signal(pid: u32, signal: Signal) {
@@ -307,11 +334,10 @@ fn without_a_terminal_it_prints() {
     let _watch = watchdog(Duration::from_secs(60), "keyway top --once");
     let directory = TempDir::new();
     let servers = RedisServer::start_many(2);
-    let both = [
-        Keyway::start(KEYWAY, two_pools(&servers)),
-        Keyway::start(KEYWAY, two_pools(&servers)),
-    ];
-    let _loads = [load(both[0].address(0), "3", &directory), load(both[1].address(0), "4", &directory)];
+    let both =
+        [Keyway::start(KEYWAY, two_pools(&servers)), Keyway::start(KEYWAY, two_pools(&servers))];
+    let _loads =
+        [load(both[0].address(0), "3", &directory), load(both[1].address(0), "4", &directory)];
     let admins: Vec<String> = both.iter().map(|one| one.admin().to_string()).collect();
     let arguments = ["--address", &admins[0], "--address", &admins[1]];
     wait_until("clients", SOON, || {

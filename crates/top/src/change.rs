@@ -34,7 +34,8 @@ impl Change {
             (name.clone(), figures.since(before, over))
         });
         let servers = now.servers.iter().map(|(name, server)| {
-            let before = earlier.and_then(|reading| reading.servers.get(name)).unwrap_or(&no_server);
+            let before =
+                earlier.and_then(|reading| reading.servers.get(name)).unwrap_or(&no_server);
             let figures = server.figures.since(&before.figures, over);
             (name.clone(), Server { figures, ..server.clone() })
         });

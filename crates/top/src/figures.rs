@@ -281,7 +281,8 @@ mod tests {
     fn quantiles_lie_between_their_bounds() {
         let mut latency = Histogram::default();
         assert_eq!(latency.quantile(0.5), None);
-        for (bound, count) in [(0.001, 50.0), (0.002, 90.0), (0.004, 99.0), (f64::INFINITY, 100.0)] {
+        for (bound, count) in [(0.001, 50.0), (0.002, 90.0), (0.004, 99.0), (f64::INFINITY, 100.0)]
+        {
             latency.add_bucket(bound, count);
         }
         assert_eq!(latency.quantile(0.5), Some(0.001));

@@ -8,6 +8,8 @@ use crate::view::Scene;
 use crate::watch::Watch;
 use crossterm::event::{self, Event, KeyEventKind};
 use ratatui::DefaultTerminal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -85,6 +87,36 @@ fn wait(time: Duration, stop: &AtomicBool) {
     }
 }
 
+/// What a wait for the keyboard came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// Something was typed, or the size changed.
+    There,
+    None,
+    /// The terminal is no more.
+    Gone,
+}
+
+/// Waits for input here and not in crossterm, which reads on and on, and never returns, once the
+/// terminal has hung up.
+fn await_input(wait: Duration) -> io::Result<Input> {
+    let stdin = io::stdin();
+    let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
+    let nanoseconds = i64::from(wait.subsec_nanos());
+    let wait = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: nanoseconds };
+    match poll(&mut wanted, Some(&wait)) {
+        Ok(0) => Ok(Input::None),
+        Ok(_) => {
+            let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+            let is_gone = wanted[0].revents().intersects(gone);
+            Ok(if is_gone { Input::Gone } else { Input::There })
+        }
+        // A signal: perhaps that of another size.
+        Err(Errno::INTR) => Ok(Input::There),
+        Err(error) => Err(error.into()),
+    }
+}
+
 struct Screen<'w> {
     watch: &'w mut Watch,
     controls: Controls,
@@ -153,14 +185,14 @@ impl<'w> Screen<'w> {
         let until_round = self.next_round.saturating_duration_since(Instant::now());
         let most = if self.watch.is_asking() { WAIT_ASKING } else { WAIT_MAX };
         let paused = self.controls.is_paused;
-        let mut wait = if paused { most } else { most.min(until_round) };
-        while event::poll(wait)? {
+        let typed = await_input(if paused { most } else { most.min(until_round) })?;
+        self.controls.is_over |= typed == Input::Gone;
+        while typed == Input::There && event::poll(Duration::ZERO)? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => self.on_key(key),
                 _ => {}
             }
             self.is_stale = true;
-            wait = Duration::ZERO;
         }
         Ok(())
     }

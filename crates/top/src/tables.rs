@@ -259,7 +259,13 @@ impl Choice {
 }
 
 /// Puts in, behind the names, the process, where there are several and rows are theirs.
-fn with_process(seen: &[Seen], choice: &Choice, at: usize, mut table: Table, rows: Vec<(String, Row)>) -> Table {
+fn with_process(
+    seen: &[Seen],
+    choice: &Choice,
+    at: usize,
+    mut table: Table,
+    rows: Vec<(String, Row)>,
+) -> Table {
     let has_process = seen.len() > 1 && !choice.is_merged;
     if has_process {
         table.columns.insert(at, PROCESS);
@@ -546,7 +552,10 @@ pub(crate) mod tests {
         let servers = servers(&seen, &choice(0));
         assert_eq!(servers.rows[1].tone, Tone::Bad);
         assert_eq!(servers.rows[1].cells[2], "ejected");
-        assert_eq!(errors(&seen, &choice(0)).rows[0].cells[..3], ["web", "answered with an error", "timeout"]);
+        assert_eq!(
+            errors(&seen, &choice(0)).rows[0].cells[..3],
+            ["web", "answered with an error", "timeout"]
+        );
     }
 
     #[test]

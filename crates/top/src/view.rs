@@ -283,7 +283,9 @@ mod tests {
         for (width, height, has_more) in [(80, 24, false), (200, 60, true)] {
             let (lines, _) = drawn(&all, &controls(), width, height);
             let text = lines.join("\n");
-            for word in ["keyway top", "POOL", "web", "cache", "alpha", "ejected", "1.0M", "timeout"] {
+            for word in
+                ["keyway top", "POOL", "web", "cache", "alpha", "ejected", "1.0M", "timeout"]
+            {
                 assert!(text.contains(word), "{word}:\n{text}");
             }
             assert_eq!(text.contains("PAUSES/S"), has_more, "{text}");

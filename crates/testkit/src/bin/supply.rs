@@ -103,11 +103,15 @@ impl Crates {
         let program = program.ok_or("the workspace has no package keyway")?;
         let others = shipped.keys().filter(|id| *id != program);
         let components: Vec<Value> = others.filter_map(|id| component(id)).collect();
-        let dependencies: Vec<Value> = shipped.keys().map(|id| {
-            let needs = self.needs.get(id).into_iter().flatten().map(|(needed, _)| needed);
-            let on: BTreeSet<String> = needs.filter_map(|id| self.packages.get(id)).map(purl).collect();
-            json!({ "ref": purl(&self.packages[id]), "dependsOn": on })
-        }).collect();
+        let dependencies: Vec<Value> = shipped
+            .keys()
+            .map(|id| {
+                let needs = self.needs.get(id).into_iter().flatten().map(|(needed, _)| needed);
+                let on: BTreeSet<String> =
+                    needs.filter_map(|id| self.packages.get(id)).map(purl).collect();
+                json!({ "ref": purl(&self.packages[id]), "dependsOn": on })
+            })
+            .collect();
         let mut about = component(program).unwrap_or_default();
         about["type"] = "application".into();
         let bom = json!({
@@ -159,14 +163,21 @@ impl Crates {
                 by_text.entry(text).or_default().insert(who.clone());
             }
         }
-        let mut page = "What Keyway is made of besides its own code, and under which terms.\n".to_owned();
+        let mut page =
+            "What Keyway is made of besides its own code, and under which terms.\n".to_owned();
         for (text, who) in by_text {
             let who: Vec<String> = who.into_iter().collect();
-            let _ = write!(page, "\n{}\n{}\n\n{}\n", "-".repeat(74), who.join(", "), text.trim_end());
+            let _ =
+                write!(page, "\n{}\n{}\n\n{}\n", "-".repeat(74), who.join(", "), text.trim_end());
         }
         if !without.is_empty() {
             let lines: Vec<String> = without.into_iter().collect();
-            let _ = write!(page, "\n{}\nWithout a text of their own:\n{}\n", "-".repeat(74), lines.join("\n"));
+            let _ = write!(
+                page,
+                "\n{}\nWithout a text of their own:\n{}\n",
+                "-".repeat(74),
+                lines.join("\n")
+            );
         }
         page
     }
@@ -186,7 +197,11 @@ fn licence_texts(directory: &Path) -> Vec<String> {
     let is_short = |path: &PathBuf| {
         path.metadata().is_ok_and(|about| about.is_file() && about.len() <= TEXT_LEN_MAX)
     };
-    paths.into_iter().filter(is_short).filter_map(|path| std::fs::read_to_string(path).ok()).collect()
+    paths
+        .into_iter()
+        .filter(is_short)
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .collect()
 }
 
 fn root() -> PathBuf {
