@@ -4,7 +4,9 @@ use crate::tables::{Choice, SORTS};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
-/// What is shown below the processes.
+/// What is shown below the processes. What admin listeners come to tell beyond that, such as hot
+/// keys, is one more of these, one more of [`crate::reading::Pages`], and a function in
+/// [`crate::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pane {
     /// Every table.
