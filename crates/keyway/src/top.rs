@@ -30,6 +30,9 @@ pub struct Top {
     /// Admin listener of a process, as configured by `server.admin`; several with one --address each.
     #[arg(short, long = "address", value_name = "HOST:PORT")]
     addresses: Vec<String>,
+    /// File whose first line is the token that the admin listeners want to be shown.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Time between readings, from 200ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "2s", value_parser = crate::bench::parse_time)]
     interval: Duration,
@@ -107,12 +110,24 @@ fn options(arguments: &Top) -> Result<Options> {
     let sort = SORTS.iter().position(|sort| *sort == arguments.sort).unwrap_or(0);
     Ok(Options {
         targets,
+        token: arguments.token_file.as_deref().map(token_in).transpose()?,
         interval: arguments.interval,
         sort,
         filter: arguments.filter.clone(),
         is_merged: arguments.merge,
         is_plain: arguments.no_color || std::env::var_os("NO_COLOR").is_some(),
     })
+}
+
+fn token_in(file: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("--token-file {}", file.display()))?;
+    let token = text.lines().next().unwrap_or_default().trim();
+    // What is no header would be another one.
+    if token.is_empty() || token.chars().any(|c| !c.is_ascii_graphic() && c != ' ') {
+        bail!("--token-file {}: its first line is no token", file.display());
+    }
+    Ok(token.to_owned())
 }
 
 /// `HOST:PORT` of what may be written as the configuration or a browser has it.

@@ -215,7 +215,8 @@ fn alerts_fire_when_they_should_and_each_is_tried() {
     assert!(alerts.len() > 10, "{alerts:?}");
     let page = read("../docs/monitoring.md");
     for alert in alerts {
-        let of_alert = tests.split(&format!("- alertname: {alert}\n")).skip(1);
+        let begin = format!("- alertname: {alert}\n");
+        let of_alert = tests.split(&begin).skip(1);
         let fires = of_alert.filter(|test| test.contains("exp_labels")).count();
         assert!(fires > 0, "no test lets {alert} fire");
         assert!(page.contains(&format!("`{alert}`")), "docs/monitoring.md lacks {alert}");

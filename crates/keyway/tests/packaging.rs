@@ -44,8 +44,9 @@ fn packages(directory: &TempDir, name: &str) -> PathBuf {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     // The program of tests has all there is for debuggers, which takes long to pack.
     let small = directory.path().join("keyway");
-    run("objcopy", &["--strip-all", &program(), &path(&small)]).expect_success("objcopy");
-    run(&script, &[&path(&small), &path(&papers), &path(&out)]).expect_success("package.sh");
+    let _ = run("objcopy", &["--strip-all", &program(), &path(&small)]).expect_success("objcopy");
+    let _ =
+        run(&script, &[&path(&small), &path(&papers), &path(&out)]).expect_success("package.sh");
     out
 }
 
@@ -90,7 +91,8 @@ fn packages_hold_everything_and_are_the_same_each_time() {
         assert!(length > 0, "{file} is missing or empty");
     }
     let packed = unpacked.join("usr/bin/keyway").to_string_lossy().into_owned();
-    run(&format!("{ROOT}/scripts/check_release.sh"), &[&packed]).expect_success("check_release.sh");
+    let _ = run(&format!("{ROOT}/scripts/check_release.sh"), &[&packed])
+        .expect_success("check_release.sh");
     if has("dpkg-deb", "the Debian package") {
         debian_package(&ending(&one, ".deb"));
     }
@@ -173,11 +175,12 @@ fn systemd_makes_the_user_and_the_modes() {
     fs::create_dir_all(directory.path().join("etc/keyway")).expect("a fresh directory");
     directory.write("etc/keyway/keyway.toml", "");
     let users = format!("{ROOT}/deploy/systemd/keyway.sysusers");
-    run("systemd-sysusers", &[&root, &users]).expect_success("systemd-sysusers");
+    let _ = run("systemd-sysusers", &[&root, &users]).expect_success("systemd-sysusers");
     let passwd = fs::read_to_string(directory.path().join("etc/passwd")).expect("users");
     assert!(passwd.lines().any(|line| line.starts_with("keyway:")), "{passwd}");
     let modes = format!("{ROOT}/deploy/systemd/keyway.tmpfiles");
-    run("systemd-tmpfiles", &[&root, "--create", &modes]).expect_success("systemd-tmpfiles");
+    let _ =
+        run("systemd-tmpfiles", &[&root, "--create", &modes]).expect_success("systemd-tmpfiles");
     let listed = shell(&format!(
         "stat -c %a '{0}' '{0}/keyway.toml'",
         directory.path().join("etc/keyway").display()
@@ -190,7 +193,7 @@ fn there_is_a_manual_page_for_each_command_without_a_fault() {
     let directory = TempDir::new();
     let pages = directory.path().join("man");
     let path = pages.to_string_lossy().into_owned();
-    run_keyway(KEYWAY, &["generate", "man", &path]).expect_success("generate man");
+    let _ = run_keyway(KEYWAY, &["generate", "man", &path]).expect_success("generate man");
     let help = run_keyway(KEYWAY, &["--help"]).expect_success("help").stdout;
     let commands = help.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
     let names: Vec<&str> = commands
@@ -240,7 +243,7 @@ fn shells_complete_what_can_be_typed() {
     for (shell, check) in [("zsh", "-n"), ("fish", "--no-execute")] {
         let file = script(shell);
         if has(shell, "its completions") {
-            run(shell, &[check, &file]).expect_success(shell);
+            let _ = run(shell, &[check, &file]).expect_success(shell);
         }
     }
 }

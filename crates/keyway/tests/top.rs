@@ -372,6 +372,7 @@ fn what_is_wrong_with_an_address_is_told() {
     for (arguments, why) in [
         (&["--once", "--address", "nonsense"][..], "write HOST:PORT"),
         (&["--once", "no.toml"], "no.toml"),
+        (&["--once", "--token-file", "/dev/null"], "is no token"),
         (&["--once", &without], "there is no admin listener"),
         (&["--once", "--interval", "1ms"], "from 200ms"),
         (&["--sort", "colour"], "requests"),

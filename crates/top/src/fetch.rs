@@ -11,19 +11,21 @@ const TIME_MAX: Duration = Duration::from_secs(3);
 /// Longest reply that is read, in bytes. A pool with 100 servers has under 1 MiB.
 const REPLY_LEN_MAX: u64 = 16 << 20;
 
-/// Reads all there is of the process with its admin listener at `address`.
+/// Reads all there is of the process with its admin listener at `address`, showing a token where
+/// there is one.
 ///
 /// # Errors
 /// What is wrong, for the eyes of an operator.
-pub fn read(address: &str) -> Result<Reading, String> {
+pub fn read(address: &str, token: Option<&str>) -> Result<Reading, String> {
     let deadline = Instant::now() + TIME_MAX;
-    let (status, metrics) = get(address, "/metrics", deadline)?;
+    let get = |path| get(address, path, token, deadline);
+    let (status, metrics) = get("/metrics")?;
     let at = Instant::now();
     if status != 200 {
         return Err(refusal(status));
     }
-    let backends = get(address, "/backends", deadline)?;
-    let ready = get(address, "/readyz", deadline)?;
+    let backends = get("/backends")?;
+    let ready = get("/readyz")?;
     let pages = Pages {
         metrics,
         backends: (backends.0 == 200).then_some(backends.1),
@@ -37,17 +39,26 @@ pub fn read(address: &str) -> Result<Reading, String> {
 
 fn refusal(status: u16) -> String {
     match status {
-        401 | 403 => format!("it refuses /metrics (HTTP {status})"),
+        401 | 403 => format!("it refuses /metrics (HTTP {status}): show its token by --token-file"),
         404 => "what answers there has no /metrics; give the address of `server.admin`".to_owned(),
         _ => format!("it answers HTTP {status} to /metrics"),
     }
 }
 
 /// A reply's status and body.
-fn get(address: &str, path: &str, deadline: Instant) -> Result<(u16, String), String> {
+fn get(
+    address: &str,
+    path: &str,
+    token: Option<&str>,
+    deadline: Instant,
+) -> Result<(u16, String), String> {
     let mut stream = connect(address, deadline)?;
     // Version 1.0 has no reply in pieces.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let mut request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
+    if let Some(token) = token {
+        request.extend(["Authorization: Bearer ", token, "\r\n"]);
+    }
+    request.push_str("\r\n");
     set_times(&stream, deadline)?;
     stream.write_all(request.as_bytes()).map_err(|error| broken(&error))?;
     let mut reply = Vec::new();
@@ -182,9 +193,28 @@ mod tests {
             (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nshort", "cut off"),
         ] {
             let (address, thread) = answering(reply);
-            let error = read(&address.to_string()).expect_err("no Keyway");
+            let error = read(&address.to_string(), None).expect_err("no Keyway");
             assert!(error.contains(why), "{error}");
             thread.join().expect("it answered");
+        }
+    }
+
+    #[test]
+    fn a_token_is_shown_if_there_is_one() {
+        for token in [None, Some("open sesame")] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = listener.local_addr().expect("a bound socket").to_string();
+            let asked = spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut head = [0; 1024];
+                let count = stream.read(&mut head).expect("a request");
+                String::from_utf8_lossy(&head[..count]).into_owned()
+            });
+            let _ = read(&address, token);
+            let head = asked.join().expect("it was asked");
+            let shown = head.lines().find_map(|line| line.strip_prefix("Authorization: Bearer "));
+            assert_eq!(shown, token);
+            assert!(head.ends_with("\r\n\r\n"), "{head}");
         }
     }
 
@@ -193,8 +223,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound socket").to_string();
         drop(listener);
-        assert!(read(&address).expect_err("nobody").contains("nobody listens"));
-        assert!(read("nonsense").expect_err("no port").contains("is no HOST:PORT"));
+        assert!(read(&address, None).expect_err("nobody").contains("nobody listens"));
+        assert!(read("nonsense", None).expect_err("no port").contains("is no HOST:PORT"));
     }
 
     #[test]

@@ -37,10 +37,12 @@ pub use watch::{TARGETS_MAX, Watch};
 use std::time::Duration;
 
 /// What was asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Admin listeners, `HOST:PORT` each; from 1 to [`TARGETS_MAX`].
     pub targets: Vec<String>,
+    /// What admin listeners want to be shown, if they do.
+    pub token: Option<String>,
     /// Time between readings.
     pub interval: Duration,
     /// What rows are ordered by at first; an entry of [`SORTS`].
