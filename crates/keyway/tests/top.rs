@@ -29,12 +29,11 @@ impl Terminal {
         let quoted: Vec<String> = arguments.iter().map(|one| format!("'{one}'")).collect();
         let binary = keyway_binary(KEYWAY);
         let binary = binary.display();
-        let command = format!("echo before; {before} exec '{binary}' top {}", quoted.join(" "));
+        let top = format!("'{binary}' top {}", quoted.join(" "));
+        let command = format!("echo before; {before} {top}; echo ended $?; exec sleep 1000");
         let (width, height) = (width.to_string(), height.to_string());
         let size = ["-x", &width, "-y", &height];
-        // What is left on the screen is to be seen after the end.
-        let keep = [";", "set-option", "-g", "remain-on-exit", "on"];
-        let new = [&["new-session", "-d"], &size[..], &["sh", "-c", &command], &keep].concat();
+        let new = [&["new-session", "-d"], &size[..], &["sh", "-c", &command]].concat();
         terminal.tmux(&new);
         terminal
     }
@@ -68,8 +67,11 @@ impl Terminal {
         self.tmux(&["display-message", "-p", &wanted]).trim().to_owned()
     }
 
+    /// The process of `keyway top`, which the terminal's shell has started.
     fn pid(&self) -> u32 {
-        self.fact("pane_pid").parse().expect("a number")
+        let shell = self.fact("pane_pid");
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        children.expect("a shell").trim().parse().expect("one child")
     }
 
     /// Waits until the screen is as wanted, and returns it.
@@ -180,7 +182,7 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     });
     terminal.type_in(&["5"]);
     terminal.wait("what the errors are", |screen| {
-        screen.contains("answered with an error") && screen.contains("timeout")
+        screen.contains("errors answered") && screen.contains("timeout")
     });
     servers[0].process().signal(Signal::CONT);
     drop(loads);
@@ -234,11 +236,10 @@ fn keys_do_what_the_help_says(terminal: &Terminal) {
 
 /// The terminal is as it was, and the program ended like this.
 fn ended(terminal: &Terminal, status: &str) {
-    wait_until("the end of the program", SOON, || terminal.fact("pane_dead") == "1");
-    assert_eq!(terminal.fact("pane_dead_status"), status);
+    let ended = format!("ended {status}");
+    let screen = terminal.wait("the end of the program", |screen| screen.contains(&ended));
     assert_eq!(terminal.fact("alternate_on"), "0", "the other screen is left");
     assert_eq!(terminal.fact("cursor_flag"), "1", "the cursor is seen");
-    let screen = terminal.screen();
     assert!(screen.contains("before") && !screen.contains("POOL"), "{screen}");
 }
 

@@ -118,11 +118,11 @@ pub const SLOW: &str = "keyway_pool_slow_requests_total";
 pub const SLOW_OVER: &str = "8ms";
 /// What is counted by `fault`, and how it is called.
 pub const FAULTS: &[(&str, &str)] = &[
-    ("keyway_pool_errors_total", "answered with an error"),
+    ("keyway_pool_errors_total", "errors answered"),
     ("keyway_pool_refused_requests_total", "refused"),
-    ("keyway_backend_errors_total", "failed at the server"),
-    ("keyway_backend_error_replies_total", "error replies of the server"),
-    ("keyway_listener_refused_connections_total", "clients turned away"),
+    ("keyway_backend_errors_total", "server failed"),
+    ("keyway_backend_error_replies_total", "server's errors"),
+    ("keyway_listener_refused_connections_total", "turned away"),
     ("keyway_login_failures_total", "logins failed"),
 ];
 /// Health by number where `/backends` tells nothing.

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((server.state.as_str(), server.figures.latency.count), ("ejected", 6.0));
         assert_eq!(reading.process.get(Figure::Workers), 2.0);
         let faults: Vec<_> = reading.faults.into_iter().collect();
-        assert_eq!(faults, [(("p".into(), "answered with an error", "timeout".into()), 2.0)]);
+        assert_eq!(faults, [(("p".into(), "errors answered", "timeout".into()), 2.0)]);
     }
 
     #[test]

@@ -423,7 +423,7 @@ pub fn errors(seen: &[Seen], choice: &Choice) -> Table {
         words("WHAT", 0),
         words("WHY", 0),
         sorted("/S", 4),
-        figure("SINCE START", 0),
+        figure("TOTAL", 0),
     ];
     let mut sums = BTreeMap::<(Names, &'static str), (f64, f64)>::new();
     for one in seen {
@@ -554,7 +554,7 @@ pub(crate) mod tests {
         assert_eq!(servers.rows[1].cells[2], "ejected");
         assert_eq!(
             errors(&seen, &choice(0)).rows[0].cells[..3],
-            ["web", "answered with an error", "timeout"]
+            ["web", "errors answered", "timeout"]
         );
     }
 
