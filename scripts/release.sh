@@ -13,8 +13,10 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 target="${TARGET:-$(rustc -vV | sed -n 's/^host: //p')}"
 out="$CARGO_TARGET_DIR/release-package"
 
-# Named, so that what runs while building (macros, build scripts) is not static too.
-RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static --remap-path-prefix=$PWD=." \
+# The target is named, so that what runs while building (macros, build scripts) is not static too.
+# No path of this machine is left in the program.
+home="${CARGO_HOME:-$HOME/.cargo}"
+RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static --remap-path-prefix=$PWD=. --remap-path-prefix=$home=cargo" \
   cargo build --release --locked --package keyway --target "$target"
 built="$CARGO_TARGET_DIR/$target/release/keyway"
 

@@ -124,7 +124,7 @@ fn a_program_that_does_not_serve_is_not_released() {
     let directory = TempDir::new();
     let script = format!("{ROOT}/scripts/check_release.sh");
     for (name, text) in [("ends", "exit 0"), ("refuses", "exit 2"), ("hangs", "exec sleep 5")] {
-        let broken = directory.write(name, &format!("#!/bin/sh\n{text}\n"));
+        let broken = directory.write(name, format!("#!/bin/sh\n{text}\n"));
         shell(&format!("chmod +x '{}'", broken.display()));
         let output = run(&script, &[&broken.to_string_lossy()]);
         assert_eq!(output.status.code(), Some(1), "{name}: {}", output.text);
