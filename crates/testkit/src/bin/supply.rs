@@ -90,10 +90,17 @@ impl Crates {
             }
             found.insert(id.clone(), at_build);
             for (needed, only_at_build) in self.needs.get(&id).into_iter().flatten() {
-                queue.push_back((needed.clone(), at_build || *only_at_build));
+                let only_at_build = *only_at_build && !self.is_source(needed);
+                queue.push_back((needed.clone(), at_build || only_at_build));
             }
         }
         found
+    }
+
+    /// Whether it holds the source of a library in C, which whoever builds with it links: such
+    /// crates are called so.
+    fn is_source(&self, id: &str) -> bool {
+        self.packages.get(id).is_some_and(|package| text(package, "name").ends_with("-src"))
     }
 
     fn sbom(&self) -> Result<String, String> {
@@ -399,6 +406,9 @@ mod tests {
         let scope = |name: &str| named(name).map(|one| text(one, "scope").to_owned());
         assert_eq!(scope("tokio").as_deref(), Some("required"));
         assert_eq!(scope("keyway-store").as_deref(), Some("required"));
+        // Lua is built from C by a build script, and is in the program all the same.
+        assert_eq!(scope("lua-src").as_deref(), Some("required"));
+        assert_eq!(scope("cc").as_deref(), Some("excluded"));
         assert_eq!(scope("serde_derive").as_deref(), Some("excluded"));
         // Tests and other systems are not in it.
         for name in ["keyway-testkit", "proptest", "winapi", "windows-sys"] {
