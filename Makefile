@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients check bench fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
+.PHONY: help run release test test-clients check bench fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -14,17 +14,21 @@ run: ## build and start: the embedded store on 127.0.0.1:6380, or FILE=your.toml
 	@cargo build --release --locked --package keyway
 	@exec "$(CARGO_TARGET_DIR)/release/keyway" serve $(FILE)
 
+release: ## a static program, packages of it, and what they are made of (docs/install.md)
+	@scripts/release.sh
+
 test: ## everything: checks, all suites against real servers, simulator, short fuzz
 	@scripts/test.sh
 
 test-clients: ## stock clients of five languages; writes docs/clients.md (ARGS=--accept, or ARGS=go)
 	@scripts/test_clients.sh $(ARGS)
 
-check: ## formatting, lints, who may import whom, and that the fuzz targets compile
+check: ## formatting, lints, who may import whom, licences, and that the fuzz targets compile
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
 	@cargo check --quiet --manifest-path fuzz/Cargo.toml --no-default-features --lib --tests
 	@cargo run --quiet --locked --package keyway-testkit --bin layer_check
+	@cargo run --quiet --locked --package keyway-testkit --bin supply -- licences
 
 bench: ## rerun the table of docs/performance.md (takes long; wants a quiet machine; ARGS=--help)
 	@cargo build --release --locked --package keyway --package keyway-bench

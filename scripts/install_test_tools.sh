@@ -2,7 +2,7 @@
 # Installs the servers and clients the tests start, from Debian, where they
 # are missing: redis-server, redis-tools, memcached, libmemcached-tools,
 # nutcracker, python3-venv, sasl2-bin, PHP with both of its extensions for memcached, and
-# chromium with a font that has the marks of plots.
+# chromium with a font that has the marks of plots, tmux, and prometheus for its promtool.
 set -euo pipefail
 
 wanted=()
@@ -14,6 +14,8 @@ PATH="$PATH:/usr/sbin" command -v nutcracker >/dev/null || wanted+=(nutcracker)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || wanted+=(python3 python3-venv)
 PATH="$PATH:/usr/sbin" command -v saslpasswd2 >/dev/null || wanted+=(sasl2-bin)
 command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
+command -v tmux >/dev/null || wanted+=(tmux)
+command -v promtool >/dev/null || wanted+=(prometheus)
 for extension in memcache memcached; do
   php -r "exit(extension_loaded('$extension') ? 0 : 1);" >/dev/null 2>&1 ||
     wanted+=(php-cli "php-$extension")

@@ -96,8 +96,9 @@ fuzz() {
 
 # Tools of the whole workspace, so that what they need is built once, as the tests need it.
 layers() {
-  cargo build --quiet --locked --workspace --bin layer_check --bin suites &&
-    "$CARGO_TARGET_DIR/debug/layer_check"
+  cargo build --quiet --locked --workspace --bin layer_check --bin suites --bin supply &&
+    "$CARGO_TARGET_DIR/debug/layer_check" &&
+    "$CARGO_TARGET_DIR/debug/supply" licences
 }
 
 # One stock client per language; what is left out is repeated at the end.

@@ -26,6 +26,7 @@ Examples:
   keyway ctl servers                                which servers are in use, and why not?
   keyway locate keyway.toml user:42                 which server has this key?
   keyway bench load 127.0.0.1:6379                  how much does it take, how fast, at what cost?
+  keyway top keyway.toml                            what does it do now?
   keyway import twemproxy nutcracker.yml > keyway.toml
   keyway import predixy predixy.conf > keyway.toml
   keyway import overlord clusters.toml > keyway.toml
@@ -51,11 +52,16 @@ enum Command {
     /// Load for servers, Keyway or others, and what it shows.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
+    /// Watch running processes: their pools, servers, rates, latencies, connections, memory, errors.
+    Top(crate::top::Top),
     /// Translate another proxy's configuration; prints a Keyway file.
     Import(Import),
     /// Read a password from the terminal, or the first line of standard input, and print its
     /// hash for password_hashes of a [[user]].
     HashPassword(HashPassword),
+    /// Write manual pages and shell completions, as packages hold them.
+    #[command(subcommand)]
+    Generate(crate::generate::Generate),
 }
 
 #[derive(Debug, Args)]
@@ -136,6 +142,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ctl(ctl) => crate::ctl::run(&ctl),
         Command::Bus(bus) => crate::bus::run(bus),
         Command::Bench(bench) => crate::bench::run(bench),
+        Command::Top(arguments) => crate::top::top(&arguments),
+        Command::Generate(wanted) => crate::generate::generate(&wanted),
         Command::HashPassword(how) => crate::hash_password::run(how.slow),
         Command::Import(arguments) => import(arguments.from, &arguments.file),
     }

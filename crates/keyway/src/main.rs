@@ -14,6 +14,7 @@ mod certificates;
 mod cli;
 mod ctl;
 mod facts;
+mod generate;
 mod hash_password;
 mod locate;
 mod log;
@@ -23,6 +24,7 @@ mod peers;
 mod plan;
 mod reload;
 mod serve;
+mod top;
 mod workers;
 
 use clap::Parser;

@@ -9,6 +9,8 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
+pub use parse::duration as parse_time;
+
 /// What can be measured.
 #[derive(Debug, Subcommand)]
 pub enum Bench {

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("load", 5),
     ("bench", 5),
     ("report", 5),
+    ("top", 5),
     ("testkit", 5),
     ("keyway", 6),
 ];

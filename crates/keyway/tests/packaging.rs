@@ -1,0 +1,252 @@
+//! What packages hold: made of the program under test, and in its place.
+
+use keyway_testkit::{
+    TempDir, ToolOutput, keyway_binary, run_keyway, run_tool, skipped, tool_is_installed, watchdog,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const BOUND: Duration = Duration::from_secs(60);
+
+fn run(program: &str, arguments: &[&str]) -> ToolOutput {
+    run_tool(program, arguments, b"", BOUND)
+}
+
+fn shell(script: &str) -> String {
+    run("bash", &["-euc", script]).expect_success(script).stdout
+}
+
+fn program() -> String {
+    keyway_binary(KEYWAY).to_string_lossy().into_owned()
+}
+
+/// Whether this machine has a tool that no test installs, but most machines have.
+fn has(tool: &str, what: &str) -> bool {
+    let is_there = tool_is_installed(tool);
+    if !is_there {
+        skipped(&format!("{what}: {tool} is missing"));
+    }
+    is_there
+}
+
+/// The packages, made in a directory of their own.
+fn packages(directory: &TempDir, name: &str) -> PathBuf {
+    let papers = directory.path().join("papers");
+    fs::create_dir_all(&papers).expect("a fresh directory");
+    for paper in ["sbom.cdx.json", "THIRD-PARTY"] {
+        fs::write(papers.join(paper), "of a test\n").expect("a fresh directory");
+    }
+    let out = directory.path().join(name);
+    let script = format!("{ROOT}/scripts/package.sh");
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    // The program of tests has all there is for debuggers, which takes long to pack.
+    let small = directory.path().join("keyway");
+    let _ = run("objcopy", &["--strip-all", &program(), &path(&small)]).expect_success("objcopy");
+    let arguments = ["PACKAGE_LEVEL=1", &script, &path(&small), &path(&papers), &path(&out)];
+    let _ = run("env", &arguments).expect_success("package.sh");
+    out
+}
+
+/// The file in `directory` whose name ends so.
+fn ending(directory: &Path, end: &str) -> PathBuf {
+    let entries = fs::read_dir(directory).expect("a directory").flatten();
+    let mut paths = entries.map(|entry| entry.path());
+    paths.find(|path| path.to_string_lossy().ends_with(end)).unwrap_or_else(|| panic!("no {end}"))
+}
+
+#[test]
+fn packages_hold_everything_and_are_the_same_each_time() {
+    let _watch = watchdog(Duration::from_secs(180), "packages");
+    let directory = TempDir::new();
+    let (one, two) = (packages(&directory, "one"), packages(&directory, "two"));
+    let sums = |out: &Path| fs::read_to_string(out.join("SHA256SUMS")).expect("sums");
+    assert_eq!(sums(&one), sums(&two), "the same input, the same packages");
+    let unpacked = directory.path().join("unpacked");
+    fs::create_dir(&unpacked).expect("a fresh directory");
+    let tar = ending(&one, "-linux.tar.gz");
+    shell(&format!("tar -xf '{}' -C '{}'", tar.display(), unpacked.display()));
+    for file in [
+        "usr/bin/keyway",
+        "usr/lib/systemd/system/keyway.service",
+        "usr/lib/sysusers.d/keyway.conf",
+        "usr/lib/tmpfiles.d/keyway.conf",
+        "etc/keyway/keyway.toml",
+        "usr/share/man/man1/keyway.1.gz",
+        "usr/share/man/man1/keyway-serve.1.gz",
+        "usr/share/man/man1/keyway-bench-load.1.gz",
+        "usr/share/bash-completion/completions/keyway",
+        "usr/share/zsh/vendor-completions/_keyway",
+        "usr/share/fish/vendor_completions.d/keyway.fish",
+        "usr/share/keyway/grafana/keyway.json",
+        "usr/share/keyway/prometheus/keyway.rules.yml",
+        "usr/share/doc/keyway/NOTICE",
+        "usr/share/doc/keyway/THIRD-PARTY",
+        "usr/share/doc/keyway/sbom.cdx.json",
+        "usr/share/doc/keyway/install.md",
+    ] {
+        let length = fs::metadata(unpacked.join(file)).map_or(0, |about| about.len());
+        assert!(length > 0, "{file} is missing or empty");
+    }
+    let packed = unpacked.join("usr/bin/keyway").to_string_lossy().into_owned();
+    let _ = run(&format!("{ROOT}/scripts/check_release.sh"), &[&packed])
+        .expect_success("check_release.sh");
+    if has("dpkg-deb", "the Debian package") {
+        debian_package(&ending(&one, ".deb"));
+    }
+}
+
+fn debian_package(file: &Path) {
+    let file = file.to_string_lossy().into_owned();
+    let fields = run("dpkg-deb", &["--field", &file]).expect_success("dpkg-deb").stdout;
+    let version = format!("Version: {}\n", env!("CARGO_PKG_VERSION"));
+    assert!(fields.contains("Package: keyway\n") && fields.contains(&version), "{fields}");
+    let contents = run("dpkg-deb", &["--contents", &file]).expect_success("dpkg-deb").stdout;
+    let configuration = contents.lines().find(|line| line.ends_with("./etc/keyway/keyway.toml"));
+    assert!(
+        configuration.is_some_and(|line| line.starts_with("-rw-r----- root/root")),
+        "{contents}"
+    );
+    let about = run("dpkg-deb", &["--info", &file]).expect_success("dpkg-deb").stdout;
+    for part in ["conffiles", "postinst", "prerm", "postrm"] {
+        assert!(about.contains(part), "{about}");
+    }
+    for script in ["postinst", "prerm", "postrm"] {
+        shell(&format!("sh -n '{ROOT}/deploy/debian/{script}'"));
+    }
+}
+
+#[test]
+fn a_program_that_does_not_serve_is_not_released() {
+    let _watch = watchdog(BOUND, "check_release.sh");
+    let directory = TempDir::new();
+    let script = format!("{ROOT}/scripts/check_release.sh");
+    for (name, text) in [("ends", "exit 0"), ("refuses", "exit 2"), ("hangs", "exec sleep 5")] {
+        let broken = directory.write(name, format!("#!/bin/sh\n{text}\n"));
+        shell(&format!("chmod +x '{}'", broken.display()));
+        let output = run(&script, &[&broken.to_string_lossy()]);
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", output.text);
+        assert!(output.text.contains("does not get ready"), "{name}: {}", output.text);
+    }
+}
+
+#[test]
+fn installed_configurations_are_right() {
+    for file in ["deploy/keyway.toml", "deploy/container/keyway.toml"] {
+        let path = format!("{ROOT}/{file}");
+        let output = run_keyway(KEYWAY, &["check", &path]).expect_success(file);
+        // A container's listener is for whoever reaches the container.
+        let warnings = output.text.lines().filter(|line| line.starts_with("warning"));
+        let of_others = warnings.filter(|line| !line.contains("asks for no password")).count();
+        assert!(output.text.contains("no errors") && of_others == 0, "{file}: {}", output.text);
+    }
+}
+
+#[test]
+fn systemd_understands_the_unit_and_finds_it_confined() {
+    if !has("systemd-analyze", "the unit as systemd reads it") {
+        return;
+    }
+    let directory = TempDir::new();
+    let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
+    let installed = unit.replace("/usr/bin/keyway", &program());
+    assert_ne!(installed, unit);
+    // The manual page is not installed where this runs.
+    let installed = installed.replace("Documentation=man:keyway(1)\n", "");
+    let file = directory.write("keyway.service", &installed).to_string_lossy().into_owned();
+    let verified = run("systemd-analyze", &["verify", &file]).expect_success("verify");
+    let of_ours: Vec<&str> =
+        verified.text.lines().filter(|line| line.contains("keyway.service")).collect();
+    assert!(of_ours.is_empty(), "{}", verified.text);
+    // From 0 (confined) to 100: a unit that says nothing has 96.
+    let bound = "--threshold=15";
+    let judged = run("systemd-analyze", &["security", "--offline=true", bound, &file]);
+    println!("{}", judged.text.lines().last().unwrap_or_default());
+    let judged = judged.expect_success("security");
+    assert!(judged.text.contains("exposure level"), "{}", judged.text);
+}
+
+#[test]
+fn systemd_makes_the_user_and_the_modes() {
+    if !has("systemd-sysusers", "the user as systemd reads it") {
+        return;
+    }
+    let directory = TempDir::new();
+    let root = format!("--root={}", directory.path().display());
+    fs::create_dir_all(directory.path().join("etc/keyway")).expect("a fresh directory");
+    directory.write("etc/keyway/keyway.toml", "");
+    let users = format!("{ROOT}/deploy/systemd/keyway.sysusers");
+    let _ = run("systemd-sysusers", &[&root, &users]).expect_success("systemd-sysusers");
+    let passwd = fs::read_to_string(directory.path().join("etc/passwd")).expect("users");
+    assert!(passwd.lines().any(|line| line.starts_with("keyway:")), "{passwd}");
+    let modes = format!("{ROOT}/deploy/systemd/keyway.tmpfiles");
+    let _ =
+        run("systemd-tmpfiles", &[&root, "--create", &modes]).expect_success("systemd-tmpfiles");
+    let listed = shell(&format!(
+        "stat -c %a '{0}' '{0}/keyway.toml'",
+        directory.path().join("etc/keyway").display()
+    ));
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["750", "640"]);
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command_without_a_fault() {
+    let directory = TempDir::new();
+    let pages = directory.path().join("man");
+    let path = pages.to_string_lossy().into_owned();
+    let _ = run_keyway(KEYWAY, &["generate", "man", &path]).expect_success("generate man");
+    let help = run_keyway(KEYWAY, &["--help"]).expect_success("help").stdout;
+    let commands = help.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let names: Vec<&str> = commands
+        .expect("commands")
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(names.contains(&"serve") && names.contains(&"top"), "{names:?}");
+    for name in &names {
+        let page = fs::read_to_string(pages.join(format!("keyway-{name}.1")));
+        let page = page.unwrap_or_else(|error| panic!("keyway-{name}.1: {error}"));
+        assert!(page.contains(".SH DESCRIPTION") && page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    if !has("groff", "manual pages as groff reads them") {
+        return;
+    }
+    for entry in fs::read_dir(&pages).expect("pages").flatten() {
+        let page = entry.path().to_string_lossy().into_owned();
+        let said = run("groff", &["-man", "-ww", "-z", "-Tutf8", "-k", &page]);
+        assert!(said.status.success() && said.text.is_empty(), "{page}: {}", said.text);
+    }
+}
+
+#[test]
+fn shells_complete_what_can_be_typed() {
+    let directory = TempDir::new();
+    let script = |shell: &str| {
+        let output = run_keyway(KEYWAY, &["generate", "completions", shell]);
+        directory.write(shell, &output.expect_success(shell).stdout).to_string_lossy().into_owned()
+    };
+    let bash = script("bash");
+    for (words, completed) in [
+        ("keyway ser", "serve"),
+        ("keyway top --onc", "--once"),
+        ("keyway bench lo", "load"),
+        ("keyway generate completions f", "fish"),
+    ] {
+        let count = words.split(' ').count() - 1;
+        let said = shell(&format!(
+            "source '{bash}'; COMP_WORDS=({words}); COMP_CWORD={count}; \
+             _keyway keyway \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\""
+        ));
+        assert_eq!(said.trim(), completed, "{words}");
+    }
+    for (shell, check) in [("zsh", "-n"), ("fish", "--no-execute")] {
+        let file = script(shell);
+        if has(shell, "its completions") {
+            let _ = run(shell, &[check, &file]).expect_success(shell);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! One HTTP request, bounded in time and length.
+
+use crate::reading::{Pages, Reading};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// Time for all that is asked of a process in one round. Longer delays what is said of one that
+/// hangs, shorter calls slow ones gone.
+const TIME_MAX: Duration = Duration::from_secs(3);
+/// Longest reply that is read, in bytes. A pool with 100 servers has under 1 MiB.
+const REPLY_LEN_MAX: u64 = 16 << 20;
+
+/// Reads all there is of the process with its admin listener at `address`, showing a token where
+/// there is one.
+///
+/// # Errors
+/// What is wrong, for the eyes of an operator.
+pub fn read(address: &str, token: Option<&str>) -> Result<Reading, String> {
+    let deadline = Instant::now() + TIME_MAX;
+    let get = |path| get(address, path, token, deadline);
+    let (status, metrics) = get("/metrics")?;
+    let at = Instant::now();
+    if status != 200 {
+        return Err(refusal(status));
+    }
+    let backends = get("/backends")?;
+    let ready = get("/readyz")?;
+    let pages = Pages {
+        metrics,
+        backends: (backends.0 == 200).then_some(backends.1),
+        not_ready: (ready.0 == 503).then_some(ready.1),
+    };
+    Reading::new(&pages, at).ok_or_else(|| {
+        "what answers there has /metrics, but not Keyway's; give the address of `server.admin`"
+            .to_owned()
+    })
+}
+
+fn refusal(status: u16) -> String {
+    match status {
+        401 | 403 => format!("it refuses /metrics (HTTP {status}): show its token by --token-file"),
+        404 => "what answers there has no /metrics; give the address of `server.admin`".to_owned(),
+        _ => format!("it answers HTTP {status} to /metrics"),
+    }
+}
+
+/// A reply's status and body.
+fn get(
+    address: &str,
+    path: &str,
+    token: Option<&str>,
+    deadline: Instant,
+) -> Result<(u16, String), String> {
+    let mut stream = connect(address, deadline)?;
+    // Version 1.0 has no reply in pieces.
+    let mut request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
+    if let Some(token) = token {
+        request.extend(["Authorization: Bearer ", token, "\r\n"]);
+    }
+    request.push_str("\r\n");
+    set_times(&stream, deadline)?;
+    stream.write_all(request.as_bytes()).map_err(|error| broken(&error))?;
+    let mut reply = Vec::new();
+    read_reply(&mut stream, &mut reply, deadline)?;
+    parse(&reply)
+}
+
+fn connect(address: &str, deadline: Instant) -> Result<TcpStream, String> {
+    let found = address.to_socket_addrs().map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => format!("`{address}` is no HOST:PORT"),
+        _ => format!("cannot find the host of `{address}`: {error}"),
+    })?;
+    let mut why = format!("the host of `{address}` has no address");
+    for one in found {
+        match TcpStream::connect_timeout(&one, left(deadline)?) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                why = "nobody listens there (connection refused)".into();
+            }
+            Err(error) if is_timeout(&error) => return Err(too_slow()),
+            Err(error) => why = format!("cannot connect: {error}"),
+        }
+    }
+    Err(why)
+}
+
+/// Reads to the end, or to the length that the head tells.
+fn read_reply(
+    stream: &mut TcpStream,
+    reply: &mut Vec<u8>,
+    deadline: Instant,
+) -> Result<(), String> {
+    let mut part = [0; 16 << 10];
+    loop {
+        set_times(stream, deadline)?;
+        let count = match stream.read(&mut part) {
+            Ok(count) => count,
+            // What Redis speaks may be no more than an error, and then silence.
+            Err(error) if is_timeout(&error) && !may_be_http(reply) => return Err(no_http()),
+            Err(error) => return Err(broken(&error)),
+        };
+        reply.extend_from_slice(&part[..count]);
+        if count == 0 {
+            return Ok(());
+        }
+        if !may_be_http(reply) {
+            return Err(no_http());
+        }
+        if reply.len() as u64 > REPLY_LEN_MAX {
+            return Err(format!("its reply is longer than {} MiB", REPLY_LEN_MAX >> 20));
+        }
+    }
+}
+
+fn may_be_http(reply: &[u8]) -> bool {
+    let begin = reply.len().min(5);
+    reply[..begin] == b"HTTP/"[..begin]
+}
+
+fn set_times(stream: &TcpStream, deadline: Instant) -> Result<(), String> {
+    let left = Some(left(deadline)?);
+    stream.set_read_timeout(left).map_err(|error| broken(&error))?;
+    stream.set_write_timeout(left).map_err(|error| broken(&error))
+}
+
+fn left(deadline: Instant) -> Result<Duration, String> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(too_slow()) } else { Ok(left) }
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
+}
+
+fn too_slow() -> String {
+    format!("no answer within {} s", TIME_MAX.as_secs())
+}
+
+fn no_http() -> String {
+    "what answers there does not speak HTTP; give the address of `server.admin`, not that of a \
+     listener for clients"
+        .to_owned()
+}
+
+fn broken(error: &std::io::Error) -> String {
+    if is_timeout(error) { too_slow() } else { format!("the connection broke: {error}") }
+}
+
+fn parse(reply: &[u8]) -> Result<(u16, String), String> {
+    let text = String::from_utf8_lossy(reply);
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(no_http)?;
+    let mut words = head.split(' ');
+    let status = words.next().filter(|word| word.starts_with("HTTP/"));
+    let status = status.and(words.next()).and_then(|word| word.parse().ok());
+    let status = status.ok_or_else(no_http)?;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    if length.is_some_and(|length| length > body.len()) {
+        return Err("its reply was cut off".to_owned());
+    }
+    Ok((status, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread::{JoinHandle, spawn};
+
+    /// Answers one connection with these bytes, once it has heard something.
+    fn answering(reply: &'static [u8]) -> (SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let thread = spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(reply);
+        });
+        (address, thread)
+    }
+
+    #[test]
+    fn who_is_not_keyway_is_told_apart() {
+        for (reply, why) in [
+            (&b"-ERR unknown command\r\n"[..], "does not speak HTTP"),
+            (b"", "does not speak HTTP"),
+            (b"HTTP/1.1 404 Not Found\r\n\r\n", "has no /metrics"),
+            (b"HTTP/1.1 403 Forbidden\r\n\r\n", "refuses /metrics"),
+            (b"HTTP/1.1 500 Oh\r\n\r\n", "HTTP 500"),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nshort", "cut off"),
+        ] {
+            let (address, thread) = answering(reply);
+            let error = read(&address.to_string(), None).expect_err("no Keyway");
+            assert!(error.contains(why), "{error}");
+            thread.join().expect("it answered");
+        }
+    }
+
+    #[test]
+    fn a_token_is_shown_if_there_is_one() {
+        for token in [None, Some("open sesame")] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = listener.local_addr().expect("a bound socket").to_string();
+            let asked = spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut head = [0; 1024];
+                let count = stream.read(&mut head).expect("a request");
+                String::from_utf8_lossy(&head[..count]).into_owned()
+            });
+            let _ = read(&address, token);
+            let head = asked.join().expect("it was asked");
+            let shown = head.lines().find_map(|line| line.strip_prefix("Authorization: Bearer "));
+            assert_eq!(shown, token);
+            assert!(head.ends_with("\r\n\r\n"), "{head}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_lead_nowhere_are_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket").to_string();
+        drop(listener);
+        assert!(read(&address, None).expect_err("nobody").contains("nobody listens"));
+        assert!(read("nonsense", None).expect_err("no port").contains("is no HOST:PORT"));
+    }
+
+    #[test]
+    fn a_reply_has_its_status_and_body() {
+        let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+        assert_eq!(parse(reply), Ok((200, "abc".to_owned())));
+    }
+}
