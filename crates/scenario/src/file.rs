@@ -18,13 +18,42 @@ const TOP: &[&str] = &[
 const FULL: &[&str] = &["seconds", "warm_up", "rounds"];
 const SERVERS: &[&str] = &["name", "kind", "count", "replicas"];
 const SYSTEM: &[&str] = &[
-    "name", "command", "files", "version", "instances", "address", "direct", "channel",
-    "protocol", "share", "role", "install",
+    "name",
+    "command",
+    "files",
+    "version",
+    "instances",
+    "address",
+    "direct",
+    "channel",
+    "protocol",
+    "share",
+    "role",
+    "install",
 ];
 const ITEM: &[&str] = &[
-    "id", "title", "group", "mix", "suite", "template", "read_write", "packet_len", "senders",
-    "threads", "connections", "size", "pipeline", "keys", "key_prefix", "key_digits", "pattern",
-    "expiry", "calls", "fill", "nodes", "leaves_out",
+    "id",
+    "title",
+    "group",
+    "mix",
+    "suite",
+    "template",
+    "read_write",
+    "packet_len",
+    "senders",
+    "threads",
+    "connections",
+    "size",
+    "pipeline",
+    "keys",
+    "key_prefix",
+    "key_digits",
+    "pattern",
+    "expiry",
+    "calls",
+    "fill",
+    "nodes",
+    "leaves_out",
 ];
 
 /// The longest name: tables have many columns.
@@ -69,8 +98,14 @@ fn read(name: &str, top: &Table) -> Scenario {
         one_of(top, "baseline", baseline, systems.iter().map(|one| one.name.as_str()));
     }
     let is_bus = |system: &System| matches!(system.kind, SystemKind::Channel(_));
-    if systems.iter().any(is_bus) != items.iter().any(|item| matches!(item.work, Work::Messages { .. })) {
-        top.wrong("item", "messages are for channels, and nothing else is", "give every item a packet_len and every system a channel, or none");
+    if systems.iter().any(is_bus)
+        != items.iter().any(|item| matches!(item.work, Work::Messages { .. }))
+    {
+        top.wrong(
+            "item",
+            "messages are for channels, and nothing else is",
+            "give every item a packet_len and every system a channel, or none",
+        );
     }
     Scenario {
         name: name.to_owned(),
@@ -182,7 +217,8 @@ fn system_kind(table: &Table, servers: &[Servers], groups: &[&str]) -> SystemKin
         ["address"] => {
             let texts = table.texts("address").unwrap_or_default();
             let read = |text: &String| {
-                let wrong = |why: &dyn Display| table.wrong("address", why.to_string(), "host:port");
+                let wrong =
+                    |why: &dyn Display| table.wrong("address", why.to_string(), "host:port");
                 text.parse().map_err(|why| wrong(&why)).ok()
             };
             SystemKind::Address(texts.iter().filter_map(read).collect())
@@ -192,7 +228,7 @@ fn system_kind(table: &Table, servers: &[Servers], groups: &[&str]) -> SystemKin
             one_of(table, "direct", &name, servers.iter().map(|one| one.name.as_str()));
             SystemKind::Direct(name)
         }
-        ["channel"] => parsed(table, "channel").map_or(SystemKind::Unstarted, SystemKind::Channel),
+        [_] => parsed(table, "channel").map_or(SystemKind::Unstarted, SystemKind::Channel),
         [] => {
             if !table.has("install") {
                 let hint = "give it a command, an address, direct or a channel; or install, which \
@@ -202,7 +238,11 @@ fn system_kind(table: &Table, servers: &[Servers], groups: &[&str]) -> SystemKin
             SystemKind::Unstarted
         }
         [_, second, ..] => {
-            table.wrong(second, "a system comes from one place", format!("leave out all but one of {}", given.join(", ")));
+            table.wrong(
+                second,
+                "a system comes from one place",
+                format!("leave out all but one of {}", given.join(", ")),
+            );
             SystemKind::Unstarted
         }
     }
@@ -326,9 +366,8 @@ fn work(table: &Table) -> Work {
                 Some(sizes) => sizes,
                 None => return none(),
             },
-            senders: table
-                .whole("senders", 1..=keyway_bus_bench::SENDERS_MAX as u64)
-                .unwrap_or(1) as usize,
+            senders: table.whole("senders", 1..=keyway_bus_bench::SENDERS_MAX as u64).unwrap_or(1)
+                as usize,
         },
     }
 }

@@ -124,14 +124,18 @@ mod tests {
     #[test]
     fn a_line_that_names_servers_is_there_for_each() {
         let ports = Ports::from([("redis".to_owned(), vec![7000, 7001])]);
-        let text = "listen: {port}\nhash_tag: \"{}\"\n - {redis.address}:1 s{redis.number}\nend {\n";
+        let text =
+            "listen: {port}\nhash_tag: \"{}\"\n - {redis.address}:1 s{redis.number}\nend {\n";
         let filled = fill_text(text, &ports, &mut |name| format!("<{name}>"));
         assert_eq!(
             filled,
             "listen: <port>\nhash_tag: \"{}\"\n - 127.0.0.1:7000:1 s0\n - 127.0.0.1:7001:1 s1\nend {\n"
         );
         let words = ["a".to_owned(), "--to={redis.port}".to_owned()];
-        assert_eq!(fill_words(&words, &ports, &mut |_| String::new()), ["a", "--to=7000", "--to=7001"]);
+        assert_eq!(
+            fill_words(&words, &ports, &mut |_| String::new()),
+            ["a", "--to=7000", "--to=7001"]
+        );
     }
 
     #[test]

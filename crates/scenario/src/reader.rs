@@ -2,6 +2,7 @@
 
 use crate::error::FileError;
 use crate::model::Scaled;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use toml::Spanned;
@@ -276,8 +277,11 @@ impl<'r, 't> Table<'r, 't> {
             return Vec::new();
         };
         let table = Table { entries, ..self.within(key, value.span().start) };
-        let name = |one: &Spanned<std::borrow::Cow<'t, str>>| one.as_ref().to_owned();
-        entries.keys().filter_map(|one| Some((name(one), table.text(one.as_ref())?))).collect()
+        let pair = |one: &Spanned<Cow<'t, str>>| {
+            let name: &str = one.as_ref();
+            Some((name.to_owned(), table.text(name)?))
+        };
+        entries.keys().filter_map(pair).collect()
     }
 }
 

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("load", 5),
     ("bench", 5),
     ("report", 5),
+    ("scenario", 5),
     ("testkit", 5),
     ("keyway", 6),
 ];
@@ -51,6 +52,9 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("worker", "net"),
     ("sim", "net"),
     ("sim", "worker"),
+    ("scenario", "load"),
+    ("scenario", "report"),
+    ("scenario", "bus-bench"),
 ];
 
 /// Edges that go down and are still wrong, and where the two may meet.
