@@ -140,3 +140,12 @@ fn a_name_that_is_none_is_told() {
     assert!(why.contains("did you mean \"codis-vs-twemproxy\"?"), "{why}");
     assert!(load("no/such.toml").unwrap_err().to_string().contains("cannot read no/such.toml"));
 }
+
+#[test]
+fn the_example_of_the_document_is_right() {
+    let document = include_str!("../../../docs/bench.md");
+    let (_, behind) = document.split_once("```toml\n").unwrap();
+    let (example, _) = behind.split_once("```").unwrap();
+    let scenario = Scenario::parse("example", "docs/bench.md", example).unwrap();
+    assert_eq!((scenario.systems.len(), scenario.items.len()), (2, 1));
+}
