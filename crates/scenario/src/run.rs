@@ -280,9 +280,11 @@ impl<'a> Runner<'a> {
 
     fn round(&mut self, round: usize, site: &mut Site, backends: &Backends, run: &mut Run) {
         let (tasks, started) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.started));
+        let each = |task: &Task| started.iter().filter(|one| task.is_for(&one.name)).count();
+        let all = tasks.iter().map(each).sum::<usize>() * self.timing.rounds;
         'all: for task in &tasks {
             for system in &started {
-                if task.leaves_out.iter().any(|(name, _)| *name == system.name) {
+                if !task.is_for(&system.name) {
                     continue;
                 }
                 let what = format!(
@@ -292,7 +294,6 @@ impl<'a> Runner<'a> {
                     system.name,
                     task.item.id
                 );
-                let all = tasks.len() * started.len() * self.timing.rounds;
                 let begun = Instant::now();
                 let ended = system.pids.keys().find_map(|pid| site.end_of(*pid));
                 let found = match ended {

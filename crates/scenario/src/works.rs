@@ -20,6 +20,13 @@ pub struct Task {
     pub leaves_out: Vec<(String, String)>,
 }
 
+impl Task {
+    /// Whether a system can do it.
+    pub fn is_for(&self, system: &str) -> bool {
+        self.leaves_out.iter().all(|(name, _)| name != system)
+    }
+}
+
 /// What is done.
 #[derive(Clone, Debug)]
 pub enum TaskKind {
