@@ -487,6 +487,11 @@ fn busy(run: &Run) -> Option<String> {
 fn failures(run: &Run) -> Vec<String> {
     let mut told = Vec::new();
     for cell in &run.cells {
+        let rounds = cell.rounds.iter().filter(|round| round.measured().is_none()).count();
+        if let Some(why) = cell.failure() {
+            let (system, item, all) = (&cell.system, &cell.item, cell.rounds.len());
+            told.push(format!("{system}, {item}: {rounds} of {all} rounds failed: {why}."));
+        }
         let failed: u64 = cell.measured().map(Measured::failures).sum();
         let all: u64 = cell.measured().map(|one| one.requests).sum();
         if failed > 0 {

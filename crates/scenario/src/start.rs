@@ -219,9 +219,8 @@ impl Starter<'_> {
                         ports_of(servers, backends)?;
                     }
                 }
-                let plain = |word: &String| word.replace("{file.", "").replace('}', "");
                 started.started_by =
-                    words.iter().map(plain).collect::<Vec<_>>().join(" ").replace('{', "");
+                    words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
                 if let Some((first, rest)) = version.split_first() {
                     let program = self.program(first, "");
                     started.version =
@@ -272,6 +271,12 @@ impl Starter<'_> {
         started.addresses.push(near(port));
         Ok(())
     }
+}
+
+/// A word of a command for people: files by their names.
+fn shown(word: &str) -> String {
+    let files = places::names(word).into_iter().filter_map(|name| name.strip_prefix("file."));
+    files.fold(word.to_owned(), |text, file| text.replace(&format!("{{file.{file}}}"), file))
 }
 
 /// How many instances of a system there are.
