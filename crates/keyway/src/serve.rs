@@ -212,7 +212,7 @@ fn remove_unix_sockets(config: &Config) {
 }
 
 /// Lets the process have as many descriptors as it may: a client is one.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

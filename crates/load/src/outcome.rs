@@ -248,6 +248,10 @@ pub struct Connections {
     pub failed: u64,
     /// From the call that connects until it stands.
     pub connect: Latency,
+    /// Of those that were closed behind all their calls while it was measured: from the call that
+    /// connects to the close.
+    #[serde(default)]
+    pub lifetime: Latency,
 }
 
 /// What verification found. What it cannot know it does not count as wrong.

@@ -83,6 +83,8 @@ pub(crate) struct Record {
     pub(crate) slice: Slice,
     pub(crate) errors: Vec<ErrorCount>,
     pub(crate) connect: Histogram<u64>,
+    /// Of connections that had all their calls: from the call that connects to the close.
+    pub(crate) lifetime: Histogram<u64>,
     pub(crate) verification: Verification,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
@@ -102,6 +104,7 @@ impl Record {
             slice: Slice::new(0)?,
             errors: Vec::new(),
             connect: histogram()?,
+            lifetime: histogram()?,
             verification: Verification::default(),
             bytes_sent: 0,
             bytes_received: 0,
@@ -121,6 +124,7 @@ impl Record {
         self.classes.iter_mut().for_each(ClassRecord::clear);
         self.slice = Slice::new(0)?;
         self.errors.clear();
+        self.lifetime.reset();
         self.verification = Verification::default();
         (self.bytes_sent, self.bytes_received, self.unanswered) = (0, 0, 0);
         (self.unsent, self.redirected, self.lost, self.failed) = (0, 0, 0, 0);
@@ -184,6 +188,7 @@ impl Record {
             note_error(&mut self.errors, error.clone());
         }
         let _ = self.connect.add(&other.connect);
+        let _ = self.lifetime.add(&other.lifetime);
         verify::add(&mut self.verification, &other.verification);
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;

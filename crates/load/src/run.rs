@@ -343,6 +343,7 @@ impl Heard {
                 lost: record.lost,
                 failed: record.failed,
                 connect: Latency::of(&record.connect),
+                lifetime: Latency::of(&record.lifetime),
             },
             verification: workload.is_verified.then_some(record.verification),
             series: self.series.seconds(),

@@ -392,13 +392,17 @@ fn ends(
     format!("{}/{}", of("sender"), of("receiver"))
 }
 
-/// A row for each item, a column for each system: requests a second, and behind them the ratios.
+/// A row for each item, a column for each system that was there: requests a second, behind them
+/// requests for a second of processor time, and the ratios.
 fn by_system(run: &Run, group: &str, items: &[&Item]) -> Table {
     let baseline = run.baseline().unwrap_or_default();
     let column = |title: String, align| Column { title, align };
+    let there: Vec<&System> = run.systems.iter().filter(|one| one.missing.is_none()).collect();
+    let others = || there.iter().filter(|one| one.name != baseline);
     let mut columns = vec![column("Command".to_owned(), Align::Left)];
-    columns.extend(run.systems.iter().map(|one| column(one.name.clone(), Align::Right)));
-    for system in run.systems.iter().filter(|one| one.name != baseline) {
+    columns.extend(there.iter().map(|one| column(one.name.clone(), Align::Right)));
+    columns.extend(there.iter().map(|one| column(format!("{} per CPU-s", one.name), Align::Right)));
+    for system in others() {
         for what in ["to", "per CPU-s, to"] {
             columns.push(column(format!("{} {what} {baseline}'s", system.name), Align::Right));
         }
@@ -406,12 +410,14 @@ fn by_system(run: &Run, group: &str, items: &[&Item]) -> Table {
     let row = |item: &&Item| {
         let cell = |system: &System| run.cell(&system.name, &item.id);
         let mut values = vec![Value::text(item.name())];
-        values.extend(run.systems.iter().map(|system| {
-            let figures = cell(system).map(|cell| Figures::of(cell, |m| Metric::Throughput.of(m)));
-            with_spread(figures.and_then(|figures| figures.spread()), number::plain)
-        }));
+        for metric in [Metric::Throughput, Metric::PerCpuSecond] {
+            values.extend(there.iter().map(|system| {
+                let figures = cell(system).map(|cell| Figures::of(cell, |one| metric.of(one)));
+                with_spread(figures.and_then(|figures| figures.spread()), number::plain)
+            }));
+        }
         let base = run.cell(baseline, &item.id);
-        for system in run.systems.iter().filter(|one| one.name != baseline) {
+        for system in others() {
             for metric in [Metric::Throughput, Metric::PerCpuSecond] {
                 let value = cell(system).map(|cell| ratio(cell, base, metric));
                 values.push(value.unwrap_or_else(Value::absent));

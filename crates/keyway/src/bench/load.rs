@@ -9,7 +9,7 @@ use keyway_load::{
     Sizes, Target, Until, Watch, Workload, parse_mix, parse_template, run, suite, table, ycsb,
 };
 use keyway_net::Address;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -379,15 +379,15 @@ impl Load {
 }
 
 /// Fails now and not behind the run.
-fn writable(file: &Path) -> Result<()> {
+pub(super) fn writable(file: &Path) -> Result<()> {
     let opened = OpenOptions::new().create(true).append(true).open(file);
     opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Set by the first SIGINT or SIGTERM; a second ends the process.
-fn stop_flag() -> Result<Arc<AtomicBool>> {
+/// Set by the first SIGINT, SIGTERM or SIGHUP; a second ends the process.
+pub(super) fn stop_flag() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The order matters: the first signal finds the flag clear in the one, and sets it in the other.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))

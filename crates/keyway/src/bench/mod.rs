@@ -1,9 +1,9 @@
 //! `keyway bench`: load, and what it finds.
 
 mod load;
-mod outcome;
 mod parse;
 mod report;
+mod run;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -21,6 +21,20 @@ pub enum Bench {
     /// run and prints what was measured. Status 1: verification found something, or the server
     /// fell silent. Status 2: it could not begin.
     Load(Box<load::Load>),
+    /// Rerun a published benchmark, or one of your own, with the systems side by side.
+    ///
+    /// Starts what it needs on free ports of this machine, measures the systems in turns, round by
+    /// round, ends all of it and prints the report's own table. A system that is not installed is
+    /// a row that says so. Ctrl-C ends a run and prints what was measured. Status 1: something
+    /// that was there could not be measured. Status 2: it could not begin.
+    Run(Box<run::Arguments>),
+    /// A program of a scenario, which ends when the run does.
+    #[command(hide = true)]
+    RunPart {
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Print a result's tables, and write it as a page with plots, as Markdown or as CSV.
     ///
     /// A result is what --json of a measurement wrote.
@@ -37,6 +51,8 @@ pub enum Bench {
 pub fn run(bench: Bench) -> Result<ExitCode> {
     match bench {
         Bench::Load(arguments) => load::load(&arguments),
+        Bench::Run(arguments) => run::scenario(&arguments),
+        Bench::RunPart { words } => match keyway_scenario::become_guarded(&words)? {},
         Bench::Report(arguments) => report::report(&arguments),
         Bench::Compare(arguments) => Ok(report::compared(&arguments)),
     }

@@ -23,31 +23,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// A number of bytes, as `100`, `64k` or `1m`.
-fn len(text: &str) -> Result<u32, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.ok_or_else(|| format!("{text:?} is no number of bytes, as 100, 64k or 1m"))
-}
-
 /// `100`, `8-128`, or `64:9,4k:1`: sizes with how often each comes.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
-    if text.contains(':') {
-        let one = |part: &str| {
-            let (size, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let weight = weight.parse().map_err(|_| format!("{weight:?} is no weight"))?;
-            Ok((len(size)?, weight))
-        };
-        return text.split(',').map(one).collect::<Result<_, String>>().map(Sizes::Weighted);
-    }
-    match text.split_once('-') {
-        Some((from, to)) => Ok(Sizes::Range(len(from)?, len(to)?)),
-        None => len(text).map(Sizes::Fixed),
-    }
+    text.parse()
 }
 
 /// Seconds: `60`, or `10-60`.

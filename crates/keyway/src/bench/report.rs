@@ -1,9 +1,9 @@
 //! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
 
-use super::outcome::read;
 use anyhow::{Context, Result};
 use clap::Args;
-use keyway_report::{Settings, compare, csv, html, markdown, terminal};
+use keyway_report::{Run, Settings, compare, csv, html, markdown, terminal};
+use keyway_scenario::read;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +12,13 @@ use std::process::ExitCode;
 pub struct Report {
     /// The result: JSON that a run wrote.
     file: PathBuf,
+    #[command(flatten)]
+    out: Out,
+}
+
+/// Where a result goes.
+#[derive(Debug, Args)]
+pub struct Out {
     /// Write a page with plots, which needs nothing beside it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -56,25 +63,37 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or("a share is from 0.0001 to 0.5".to_owned())
 }
 
-/// Writes what was asked for, and prints the tables.
+/// Makes of a result what was asked for.
 pub fn report(arguments: &Report) -> Result<ExitCode> {
-    let run = read(&arguments.file)?;
-    if let Some(file) = &arguments.html {
-        write(file, &html(&run)?)?;
-    }
-    if let Some(file) = &arguments.markdown {
-        write(file, &markdown(&run))?;
-    }
-    if let Some(file) = &arguments.csv {
-        write(file, &csv(&run))?;
-    }
-    if let Some(file) = &arguments.json {
-        keyway_report::write(&run, file)?;
-    }
-    if !arguments.quiet {
-        print(&terminal(&run, width()))?;
-    }
+    arguments.out.write(&read(&arguments.file)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Out {
+    /// Writes what was asked for, and prints the tables. JSON comes first: all else is made of it.
+    pub fn write(&self, run: &Run) -> Result<()> {
+        if let Some(file) = &self.json {
+            keyway_report::write(run, file)?;
+        }
+        if !self.quiet {
+            print(&terminal(run, width()))?;
+        }
+        if let Some(file) = &self.html {
+            write(file, &html(run)?)?;
+        }
+        if let Some(file) = &self.markdown {
+            write(file, &markdown(run))?;
+        }
+        if let Some(file) = &self.csv {
+            write(file, &csv(run))?;
+        }
+        Ok(())
+    }
+
+    /// The files that are written.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.json, &self.html, &self.markdown, &self.csv].into_iter().flatten()
+    }
 }
 
 /// Prints what differs; the status says whether anything is worse.

@@ -275,6 +275,7 @@ impl Crew {
             if let Some(socket) = self.state.links[link as usize].socket.take() {
                 self.io.close(socket);
             }
+            self.state.lived(link, nanos());
             self.open(link);
         }
     }

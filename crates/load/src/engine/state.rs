@@ -208,6 +208,12 @@ impl State {
         }
     }
 
+    /// A connection has had all its calls, and is closed.
+    pub(super) fn lived(&mut self, index: u32, now: u64) {
+        let opened_at = self.links[index as usize].opened_at;
+        self.record.lifetime.saturating_record(now.saturating_sub(opened_at).max(1));
+    }
+
     /// A connection can be used.
     pub(super) fn let_in(&mut self, index: u32) {
         let link = &mut self.links[index as usize];

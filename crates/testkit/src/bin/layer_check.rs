@@ -41,6 +41,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("bench", 5),
     ("report", 5),
     ("top", 5),
+    ("scenario", 5),
     ("testkit", 5),
     ("keyway", 6),
 ];
@@ -52,6 +53,9 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("worker", "net"),
     ("sim", "net"),
     ("sim", "worker"),
+    ("scenario", "load"),
+    ("scenario", "report"),
+    ("scenario", "bus-bench"),
 ];
 
 /// Edges that go down and are still wrong, and where the two may meet.

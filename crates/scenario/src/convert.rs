@@ -96,6 +96,16 @@ fn round(outcome: Outcome) -> Round {
     if outcome.seconds <= 0.0 {
         return Round::Failed("it ended before anything was measured".to_owned());
     }
+    let tested: Vec<Process> =
+        outcome.processes.iter().map(|one| process(one, Role::Tested)).collect();
+    let load = process(&outcome.generator, Role::Load);
+    let mut measured = measured(outcome);
+    measured.processes = tested.into_iter().chain([load]).collect();
+    Round::Measured(Box::new(measured))
+}
+
+/// What a load has found, but for its processes.
+pub(crate) fn measured(outcome: Outcome) -> Measured {
     let (totals, connections) = (&outcome.totals, &outcome.connections);
     let mut errors = BTreeMap::new();
     for one in &outcome.errors {
@@ -108,23 +118,21 @@ fn round(outcome: Outcome) -> Round {
         ("requests never sent", totals.unsent),
     ];
     errors.extend(more.into_iter().filter(|one| one.1 > 0).map(|(kind, n)| (kind.to_owned(), n)));
-    let replies = [("hits", totals.hits), ("misses", totals.misses)];
-    let replies = replies.into_iter().filter(|(_, count)| *count > 0);
-    let processes = outcome.processes.iter().map(|one| process(one, Role::Tested));
-    Round::Measured(Box::new(Measured {
+    let replies = replies(&outcome);
+    Measured {
         seconds: outcome.seconds,
         requests: totals.requests,
         bytes_sent: totals.bytes_sent,
         bytes_received: totals.bytes_received,
         errors,
-        replies: replies.map(|(kind, count)| (kind.to_owned(), count)).collect(),
+        replies,
         latency: histogram(&outcome.latency),
         connects: outcome.plan.calls_per_connection.map(|_| Connects {
-            count: connections.opened,
+            count: connections.lifetime.count,
             connect: histogram(&connections.connect),
-            ..Connects::default()
+            lifetime: histogram(&connections.lifetime),
         }),
-        processes: processes.chain([process(&outcome.generator, Role::Load)]).collect(),
+        processes: Vec::new(),
         load_average: None,
         series: outcome.series.iter().map(|one| second(one, outcome.seconds)).collect(),
         verified: outcome.verification.map(|found| Verified {
@@ -133,7 +141,18 @@ fn round(outcome: Outcome) -> Round {
             stale: found.stale,
             missing: found.missing,
         }),
-    }))
+    }
+}
+
+/// Replies by kind: values that were there and not there, and what writes of one key were told.
+fn replies(outcome: &Outcome) -> BTreeMap<String, u64> {
+    let is_stored = |name: &str| matches!(name, "set" | "setex");
+    let writes = outcome.classes.iter().filter(|class| is_stored(&class.name));
+    let stored = writes.map(|class| class.requests.saturating_sub(class.errors)).sum();
+    let all =
+        [("hits", outcome.totals.hits), ("misses", outcome.totals.misses), ("stored", stored)];
+    let seen = all.into_iter().filter(|(_, count)| *count > 0);
+    seen.map(|(kind, count)| (kind.to_owned(), count)).collect()
 }
 
 fn histogram(latency: &Latency) -> Histogram {
@@ -164,7 +183,7 @@ fn second(second: &Second, end: f64) -> keyway_report::Second {
     }
 }
 
-fn process(usage: &ProcessUsage, role: Role) -> Process {
+pub(crate) fn process(usage: &ProcessUsage, role: Role) -> Process {
     Process {
         name: plain(&usage.name),
         role,
@@ -177,12 +196,12 @@ fn process(usage: &ProcessUsage, role: Role) -> Process {
 }
 
 /// Servers choose the words of their errors, and processes their names.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).take(200).collect()
 }
 
 /// Milliseconds since 1970 as RFC 3339 has it, in UTC.
-fn time(unix_ms: u64) -> String {
+pub(crate) fn time(unix_ms: u64) -> String {
     let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
     // Years from March on: the day that leap years have comes last (Howard Hinnant's way).
     let days = days + 719_468;

@@ -1,0 +1,33 @@
+//! Benchmarks as files: a [`Scenario`] says which servers are started, which systems are compared
+//! and by which work; [`run()`] starts them on free ports, measures them in turns, round by round,
+//! ends them, and returns a [`keyway_report::Run`].
+//!
+//! It knows systems by their commands and addresses only, Keyway among them. A system that is not
+//! there is a row that says so. Read first: [`Scenario`] (what a file says), [`run()`] (the order
+//! of things) and the files in `scenarios/`.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "who measures reads the clock, and waits")]
+
+mod builtin;
+mod bus;
+mod convert;
+mod error;
+mod file;
+mod machine;
+mod measure;
+mod model;
+mod places;
+mod process;
+mod reader;
+mod run;
+mod start;
+mod works;
+
+pub use builtin::{BUILT_IN, load, text};
+pub use convert::read;
+pub use error::{Error, FileError};
+pub use model::{
+    Item, Scaled, Scenario, ServerKind, Servers, Share, System, SystemKind, Timing, Work,
+};
+pub use process::become_guarded;
+pub use run::{Given, Options, Status, run};
