@@ -196,16 +196,18 @@ mod tests {
     }
 
     /// A disk with room for so many bytes.
-    struct Disk(std::sync::Arc<std::sync::Mutex<(usize, Vec<u8>)>>);
+    struct Disk {
+        room: usize,
+        written: Vec<u8>,
+    }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let (room, written) = &mut *self.0.lock().unwrap();
-            match bytes.len().min(*room) {
+            match bytes.len().min(self.room) {
                 0 => Err(ErrorKind::StorageFull.into()),
                 len => {
-                    *room -= len;
-                    written.extend_from_slice(&bytes[..len]);
+                    self.room -= len;
+                    self.written.extend_from_slice(&bytes[..len]);
                     Ok(len)
                 }
             }
@@ -218,14 +220,13 @@ mod tests {
 
     #[test]
     fn what_a_full_disk_did_not_take_is_counted_and_told_when_there_is_room() {
-        let disk = std::sync::Arc::new(std::sync::Mutex::new((7, Vec::new())));
-        let mut writer =
-            Writer { out: Disk(disk.clone()), text: Vec::new(), is_torn: false, lost: 0 };
+        let out = Disk { room: 7, written: Vec::new() };
+        let mut writer = Writer { out, text: Vec::new(), is_torn: false, lost: 0 };
         ["one", "two", "three"].iter().for_each(|line| writer.write(line));
-        assert_eq!((writer.lost, &disk.lock().unwrap().1[..]), (2, &b"one\ntwo"[..]));
-        disk.lock().unwrap().0 = 1000;
+        assert_eq!((writer.lost, &writer.out.written[..]), (2, &b"one\ntwo"[..]));
+        writer.out.room = 1000;
         ["four", "five"].iter().for_each(|line| writer.write(line));
-        let text = String::from_utf8(disk.lock().unwrap().1.clone()).unwrap();
+        let text = String::from_utf8(writer.out.written).unwrap();
         let told = "left out 2 lines: they could not be written";
         assert_eq!(text, format!("one\ntwo\n{told}\nfour\nfive\n"));
         assert_eq!(writer.lost, 0);
@@ -233,8 +234,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_stays_full_is_told_at_the_end() {
-        let disk = std::sync::Arc::new(std::sync::Mutex::new((0, Vec::new())));
-        let mut lines = Lines::start(Disk(disk)).unwrap();
+        let mut lines = Lines::start(Disk { room: 0, written: Vec::new() }).unwrap();
         lines.say("one".to_owned());
         assert!(!lines.finish(Duration::from_secs(10)));
     }
