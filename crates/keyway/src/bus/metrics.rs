@@ -171,9 +171,9 @@ mod tests {
         let is_ready = |settings: &Settings| {
             let node = Node::new(settings.clone(), 1, Time(0));
             let metrics = Arc::new(BusMetrics::new("0", 0));
-            let (read, _) = std::io::pipe().unwrap();
+            let (wake, _) = std::os::unix::net::UnixStream::pair().unwrap();
             let state = Arc::new(State::of(&node));
-            Asking::new(metrics, Arc::new(read.into()), state).0.not_ready().is_empty()
+            Asking::new(metrics, Arc::new(wake.into()), state).0.not_ready().is_empty()
         };
         assert!(is_ready(&settings), "a root");
         settings.upstreams =
