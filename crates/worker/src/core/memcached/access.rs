@@ -39,17 +39,20 @@ impl Plane {
     /// `judged`. `None` where it may be made, and here.
     #[inline(never)]
     pub(super) fn look_at_memcached(&mut self, call: &mut Call<'_>, judged: &Head) -> Option<Step> {
-        let credentials = credentials(call);
-        if self.awaits_login((call.key, call.session), credentials) {
-            return Some(Step::Wait);
+        let users = &self.plan.listeners[usize::from(call.session.listener)].users;
+        let (are_slow, have_pools) = (users.are_slow(), users.have_pools());
+        if are_slow {
+            let credentials = credentials(call);
+            if self.awaits_login((call.key, call.session), credentials) {
+                return Some(Step::Wait);
+            }
         }
         if !call.session.identity.authenticated {
             self.admit_memcached(call);
             return Some(Step::Started);
         }
-        let listener = &self.plan.listeners[usize::from(call.session.listener)];
         let is_login = matches!(judged.verb, Verb::SaslStart | Verb::SaslStep);
-        if listener.users.have_pools()
+        if have_pools
             && !is_login
             && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
         {
@@ -58,6 +61,10 @@ impl Plane {
         let user = call.session.identity.user.as_ref()?;
         let (command, access) = asked_by(judged)?;
         let request = call.request;
+        let is_one = request.keys.len() == 1 && access != NEITHER;
+        if is_one && user.may_use(command, request.key(call.bytes, 0), access) {
+            return None;
+        }
         let keys = match access {
             NEITHER => 0,
             _ => request.keys.len(),
