@@ -25,9 +25,9 @@ fn main() {
     let mut allowed = 0u64;
     for _ in 0..count.parse::<u64>().expect("a number") {
         let request = black_box(&request);
-        let may = black_box(&user).as_ref().is_none_or(|user| {
-            user.passes(request) || user.judge(request).is_ok()
-        });
+        let may = black_box(&user)
+            .as_ref()
+            .is_none_or(|user| user.passes(request) || user.judge(request).is_ok());
         allowed += u64::from(may);
     }
     println!("{allowed}");

@@ -81,9 +81,9 @@ pub(crate) struct Selector {
     pub(crate) has_all_channels: bool,
     pub(crate) channels: Vec<Pattern>,
     /// Commands that are allowed whatever they are about.
-    free: Commands,
+    pub(crate) free: Commands,
     /// Those that are where their one key may be used.
-    by_key: Commands,
+    pub(crate) by_key: Commands,
 }
 
 impl Selector {
