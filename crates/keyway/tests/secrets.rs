@@ -176,7 +176,7 @@ fn a_secret_never_appears() {
     let servers = [server];
     let slow_log = |pool: Pool| pool.with("slowlog_log_slower_than", "\"1us\"");
     let pools = vec![
-        slow_log(Pool::store("store")),
+        Pool::store("store"),
         slow_log(Pool::over("servers", &servers)).with("password_file", &format!("{of_server:?}")),
         // Its server wants another one.
         slow_log(Pool::over("refused", &servers)).with("password", "\"sesame-refused\""),

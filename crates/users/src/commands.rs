@@ -57,6 +57,17 @@ impl Commands {
         }
     }
 
+    /// These, of all that there are.
+    pub(crate) fn that(fit: impl Fn(&Command) -> bool) -> Self {
+        let mut found = Self::default();
+        let all = COMMANDS.iter().flat_map(|command| command.subcommands.iter().chain([command]));
+        for command in all.filter(|command| fit(command)) {
+            let verb = command.verb as usize;
+            found.bits[verb / 64] |= 1 << (verb % 64);
+        }
+        found
+    }
+
     #[inline]
     pub(crate) fn has(&self, verb: Verb) -> bool {
         let verb = verb as usize;
@@ -67,10 +78,14 @@ impl Commands {
     /// always.
     #[inline]
     pub(crate) fn allow(&self, request: &Request) -> bool {
-        let command = request.command;
-        self.has(command.verb)
-            || command.flags.contains(Flags::NO_AUTH)
+        self.allow_all_of(request.command)
             || (!self.first_args.is_empty() && self.allow_by_first_arg(request))
+    }
+
+    /// The same, whatever its first argument.
+    #[inline]
+    pub(crate) fn allow_all_of(&self, command: &Command) -> bool {
+        self.has(command.verb) || command.flags.contains(Flags::NO_AUTH)
     }
 
     fn allow_by_first_arg(&self, request: &Request) -> bool {

@@ -6,6 +6,8 @@ use keyway_base::glob;
 pub(crate) struct Pattern {
     text: Box<[u8]>,
     shape: Shape,
+    /// Of a short prefix its bytes as a number, and which bits of it count.
+    short: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,15 @@ impl Pattern {
             text if is_plain(text) => Shape::Exact,
             _ => Shape::Glob,
         };
-        Self { text: text.into(), shape }
+        let short = match (shape, text) {
+            (Shape::Prefix, [begin @ .., _]) if begin.len() <= 8 => {
+                let mut word = [0; 8];
+                word[..begin.len()].copy_from_slice(begin);
+                Some((u64::from_le_bytes(word), u64::MAX >> (64 - 8 * begin.len())))
+            }
+            _ => None,
+        };
+        Self { text: text.into(), shape, short }
     }
 
     /// As it was written.
@@ -34,7 +44,15 @@ impl Pattern {
         &self.text
     }
 
+    #[inline]
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
+        match (self.short, name.first_chunk()) {
+            (Some((word, mask)), Some(first)) => u64::from_le_bytes(*first) & mask == word,
+            _ => self.matches_any(name),
+        }
+    }
+
+    fn matches_any(&self, name: &[u8]) -> bool {
         match self.shape {
             Shape::Exact => *self.text == *name,
             Shape::Prefix => name.starts_with(&self.text[..self.text.len() - 1]),
@@ -50,7 +68,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_shape_matches_as_the_glob_does(pattern in "[ab*?\\[\\]\\\\]{0,5}", name in "[ab*]{0,5}") {
+        fn every_shape_matches_as_the_glob_does(
+            pattern in "([ab*?\\[\\]\\\\]{0,5}|[ab]{0,10}\\*)",
+            name in "[ab*]{0,12}",
+        ) {
             let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
             prop_assert_eq!(Pattern::new(pattern).matches(name), glob::matches(pattern, name));
         }

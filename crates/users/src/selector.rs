@@ -1,6 +1,6 @@
 use crate::commands::Commands;
 use crate::pattern::Pattern;
-use keyway_command::{KeyFlags, KeysFault, Request, Verb};
+use keyway_command::{Command, KeyFlags, KeysFault, Request, Verb};
 
 /// Why a request may not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +80,48 @@ pub(crate) struct Selector {
     pub(crate) keys: Vec<KeyPattern>,
     pub(crate) has_all_channels: bool,
     pub(crate) channels: Vec<Pattern>,
+    /// Commands that are allowed whatever they are about.
+    pub(crate) free: Commands,
+    /// Those that are where their one key may be used.
+    pub(crate) by_key: Commands,
 }
 
 impl Selector {
     /// Whether nothing is denied.
     pub(crate) fn is_free(&self) -> bool {
         self.commands.is_all() && self.has_all_keys && self.has_all_channels
+    }
+
+    /// Works out which commands need a short look alone. To be called when nothing of it
+    /// changes any more.
+    pub(crate) fn settle(&mut self) {
+        let is_plain = |command: &Command| {
+            self.commands.allow_all_of(command)
+                && !matches!(command.verb, Verb::Sort | Verb::SortRo)
+                && (self.has_all_channels || !is_about_channels(command.verb))
+        };
+        let free = Commands::that(|command| {
+            is_plain(command) && (self.has_all_keys || command.key_specs.is_empty())
+        });
+        let by_key = Commands::that(|command| is_plain(command) && has_one_key(command));
+        (self.free, self.by_key) = (free, by_key);
+    }
+
+    /// Whether a request may certainly be made, as most may that may.
+    #[inline]
+    pub(crate) fn passes(&self, request: &Request) -> bool {
+        let verb = request.command.verb;
+        self.free.has(verb) || (self.by_key.has(verb) && self.passes_by_key(request))
+    }
+
+    fn passes_by_key(&self, request: &Request) -> bool {
+        let flags = request.command.key_specs[0].flags;
+        // Where the arguments say what is done with it, all that may be done.
+        let access = match flags.contains(KeyFlags::VARIABLE_FLAGS) {
+            true => Access::BOTH,
+            false => Access::of(flags),
+        };
+        self.may_use(&request.args[usize::from(request.command.only_key)], access)
     }
 
     /// Whether a request may be made.
@@ -131,6 +167,7 @@ impl Selector {
     }
 
     /// Whether a key may be used in a way. One pattern must allow all of it.
+    #[inline]
     pub(crate) fn may_use(&self, key: &[u8], access: Access) -> bool {
         self.has_all_keys
             || self.keys.iter().any(|own| own.access.covers(access) && own.pattern.matches(key))
@@ -160,6 +197,17 @@ impl Selector {
             false => own.matches(channel),
         })
     }
+}
+
+/// Whether a command has one key, always at the same place.
+fn has_one_key(command: &Command) -> bool {
+    let is_key = |flags: KeyFlags| !flags.contains(KeyFlags::NOT_KEY);
+    command.only_key != 0 && command.key_specs.first().is_some_and(|spec| is_key(spec.flags))
+}
+
+fn is_about_channels(verb: Verb) -> bool {
+    use Verb::{Psubscribe, Publish, Spublish, Ssubscribe, Subscribe};
+    matches!(verb, Publish | Spublish | Subscribe | Ssubscribe | Psubscribe)
 }
 
 /// The option of a SORT that reads keys it does not name, as Redis finds the first.

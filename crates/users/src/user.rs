@@ -39,6 +39,7 @@ impl User {
             reads: None,
         };
         rules::apply(&mut user, rules)?;
+        user.root.settle();
         Ok(user)
     }
 
@@ -117,12 +118,20 @@ impl User {
         self.root.is_free()
     }
 
+    /// Whether it may certainly make a request: most that may be made are told by this alone.
+    #[inline]
+    pub fn passes(&self, request: &Request) -> bool {
+        self.root.passes(request)
+    }
+
     /// Whether it may make a request.
     ///
     /// # Errors
     /// Why not.
-    #[inline]
     pub fn judge(&self, request: &Request) -> Result<(), Denied> {
+        if self.passes(request) {
+            return Ok(());
+        }
         match self.root.judge(request) {
             Err(denied) if !self.selectors.is_empty() => self.judge_by_others(request, denied)?,
             judged => judged?,
@@ -153,6 +162,12 @@ impl User {
             true => Ok(()),
             false => Err(Denied::Pattern(option)),
         }
+    }
+
+    /// Whether it may certainly use `verb` on one key in a way.
+    #[inline]
+    pub fn may_use(&self, verb: Verb, key: &[u8], access: Access) -> bool {
+        self.root.commands.has(verb) && self.root.may_use(key, access)
     }
 
     /// Whether it may use `verb` on `keys` in a way, where what a client asks is not a

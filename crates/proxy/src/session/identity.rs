@@ -1,5 +1,6 @@
 use super::ClientLive;
 use keyway_base::Time;
+use keyway_command::Request;
 use keyway_resp::Protocol;
 use keyway_users::{User, Users};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct Identity {
     /// Whether it may do everything, so that its requests need not be looked at. Set
     /// with [`Identity::admit`] and [`Identity::begin`].
     pub is_free: bool,
+    /// Logins of its listener may wait, or lead to other pools.
+    pub is_bound: bool,
     /// Who it is, where it came through a listener.
     pub user: Option<Arc<User>>,
     /// What it speaks since its last `HELLO`.
@@ -68,8 +71,17 @@ impl Identity {
     pub fn admit(&mut self, user: &Arc<User>, users: &Users) {
         self.authenticated = true;
         // The pool of its requests is looked at as well.
-        self.is_free = user.is_free() && !users.have_pools() && !users.are_slow();
+        self.is_bound = users.have_pools() || users.are_slow();
+        self.is_free = user.is_free() && !self.is_bound;
         self.user = Some(Arc::clone(user));
+    }
+
+    /// Whether it may certainly make a request, of which nothing else has to be seen to.
+    #[inline]
+    pub fn passes(&self, request: &Request) -> bool {
+        !self.is_bound
+            && self.authenticated
+            && self.user.as_ref().is_some_and(|user| user.passes(request))
     }
 
     /// It has said nothing yet of who it is.
@@ -132,6 +144,7 @@ impl Identity {
             addr: Arc::default(),
             authenticated,
             is_free: authenticated,
+            is_bound: false,
             user: None,
             protocol: Protocol::Resp2,
             database: 0,

@@ -26,12 +26,13 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> Option<Step> {
-        if self.awaits_login((key, session), local::credentials(request)) {
-            return Some(Step::Wait);
-        }
         if !session.identity.authenticated && !request.command.flags.contains(Flags::NO_AUTH) {
             self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
             return Some(Step::Started);
+        }
+        let users = &self.plan.listeners[usize::from(session.listener)].users;
+        if users.are_slow() && self.awaits_login((key, session), local::credentials(request)) {
+            return Some(Step::Wait);
         }
         if self.plan.listeners[usize::from(session.listener)].users.have_pools() {
             let logs_in = match request.command.verb {
@@ -59,13 +60,14 @@ impl Plane {
 
     /// Whether what a client logs in with is still being looked at: its request comes again
     /// then.
+    #[cold]
     pub(super) fn awaits_login(
         &mut self,
         (key, session): (Key<Session>, &mut Session),
         credentials: Option<(&[u8], &[u8])>,
     ) -> bool {
         let users = &self.plan.listeners[usize::from(session.listener)].users;
-        let Some((name, password)) = credentials.filter(|_| users.are_slow()) else { return false };
+        let Some((name, password)) = credentials else { return false };
         let prepared = users.prepare(name, password, &session.identity.addr, self.clock.now);
         if prepared == Prepared::Ready {
             return false;

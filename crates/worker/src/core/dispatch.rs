@@ -52,6 +52,7 @@ impl Plane {
             }
         };
         if !session.identity.is_free
+            && !session.identity.passes(&request)
             && let Some(step) = self.look_at(links, (key, session), busy, &request)
         {
             return step;

@@ -223,7 +223,7 @@ impl Plane {
         if home.unwrap_or(session.pool) == own {
             return;
         }
-        session.identity.is_free = false;
+        (session.identity.is_free, session.identity.is_bound) = (false, true);
         let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
         if is_quiet && session.unheard == 0 && !self.has_begun(session) {
             self.move_to(session, own);
@@ -251,7 +251,8 @@ impl Plane {
         let users = &self.plan.listeners[usize::from(session.listener)].users;
         let identity = &mut session.identity;
         let is_free = identity.user.as_ref().is_none_or(|user| user.is_free());
-        identity.is_free = identity.authenticated && is_free && !users.have_pools();
+        identity.is_bound = users.have_pools() || users.are_slow();
+        identity.is_free = identity.authenticated && is_free && !identity.is_bound;
     }
 
     /// Which servers are read may be said by listeners and users.
