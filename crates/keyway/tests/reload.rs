@@ -125,9 +125,9 @@ fn limits_users_time_outs_and_the_log_level_change_under_load() {
     load.wait_replies(300);
     changing.reload(
         |text| {
-            let user = "\n[[user]]\nname = \"reader\"\nrules = \"on >reader-secret +@read ~*\"\n";
+            let user = "\n[[user]]\nname = \"reader\"\nrules = \"+@read ~*\"\npassword = \"reader-secret\"\n";
             format!(
-                "{text}{user}\n[[user]]\nname = \"default\"\nrules = \"on nopass +@all ~* &*\"\n"
+                "{text}{user}\n[[user]]\nname = \"default\"\nrules = \"nopass +@all ~* &*\"\n"
             )
         },
         DONE,
@@ -137,10 +137,10 @@ fn limits_users_time_outs_and_the_log_level_change_under_load() {
     assert_eq!(reader.words("GET nothing"), Value::Nil);
     let denied = reader.words("SET a 1");
     assert!(format!("{denied:?}").contains("NOPERM"), "{denied:?}");
-    changing.reload(|text| text.replace("+@read ~*", "+@all ~*"), DONE);
+    changing.reload(|text| text.replace("\"+@read ~*", "\"+@all ~*"), DONE);
     assert_eq!(reader.words("SET a 1"), Value::simple("OK"), "its rights are others at once");
     changing.reload(
-        |text| text.replace(">reader-secret", ">another-secret"),
+        |text| text.replace("reader-secret", "another-secret"),
         "user reader: password changed",
     );
     assert_eq!(reader.words("GET a"), Value::bulk("1"), "who is in stays in");
