@@ -53,7 +53,9 @@ fn tables(config: &Config) -> Vec<(String, Keys)> {
             }
             None => {
                 if let Some(value) = keys.get_mut(&last) {
-                    if !value.ends_with('[') && !line.starts_with(']') {
+                    if line.starts_with(']') && value.ends_with(',') {
+                        value.pop();
+                    } else if !value.ends_with('[') {
                         value.push(' ');
                     }
                     value.push_str(line.trim());

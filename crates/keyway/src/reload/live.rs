@@ -9,9 +9,14 @@ use crate::{certificates, log};
 use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_net::Listener;
+use keyway_worker::Retired;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a reload waits for those before it to have ended what they replaced.
+const ROOM_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The settings in force.
 pub struct Live {
@@ -79,7 +84,7 @@ impl Live {
         new.warnings.clear();
         let changes = diff(&self.file, &new);
         let plan = &self.version.plan;
-        if ending_generations(&plan.retired) >= GENERATIONS_MAX {
+        if !has_room(&plan.retired) {
             let reason = format!(
                 "pools that the last {GENERATIONS_MAX} reloads have replaced are still being \
                  ended; try again when keyway_config_ending_pools is lower (at the latest after \
@@ -204,5 +209,21 @@ impl Live {
                 let _ = std::fs::remove_file(path);
             }
         }
+    }
+}
+
+/// Whether another version may have pools to end; waits a little until one of those before has
+/// ended its own, which takes a tenth of a second where nobody has begun anything.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn has_room(retired: &[Retired]) -> bool {
+    let since = Instant::now();
+    loop {
+        if ending_generations(retired) < GENERATIONS_MAX {
+            return true;
+        }
+        if since.elapsed() > ROOM_PATIENCE {
+            return false;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
     }
 }

@@ -287,7 +287,7 @@ fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool
     let (mut is_same, mut heir_of) = (vec![true; count], vec![None; count]);
     let mut retired: Vec<Retired> = before.retired.to_vec();
     retired.retain(|it| !pools.iter().any(|place| place.position == usize::from(it.pool)));
-    for position in 0..old.pools.len() {
+    for (position, slot) in slots.iter_mut().enumerate().take(old.pools.len()) {
         let stays = pools.iter().any(|place| place.is_same && place.position == position);
         if stays || is_retired(before, position) {
             continue;
@@ -299,7 +299,7 @@ fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool
             until: before.until,
             left: Arc::new(AtomicUsize::new(before.workers)),
         });
-        if let Some(pool) = &mut slots[position] {
+        if let Some(pool) = slot {
             // No pool of a file is called so: names have no such character.
             pool.name = format!("{}~{generation}", pool.name);
         }
@@ -336,14 +336,15 @@ fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool
         opened: Vec::new(),
         same_users: Vec::new(),
     };
-    put_listeners(before, new, (&position_of, listeners), &mut merge);
+    put_listeners(before, new, position_of, listeners, &mut merge);
     merge
 }
 
 fn put_listeners(
     before: &Before,
     new: &Config,
-    (position_of, places): (&dyn Fn(usize) -> usize, &[(usize, bool)]),
+    position_of: impl Fn(usize) -> usize,
+    places: &[(usize, bool)],
     merge: &mut Merge,
 ) {
     let old = &before.config.listeners;

@@ -129,9 +129,7 @@ impl Core {
             if session.is_blocked() && (is_over || !retired.is_replaced) {
                 let (id, reason) = (session.identity.id, UnblockReason::Displaced);
                 plane.unblocks.push(Unblock { id, reason });
-            } else if is_over && plane.has_begun(session) {
-                left.overdue.push(key);
-            } else if now > retired.until + LAST_WORDS {
+            } else if now > retired.until + LAST_WORDS || (is_over && plane.has_begun(session)) {
                 left.overdue.push(key);
             }
         }
