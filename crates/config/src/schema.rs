@@ -178,7 +178,7 @@ pub(crate) static LOG: Table = Table {
             "level",
             Choice(&Choices { now: &["error", "warn", "info", "debug", "trace"], later: &[] }),
             Is("\"info\""),
-            "The least important messages still written; `keyway ctl log-level` changes it. No level logs requests but some that are slow.",
+            "The least important messages still written; `keyway ctl log-level` changes it. No level logs requests, but `debug` some of those that are slow.",
         )
         .known_elsewhere_as(&["loglevel", "verbosity"]),
     ],

@@ -4,7 +4,7 @@
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -251,10 +251,7 @@ pub(crate) struct Call<'r> {
 
 /// Answers a request whose sender may ask it.
 pub(crate) fn respond(state: &dyn AdminState, call: &Call<'_>) -> Reply {
-    let outcome = match find(call) {
-        Ok(resource) => answer(state, resource, call),
-        Err(refusal) => return refusal,
-    };
+    let outcome = find(call).and_then(|resource| answer(state, resource, call));
     outcome.unwrap_or_else(|problem| refuse(&problem))
 }
 
@@ -268,7 +265,7 @@ pub(crate) fn refuse(problem: &Problem) -> Reply {
     reply
 }
 
-fn find(call: &Call<'_>) -> Result<Resource, Reply> {
+fn find(call: &Call<'_>) -> Result<Resource, Problem> {
     // The HTTP library sends a HEAD's reply without its body.
     let asked = if call.method == Method::HEAD { &Method::GET } else { call.method };
     let there = || ROUTES.iter().filter(|(_, path, _)| *path == call.path);
@@ -280,15 +277,11 @@ fn find(call: &Call<'_>) -> Result<Resource, Reply> {
         let paths: Vec<String> =
             ROUTES.iter().map(|(method, path, _)| format!("{method} {path}")).collect();
         let what = format!("there is no {}; there are: {}", call.path, paths.join(", "));
-        return Err(refuse(&Problem::new(StatusCode::NOT_FOUND, what)));
+        return Err(Problem::new(StatusCode::NOT_FOUND, what));
     }
     let allowed = methods.join(", ");
     let what = format!("{} takes {allowed}", call.path);
-    let mut refusal = refuse(&Problem::new(StatusCode::METHOD_NOT_ALLOWED, what));
-    if let Ok(allowed) = HeaderValue::from_str(&allowed) {
-        refusal.headers_mut().insert(ALLOW, allowed);
-    }
-    Err(refusal)
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, what).with_allow(&allowed))
 }
 
 fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result<Reply, Problem> {

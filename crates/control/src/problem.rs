@@ -2,7 +2,7 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -17,6 +17,9 @@ pub(crate) struct Problem {
     /// Every single thing that is wrong, where there may be several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
+    /// The methods that the path takes, where another was used.
+    #[serde(skip)]
+    allow: Option<Box<str>>,
 }
 
 impl Problem {
@@ -24,12 +27,19 @@ impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Problem");
         let detail = detail.into();
-        Self { r#type: "about:blank", title, status: status.as_u16(), detail, errors: Vec::new() }
+        let (errors, allow) = (Vec::new(), None);
+        Self { r#type: "about:blank", title, status: status.as_u16(), detail, errors, allow }
     }
 
     /// The same, of several things that are wrong.
     pub(crate) fn with_errors(mut self, errors: Vec<String>) -> Self {
         self.errors = errors;
+        self
+    }
+
+    /// The same, with the methods that would do.
+    pub(crate) fn with_allow(mut self, methods: &str) -> Self {
+        self.allow = Some(methods.into());
         self
     }
 
@@ -41,6 +51,10 @@ impl Problem {
         *reply.status_mut() = StatusCode::from_u16(self.status).unwrap_or_default();
         let kind = HeaderValue::from_static("application/problem+json");
         reply.headers_mut().insert(CONTENT_TYPE, kind);
+        let allow = self.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok());
+        if let Some(allow) = allow {
+            reply.headers_mut().insert(ALLOW, allow);
+        }
         reply
     }
 }

@@ -392,9 +392,11 @@ fn a_field_has_one_type_in_every_line_of_the_log() {
 #[test]
 fn check_warns_of_what_is_seldom_meant() {
     let directory = TempDir::new();
+    let token = directory.write("token", "open-sesame-open-sesame");
     let text = "\
 [server]
 admin = \"tcp://0.0.0.0:9380\"
+admin_token_file = \"TOKEN\"
 [limits]
 reply_len_max = \"1KiB\"
 [[listener]]
@@ -412,24 +414,25 @@ ejection = { rejoin = \"flush\" }
 kind = \"store\"
 memory_max = \"64TiB\"
 ";
-    let file = directory.write("odd.toml", text);
+    let text = text.replace("TOKEN", &token.to_string_lossy());
+    let file = directory.write("odd.toml", &text);
     let output = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]);
     let said = output.expect_success("check of an odd file").text;
     for wanted in [
         "odd.toml:2: admin tcp://0.0.0.0:9380 can be reached from other machines",
-        "odd.toml:4: reply_len_max in [limits] is below 64KiB",
-        "odd.toml:6: tcp://0.0.0.0:7000 can be reached from other machines and asks for no password",
-        "odd.toml:13: servers in [pool.main]: 127.0.0.1:6379 is there as a and as b",
-        "odd.toml:15: [pool.main] has rejoin = \"flush\" and several databases",
+        "odd.toml:5: reply_len_max in [limits] is below 64KiB",
+        "odd.toml:7: tcp://0.0.0.0:7000 can be reached from other machines and asks for no password",
+        "odd.toml:14: servers in [pool.main]: 127.0.0.1:6379 is there as a and as b",
+        "odd.toml:16: [pool.main] has rejoin = \"flush\" and several databases",
         "odd.toml: memory_max of [pool.cache] is 64.0 TiB",
         "no errors, 6 warnings",
     ] {
         assert!(said.contains(wanted), "{wanted:?} is missing in:\n{said}");
     }
     let text = text.replace("reply_len_max = \"1KiB\"", "pubsub_output_len_soft = \"33MiB\"");
-    let file = directory.write("contradiction.toml", text);
+    let file = directory.write("contradiction.toml", &text);
     let output = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]);
     assert!(!output.status.success(), "{}", output.text);
-    let wanted = "contradiction.toml:4: pubsub_output_len_hard in [limits] is below";
+    let wanted = "contradiction.toml:5: pubsub_output_len_hard in [limits] is below";
     assert!(output.text.contains(wanted), "{}", output.text);
 }

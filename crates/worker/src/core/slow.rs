@@ -29,8 +29,8 @@ impl Plane {
         }
     }
 
-    /// Adds a slow request to its pool's log, and tells of it under the same name: of ten in a
-    /// second at most.
+    /// Adds a slow request to its pool's log, and at level `debug` tells of it under the same
+    /// name: of ten in a second at most.
     #[cold]
     pub(super) fn log_slow(
         &mut self,
@@ -57,9 +57,10 @@ impl Plane {
             queue_micros: slow.queued.as_micros() as u64,
             receive_micros: self.clock.now.since(slow.answered).as_micros() as u64,
         };
-        if let Some(left_out) = self.slow_lines.take(self.clock.now) {
+        let is_told = tracing::enabled!(tracing::Level::DEBUG);
+        if let Some(left_out) = is_told.then(|| self.slow_lines.take(self.clock.now)).flatten() {
             let left_out = Some(left_out).filter(|count| *count > 0);
-            tracing::info!(
+            tracing::debug!(
                 trace = format!("{:016x}", entry.trace),
                 pool = plan.pools[pool as usize].name,
                 backend = entry.server,
