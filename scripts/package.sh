@@ -66,4 +66,4 @@ else
   echo "package: no Debian package: dpkg-deb is missing" >&2
 fi
 rm -rf "$stage"
-(cd "$out" && find . -maxdepth 1 -name 'keyway[-_]*' -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)
+(cd "$out" && find . -maxdepth 1 -type f -name 'keyway*' -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)

@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 /// The program that is shipped.
 const PROGRAM: &str = "keyway";
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// Crates whose C is linked though only a build script needs them. (luajit-src comes with lua-src, and
+/// nothing of it is built.)
+const SOURCES: &[&str] = &["lua-src"];
 /// Longest licence text that is taken, in bytes.
 const TEXT_LEN_MAX: u64 = 256 << 10;
 
@@ -90,17 +93,16 @@ impl Crates {
             }
             found.insert(id.clone(), at_build);
             for (needed, only_at_build) in self.needs.get(&id).into_iter().flatten() {
-                let only_at_build = *only_at_build && !self.is_source(needed);
-                queue.push_back((needed.clone(), at_build || only_at_build));
+                let at_build = at_build || *only_at_build || self.is_source(&id);
+                queue.push_back((needed.clone(), at_build && !self.is_source(needed)));
             }
         }
         found
     }
 
-    /// Whether it holds the source of a library in C, which whoever builds with it links: such
-    /// crates are called so.
+    /// Whether it holds the source in C of a library that the program links.
     fn is_source(&self, id: &str) -> bool {
-        self.packages.get(id).is_some_and(|package| text(package, "name").ends_with("-src"))
+        self.packages.get(id).is_some_and(|package| SOURCES.contains(&text(package, "name")))
     }
 
     fn sbom(&self) -> Result<String, String> {
@@ -409,6 +411,7 @@ mod tests {
         // Lua is built from C by a build script, and is in the program all the same.
         assert_eq!(scope("lua-src").as_deref(), Some("required"));
         assert_eq!(scope("cc").as_deref(), Some("excluded"));
+        assert_eq!(scope("luajit-src").as_deref(), Some("excluded"));
         assert_eq!(scope("serde_derive").as_deref(), Some("excluded"));
         // Tests and other systems are not in it.
         for name in ["keyway-testkit", "proptest", "winapi", "windows-sys"] {
