@@ -30,7 +30,7 @@ pub enum Wake {
     /// An operator has the process drain.
     Drain(AfterDrain),
     /// Somebody asks for a reload, and waits for what comes of it.
-        Reload(SyncSender<Result<Diff, Refusal>>),
+    Reload(SyncSender<Result<Diff, Refusal>>),
 }
 
 /// What a reload has changed.
@@ -63,7 +63,7 @@ pub enum Cause {
     /// What earlier reloads have replaced is still being ended.
     Draining,
     /// Keyway is stopping.
-        Stopping,
+    Stopping,
 }
 
 impl Cause {
@@ -83,7 +83,7 @@ impl Refusal {
         Self { cause, reasons }
     }
 
-        fn stopping() -> Self {
+    fn stopping() -> Self {
         Self::new(Cause::Stopping, vec!["Keyway is stopping".to_owned()])
     }
 }

@@ -70,8 +70,17 @@ pub fn serve(
     passwords.start_for(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
     let path = file.map(Path::to_owned);
-    let mut live =
-        Live { path, file: config.clone(), config, version, addresses, tally, clock, seed, passwords };
+    let mut live = Live {
+        path,
+        file: config.clone(),
+        config,
+        version,
+        addresses,
+        tally,
+        clock,
+        seed,
+        passwords,
+    };
     run(workers, &process, &mut live, &woken);
     drop(admin);
     remove_unix_sockets(&live.file);
@@ -168,9 +177,8 @@ fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receive
     if then == AfterDrain::Wait {
         tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
         // Those that came meanwhile are first. Who asks for a reload hears that it is over.
-        while let Ok(
-            Wake::Signal(SIGHUP) | Wake::Drain(AfterDrain::Wait) | Wake::Reload(_),
-        ) = woken.recv()
+        while let Ok(Wake::Signal(SIGHUP) | Wake::Drain(AfterDrain::Wait) | Wake::Reload(_)) =
+            woken.recv()
         {}
     }
 }

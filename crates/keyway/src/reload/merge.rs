@@ -5,9 +5,7 @@
 //! retired: `retired` names it until nothing of it is left in any worker.
 
 use keyway_base::Time;
-use keyway_config::{
-    Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig,
-};
+use keyway_config::{Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig};
 use keyway_topology::{Epoch, PoolKind, RoutedPool};
 use keyway_worker::Retired;
 use std::sync::Arc;
