@@ -1,0 +1,224 @@
+//! What a run begins with: the worker's plan, and the world around it.
+
+use super::{DRAIN_TIMEOUT, clusters};
+use crate::client::Client;
+use crate::ledger::{Ledger, Reach};
+use crate::network::{Network, Occurrence};
+use crate::random::Random;
+use crate::scenario::{Options, Scenario};
+use crate::server::Server;
+use crate::world::World;
+use keyway_base::Time;
+use keyway_command::Class;
+use keyway_metrics::{Layout, PoolLayout, Registry};
+use keyway_proxy::{QueueBudget, local::ClientRegistry, local::Facts};
+use keyway_store::{EvictionPolicy, Store, StoreConfig};
+use keyway_topology::{HealthBoard, Pool, PoolKind as TopologyKind, ServerProtocol, Topology};
+use keyway_users::Users;
+use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+struct SimFacts;
+
+impl Facts for SimFacts {
+    fn info(&self, _pool: u16, _poses: bool, _sections: &[&str], out: &mut String) {
+        out.push_str("# Server\r\n");
+    }
+    fn settings(&self, _pool: u16) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+pub(super) fn links_of(pool: &keyway_topology::Pool) -> usize {
+    match &pool.kind {
+        TopologyKind::Store | TopologyKind::Routed(_) => 0,
+        TopologyKind::Sharded(pool) => pool.servers.len() * usize::from(pool.server_connections),
+    }
+}
+
+pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
+    const CLASSES: [&str; Class::ALL.len()] = {
+        let mut labels = [""; Class::ALL.len()];
+        let mut index = 0;
+        while index < labels.len() {
+            labels[index] = Class::ALL[index].label();
+            index += 1;
+        }
+        labels
+    };
+    let pools = scenario.topology.pools().iter().map(|pool| PoolLayout {
+        name: pool.name.clone(),
+        backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+        is_retired: false,
+    });
+    Registry::new(Layout {
+        classes: &CLASSES,
+        pools: pools.collect(),
+        workers_max: scenario.workers,
+        version: "sim",
+        start_unix_micros: 0,
+    })
+}
+
+pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
+    let pools = scenario.topology.pools().iter().map(|pool| match &pool.kind {
+        TopologyKind::Store => {
+            let store = Store::new(StoreConfig {
+                memory_max: 0,
+                policy: EvictionPolicy::NoEviction,
+                databases: 4,
+                shards: Some(4),
+                seed,
+                ..StoreConfig::default()
+            });
+            let (databases, kind) = (4, PoolKind::Store(Arc::new(store)));
+            PoolPlan {
+                name: pool.name.clone(),
+                databases,
+                clients_max: 0,
+                pause: Pause::default(),
+                errors: Arc::default(),
+                scripts: Arc::default(),
+                kind,
+            }
+        }
+        TopologyKind::Sharded(sharded) => PoolPlan {
+            name: pool.name.clone(),
+            databases: sharded.databases_allowed,
+            clients_max: 0,
+            pause: Pause::default(),
+            errors: Arc::default(),
+            scripts: Arc::default(),
+            kind: PoolKind::sharded(sharded.clone()).warmed_up(WarmUpPlan::new(
+                sharded,
+                scenario.topology.pools(),
+                Time(0),
+            )),
+        },
+        TopologyKind::Routed(routed) => PoolPlan {
+            name: pool.name.clone(),
+            databases: 1,
+            clients_max: 0,
+            pause: Pause::default(),
+            errors: Arc::default(),
+            scripts: Arc::default(),
+            kind: PoolKind::Routed(Box::new(RoutePlan::new(
+                routed.clone(),
+                scenario.topology.pools(),
+                Time(0),
+            ))),
+        },
+    });
+    let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
+        is_ended: false,
+        memcached: is_memcached(scenario, pool).then_some(1 << 20),
+        pool,
+        name: format!("sim:{pool}"),
+        users: Arc::new(Users::plain(password.as_deref())),
+        cluster: None,
+        read_from: None,
+        entrance: keyway_worker::Entrance::default(),
+    });
+    Arc::new(Plan {
+        generation: 1,
+        retired: Vec::new(),
+        followers: Default::default(),
+        limits: scenario.limits,
+        listeners: listeners.collect(),
+        user_reads: Vec::new(),
+        pools: pools.map(Arc::new).collect(),
+        health: Arc::new(HealthBoard::new(&scenario.topology)),
+        topology: Arc::new(scenario.topology.clone()),
+        clients: Arc::new(ClientRegistry::default()),
+        facts: Arc::new(SimFacts),
+        next_client_id: Arc::new(AtomicU64::new(1)),
+        mailers: Arc::default(),
+        drain_timeout: DRAIN_TIMEOUT,
+        spin: std::time::Duration::ZERO,
+        notices: Arc::default(),
+        transactions: Arc::new(QueueBudget::new(scenario.limits.transactions_len_max)),
+        channels: Arc::default(),
+        handouts: Arc::default(),
+        invalidations: Arc::default(),
+        monitors: Arc::default(),
+        redirects: Arc::default(),
+    })
+}
+
+/// Where a pool gets what it misses from.
+fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
+    match &pool.kind {
+        TopologyKind::Sharded(sharded) => topology.pool_index(&sharded.warm_up.as_ref()?.from),
+        TopologyKind::Store | TopologyKind::Routed(_) => None,
+    }
+}
+
+fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
+    match &scenario.topology.pools()[usize::from(pool)].kind {
+        TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
+        TopologyKind::Store => false,
+        // No scenario leads to anything else.
+        TopologyKind::Routed(_) => true,
+    }
+}
+
+pub(super) fn build_world(
+    scenario: &Scenario,
+    plan: &Plan,
+    options: &Options,
+    random: &mut Random,
+) -> World {
+    let pools = scenario.topology.pools();
+    let servers_count = scenario.server_count();
+    let habits = scenario.clients.iter().chain(&scenario.last_clients);
+    let clients: Vec<_> = habits
+        .enumerate()
+        .map(|(index, habits)| Client::new(index, habits.clone(), random.fork()))
+        .collect();
+    let known = pools.iter().map(|pool| match &pool.kind {
+        TopologyKind::Store | TopologyKind::Routed(_) => None,
+        TopologyKind::Sharded(sharded) => Some(sharded.clone()),
+    });
+    let mut ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
+    ledger.know_old_pools(pools.iter().map(|pool| old_pool(&scenario.topology, pool)).collect());
+    ledger.know_reaches(pools.iter().map(|pool| Reach::of(pool, pools)).collect());
+    let mut network = Network::new(
+        scenario.network.clone(),
+        (scenario.workers, pools.len()),
+        clients.len(),
+        servers_count,
+        random.fork(),
+    );
+    if options.story {
+        network.story = Some(Default::default());
+    }
+    let mut servers = Vec::new();
+    for (pool_index, pool) in plan.pools.iter().enumerate() {
+        let PoolKind::Sharded { pool, addresses, .. } = &pool.kind else { continue };
+        for address in addresses.iter().filter(|_| scenario.cluster.is_none()) {
+            let index = servers.len();
+            network.names.insert(address.to_string(), index);
+            network.attempts_max[index] = scenario.attempts_max(pool);
+            let password = pool.password.as_ref().map(|password| password.expose());
+            let defect = options.defect.filter(|_| index == 0);
+            let (place, service) = ((index, pool_index), scenario.service);
+            let wishes = (defect, scenario.knows_hello[pool_index]);
+            let mut server =
+                Server::new(place, pool.database, password, service, wishes, random.fork());
+            if pool.protocol != ServerProtocol::Redis {
+                server.speak_memcached();
+            }
+            servers.push(server);
+        }
+    }
+    let parts = (&mut network, &mut servers, &mut ledger);
+    let cluster = clusters::build(scenario, plan, parts, random);
+    for (index, &at) in scenario.starts.iter().enumerate() {
+        network.wake_client(index, at);
+    }
+    for (index, fault) in scenario.faults.iter().enumerate() {
+        network.schedule(fault.at, Occurrence::Fault(index));
+    }
+    World { network, clients, servers, ledger, faults: scenario.faults.clone(), cluster }
+}
