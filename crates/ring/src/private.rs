@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(ring.capacity(), CAPACITY_MIN);
         let (mut producer, mut consumer) = (Producer::new(ring.clone()), Consumer::new(ring));
         const LEN: usize = 10 * CAPACITY_MIN + 777;
-        let byte = |at: usize| (at * 31 >> 3) as u8;
+        let byte = |at: usize| ((at * 31) >> 3) as u8;
         let writer = std::thread::spawn(move || {
             let mut at = 0;
             while at < LEN {
