@@ -36,8 +36,8 @@ fn told(unreached: &[(Url, Reason)]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is to be sent or published.
-pub fn read_body(file: &Path, len_max: usize) -> Result<Vec<u8>> {
+/// What is to be sent or published; `what` names it.
+pub fn read_body(file: &Path, what: &str, len_max: usize) -> Result<Vec<u8>> {
     let named = || format!("cannot read {}", file.display());
     let mut body = Vec::new();
     let limit = len_max as u64 + 1;
@@ -48,7 +48,7 @@ pub fn read_body(file: &Path, len_max: usize) -> Result<Vec<u8>> {
         opened.take(limit).read_to_end(&mut body).with_context(named)?;
     }
     if body.len() > len_max {
-        bail!("{} is longer than {len_max} bytes", file.display());
+        bail!("{} is longer than a {what} may be, {len_max} bytes", file.display());
     }
     Ok(body)
 }

@@ -189,7 +189,9 @@ pub fn run(bus: Bus) -> Result<ExitCode> {
         Bus::Send { through, node, text, file } => {
             let body = match (text, file) {
                 (Some(text), _) => text.into_bytes(),
-                (None, file) => guest::read_body(&file.unwrap_or_default(), MESSAGE_LEN_MAX)?,
+                (None, file) => {
+                    guest::read_body(&file.unwrap_or_default(), "message", MESSAGE_LEN_MAX)?
+                }
             };
             Guest::join(&through)?.send(node, &body)
         }
@@ -198,7 +200,7 @@ pub fn run(bus: Bus) -> Result<ExitCode> {
         Bus::Stats { through, node } => Guest::join(&through)?.ask(node, "bus.stats"),
         Bus::Topics { through, node } => Guest::join(&through)?.ask(node, "bus.topics"),
         Bus::Publish { through, topic, file, node, epoch } => {
-            let body = guest::read_body(&file, TOPIC_BODY_MAX)?;
+            let body = guest::read_body(&file, "topic", TOPIC_BODY_MAX)?;
             Guest::join(&through)?.publish(node, &topic, epoch, &body)
         }
         Bus::Watch { through, topic, body, count } => {
