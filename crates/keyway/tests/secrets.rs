@@ -92,7 +92,6 @@ const LINES: &[&str] = &[
     "AUTH app sesame-app",
     "EXEC",
     "AUTH file sesame-file",
-    "EVAL return(redis.call('auth','app','sesame-app')) 0",
     "SLOWLOG GET 100",
     "SET last 1",
 ];
