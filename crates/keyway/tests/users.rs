@@ -320,7 +320,7 @@ fn passwords_may_be_hashed_so_that_it_takes_long() {
     let lines: Vec<String> = (0..3).map(|_| client.line()).collect();
     assert_eq!(lines, ["CLIENT_ERROR authentication failure", "STORED", "END"]);
     // Many who come at once, and one who goes before it is known.
-    drop(keyway.client(0).send(&encode_words("AUTH slow sesame-goes")));
+    keyway.client(0).send(&encode_words("AUTH slow sesame-goes"));
     let mut crowd: Vec<_> = (0..50).map(|_| keyway.client(0)).collect();
     for client in &mut crowd {
         client.send(&encode_words("AUTH slow sesame-slow"));
