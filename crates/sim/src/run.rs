@@ -28,7 +28,6 @@ use keyway_worker::{
     ClusterTotals, ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan,
     Worker,
 };
-use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
