@@ -13,7 +13,7 @@ use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_metrics::{
     BackendRole, BusFigures, BusLink, BusMetrics, CATALOGUE, CloseReason, ClusterFigures,
     DatabaseFigures, EntranceFigures, FrontFigures, HealthLevel, Kind, Layout, LoginFigures,
-    PoolLayout, QuotaFigures, Registry, RouteFigures, ScriptFigures, StoreFigures,
+    PoolLayout, QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures,
     TransactionFigures, WarmUpFigures, WorkerCells, catalogue_markdown,
 };
 use text::{Family, Sample, parse};
@@ -85,6 +85,13 @@ fn registry() -> Arc<Registry> {
         vec![LoginFigures { listener: "127.0.0.1:1".to_owned(), failures: vec![("user", 2)] }]
     });
     assert!(taken);
+    let reloads = || ReloadFigures {
+        generation: 3,
+        last_unix_seconds: 1_900_000_000,
+        ending_pools: 1,
+        results: vec![("done", 2)],
+    };
+    assert!(registry.watch_reloads(reloads));
     let figures = WarmUpFigures { lookups: 3, is_active: true, ..WarmUpFigures::default() };
     assert!(registry.watch_warm_up(1, move || figures));
     let figures = RouteFigures { failovers: 4, ..RouteFigures::default() };

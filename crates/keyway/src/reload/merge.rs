@@ -402,7 +402,7 @@ mod tests {
     }
 
     fn both(a: u16, b: u16) -> String {
-        let all = "[pool.all]\nkind = \"failover\"\npools = [\"a\", \"b\"]\n";
+        let all = "[pool.all]\nkind = \"failover\"\nchildren = [\"a\", \"b\"]\n";
         format!("{HEAD}{all}{}{}[pool.s]\nkind = \"store\"\n", server("a", a), server("b", b))
     }
 
