@@ -36,6 +36,7 @@ impl Passwords {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "a thread of its own, which may wait")]
 fn look_at(verifier: &Verifier) {
     loop {
         let was_right = {
