@@ -20,6 +20,7 @@ pub fn start(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
+#[allow(clippy::disallowed_methods, reason = "a thread of its own, which may wait")]
 fn look_at(verifier: &Verifier) {
     loop {
         let was_right = {
