@@ -133,7 +133,8 @@ fn frame_of(choices: &mut Choices<'_>) -> Vec<u8> {
     if choices.below(16) == 0 {
         // Around the most that a frame may have, and anything below it.
         let most = FRAME_BODY_MAX - path.len();
-        let len = if choices.below(2) == 0 { most - choices.below(160) } else { choices.below(most) };
+        let len =
+            if choices.below(2) == 0 { most - choices.below(160) } else { choices.below(most) };
         body.resize(len, 1);
     }
     let mut out = Vec::new();

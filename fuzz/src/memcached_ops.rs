@@ -22,7 +22,6 @@ use keyway_topology::{
     Server as ServerName, ServerProtocol, ShadowBy, ShadowPool, ShardedPool, Topology, Wait,
 };
 use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, Worker};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -518,6 +517,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
+        is_ended: false,
         cluster: None,
         read_from: None,
         entrance: keyway_worker::Entrance::default(),
@@ -527,6 +527,9 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {
+        generation: 1,
+        retired: Vec::new(),
+        followers: Default::default(),
         limits,
         listeners: (0..LISTENERS as u16)
             .map(|pool| listener(pool, password.filter(|_| pool == 1)))
@@ -542,21 +545,22 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
             let plan = RoutePlan::new(routed, topology.pools(), Time(1_000_000_000));
             pool_plan(kind, PoolKind::Routed(Box::new(plan)))
         }))
+        .map(Arc::new)
         .collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),
         facts: Arc::new(NoFacts),
-        next_client_id: AtomicU64::new(1),
-        mailers: Mutex::new(Vec::new()),
+        next_client_id: Arc::new(AtomicU64::new(1)),
+        mailers: Arc::default(),
         drain_timeout: DRAIN_TIMEOUT,
         spin: std::time::Duration::ZERO,
-        notices: keyway_worker::Notices::default(),
+        notices: Arc::default(),
         transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
         channels: Arc::default(),
-        handouts: keyway_worker::Handouts::default(),
-        invalidations: keyway_worker::Invalidations::default(),
-        monitors: keyway_worker::Monitors::default(),
-        redirects: keyway_worker::Redirects::default(),
+        handouts: Arc::default(),
+        invalidations: Arc::default(),
+        monitors: Arc::default(),
+        redirects: Arc::default(),
     })
 }

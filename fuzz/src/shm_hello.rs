@@ -83,6 +83,7 @@ impl World {
             address: Address::Shm(path.clone()),
             backlog: 16,
             unix_mode: None,
+            unix_owner: (None, None),
             tcp_keepalive: None,
             door: Some(Door { allow_uids: Vec::new(), ring_max: RING_MAX }),
         };

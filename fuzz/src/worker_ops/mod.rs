@@ -23,7 +23,6 @@ use keyway_topology::{
     Topology,
 };
 use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, Worker};
-use parking_lot::Mutex;
 use peers::{Client, Ledger, Server};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -410,6 +409,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
+        is_ended: false,
         cluster: None,
         read_from: None,
         entrance: keyway_worker::Entrance::default(),
@@ -419,6 +419,9 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         users: Arc::new(keyway_users::Users::plain(password)),
     };
     Arc::new(Plan {
+        generation: 1,
+        retired: Vec::new(),
+        followers: Default::default(),
         limits,
         listeners: vec![listener(0, None), listener(1, password), listener(SPLIT as u16, None)],
         user_reads: Vec::new(),
@@ -428,28 +431,30 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         ]
         .into_iter()
         .chain(led.map(|kind| pool_plan("led", 1, kind)))
+        .map(Arc::new)
         .collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),
         facts: Arc::new(NoFacts),
-        next_client_id: AtomicU64::new(1),
-        mailers: Mutex::new(Vec::new()),
+        next_client_id: Arc::new(AtomicU64::new(1)),
+        mailers: Arc::default(),
         drain_timeout: DRAIN_TIMEOUT,
         spin: std::time::Duration::ZERO,
-        notices: keyway_worker::Notices::default(),
+        notices: Arc::default(),
         transactions: Arc::new(QueueBudget::new(limits.transactions_len_max)),
         channels: Arc::default(),
-        handouts: keyway_worker::Handouts::default(),
-        invalidations: keyway_worker::Invalidations::default(),
-        monitors: keyway_worker::Monitors::default(),
-        redirects: keyway_worker::Redirects::default(),
+        handouts: Arc::default(),
+        invalidations: Arc::default(),
+        monitors: Arc::default(),
+        redirects: Arc::default(),
     })
 }
 
 pub(crate) fn registry(topology: &Topology) -> Arc<Registry> {
     const CLASSES: [&str; Class::ALL.len()] = [""; Class::ALL.len()];
     let pools = topology.pools().iter().map(|pool| PoolLayout {
+        is_retired: false,
         name: pool.name.clone(),
         backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
     });
