@@ -189,7 +189,9 @@ impl Driver {
         self.not_accepted.take()
     }
 
-    /// Waits, at most so long, and does what is to be done.
+    /// Waits, at most so long, and does what is to be done. It does not wait while there are
+    /// events: what the node was asked between two turns may have had its answer at once, as a
+    /// node without peers that leaves.
     ///
     /// # Errors
     /// Of the system, when it cannot be waited for anything.
@@ -217,7 +219,7 @@ impl Driver {
 
     fn wait(&mut self, now: Time, wait_max: Duration) -> io::Result<()> {
         let mut wait = wait_max.min(self.node.poll_deadline().since(now));
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || self.node.has_event() {
             wait = Duration::ZERO;
         }
         let others = self.others.iter().filter_map(|key| self.conns.get(*key)?.until());

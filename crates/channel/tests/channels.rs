@@ -239,3 +239,17 @@ fn a_hundred_connections_leave_no_descriptor() {
     // Other tests of this process come and go; a leak would be some of each round.
     assert!(count() < before + 90, "{before}, then {}", count());
 }
+
+#[test]
+fn a_node_without_peers_is_gone_as_soon_as_it_leaves() {
+    for url in ["tcp://127.0.0.1:0".to_owned(), format!("shm://{}", scratch("alone"))] {
+        let mut alone = listening(1, &url);
+        alone.turn(Duration::ZERO).unwrap();
+        while alone.poll_event().is_some() {}
+        let start = Instant::now();
+        alone.node().leave(clock());
+        alone.turn(60 * SECOND).unwrap();
+        assert_eq!(alone.poll_event(), Some(Event::Gone), "{url}");
+        assert!(start.elapsed() < SECOND, "{url}: {:?}", start.elapsed());
+    }
+}

@@ -320,6 +320,21 @@ fn keys_are_those_the_server_names() {
     assert_eq!(answered.len(), keyed.iter().filter(has_keys).count(), "each command has a line");
 }
 
+/// Whether the first STREAMS of a reader of streams is the value of an option, or stands where
+/// the server does not look: COMMAND GETKEYS takes the first from a fixed place on, whatever it
+/// is, where XREAD itself reads one option after the other, as Keyway does.
+fn hides_its_streams(line: &Line) -> bool {
+    let words: Vec<String> = line.words.iter().map(|word| word.to_ascii_lowercase()).collect();
+    let first = match words[0].as_str() {
+        "xread" => 1,
+        "xreadgroup" => 4,
+        _ => return false,
+    };
+    let is_value =
+        |pair: &[String]| pair[1] == "streams" && ["count", "block"].contains(&pair[0].as_str());
+    words.windows(2).any(is_value) || words[1..first].iter().any(|word| word == "streams")
+}
+
 #[test]
 fn keys_of_any_words_are_those_the_server_names() {
     const WORDS: [&str; 24] = [
@@ -368,7 +383,7 @@ fn keys_of_any_words_are_those_the_server_names() {
             words.push(WORDS[below(WORDS.len())]);
         }
         let line = Line::new(words);
-        if lacks_a_value(&line) || stores_twice(&line) {
+        if lacks_a_value(&line) || stores_twice(&line) || hides_its_streams(&line) {
             continue;
         }
         assert_eq!(keys_by_table(&line), keys_by_server(&mut client, &line), "{:?}", line.words);

@@ -494,6 +494,12 @@ fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
 }
 
 fn reload(api: &dyn Api) -> Result<Reply, Problem> {
+    if api.status().draining {
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "it drains: nothing was changed",
+        ));
+    }
     match api.reload() {
         Ok(reloaded) => Ok(json(&reloaded)),
         Err(faults) => {

@@ -372,7 +372,13 @@ impl Api for Process {
                     id,
                     address: entry.addr.to_string(),
                     listener: entry.laddr.clone(),
-                    pool: current.plan.pools[index].name.clone(),
+                    // Workers may be at a version already that is not told of here yet.
+                    pool: current
+                        .plan
+                        .pools
+                        .get(index)
+                        .map(|pool| pool.name.clone())
+                        .unwrap_or_default(),
                     user: entry.user.to_string(),
                     name: entry.name.clone(),
                     since_unix_seconds: entry.connected_unix,

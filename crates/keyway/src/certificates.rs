@@ -65,8 +65,10 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
 /// clients who are coming in meet what is there then.
 pub fn keep_listeners(old: &Config, new: &mut Config) {
     for (old, new) in old.listeners.iter().zip(&mut new.listeners) {
+        let is_same_place = old.bind == new.bind;
         if let (Some(old), Some(new)) = (&old.entrance.tls, &mut new.entrance.tls)
             && old.settings == new.settings
+            && is_same_place
         {
             new.loaded.clone_from(&old.loaded);
         }

@@ -337,6 +337,13 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
             })
         }
     };
+    let mut cluster = emulated(settings, address);
+    if let (Some(new), Some(before)) = (&cluster, old.and_then(|(old, _)| old.cluster.as_ref()))
+        && has_same_members(new, before)
+    {
+        // Who watches the other members goes on to tell it.
+        cluster = Some(Arc::clone(before));
+    }
     let has_gate = old.is_some_and(|(old, _)| old.entrance.gate.is_some());
     let mut entrance = entrance(&settings.entrance, has_gate);
     if let Some((old, _)) = old {
@@ -350,7 +357,7 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
         },
         name: address.map_or_else(|| settings.bind.to_string(), |addr| addr.to_string()),
         users,
-        cluster: emulated(settings, address),
+        cluster,
         entrance,
         read_from: settings.read_from.clone(),
         memcached: match settings.protocol {
@@ -472,6 +479,14 @@ fn emulated(settings: &ListenerConfig, bound: Option<SocketAddr>) -> Option<Arc<
     let cluster = settings.cluster.as_ref()?;
     let own = own_place(&cluster.announce, bound);
     Some(Arc::new(EmulatedCluster::new(cluster.announce.iter().cloned(), own)))
+}
+
+fn has_same_members(one: &EmulatedCluster, other: &EmulatedCluster) -> bool {
+    let addresses = |cluster: &EmulatedCluster| -> Vec<(String, u16)> {
+        let all = (0..).map_while(|place| cluster.address(place));
+        all.map(|(host, port)| (host.to_owned(), port)).collect()
+    };
+    addresses(one) == addresses(other)
 }
 
 /// Which of the Keyways at these addresses is the one that listens at `bound`, as

@@ -82,6 +82,8 @@ pub fn serve(
         passwords,
     };
     run(workers, &process, &mut live, &woken);
+    // Nobody waits for an answer from here any more.
+    drop(woken);
     drop(admin);
     remove_unix_sockets(&live.file);
     warn_of_cut_off(&plan);

@@ -396,6 +396,7 @@ impl<I: Io> Io for Secured<I> {
     }
 
     fn end_listening(&mut self, index: ListenerIndex) {
+        self.turn_all_away(Some(index));
         self.io.end_listening(index);
     }
 
@@ -404,7 +405,7 @@ impl<I: Io> Io for Secured<I> {
     }
 
     fn stop_listening(&mut self) {
-        self.turn_all_away();
+        self.turn_all_away(None);
         self.io.stop_listening();
     }
 

@@ -213,16 +213,21 @@ pub fn first_line(program: &Path, words: &[String]) -> String {
     text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// Becomes `program`, which ends when who has started this process does.
+/// Becomes a program with its arguments, `words`, which ends when the process `run` does, who has
+/// started this one.
 ///
 /// # Errors
 /// When it cannot be started; else it does not return.
-pub fn become_guarded(words: &[String]) -> Result<std::convert::Infallible, Error> {
+pub fn become_guarded(run: u32, words: &[String]) -> Result<std::convert::Infallible, Error> {
     let [program, words @ ..] = words else {
         return Err(Error::Asked("there is nothing to start".to_owned()));
     };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|why| Error::system("cannot be tied to its parent", why))?;
+    // It may have ended before that, and then there is no signal.
+    if std::os::unix::process::parent_id() != run {
+        return Err(Error::Asked("the run has ended".to_owned()));
+    }
     let why = Command::new(program).args(words).exec();
     Err(Error::system(format!("cannot start {program}"), why))
 }

@@ -37,7 +37,9 @@ use std::time::Duration;
 
 use keyway_base::{BackendFault, Time};
 
-use crate::{BackendId, CircuitBoard, Ejection, GenerationCell, ReadBoard, Rejoin, Topology};
+use crate::{
+    BackendId, CircuitBoard, Ejection, GenerationCell, Pool, PoolKind, ReadBoard, Rejoin, Topology,
+};
 
 /// How long a claim to probe a backend lasts before another worker may take
 /// over, in milliseconds. It covers a worker that stops in the middle of a
@@ -325,7 +327,8 @@ impl Cell {
         if word.state == HealthState::Rejoining {
             word = Word { state: HealthState::Ejected, due_ms: 0, ..word };
         }
-        if !word.state.is_usable() && self.ejection.is_none() {
+        let is_held = HealthBoard::is_held_word(word);
+        if !word.state.is_usable() && self.ejection.is_none() && !is_held {
             word = Word { state: HealthState::Failing, due_ms: 0, ..word };
         }
         self.word.store(word.to_bits(), Relaxed);
@@ -333,6 +336,11 @@ impl Cell {
         self.ejections.store(old.ejections.load(Relaxed), Relaxed);
         self.rejoins.store(old.rejoins.load(Relaxed), Relaxed);
     }
+}
+
+/// Whether the servers of a pool are found out while it serves.
+fn is_found_out(pool: &Pool) -> bool {
+    matches!(&pool.kind, PoolKind::Sharded(sharded) if sharded.cluster.is_some())
 }
 
 /// The health of every backend of one topology, shared by the workers.
@@ -382,6 +390,10 @@ impl HealthBoard {
         for id in to.all_ids().filter(|&id| !kept(id)) {
             let Some(new) = to.backend(id) else { continue };
             let Some(old_pool) = heir_of(new.pool_index) else { continue };
+            // Places in a cluster are nobody's until it is asked who is there.
+            if is_found_out(&from.pools()[old_pool]) || is_found_out(&to.pools()[new.pool_index]) {
+                continue;
+            }
             let servers = from.pools()[old_pool].servers();
             let at = servers.iter().position(|old| old.endpoint == new.server.endpoint);
             let Some(at) = at else { continue };

@@ -52,7 +52,7 @@ impl fmt::Debug for Digest {
 }
 
 /// What lets a user in.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(crate) struct Passwords {
     /// Any password is right, and none is needed.
     pub(crate) is_open: bool,

@@ -43,6 +43,7 @@ const KEPT: Duration = Duration::from_secs(30);
 const RIGHT_MAX: usize = 256;
 
 /// An Argon2id hash.
+#[derive(PartialEq)]
 pub struct SlowHash {
     params: Params,
     salt: Box<[u8]>,

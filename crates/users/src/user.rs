@@ -214,6 +214,11 @@ impl User {
         flags
     }
 
+    /// Whether the same passwords let both in.
+    pub fn has_passwords_of(&self, other: &User) -> bool {
+        self.passwords == other.passwords
+    }
+
     /// What stands for its passwords, which are never shown.
     pub fn passwords(&self) -> Vec<&'static str> {
         vec![HIDDEN; self.passwords.len()]
@@ -281,10 +286,14 @@ impl fmt::Debug for User {
     }
 }
 
-/// Users of the same rules are the same, whatever their passwords hash to.
+/// Users are the same whom the same passwords let in, to do the same in the same places.
 impl PartialEq for User {
     fn eq(&self, other: &User) -> bool {
-        self.name == other.name && self.pool == other.pool && self.rules() == other.rules()
+        let places = |user: &User| (user.pool, user.reads);
+        self.name == other.name
+            && places(self) == places(other)
+            && self.has_passwords_of(other)
+            && self.rules() == other.rules()
     }
 }
 

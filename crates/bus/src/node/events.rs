@@ -55,6 +55,12 @@ impl Events {
 }
 
 impl Node {
+    /// Whether something has happened that [`Node::poll_event`] has not given yet: nobody is to
+    /// wait then.
+    pub fn has_event(&self) -> bool {
+        !self.events.queue.is_empty()
+    }
+
     /// What has happened, the oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop()?;

@@ -111,7 +111,7 @@ pub(crate) static LISTENER_TLS: Table = Table {
 
 pub(crate) static ADMIN_TLS: Table = Table {
     header: "admin_tls in [server]",
-    doc: "`admin_tls = { cert_file = \"/etc/keyway/admin.pem\", key_file = \"/etc/keyway/admin.key\" }` in `[server]`: `/metrics`, health and the admin API are served by HTTPS only, with the keys that `tls` of a listener has. With a `ca_file` whoever shows a certificate of these authorities needs no token.",
+    doc: "`admin_tls = { cert_file = \"/etc/keyway/admin.pem\", key_file = \"/etc/keyway/admin.key\" }` in `[server]`: `/metrics`, health and the admin API are served by HTTPS only, with the keys that `tls` of a listener has. With a `ca_file` who asks has to show a certificate of these authorities, and a token only where there is one.",
     keys: LISTENER_TLS.keys,
 };
 

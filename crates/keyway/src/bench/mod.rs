@@ -31,6 +31,8 @@ pub enum Bench {
     /// A program of a scenario, which ends when the run does.
     #[command(hide = true)]
     RunPart {
+        /// The process of the run.
+        run: u32,
         /// The program and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
@@ -52,7 +54,7 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
     match bench {
         Bench::Load(arguments) => load::load(&arguments),
         Bench::Run(arguments) => run::scenario(&arguments),
-        Bench::RunPart { words } => match keyway_scenario::become_guarded(&words)? {},
+        Bench::RunPart { run, words } => match keyway_scenario::become_guarded(run, &words)? {},
         Bench::Report(arguments) => report::report(&arguments),
         Bench::Compare(arguments) => Ok(report::compared(&arguments)),
     }

@@ -95,8 +95,10 @@ impl Arguments {
     fn options(&self) -> Result<Options> {
         let keyway = std::env::current_exe().context("cannot find this program to start it")?;
         let program = keyway.display().to_string();
-        let again =
-            |words: [&str; 2]| [&program, words[0], words[1]].map(|word| word.to_owned()).to_vec();
+        let again = |words: &[&str]| {
+            [&[program.as_str()], words].concat().into_iter().map(str::to_owned).collect()
+        };
+        let own = std::process::id().to_string();
         let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
         Ok(Options {
             is_full: self.full,
@@ -104,8 +106,8 @@ impl Arguments {
             seconds: self.seconds,
             given: self.systems.clone(),
             only: self.only.clone(),
-            guard: again(["bench", "run-part"]),
-            bus_again: again(["bus", "bench-end"]),
+            guard: again(&["bench", "run-part", &own]),
+            bus_again: again(&["bus", "bench-end"]),
             keyway,
             command: ["keyway".to_owned()].into_iter().chain(typed).collect::<Vec<_>>().join(" "),
         })

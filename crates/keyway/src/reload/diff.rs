@@ -99,7 +99,7 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
         let name = user.user.name();
         let before = old.users.iter().find(|other| other.user.name() == name);
         let is_same = |other: &keyway_config::UserConfig| {
-            other.password == user.password && other.user.passwords() == user.user.passwords()
+            other.password == user.password && other.user.has_passwords_of(&user.user)
         };
         if before.is_some_and(|before| !is_same(before)) {
             lines.push(format!("user {name}: password changed"));

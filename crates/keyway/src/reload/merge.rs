@@ -262,6 +262,7 @@ fn fixed_of_listener(old: &ListenerConfig, new: &ListenerConfig) -> Vec<String> 
     let keys = [
         (old.backlog == new.backlog, "backlog"),
         (old.mode == new.mode, "mode"),
+        (old.owner == new.owner, "owner and group"),
         (old.tcp_keepalive == new.tcp_keepalive, "tcp_keepalive"),
         (old.shm == new.shm, "allow_uids and ring_max"),
         (old.protocol == new.protocol, "protocol and item_len_max"),

@@ -102,6 +102,7 @@ impl Arrivals {
             self.gates.resize(of + 1, None);
             self.entering.resize(of + 1, VecDeque::new());
             self.counts.resize(of + 1, 0);
+            self.held.resize(of + 1, false);
         }
         self.gates[of] = gate;
     }
@@ -451,8 +452,9 @@ impl<I: Io> Secured<I> {
         self.arrivals.told.push_back((listener, Accept::Turned { peer, away }));
     }
 
-    /// Closes those who are not in yet: nobody listens any more.
-    pub(super) fn turn_all_away(&mut self) {
+    /// Closes those who are not in yet, at one listener or at all: nobody listens any more.
+    pub(super) fn turn_all_away(&mut self, at: Option<ListenerIndex>) {
+        let is_there = |listener: ListenerIndex| at.is_none_or(|at| at == listener);
         for index in 0..self.lines.len() as u32 {
             let line = self.lines[index as usize].line.as_deref();
             let is_outside = |stage: &Stage| {
@@ -461,21 +463,24 @@ impl<I: Io> Secured<I> {
                     Stage::Arriving { .. } | Stage::Handshaking { .. } | Stage::Entered { .. }
                 )
             };
-            let is_it =
-                |line: &Line| matches!(line.side, Side::Theirs(_)) && is_outside(&line.stage);
+            let is_it = |line: &Line| {
+                matches!(&line.side, Side::Theirs(arrival) if is_there(arrival.listener))
+                    && is_outside(&line.stage)
+            };
             if line.is_some_and(is_it)
                 && let Some(socket) = self.remove(index).and_then(|line| line.stage.socket())
             {
                 self.io.close(socket);
             }
         }
-        let Arrivals { entering, counts, held, queue, slow_queue, told, .. } = &mut self.arrivals;
-        entering.iter_mut().for_each(VecDeque::clear);
-        counts.fill(0);
-        held.fill(false);
-        queue.clear();
-        slow_queue.clear();
+        // In the queues names of those who have gone are passed over.
+        let Arrivals { entering, counts, held, told, .. } = &mut self.arrivals;
+        for of in (0..counts.len()).filter(|&of| is_there(ListenerIndex(of as u16))) {
+            entering[of].clear();
+            counts[of] = 0;
+            held[of] = false;
+        }
         // Who is told of here and was turned away has no socket any more.
-        told.clear();
+        told.retain(|(of, _)| !is_there(*of));
     }
 }

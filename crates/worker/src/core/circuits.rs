@@ -48,7 +48,9 @@ impl Core {
     /// Has requests to the servers of a pool look at whether an operator has ejected them.
     pub(super) fn watch_held(&mut self, pool: u16) {
         let health = &self.plane.plan.health;
-        for slot in self.links.iter_mut().filter(|slot| slot.pool == pool) {
+        // Places that wait to be used again say what they were of another version's.
+        let is_of = |slot: &&mut LinkSlot| slot.pool == pool && !slot.is_free && !slot.is_spare;
+        for slot in self.links.iter_mut().filter(is_of) {
             slot.is_watched = health.watches(slot.id);
         }
     }

@@ -495,6 +495,9 @@ impl Plane {
         if is_failed_login(request, &out[start..]) {
             self.tell_failed_login(session);
         }
+        if matches!(request.command.verb, Verb::Auth | Verb::Hello | Verb::Reset) {
+            self.note_stranger(session);
+        }
         after
     }
 

@@ -95,11 +95,20 @@ impl Core {
         if !Arc::ptr_eq(users, &old.listeners[listener].users) {
             let identity = &mut session.identity;
             let known = identity.user.take().filter(|_| identity.authenticated);
-            let still = known.and_then(|user| users.get(user.name().as_bytes()));
-            match still.filter(|user| user.is_on()) {
+            let still = known.as_ref().and_then(|user| users.get(user.name().as_bytes()));
+            let still = still.filter(|user| user.is_on());
+            let is_same = known.as_deref() == still.map(|user| &**user);
+            match still {
                 Some(user) => identity.admit(user, users),
                 None => identity.begin(users),
             }
+            if let Some(stateful) = &mut session.stateful
+                && !is_same
+            {
+                // What was queued was judged by what its user might do before.
+                stateful.refuse();
+            }
+            let identity = &mut session.identity;
             let name = identity.user_name().into();
             plan.clients.update(identity.id, |entry| entry.user = name);
         }
@@ -224,7 +233,17 @@ impl Plane {
         (session.identity.is_free, session.identity.is_bound) = (false, true);
         let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
         if is_quiet && session.unheard == 0 && !self.has_begun(session) {
+            // What it was lent for is over.
+            session.go_home();
             self.move_to(session, own);
+        }
+    }
+
+    /// Sees to it that who has said anew who it is goes to its pool before its next request.
+    pub(super) fn note_stranger(&self, session: &mut Session) {
+        let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
+        if home.unwrap_or(session.pool) != self.own_pool(session) {
+            (session.identity.is_free, session.identity.is_bound) = (false, true);
         }
     }
 

@@ -102,6 +102,10 @@ impl<I: Io> Worker<I> {
 
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {
         let place = &self.plan.listeners[listener as usize];
+        if place.is_ended {
+            // It came while a reload took the listener away.
+            return self.io.close(socket);
+        }
         let pool = &self.plan.pools[place.pool as usize];
         let clients = &self.core.plane.cells.pool(place.pool as usize).clients;
         clients.accepted.add(1);

@@ -70,6 +70,7 @@ impl Plane {
                 identity.admit(user, users);
                 let name = user.name();
                 self.plan.clients.update(identity.id, |entry| entry.user = Arc::clone(name));
+                self.note_stranger(call.session);
                 true
             }
             Err(_) => {
