@@ -54,3 +54,7 @@ if ! "${install[@]}"; then
     exit 1
   fi
 fi
+# Of prometheus only promtool is wanted: its service is not to start with the machine either.
+if [[ " ${wanted[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
+  "${as_root[@]}" systemctl disable prometheus >/dev/null 2>&1 || true
+fi

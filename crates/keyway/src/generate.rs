@@ -50,7 +50,9 @@ pub fn generate(wanted: &Generate) -> Result<ExitCode> {
                 KnownShell::Zsh => Shell::Zsh,
                 KnownShell::Fish => Shell::Fish,
             };
-            clap_complete::generate(shell, &mut shown(), "keyway", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut shown(), "keyway", &mut script);
+            crate::cli::print(&script)?;
         }
     }
     Ok(ExitCode::SUCCESS)

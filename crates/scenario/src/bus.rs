@@ -1,5 +1,6 @@
 //! Messages over a channel of the bus.
 
+use crate::convert::plain;
 use crate::machine::load_average;
 use keyway_bus_bench::{Channel, Options, Outcome, Sizes, run};
 use keyway_report::{Measured, Process, Role, Round};
@@ -29,7 +30,7 @@ pub fn measure(
             Some(outcome) => Round::Measured(Box::new(measured(&outcome, seconds))),
             None => Round::Failed("nothing was measured".to_owned()),
         },
-        Err(why) => Round::Failed(why.to_string()),
+        Err(why) => Round::Failed(plain(&why.to_string())),
     }
 }
 

@@ -59,7 +59,7 @@ pub fn measure(
     let outcomes = match outcomes {
         Ok(outcomes) => outcomes,
         Err(_) if meter.is_stopped.load(Ordering::Relaxed) => return None,
-        Err(why) => return Some(Round::Failed(why.to_string())),
+        Err(why) => return Some(Round::Failed(plain(&why.to_string()))),
     };
     round(outcomes, plan, started.share, &roles)
 }

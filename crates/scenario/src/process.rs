@@ -1,6 +1,7 @@
 //! Processes that a scenario starts, the ports they listen on and the directory they write to.
 //! Nothing of it is there any more when this is dropped.
 
+use crate::convert::plain;
 use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeSet;
@@ -187,7 +188,7 @@ impl Process {
             text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         match lines.as_slice() {
             [] => "it said nothing".to_owned(),
-            lines => lines.join(" / "),
+            lines => plain(&lines.join(" / ")),
         }
     }
 }
@@ -210,7 +211,7 @@ pub fn first_line(program: &Path, words: &[String]) -> String {
     let Ok(output) = output else { return String::new() };
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
+    plain(text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default())
 }
 
 /// Becomes a program with its arguments, `words`, which ends when the process `run` does, who has

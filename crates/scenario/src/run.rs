@@ -1,6 +1,7 @@
 //! A scenario from its start to its end: systems take turns, round by round.
 
 use crate::bus;
+use crate::convert::plain;
 use crate::convert::time;
 use crate::error::Error;
 use crate::machine::{Scale, machine};
@@ -231,7 +232,7 @@ impl<'a> Runner<'a> {
                     row.started_by.clone_from(&started.started_by);
                     self.started.push(started);
                 }
-                Err(why) => row.missing = Some(why.to_string()),
+                Err(why) => row.missing = Some(plain(&why.to_string())),
             }
             run.systems.push(row);
             if self.is_stopped.load(Ordering::Relaxed) {
@@ -256,7 +257,10 @@ impl<'a> Runner<'a> {
             TaskKind::Load { workload, plan, .. } => Some((workload.clone(), plan.clone())),
             TaskKind::Messages { .. } => None,
         });
-        let Some((workload, plan)) = first else { return Ok(()) };
+        let Some((workload, plan)) = first else {
+            self.note_baseline(run);
+            return Ok(());
+        };
         let mut ready = Vec::new();
         for started in std::mem::take(&mut self.started) {
             self.tell(&format!("waiting for {}", started.name));
@@ -266,16 +270,21 @@ impl<'a> Runner<'a> {
                 Err(why) => {
                     let mut rows = run.systems.iter_mut();
                     if let Some(row) = rows.find(|row| row.name == started.name) {
-                        row.missing = Some(why.to_string());
+                        row.missing = Some(plain(&why.to_string()));
                     }
                 }
             }
         }
         self.started = ready;
+        self.note_baseline(run);
+        Ok(())
+    }
+
+    /// Which system the others are compared with, if it is there.
+    fn note_baseline(&self, run: &mut Run) {
         let baseline = self.scenario.baseline.as_ref();
         let is_there = |name: &&String| self.started.iter().any(|one| one.name == **name);
         run.baseline = baseline.filter(is_there).cloned();
-        Ok(())
     }
 
     fn round(&mut self, round: usize, site: &mut Site, backends: &Backends, run: &mut Run) {

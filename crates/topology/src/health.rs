@@ -748,13 +748,29 @@ mod tests {
 
     /// One pool of `count` servers for each ejection.
     fn board(count: usize, ejections: &[Option<Ejection>]) -> HealthBoard {
+        HealthBoard::new(&topology(count, ejections))
+    }
+
+    fn topology(count: usize, ejections: &[Option<Ejection>]) -> Topology {
         let pools = ejections.iter().enumerate().map(|(pool, &ejection)| {
             let servers =
                 (1..=count).map(|port| Server::parse(&format!("h:{port}")).unwrap()).collect();
             let sharded = ShardedPool { ejection, ..ShardedPool::with_servers(servers) };
             Pool { name: format!("pool{pool}"), kind: PoolKind::Sharded(sharded) }
         });
-        HealthBoard::new(&Topology::new(Epoch(1), pools.collect()))
+        Topology::new(Epoch(1), pools.collect())
+    }
+
+    #[test]
+    fn who_is_ejected_by_hand_stays_so_in_the_pool_that_follows() {
+        let (old, new) = (topology(2, &[None]), topology(3, &[None]));
+        let board = HealthBoard::new(&old);
+        assert!(board.eject(BackendId(1)));
+        board.note_failure(BackendId(0), FailureReason::Closed, (at(1), at(1)));
+        let next = board.succeeded_by((&old, &new), |_| false, |_| Some(0));
+        let states = [0, 1, 2].map(|id| next.state(BackendId(id)));
+        assert_eq!(states, [HealthState::Failing, HealthState::Ejected, HealthState::Up]);
+        assert!(next.is_held(BackendId(1)) && next.watches(BackendId(1)));
     }
 
     fn at(seconds: u64) -> Time {

@@ -298,3 +298,20 @@ impl PartialEq for User {
 }
 
 impl Eq for User {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_of_other_passwords_or_other_places_are_others() {
+        let rules = |password: &str| format!("on {password} ~* +@all");
+        let user = |password: &str| User::new("feed", &rules(password)).unwrap();
+        let (one, other) =
+            (user(&format!("#{}", "1f".repeat(32))), user(&format!("#{}", "2f".repeat(32))));
+        assert_eq!(one.rules(), other.rules(), "what is shown of them is the same");
+        assert!(one == one.clone() && one != other && !one.has_passwords_of(&other));
+        assert!(one.clone() != User { reads: Some(1), ..one.clone() });
+        assert!(one.clone() != User { pool: Some(1), ..one.clone() });
+    }
+}

@@ -72,12 +72,12 @@ pub fn report(arguments: &Report) -> Result<ExitCode> {
 impl Out {
     /// Writes what was asked for, and prints the tables. JSON comes first: all else is made of it.
     pub fn write(&self, run: &Run) -> Result<()> {
-        if let Some(file) = &self.json {
-            keyway_report::write(run, file)?;
-        }
-        if !self.quiet {
+        let json = self.json.as_ref().map(|file| keyway_report::write(run, file));
+        // Whatever else fails, what was measured is shown.
+        if !self.quiet || matches!(json, Some(Err(_))) {
             print(&terminal(run, width()))?;
         }
+        json.transpose()?;
         if let Some(file) = &self.html {
             write(file, &html(run)?)?;
         }
