@@ -342,7 +342,7 @@ fn without_a_terminal_it_prints() {
     let admins: Vec<String> = both.iter().map(|one| one.admin().to_string()).collect();
     let arguments = ["--address", &admins[0], "--address", &admins[1]];
     wait_until("clients", SOON, || {
-        both.iter().all(|one| one.metrics().sum("keyway_pool_requests_total", &[]) > 100.0)
+        both.iter().all(|one| one.metrics().sum("keyway_pool_requests_total", &[]) > 1200.0)
     });
     let page = once(&arguments).expect_success("keyway top --once").stdout;
     let far = |process| cell(&page, &["POOL", "PROCESS"], "CLIENTS", &["far", process]);

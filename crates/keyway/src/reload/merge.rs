@@ -383,9 +383,12 @@ fn has_same_users(
     let users = |config: &Config, listener: &ListenerConfig| {
         listener.users.iter().map(|&at| config.users[at].clone()).collect::<Vec<_>>()
     };
+    let (before, after) = (users(old, was), users(new, is));
+    let mut pairs = before.iter().zip(&after);
     was.password == is.password
         && old.limits.failed_logins_max == new.limits.failed_logins_max
-        && users(old, was) == users(new, is)
+        && before == after
+        && pairs.all(|(before, after)| before.user.has_passwords_of(&after.user))
 }
 
 #[cfg(test)]
@@ -444,6 +447,22 @@ mod tests {
         assert_eq!(retired, [(0, true), (2, true)]);
         let PoolKindConfig::Routed(all) = &merged.config.pools[4].kind else { panic!("it leads") };
         assert_eq!(all.pool.children(), [1, 5]);
+    }
+
+    #[test]
+    fn another_hash_of_a_password_is_seen_though_it_is_shown_as_before() {
+        let user = |byte: &str| {
+            let hash = byte.repeat(32);
+            format!(
+                "{}[[user]]\nname = \"ops\"\nrules = \"+@all ~*\"\npassword_hashes = [\"#{hash}\"]\n",
+                both(1, 2)
+            )
+        };
+        let old = config(&user("1f"));
+        assert_eq!(next(&old, &[], 1, &config(&user("1f"))).same_users, [true]);
+        let new = config(&user("2f"));
+        assert_eq!(next(&old, &[], 1, &new).same_users, [false]);
+        assert_eq!(crate::reload::diff(&old, &new), ["user ops: password changed"]);
     }
 
     #[test]
