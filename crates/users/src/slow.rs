@@ -203,10 +203,6 @@ impl Trials {
         Trials { verifier, usual, secrets, state: Mutex::default() }
     }
 
-    pub(crate) fn verifier(&self) -> &Arc<Verifier> {
-        &self.verifier
-    }
-
     /// Whether this password was found to be right.
     pub(crate) fn is_right(&self, name: &[u8], password: &[u8]) -> Option<bool> {
         if password.len() > PASSWORD_LEN_MAX {

@@ -120,11 +120,6 @@ impl Users {
         self.trials.is_some()
     }
 
-    /// Who looks at passwords that take long, where some do.
-    pub fn verifier(&self) -> Option<&Arc<Verifier>> {
-        self.trials.as_ref().map(Trials::verifier)
-    }
-
     /// Begins to look at a password that takes long, or asks whether that is over.
     pub fn prepare(&self, name: &[u8], password: &[u8], from: &str, now: Time) -> Prepared {
         let Some(trials) = &self.trials else { return Prepared::Ready };
