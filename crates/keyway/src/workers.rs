@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use keyway_metrics::Registry;
 use keyway_net::{
     EpollIo, Io, Listener, ListenerIndex, ListenerTemplate, Mailbox, Mailer, Ringed, Secured,
+    Sockets, UringIo,
 };
 use keyway_worker::{Follow, Mail, Plan, Worker};
 use std::fs;
@@ -284,7 +285,7 @@ fn post(mailer: &Mailer<Mail>, mut mail: Mail) {
 }
 
 /// A driver that listens there, each at its position.
-fn driver(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<Mail>) -> std::io::Result<EpollIo> {
+fn driver(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<Mail>) -> std::io::Result<Sockets> {
     let (mut row, mut others) = (Vec::new(), Vec::new());
     for (index, listener) in listeners {
         match usize::from(index) == row.len() {
@@ -292,7 +293,10 @@ fn driver(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<Mail>) -> std::io::
             false => others.push((index, listener)),
         }
     }
-    let mut io = EpollIo::new(row, mailbox)?;
+    let mut io: Sockets = match std::env::var("KEYWAY_IO").as_deref() {
+        Ok("io_uring") => UringIo::new(row, mailbox)?.into(),
+        _ => EpollIo::new(row, mailbox)?.into(),
+    };
     for (index, listener) in others {
         if !io.listen(ListenerIndex(index), listener) {
             return Err(std::io::ErrorKind::OutOfMemory.into());

@@ -100,6 +100,16 @@ impl EpollIo {
         &mut self.read_buf
     }
 
+    /// Readable when something has happened.
+    pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Outcomes that are known already.
+    pub(crate) fn take_early(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.early);
+    }
+
     /// Gives another token to a socket that is watched.
     pub(crate) fn rename(&self, socket: Socket, token: Token) -> bool {
         let data = EventData::new_u64(token.0);
@@ -272,6 +282,11 @@ fn nanos(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Whether a call that began then has put us to sleep.
+pub(crate) fn has_slept(start: Timespec) -> bool {
+    nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(nanos(start)) >= SLEPT_FROM
+}
+
 /// The descriptor behind a handle, for the length of one call.
 fn borrow(socket: &Socket) -> BorrowedFd<'_> {
     // SAFETY: a `Socket` of this driver is an open descriptor from the moment
@@ -306,9 +321,7 @@ impl Io for EpollIo {
             Err(error) => panic!("epoll_wait failed: {error}"),
         }
         // The kernel does not say whether it put us to sleep.
-        let slept = start.is_some_and(|start| {
-            nanos(clock_gettime(ClockId::Monotonic)).saturating_sub(nanos(start)) >= SLEPT_FROM
-        });
+        let slept = start.is_some_and(has_slept);
         let mut ready = std::mem::take(&mut self.ready);
         for event in ready.drain(..) {
             self.translate(event, events);

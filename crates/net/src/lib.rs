@@ -14,7 +14,9 @@ mod mailbox;
 mod resolver;
 mod ringed;
 mod secured;
+mod sockets;
 mod tune;
+mod uring;
 
 pub use address::{Address, AddressError, Peer};
 pub use entrance::{
@@ -27,3 +29,5 @@ pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
 pub use mailbox::{Mailbox, Mailer};
 pub use ringed::{Door, RingFault, Ringed};
 pub use secured::Secured;
+pub use sockets::Sockets;
+pub use uring::UringIo;

@@ -1,6 +1,6 @@
 //! Connections through shared memory, beside sockets: `shm://`.
 //!
-//! [`Ringed`] is an [`Io`] over [`EpollIo`]. What comes in by a listener with a [`Door`] is a
+//! [`Ringed`] is an [`Io`] over [`Sockets`]. What comes in by a listener with a [`Door`] is a
 //! connection over a unix socket until it says a hello (`keyway_ring`, docs/protocol/ring.md); from
 //! there on the same [`Socket`] takes and gives what goes through rings. One that is asked for with
 //! [`Address::Shm`] says the hello, and stands when it is answered.
@@ -21,8 +21,8 @@ mod terms;
 
 pub use terms::{Door, RingFault};
 
-use crate::{Accept, Address, ConnectFault, EpollIo, Event, Io, ListenerIndex, Peer, Recv};
-use crate::{Send, Socket, Token};
+use crate::{Accept, Address, ConnectFault, Event, Io, ListenerIndex, Peer, Recv, Send, Socket};
+use crate::{Sockets, Token};
 use keyway_base::{Clock, Time};
 use keyway_ring::{Ended, HELLO_LEN, Hello, Refusal};
 use line::{Greeted, Line, Reading, Rings, Stage};
@@ -76,7 +76,7 @@ static MOVING: Mutex<BTreeMap<i32, Box<Line>>> = Mutex::new(BTreeMap::new());
 
 /// An [`Io`] with connections through shared memory.
 pub struct Ringed {
-    io: EpollIo,
+    io: Sockets,
     /// By listener.
     doors: Vec<Option<Arc<Door>>>,
     /// By descriptor.
@@ -116,7 +116,8 @@ fn plain(line: &Line) -> Socket {
 
 impl Ringed {
     /// Over `io`; `budget` is for how long rings are looked at before the worker sleeps.
-    pub fn new(io: EpollIo, budget: Duration) -> Self {
+    pub fn new(io: impl Into<Sockets>, budget: Duration) -> Self {
+        let io = io.into();
         let doors = io.doors().map(|door| door.cloned().map(Arc::new)).collect();
         Ringed {
             io,

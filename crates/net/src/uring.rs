@@ -1,0 +1,539 @@
+//! [`Io`] over io_uring: the kernel receives into buffers it was lent, and one call a turn tells of
+//! all that came.
+//!
+//! [`UringIo`] lies over [`EpollIo`], which still has everything that is not a plain connection:
+//! listeners, mail, names, connections being made, and sockets whose first bytes may bring
+//! descriptors (`shm://`). The ring watches the epoll instance as it watches sockets. Each socket
+//! of ours has one standing order to receive:
+//!
+//! ```text
+//!  watch ─► Armed ◄──────── read until empty ───────┐
+//!             │  unread while buffers run out       │
+//!             ├──────────────► Stopping ──────────► Idle: the worker reads for itself
+//!             └── buffers ran out ──────────────────┘
+//! ```
+//! Bytes are sent by a call of their own: telling the kernel of all sends at once has brought
+//! nothing (docs/adr).
+
+mod buffers;
+mod inbox;
+mod orders;
+
+use crate::{Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, Mailbox, Recv, Send};
+use crate::{Socket, Token};
+use buffers::{Buffers, Piece};
+use inbox::{Conn, Outcome, Pieces, Reading};
+use io_uring::cqueue;
+use keyway_base::Clock;
+use orders::{Done, Kind, Orders};
+use parking_lot::Mutex;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Tokens with this bit are of sockets that stay with epoll: their first bytes may bring
+/// descriptors, which the ring would drop.
+const BY_EPOLL: u64 = 1 << 62;
+
+/// What came for sockets on their way between two workers, by descriptor.
+static MOVING: Mutex<BTreeMap<i32, (Vec<u8>, Option<Outcome>)>> = Mutex::new(BTreeMap::new());
+
+/// How many those are: nearly always none.
+static MOVING_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Real sockets, read by the kernel before they are asked for.
+pub struct UringIo {
+    // In this order: the ring ends before its buffers do.
+    orders: Orders,
+    buffers: Buffers,
+    base: EpollIo,
+    /// By descriptor.
+    conns: Vec<Option<Conn>>,
+    pieces: Pieces,
+    /// What the worker was given last.
+    lent: Option<Piece>,
+    /// The same, of bytes that were held.
+    lent_held: Vec<u8>,
+    /// Descriptors of those with something to read.
+    unread: Vec<i32>,
+    generation: u32,
+    /// Counts polls.
+    turn: u32,
+    early: Vec<Event>,
+    done: Vec<Done>,
+}
+
+impl UringIo {
+    /// A driver that accepts from `listeners` and wakes for `mailbox`; for the thread it is made in.
+    ///
+    /// # Errors
+    /// When the system has no io_uring for us (containers often forbid it, and kernels before 6.1
+    /// lack what is needed), or no descriptors are left.
+    pub fn new<M>(listeners: Vec<Listener>, mailbox: &Mailbox<M>) -> io::Result<Self> {
+        Self::over(EpollIo::new(listeners, mailbox)?, Buffers::lend)
+    }
+
+    /// Whether the system lets this process have what [`UringIo::new`] needs.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn probe() -> io::Result<()> {
+        let orders = Orders::new()?;
+        Buffers::lend(orders.ring()).map(drop)
+    }
+
+    fn over(base: EpollIo, lend: fn(&io_uring::IoUring) -> io::Result<Buffers>) -> io::Result<Self> {
+        let orders = Orders::new()?;
+        let buffers = lend(orders.ring())?;
+        let mut io = UringIo {
+            orders,
+            buffers,
+            base,
+            conns: Vec::new(),
+            pieces: Pieces::default(),
+            lent: None,
+            lent_held: Vec::new(),
+            unread: Vec::new(),
+            generation: 0,
+            turn: 0,
+            early: Vec::new(),
+            done: Vec::new(),
+        };
+        io.watch_base();
+        Ok(io)
+    }
+
+    /// The driver that has all but plain connections.
+    pub(crate) fn base(&self) -> &EpollIo {
+        &self.base
+    }
+
+    /// The same.
+    pub(crate) fn base_mut(&mut self) -> &mut EpollIo {
+        &mut self.base
+    }
+
+    fn watch_base(&mut self) {
+        let fd = self.base.poll_fd().as_raw_fd();
+        self.orders.poll((Kind::Base, 0, fd), PollFlags::IN);
+    }
+
+    #[inline]
+    fn conn(&mut self, socket: Socket) -> Option<&mut Conn> {
+        self.conns.get_mut(socket.0 as usize)?.as_mut()
+    }
+
+    /// Makes a socket one of ours, and has the kernel receive for it.
+    fn own(&mut self, socket: Socket, token: Token) {
+        let index = socket.0 as usize;
+        if self.conns.len() <= index {
+            self.conns.resize_with(index + 1, || None);
+        }
+        self.generation = (self.generation + 1) & orders::GENERATION_MAX;
+        let mut conn = Conn::new(token, self.generation);
+        if MOVING_COUNT.load(Ordering::Acquire) > 0
+            && let Some((held, outcome)) = take_moving(socket.0)
+        {
+            (conn.held, conn.outcome) = (held, outcome);
+        }
+        arm(&mut self.orders, socket.0, &mut conn);
+        self.conns[index] = Some(conn);
+    }
+
+    /// What was given to the worker may be written over.
+    #[inline]
+    fn take_back(&mut self) {
+        if let Some(piece) = self.lent.take() {
+            self.buffers.release(piece);
+        }
+    }
+
+    /// Sees to it that those who do not read leave buffers for others.
+    fn hold_unread(&mut self) {
+        if self.unread.is_empty() {
+            return;
+        }
+        let is_scarce = self.buffers.are_scarce();
+        let Self { unread, conns, pieces, buffers, orders, .. } = self;
+        unread.retain(|&number| {
+            let Some(Some(conn)) = conns.get_mut(number as usize) else { return false };
+            if is_scarce {
+                hold(conn, pieces, buffers);
+                stop(orders, number, conn);
+            }
+            conn.is_listed = conn.has_pieces();
+            conn.is_listed
+        });
+    }
+
+    fn reap(&mut self, events: &mut Vec<Event>) {
+        let mut done = std::mem::take(&mut self.done);
+        self.orders.take_done(&mut done);
+        for one in done.drain(..) {
+            match one.kind {
+                Kind::Receive => self.on_received(one, events),
+                Kind::Room | Kind::Hangup => self.on_polled(one, events),
+                Kind::Base => self.poll_base(events),
+                Kind::Cancel => {}
+            }
+        }
+        self.done = done;
+    }
+
+    #[inline]
+    fn on_received(&mut self, one: Done, events: &mut Vec<Event>) {
+        let Self { conns, pieces, buffers, orders, unread, turn, .. } = self;
+        let piece = match cqueue::buffer_select(one.flags) {
+            Some(buffer) if one.result >= 0 => {
+                buffers.fill(buffer, one.result as u32, cqueue::buffer_more(one.flags))
+            }
+            _ => None,
+        };
+        let conn = conns.get_mut(one.number as usize).and_then(Option::as_mut);
+        let Some(conn) = conn.filter(|conn| conn.generation == one.generation) else {
+            return piece.into_iter().for_each(|piece| buffers.release(piece));
+        };
+        let has_more = cqueue::more(one.flags);
+        let mut is_news = true;
+        match (one.result, piece) {
+            (1.., Some(piece)) => {
+                if pieces.push(conn, piece) {
+                    buffers.note_joined(piece);
+                }
+                if !std::mem::replace(&mut conn.is_listed, true) {
+                    unread.push(one.number);
+                }
+            }
+            (0, piece) => {
+                piece.into_iter().for_each(|piece| buffers.release(piece));
+                conn.outcome = Some(Outcome::End);
+            }
+            (result, _) => match Errno::from_raw_os_error(-result) {
+                Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN if !has_more => {
+                    is_news = conn.reading == Reading::Armed || conn.is_awaited;
+                    // Who does not read hears of the end by this.
+                    look_for_hangup(orders, one.number, conn);
+                }
+                _ => conn.outcome = Some(Outcome::Failed),
+            },
+        }
+        if !has_more {
+            conn.reading = Reading::Idle;
+            conn.is_awaited = false;
+        }
+        let hangup = conn.outcome.is_some();
+        if is_news && (hangup || conn.told_at != *turn) {
+            conn.told_at = *turn;
+            events.push(Event::Ready {
+                token: conn.token,
+                readable: true,
+                writable: false,
+                hangup,
+            });
+        }
+    }
+
+    fn on_polled(&mut self, one: Done, events: &mut Vec<Event>) {
+        let Some(conn) = self.conn(Socket(one.number)) else { return };
+        if conn.generation != one.generation {
+            return;
+        }
+        let told = PollFlags::from_bits_retain(one.result.max(0) as u16);
+        let ended = told.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+        match one.kind {
+            Kind::Room => conn.polls_room = false,
+            _ => conn.polls_hangup = false,
+        }
+        let is_room = one.kind == Kind::Room;
+        events.push(Event::Ready {
+            token: conn.token,
+            readable: ended,
+            writable: is_room,
+            hangup: ended,
+        });
+    }
+
+    /// Asks the driver below what has happened there.
+    fn poll_base(&mut self, events: &mut Vec<Event>) {
+        let first = events.len();
+        self.base.poll(Some(Duration::ZERO), events);
+        self.watch_base();
+        for event in &events[first..] {
+            if let Event::Connected { token, socket } = *event
+                && token.0 & BY_EPOLL == 0
+            {
+                let socket = self.base.release(socket);
+                self.own(socket, token);
+            }
+        }
+    }
+
+    /// The worker reads for itself; where that shows that nothing is left, the kernel receives again.
+    #[inline(never)]
+    fn recv_direct(&mut self, socket: Socket) -> Recv<'_> {
+        let (len, drained) = match self.base.recv(socket) {
+            Recv::Data { bytes, drained } => (bytes.len(), drained),
+            Recv::Empty => (0, true),
+            Recv::End => return Recv::End,
+            Recv::Failed => return Recv::Failed,
+        };
+        if drained && let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) {
+            arm(&mut self.orders, socket.0, conn);
+        }
+        match len {
+            0 => Recv::Empty,
+            _ => Recv::Data { bytes: &self.base.read_buf()[..len], drained },
+        }
+    }
+
+    /// Somebody asks without having been told of anything: what has come by now is looked for.
+    #[cold]
+    fn recv_late(&mut self, socket: Socket) -> Recv<'_> {
+        let mut events = std::mem::take(&mut self.early);
+        self.orders.enter(Some(Duration::ZERO));
+        self.reap(&mut events);
+        self.early = events;
+        let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else { return Recv::Failed };
+        match (self.pieces.pop(conn), conn.outcome) {
+            (Some(piece), _) => {
+                self.lent = Some(piece);
+                Recv::Data { bytes: self.buffers.bytes(piece), drained: false }
+            }
+            (None, Some(Outcome::End)) => Recv::End,
+            (None, Some(Outcome::Failed)) => Recv::Failed,
+            (None, None) => Recv::Empty,
+        }
+    }
+
+    #[cold]
+    fn recv_held(&mut self, socket: Socket) -> Recv<'_> {
+        let held = self.conn(socket).map(|conn| std::mem::take(&mut conn.held));
+        self.lent_held = held.unwrap_or_default();
+        Recv::Data { bytes: &self.lent_held, drained: false }
+    }
+
+    #[cold]
+    fn await_room(&mut self, socket: Socket) {
+        let Self { conns, orders, .. } = self;
+        let Some(Some(conn)) = conns.get_mut(socket.0 as usize) else { return };
+        if !std::mem::replace(&mut conn.polls_room, true) {
+            orders.poll((Kind::Room, conn.generation, socket.0), PollFlags::OUT);
+            conn.ordered_at = orders.submitted();
+        }
+    }
+
+    /// Takes a socket out of everything that knows of it.
+    fn disown(&mut self, number: i32) -> Option<Conn> {
+        let mut conn = self.conns.get_mut(number as usize)?.take()?;
+        while let Some(piece) = self.pieces.pop(&mut conn) {
+            self.buffers.release(piece);
+        }
+        if conn.ordered_at == self.orders.submitted() {
+            // What was ordered goes by the descriptor, whose number may soon be another's.
+            self.orders.submit();
+        }
+        let armed = conn.reading == Reading::Armed;
+        let orders = [
+            (armed, Kind::Receive),
+            (conn.polls_room, Kind::Room),
+            (conn.polls_hangup, Kind::Hangup),
+        ];
+        for (_, kind) in orders.into_iter().filter(|(stands, _)| *stands) {
+            self.orders.cancel((kind, conn.generation, number));
+        }
+        Some(conn)
+    }
+
+    /// Waits until the kernel receives nothing more for a socket.
+    fn quiesce(&mut self, number: i32) {
+        let Self { conns, orders, .. } = self;
+        let Some(Some(conn)) = conns.get_mut(number as usize) else { return };
+        stop(orders, number, conn);
+        while self.conn(Socket(number)).is_some_and(|conn| conn.reading != Reading::Idle) {
+            self.orders.enter(None);
+            let mut events = std::mem::take(&mut self.early);
+            self.reap(&mut events);
+            self.early = events;
+        }
+    }
+}
+
+/// Has the kernel receive for a socket, unless it has ended.
+fn arm(orders: &mut Orders, number: i32, conn: &mut Conn) {
+    if conn.outcome.is_none() && conn.reading == Reading::Idle {
+        orders.receive((Kind::Receive, conn.generation, number));
+        conn.ordered_at = orders.submitted();
+        conn.reading = Reading::Armed;
+    }
+}
+
+fn stop(orders: &mut Orders, number: i32, conn: &mut Conn) {
+    if conn.reading == Reading::Armed {
+        orders.cancel((Kind::Receive, conn.generation, number));
+        conn.reading = Reading::Stopping;
+    }
+}
+
+/// Moves what has come for a socket out of the buffers.
+fn hold(conn: &mut Conn, pieces: &mut Pieces, buffers: &mut Buffers) {
+    while let Some(piece) = pieces.pop(conn) {
+        conn.held.extend_from_slice(buffers.bytes(piece));
+        buffers.release(piece);
+    }
+}
+
+fn look_for_hangup(orders: &mut Orders, number: i32, conn: &mut Conn) {
+    if !std::mem::replace(&mut conn.polls_hangup, true) {
+        orders.poll((Kind::Hangup, conn.generation, number), PollFlags::RDHUP);
+        conn.ordered_at = orders.submitted();
+    }
+}
+
+fn take_moving(number: i32) -> Option<(Vec<u8>, Option<Outcome>)> {
+    let taken = MOVING.lock().remove(&number);
+    if taken.is_some() {
+        MOVING_COUNT.fetch_sub(1, Ordering::AcqRel);
+    }
+    taken
+}
+
+impl Io for UringIo {
+    fn clock(&mut self) -> Clock {
+        self.base.clock()
+    }
+
+    fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
+        self.take_back();
+        self.hold_unread();
+        self.turn = self.turn.wrapping_add(1);
+        events.append(&mut self.early);
+        let wait = if events.is_empty() { wait } else { Some(Duration::ZERO) };
+        let slept = self.orders.enter(wait);
+        self.reap(events);
+        slept
+    }
+
+    fn accept(&mut self, listener: ListenerIndex) -> Accept {
+        self.base.accept(listener)
+    }
+
+    fn local_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
+        self.base.local_address(socket)
+    }
+
+    fn resolve(&mut self, host: &str, number: u32) -> bool {
+        self.base.resolve(host, number)
+    }
+
+    fn pause_accepting(&mut self, paused: bool) {
+        self.base.pause_accepting(paused);
+    }
+
+    fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
+        self.base.hold_listener(listener, held);
+    }
+
+    fn listen(&mut self, index: ListenerIndex, listener: Listener) -> bool {
+        self.base.listen(index, listener)
+    }
+
+    fn end_listening(&mut self, index: ListenerIndex) {
+        self.base.end_listening(index);
+    }
+
+    fn stop_listening(&mut self) {
+        self.base.stop_listening();
+    }
+
+    fn watch(&mut self, socket: Socket, token: Token) -> bool {
+        if token.0 & BY_EPOLL != 0 {
+            return self.base.watch(socket, token);
+        }
+        self.own(socket, token);
+        true
+    }
+
+    fn connect(&mut self, address: &Address, token: Token) {
+        self.base.connect(address, token);
+        self.base.take_early(&mut self.early);
+    }
+
+    fn cancel_connect(&mut self, token: Token) {
+        self.base.cancel_connect(token);
+    }
+
+    #[inline]
+    fn recv(&mut self, socket: Socket) -> Recv<'_> {
+        self.take_back();
+        let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else {
+            return self.base.recv(socket);
+        };
+        if !conn.held.is_empty() {
+            return self.recv_held(socket);
+        }
+        if let Some(piece) = self.pieces.pop(conn) {
+            let is_all = !conn.has_pieces() && conn.outcome.is_none();
+            let drained = is_all && conn.reading == Reading::Armed;
+            self.lent = Some(piece);
+            return Recv::Data { bytes: self.buffers.bytes(piece), drained };
+        }
+        match (conn.outcome, conn.reading) {
+            (Some(Outcome::End), _) => Recv::End,
+            (Some(Outcome::Failed), _) => Recv::Failed,
+            (None, Reading::Armed) => self.recv_late(socket),
+            (None, Reading::Stopping) => {
+                conn.is_awaited = true;
+                Recv::Empty
+            }
+            (None, Reading::Idle) => self.recv_direct(socket),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
+        let sent = self.base.send(socket, bytes);
+        if let Send::Taken(len) = sent
+            && len < bytes.len()
+        {
+            self.await_room(socket);
+        }
+        sent
+    }
+
+    fn release(&mut self, socket: Socket) -> Socket {
+        if self.conn(socket).is_none() {
+            return self.base.release(socket);
+        }
+        self.take_back();
+        self.quiesce(socket.0);
+        let Self { conns, pieces, buffers, .. } = self;
+        if let Some(Some(conn)) = conns.get_mut(socket.0 as usize) {
+            hold(conn, pieces, buffers);
+        }
+        if let Some(conn) = self.disown(socket.0)
+            && (!conn.held.is_empty() || conn.outcome.is_some())
+        {
+            MOVING_COUNT.fetch_add(1, Ordering::AcqRel);
+            MOVING.lock().insert(socket.0, (conn.held, conn.outcome));
+        }
+        socket
+    }
+
+    fn close(&mut self, socket: Socket) {
+        if self.disown(socket.0).is_none() && MOVING_COUNT.load(Ordering::Acquire) > 0 {
+            take_moving(socket.0);
+        }
+        self.base.close(socket);
+    }
+}
+
+impl Drop for UringIo {
+    fn drop(&mut self) {
+        // From here on the kernel writes to none of them.
+        self.orders.end_buffers();
+    }
+}

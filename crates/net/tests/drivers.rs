@@ -1,0 +1,393 @@
+//! Both drivers of real sockets keep the same contract: whoever is told reads all there is, nothing
+//! comes twice or out of order, and nothing of a socket that was closed or handed over is left.
+
+use keyway_net::{
+    Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, ListenerOptions, Mailbox, Recv,
+    Send, Socket, Token, UringIo,
+};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A driver that listens, and what it has been told.
+struct Seat {
+    io: Box<dyn Io>,
+    at: SocketAddr,
+    _mailbox: Mailbox<()>,
+    events: Vec<Event>,
+    /// By token.
+    sockets: BTreeMap<u64, Socket>,
+    got: BTreeMap<u64, Vec<u8>>,
+    ended: Vec<u64>,
+    /// Those that are told of and not read.
+    stubborn: Vec<u64>,
+}
+
+fn listener() -> (Listener, SocketAddr) {
+    let options = ListenerOptions {
+        address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
+        backlog: 1024,
+        unix_mode: None,
+        unix_owner: (None, None),
+        tcp_keepalive: None,
+        door: None,
+    };
+    let listener = Listener::bind(&options).expect("a free port");
+    let at = listener.local_addr().expect("TCP has an address");
+    (listener, at)
+}
+
+impl Seat {
+    fn new(is_uring: bool) -> Seat {
+        let (listener, at) = listener();
+        let mailbox = Mailbox::new(4).expect("a descriptor");
+        let io: Box<dyn Io> = match is_uring {
+            true => Box::new(UringIo::new(vec![listener], &mailbox).expect("an io_uring")),
+            false => Box::new(EpollIo::new(vec![listener], &mailbox).expect("an epoll instance")),
+        };
+        Seat {
+            io,
+            at,
+            _mailbox: mailbox,
+            events: Vec::new(),
+            sockets: BTreeMap::new(),
+            got: BTreeMap::new(),
+            ended: Vec::new(),
+            stubborn: Vec::new(),
+        }
+    }
+
+    /// One turn: what is told is read, as a worker does.
+    fn turn(&mut self, wait: Duration) {
+        let mut events = std::mem::take(&mut self.events);
+        self.io.poll(Some(wait), &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Incoming(_) => self.accept(),
+                Event::Ready { token, readable, hangup, .. } => {
+                    if (readable || hangup) && !self.stubborn.contains(&token.0) {
+                        self.read(token.0, hangup);
+                    }
+                }
+                Event::Connected { token, socket } => drop(self.sockets.insert(token.0, socket)),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.events = events;
+    }
+
+    fn accept(&mut self) {
+        while let Accept::Client { socket, .. } = self.io.accept(ListenerIndex(0)) {
+            let token = self.sockets.last_key_value().map_or(1, |(last, _)| last + 1);
+            self.sockets.insert(token, socket);
+            assert!(self.io.watch(socket, Token(token)));
+            self.read(token, false);
+        }
+    }
+
+    fn read(&mut self, token: u64, hangup: bool) {
+        let Some(&socket) = self.sockets.get(&token) else { return };
+        loop {
+            match self.io.recv(socket) {
+                Recv::Data { bytes, drained } => {
+                    self.got.entry(token).or_default().extend_from_slice(bytes);
+                    if drained && !hangup {
+                        return;
+                    }
+                }
+                Recv::Empty => return,
+                Recv::End | Recv::Failed => return self.ended.push(token),
+            }
+        }
+    }
+
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&Seat) -> bool) {
+        let since = Instant::now();
+        while !is_so(self) {
+            assert!(since.elapsed() < Duration::from_secs(20), "{what} did not come to pass");
+            self.turn(Duration::from_millis(50));
+        }
+    }
+
+    fn connected(&mut self, count: usize) -> Vec<TcpStream> {
+        let before = self.sockets.len();
+        let clients = (0..count).map(|_| TcpStream::connect(self.at).expect("it listens"));
+        let clients: Vec<_> = clients.collect();
+        self.until("connecting", |seat| seat.sockets.len() == before + count);
+        clients
+    }
+
+    /// The tokens of clients, in the order of `clients`: they say who they are.
+    fn introduced(&mut self, clients: &mut [TcpStream]) -> Vec<u64> {
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.write_all(&(index as u32).to_be_bytes()).unwrap();
+        }
+        let count = clients.len();
+        self.until("hearing all", |seat| {
+            seat.got.values().filter(|got| got.len() == 4).count() == count
+        });
+        let mut tokens = vec![0; count];
+        for (token, got) in std::mem::take(&mut self.got) {
+            tokens[u32::from_be_bytes(got.try_into().unwrap()) as usize] = token;
+        }
+        tokens
+    }
+}
+
+/// Numbered bytes, so that one lost, doubled or moved is seen.
+fn pattern(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|at| (at / 7) as u8 ^ (at >> 11) as u8 ^ salt).collect()
+}
+
+fn on_both(test: impl Fn(&mut Seat)) {
+    test(&mut Seat::new(false));
+    test(&mut Seat::new(true));
+}
+
+#[test]
+fn everything_arrives_once_and_in_order() {
+    on_both(|seat| {
+        let mut clients = seat.connected(200);
+        let tokens = seat.introduced(&mut clients);
+        for round in 0..20 {
+            for (index, client) in clients.iter_mut().enumerate() {
+                client.write_all(&pattern(50 + 37 * index, index as u8)).unwrap();
+            }
+            seat.until("a round", |seat| {
+                let lens = tokens.iter().map(|token| seat.got.get(token).map_or(0, Vec::len));
+                lens.enumerate().all(|(index, len)| len == 50 + 37 * index)
+            });
+            for (index, token) in tokens.iter().enumerate() {
+                let got = seat.got.remove(token).unwrap();
+                assert!(got == pattern(50 + 37 * index, index as u8), "round {round}, {index}");
+            }
+        }
+        drop(clients);
+        seat.until("the ends", |seat| tokens.iter().all(|token| seat.ended.contains(token)));
+    });
+}
+
+#[test]
+fn a_long_stream_arrives_whole_while_others_speak() {
+    on_both(|seat| {
+        let mut clients = seat.connected(2);
+        let tokens = seat.introduced(&mut clients);
+        let long = pattern(32 << 20, 3);
+        let mut other = clients.pop().unwrap();
+        let mut streaming = clients.pop().unwrap();
+        let sent = long.clone();
+        let writer = std::thread::spawn(move || streaming.write_all(&sent).unwrap());
+        let mut said = 0;
+        seat.until("the stream", |seat| {
+            said += 1;
+            other.write_all(b"x").unwrap();
+            seat.got.get(&tokens[0]).is_some_and(|got| got.len() == long.len())
+        });
+        writer.join().unwrap();
+        assert!(seat.got[&tokens[0]] == long);
+        seat.until("the others", |seat| seat.got.get(&tokens[1]).map_or(0, Vec::len) == said);
+    });
+}
+
+#[test]
+fn those_that_are_not_read_do_not_stop_the_others() {
+    on_both(|seat| {
+        let mut clients = seat.connected(12);
+        let tokens = seat.introduced(&mut clients);
+        seat.stubborn = tokens[..10].to_vec();
+        let long = pattern(6 << 20, 9);
+        let writers: Vec<_> = (0..10)
+            .map(|index| {
+                let (mut client, long) = (clients[index].try_clone().unwrap(), long.clone());
+                std::thread::spawn(move || client.write_all(&long).unwrap())
+            })
+            .collect();
+        for round in 1..200usize {
+            clients[10].write_all(&pattern(3000, 1)).unwrap();
+            clients[11].write_all(&pattern(40, 2)).unwrap();
+            seat.until("others", |seat| {
+                let len = |index: usize| seat.got.get(&tokens[index]).map_or(0, Vec::len);
+                len(10) == 3000 * round && len(11) == 40 * round
+            });
+        }
+        // What nobody reads stays with the system, so that the senders wait.
+        assert!(writers.iter().all(|writer| !writer.is_finished()), "nothing holds them back");
+        seat.stubborn.clear();
+        for &token in &tokens[..10] {
+            seat.read(token, false);
+        }
+        seat.until("what was held back", |seat| {
+            tokens[..10].iter().all(|token| seat.got.get(token).map_or(0, Vec::len) == long.len())
+        });
+        for token in &tokens[..10] {
+            assert!(seat.got[token] == long);
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    });
+}
+
+#[test]
+fn the_end_of_one_that_is_not_read_is_told() {
+    // What the system has room for; by io_uring, more than half of the buffers and a little.
+    for (is_uring, len) in [(false, 40_000), (true, 40_000), (true, 400_000)] {
+        let mut seat = Seat::new(is_uring);
+        let mut clients = seat.connected(1);
+        let tokens = seat.introduced(&mut clients);
+        seat.stubborn = tokens.clone();
+        let mut client = clients.pop().unwrap();
+        client.write_all(&pattern(len, 1)).unwrap();
+        for _ in 0..20 {
+            seat.turn(Duration::from_millis(1));
+        }
+        drop(client);
+        let mut told = Vec::new();
+        let since = Instant::now();
+        let is_told = |event: &Event| matches!(event, Event::Ready { hangup: true, .. });
+        while !told.iter().any(is_told) {
+            assert!(since.elapsed() < Duration::from_secs(20), "the end is not told: {told:?}");
+            seat.io.poll(Some(Duration::from_millis(50)), &mut told);
+        }
+        seat.read(tokens[0], true);
+        seat.until("the end", |seat| seat.ended == tokens);
+        assert!(seat.got[&tokens[0]] == pattern(len, 1));
+    }
+}
+
+#[test]
+fn who_takes_little_is_told_of_room() {
+    on_both(|seat| {
+        let mut clients = seat.connected(1);
+        let tokens = seat.introduced(&mut clients);
+        let long = pattern(24 << 20, 5);
+        let mut client = clients.pop().unwrap();
+        let expected = long.clone();
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            let mut got = vec![0; expected.len()];
+            client.read_exact(&mut got).unwrap();
+            assert!(got == expected);
+        });
+        let (mut sent, mut waits) = (0, 0);
+        while sent < long.len() {
+            let Send::Taken(len) = seat.io.send(seat.sockets[&tokens[0]], &long[sent..]) else {
+                panic!("it is there");
+            };
+            sent += len;
+            if sent == long.len() {
+                break;
+            }
+            waits += 1;
+            let since = Instant::now();
+            let mut told = Vec::new();
+            let is_room = |event: &Event| matches!(event, Event::Ready { writable: true, .. });
+            while !told.iter().any(is_room) {
+                assert!(since.elapsed() < Duration::from_secs(20), "room is not told");
+                seat.io.poll(Some(Duration::from_millis(50)), &mut told);
+            }
+        }
+        assert!(waits > 0, "it was to wait");
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_socket_that_is_handed_over_takes_what_has_come_with_it() {
+    for from_uring in [false, true] {
+        for to_uring in [false, true] {
+            // Within a process all workers have the same driver; what has come travels only then.
+            if from_uring != to_uring {
+                continue;
+            }
+            let (mut one, mut other) = (Seat::new(from_uring), Seat::new(to_uring));
+            let mut clients = one.connected(20);
+            let tokens = one.introduced(&mut clients);
+            one.stubborn = tokens.clone();
+            for round in 0..10 {
+                for (index, client) in clients.iter_mut().enumerate() {
+                    client.write_all(&pattern(1000, index as u8 ^ round)).unwrap();
+                }
+                if round % 2 == 0 {
+                    one.turn(Duration::from_millis(1));
+                }
+                for &token in &tokens {
+                    let socket = one.io.release(one.sockets.remove(&token).unwrap());
+                    let socket = other.io.adopt(socket);
+                    other.sockets.insert(token, socket);
+                    assert!(other.io.watch(socket, Token(token)));
+                    other.read(token, false);
+                }
+                other.until("what was sent", |seat| {
+                    tokens.iter().all(|token| seat.got.get(token).map_or(0, Vec::len) == 1000)
+                });
+                for (index, token) in tokens.iter().enumerate() {
+                    let got = other.got.remove(token).unwrap();
+                    assert!(got == pattern(1000, index as u8 ^ round), "round {round}, {index}");
+                }
+                other.stubborn = tokens.clone();
+                one.stubborn.clear();
+                std::mem::swap(&mut one, &mut other);
+                other.stubborn.clear();
+                one.stubborn = tokens.clone();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_closed_takes_nothing_from_who_has_its_number_next() {
+    on_both(|seat| {
+        for round in 0..200u32 {
+            let mut clients = seat.connected(3);
+            // Closed in the turn in which it was accepted, before it is known below.
+            let token = *seat.sockets.last_key_value().unwrap().0;
+            let socket = seat.sockets.remove(&token).unwrap();
+            seat.io.close(socket);
+            let mut next = TcpStream::connect(seat.at).unwrap();
+            next.write_all(&round.to_be_bytes()).unwrap();
+            let old = seat.sockets.clone();
+            seat.until("the next", |seat| {
+                seat.got.iter().any(|(token, got)| !old.contains_key(token) && got.len() == 4)
+            });
+            for client in &mut clients {
+                let _ = client.write_all(b"late");
+            }
+            for (_, socket) in std::mem::take(&mut seat.sockets) {
+                seat.io.close(socket);
+            }
+            seat.got.clear();
+            seat.ended.clear();
+        }
+    });
+}
+
+#[test]
+fn closing_says_so_at_once() {
+    on_both(|seat| {
+        let mut clients = seat.connected(1);
+        let tokens = seat.introduced(&mut clients);
+        seat.io.close(seat.sockets.remove(&tokens[0]).unwrap());
+        seat.turn(Duration::ZERO);
+        clients[0].set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(clients[0].read(&mut [0; 8]).expect("its end"), 0);
+    });
+}
+
+#[test]
+fn connections_that_are_made_are_read_too() {
+    on_both(|seat| {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
+        seat.io.connect(&address, Token(77));
+        let (mut peer, _) = server.accept().unwrap();
+        peer.write_all(&pattern(100_000, 4)).unwrap();
+        seat.until("its bytes", |seat| seat.got.get(&77).is_some_and(|got| got.len() == 100_000));
+        assert!(seat.got[&77] == pattern(100_000, 4));
+        assert_eq!(seat.io.send(seat.sockets[&77], b"thanks"), Send::Taken(6));
+        let mut said = [0; 6];
+        peer.read_exact(&mut said).unwrap();
+        drop(peer);
+        seat.until("its end", |seat| seat.ended == [77]);
+    });
+}
