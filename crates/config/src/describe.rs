@@ -340,6 +340,7 @@ fn server(server: &ServerConfig, out: &mut Out) {
     }
     out.entry(&schema::SERVER, "log", &log);
     out.entry(&schema::SERVER, "drain_timeout", &string(&format_duration(server.drain_timeout)));
+    out.entry(&schema::SERVER, "io", &string(server.io.text()));
     let spin = match server.spin.is_zero() {
         true => "off".to_owned(),
         false => format_duration(server.spin),

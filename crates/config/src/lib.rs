@@ -44,9 +44,9 @@ pub use document::reference;
 pub use error::ConfigError;
 pub use load::read_file;
 pub use model::{
-    ClusterModeConfig, Config, EntranceConfig, Eviction, ListenerConfig, ListenerTlsConfig,
-    LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol, QuotaConfig,
-    RoutedConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, TlsConfig, UserConfig,
-    Workers,
+    ClusterModeConfig, Config, EntranceConfig, Eviction, IoDriver, ListenerConfig,
+    ListenerTlsConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig, Protocol,
+    QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, TlsConfig,
+    UserConfig, Workers,
 };
 pub use value::size_text;

@@ -118,8 +118,33 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// How long requests in flight may take to finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// How workers talk to the kernel.
+    pub io: IoDriver,
     /// How long a worker looks at shared memory before it sleeps; zero for not at all.
     pub spin: Duration,
+}
+
+/// How workers talk to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoDriver {
+    /// By readiness.
+    #[default]
+    Epoll,
+    /// By completion; refused where the system has none for us.
+    IoUring,
+    /// By completion where that can be had.
+    Auto,
+}
+
+impl IoDriver {
+    /// As it is written in a file.
+    pub fn text(self) -> &'static str {
+        match self {
+            IoDriver::Epoll => "epoll",
+            IoDriver::IoUring => "io_uring",
+            IoDriver::Auto => "auto",
+        }
+    }
 }
 
 /// How many workers run.

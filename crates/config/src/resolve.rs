@@ -4,9 +4,9 @@
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::{
-    Config, Eviction, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig,
-    UserConfig, Workers,
+    Config, Eviction, IoDriver, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig,
+    PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ShardedConfig,
+    StoreConfig, UserConfig, Workers,
 };
 use crate::placement;
 use crate::reader::{NamedPool, Section, Value, check_password};
@@ -106,6 +106,7 @@ fn server_defaults() -> ServerConfig {
         admin_tls: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
         drain_timeout: Duration::ZERO,
+        io: IoDriver::Epoll,
         spin: Duration::ZERO,
     }
 }
@@ -144,6 +145,11 @@ fn server(
         admin_tls: admin.tls,
         log: LogConfig { format, level },
         drain_timeout: section.duration("drain_timeout").unwrap_or_default(),
+        io: match section.text("io") {
+            Some("io_uring") => IoDriver::IoUring,
+            Some("auto") => IoDriver::Auto,
+            _ => IoDriver::Epoll,
+        },
         spin: section.duration("spin").unwrap_or_default(),
     }
 }

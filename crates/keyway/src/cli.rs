@@ -1,5 +1,6 @@
 //! What can be typed after `keyway`.
 
+use crate::driver::Wanted;
 use crate::locate::{Question, locate};
 use crate::memory;
 use anyhow::{Context, Result};
@@ -78,6 +79,9 @@ pub struct Serve {
     /// How log lines look; overrides `log.format` of the file.
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
+    /// How workers talk to the kernel; overrides `io` of the file.
+    #[arg(long, value_enum, env = "KEYWAY_IO")]
+    io: Option<Wanted>,
     /// Bind the embedded store here instead of 127.0.0.1:6380 (only without a file). There is no
     /// admin address then: no metrics, no health checks.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
@@ -160,7 +164,7 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
             Err(errors) => return Ok(report(&errors, "not started")),
         },
     };
-    crate::serve::serve(config, arguments.log_format, arguments.file.as_deref())
+    crate::serve::serve(config, (arguments.log_format, arguments.io), arguments.file.as_deref())
 }
 
 /// Reads a file, and holds it against the machine it is to be used on.

@@ -370,7 +370,7 @@ impl Report<'_> {
             .put("os", os.join(" "))
             .put("arch_bits", usize::BITS)
             .put("monotonic_clock", "POSIX clock_gettime")
-            .put("multiplexing_api", "epoll")
+            .put("multiplexing_api", crate::driver::name())
             .put("process_id", std::process::id())
             .put("run_id", &self.process.run_id)
             .put("tcp_port", self.pool.listening.port())

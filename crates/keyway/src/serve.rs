@@ -5,7 +5,7 @@ use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
 use crate::reload::{Live, Reload, Wake};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
-use crate::{log, memory, peers, plan};
+use crate::{driver, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
 use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
@@ -26,7 +26,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Serves until told to stop.
 pub fn serve(
     mut config: Config,
-    format: Option<LogFormat>,
+    (format, io): (Option<LogFormat>, Option<driver::Wanted>),
     file: Option<&Path>,
 ) -> Result<ExitCode> {
     let log = log::start(&config.server.log, format);
@@ -35,6 +35,7 @@ pub fn serve(
     }
     config.warnings.clear();
     raise_descriptor_limit();
+    let driver = driver::choose(io.map_or(config.server.io, Into::into))?;
     let (wake, woken) = channel();
     watch_signals(wake.clone())?;
     let clock = wall_clock();
@@ -65,7 +66,7 @@ pub fn serve(
     let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry), levers));
     let admin = start_admin(&config, &process)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
-    let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, seed)?;
+    let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, (driver, seed))?;
     peers::watch(&plan).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
@@ -246,7 +247,12 @@ fn announce(
 ) {
     let from =
         file.map_or_else(|| "no file: defaults".to_owned(), |file| file.display().to_string());
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), config = from, "keyway is starting");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = from,
+        io = driver::name(),
+        "keyway is starting"
+    );
     for (listener, name) in config.listeners.iter().zip(names) {
         let pool = &config.pools[listener.pool_index];
         let kind = match &pool.kind {

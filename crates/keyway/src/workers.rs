@@ -4,12 +4,10 @@
 //! batches and doubles the links and wake-ups. So a worker is added only when
 //! every one there has been busy, and then it is given its share of clients.
 
+use crate::driver::{self, Driver};
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{
-    EpollIo, Io, Listener, ListenerIndex, ListenerTemplate, Mailbox, Mailer, Ringed, Secured,
-    Sockets, UringIo,
-};
+use keyway_net::{Listener, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
 use keyway_worker::{Follow, Mail, Plan, Worker};
 use std::fs;
 use std::sync::Arc;
@@ -59,6 +57,7 @@ pub struct Workers {
     templates: Vec<Option<ListenerTemplate>>,
     running: Vec<Running>,
     count_max: usize,
+    driver: Driver,
     busy_samples: u32,
     /// What is left of [`RETRY_AFTER`].
     pause: Duration,
@@ -72,7 +71,7 @@ impl Workers {
         registry: Arc<Registry>,
         listeners: Vec<Listener>,
         (count, count_max): (usize, usize),
-        seed: u64,
+        (driver, seed): (Driver, u64),
     ) -> Result<Self> {
         let template = |listener: &Listener| listener.template().map(Some);
         let templates = listeners.iter().map(template).collect::<std::io::Result<_>>()?;
@@ -83,6 +82,7 @@ impl Workers {
             templates,
             running: Vec::new(),
             count_max,
+            driver,
             busy_samples: 0,
             pause: Duration::ZERO,
             seed,
@@ -145,11 +145,12 @@ impl Workers {
         let plan = Arc::clone(&self.plan);
         let seed = self.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (tell, told) = channel();
+        let driver = self.driver;
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
                 debug_assert_eq!(cells.index() + 1, plan.mailers.lock().len(), "it can be told");
-                let io = match driver(listeners, &mailbox) {
+                let io = match driver::sockets(driver, listeners, &mailbox) {
                     Ok(io) => io,
                     Err(error) => return drop(tell.send(Err(error))),
                 };
@@ -163,7 +164,7 @@ impl Workers {
         let thread_id = told
             .recv()
             .context("a worker thread ended at once")?
-            .context("cannot create an epoll instance")?;
+            .context("cannot create an instance of epoll or io_uring")?;
         Ok((thread, thread_id))
     }
 
@@ -284,27 +285,6 @@ fn post(mailer: &Mailer<Mail>, mut mail: Mail) {
     }
 }
 
-/// A driver that listens there, each at its position.
-fn driver(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<Mail>) -> std::io::Result<Sockets> {
-    let (mut row, mut others) = (Vec::new(), Vec::new());
-    for (index, listener) in listeners {
-        match usize::from(index) == row.len() {
-            true => row.push(listener),
-            false => others.push((index, listener)),
-        }
-    }
-    let mut io: Sockets = match std::env::var("KEYWAY_IO").as_deref() {
-        Ok("io_uring") => UringIo::new(row, mailbox)?.into(),
-        _ => EpollIo::new(row, mailbox)?.into(),
-    };
-    for (index, listener) in others {
-        if !io.listen(ListenerIndex(index), listener) {
-            return Err(std::io::ErrorKind::OutOfMemory.into());
-        }
-    }
-    Ok(io)
-}
-
 /// How long a thread of this process has not slept, in nanoseconds: on a core
 /// or waiting for one. By processor time alone a worker that shares its core
 /// with a neighbour would never count as busy, however long its queues.
@@ -346,6 +326,7 @@ mod tests {
             templates,
             running: Vec::new(),
             count_max: 1,
+            driver: Driver::Epoll,
             busy_samples: 0,
             pause: Duration::ZERO,
             seed: 1,

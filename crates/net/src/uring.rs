@@ -77,6 +77,15 @@ impl UringIo {
         Self::over(EpollIo::new(listeners, mailbox)?, Buffers::lend)
     }
 
+    /// One that does as on kernels before 6.12, for tests.
+    #[doc(hidden)]
+    pub fn with_short_buffers<M>(
+        listeners: Vec<Listener>,
+        mailbox: &Mailbox<M>,
+    ) -> io::Result<Self> {
+        Self::over(EpollIo::new(listeners, mailbox)?, Buffers::lend_short)
+    }
+
     /// Whether the system lets this process have what [`UringIo::new`] needs.
     ///
     /// # Errors
@@ -86,7 +95,10 @@ impl UringIo {
         Buffers::lend(orders.ring()).map(drop)
     }
 
-    fn over(base: EpollIo, lend: fn(&io_uring::IoUring) -> io::Result<Buffers>) -> io::Result<Self> {
+    fn over(
+        base: EpollIo,
+        lend: fn(&io_uring::IoUring) -> io::Result<Buffers>,
+    ) -> io::Result<Self> {
         let orders = Orders::new()?;
         let buffers = lend(orders.ring())?;
         let mut io = UringIo {

@@ -10,6 +10,25 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Epoll,
+    Uring,
+    /// With one buffer for each reception.
+    ShortUring,
+}
+
+/// Those that this system lets us have.
+fn kinds() -> Vec<Kind> {
+    match UringIo::probe() {
+        Ok(()) => vec![Kind::Epoll, Kind::Uring, Kind::ShortUring],
+        Err(error) => {
+            eprintln!("only epoll is looked at: no io_uring here: {error}");
+            vec![Kind::Epoll]
+        }
+    }
+}
+
 /// A driver that listens, and what it has been told.
 struct Seat {
     io: Box<dyn Io>,
@@ -39,12 +58,16 @@ fn listener() -> (Listener, SocketAddr) {
 }
 
 impl Seat {
-    fn new(is_uring: bool) -> Seat {
+    fn new(kind: Kind) -> Seat {
         let (listener, at) = listener();
         let mailbox = Mailbox::new(4).expect("a descriptor");
-        let io: Box<dyn Io> = match is_uring {
-            true => Box::new(UringIo::new(vec![listener], &mailbox).expect("an io_uring")),
-            false => Box::new(EpollIo::new(vec![listener], &mailbox).expect("an epoll instance")),
+        let listeners = vec![listener];
+        let io: Box<dyn Io> = match kind {
+            Kind::Epoll => Box::new(EpollIo::new(listeners, &mailbox).expect("an epoll instance")),
+            Kind::Uring => Box::new(UringIo::new(listeners, &mailbox).expect("an io_uring")),
+            Kind::ShortUring => {
+                Box::new(UringIo::with_short_buffers(listeners, &mailbox).expect("an io_uring"))
+            }
         };
         Seat {
             io,
@@ -140,14 +163,13 @@ fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 7) as u8 ^ (at >> 11) as u8 ^ salt).collect()
 }
 
-fn on_both(test: impl Fn(&mut Seat)) {
-    test(&mut Seat::new(false));
-    test(&mut Seat::new(true));
+fn on_all(test: impl Fn(&mut Seat)) {
+    kinds().into_iter().for_each(|kind| test(&mut Seat::new(kind)));
 }
 
 #[test]
 fn everything_arrives_once_and_in_order() {
-    on_both(|seat| {
+    on_all(|seat| {
         let mut clients = seat.connected(200);
         let tokens = seat.introduced(&mut clients);
         for round in 0..20 {
@@ -170,7 +192,7 @@ fn everything_arrives_once_and_in_order() {
 
 #[test]
 fn a_long_stream_arrives_whole_while_others_speak() {
-    on_both(|seat| {
+    on_all(|seat| {
         let mut clients = seat.connected(2);
         let tokens = seat.introduced(&mut clients);
         let long = pattern(32 << 20, 3);
@@ -192,7 +214,7 @@ fn a_long_stream_arrives_whole_while_others_speak() {
 
 #[test]
 fn those_that_are_not_read_do_not_stop_the_others() {
-    on_both(|seat| {
+    on_all(|seat| {
         let mut clients = seat.connected(12);
         let tokens = seat.introduced(&mut clients);
         seat.stubborn = tokens[..10].to_vec();
@@ -230,8 +252,15 @@ fn those_that_are_not_read_do_not_stop_the_others() {
 #[test]
 fn the_end_of_one_that_is_not_read_is_told() {
     // What the system has room for; by io_uring, more than half of the buffers and a little.
-    for (is_uring, len) in [(false, 40_000), (true, 40_000), (true, 400_000)] {
-        let mut seat = Seat::new(is_uring);
+    let lens = [
+        (Kind::Epoll, 40_000),
+        (Kind::Uring, 40_000),
+        (Kind::Uring, 400_000),
+        (Kind::ShortUring, 700_000),
+    ];
+    let there = kinds();
+    for (kind, len) in lens.into_iter().filter(|(kind, _)| there.contains(kind)) {
+        let mut seat = Seat::new(kind);
         let mut clients = seat.connected(1);
         let tokens = seat.introduced(&mut clients);
         seat.stubborn = tokens.clone();
@@ -256,7 +285,7 @@ fn the_end_of_one_that_is_not_read_is_told() {
 
 #[test]
 fn who_takes_little_is_told_of_room() {
-    on_both(|seat| {
+    on_all(|seat| {
         let mut clients = seat.connected(1);
         let tokens = seat.introduced(&mut clients);
         let long = pattern(24 << 20, 5);
@@ -293,50 +322,41 @@ fn who_takes_little_is_told_of_room() {
 
 #[test]
 fn a_socket_that_is_handed_over_takes_what_has_come_with_it() {
-    for from_uring in [false, true] {
-        for to_uring in [false, true] {
-            // Within a process all workers have the same driver; what has come travels only then.
-            if from_uring != to_uring {
-                continue;
-            }
-            let (mut one, mut other) = (Seat::new(from_uring), Seat::new(to_uring));
-            let mut clients = one.connected(20);
-            let tokens = one.introduced(&mut clients);
+    for kind in kinds() {
+        let (mut one, mut other) = (Seat::new(kind), Seat::new(kind));
+        let mut clients = one.connected(20);
+        let tokens = one.introduced(&mut clients);
+        for round in 0..10 {
             one.stubborn = tokens.clone();
-            for round in 0..10 {
-                for (index, client) in clients.iter_mut().enumerate() {
-                    client.write_all(&pattern(1000, index as u8 ^ round)).unwrap();
-                }
-                if round % 2 == 0 {
-                    one.turn(Duration::from_millis(1));
-                }
-                for &token in &tokens {
-                    let socket = one.io.release(one.sockets.remove(&token).unwrap());
-                    let socket = other.io.adopt(socket);
-                    other.sockets.insert(token, socket);
-                    assert!(other.io.watch(socket, Token(token)));
-                    other.read(token, false);
-                }
-                other.until("what was sent", |seat| {
-                    tokens.iter().all(|token| seat.got.get(token).map_or(0, Vec::len) == 1000)
-                });
-                for (index, token) in tokens.iter().enumerate() {
-                    let got = other.got.remove(token).unwrap();
-                    assert!(got == pattern(1000, index as u8 ^ round), "round {round}, {index}");
-                }
-                other.stubborn = tokens.clone();
-                one.stubborn.clear();
-                std::mem::swap(&mut one, &mut other);
-                other.stubborn.clear();
-                one.stubborn = tokens.clone();
+            for (index, client) in clients.iter_mut().enumerate() {
+                client.write_all(&pattern(1000, index as u8 ^ round)).unwrap();
             }
+            if round % 2 == 0 {
+                one.turn(Duration::from_millis(1));
+            }
+            for &token in &tokens {
+                let socket = one.io.release(one.sockets.remove(&token).unwrap());
+                let socket = other.io.adopt(socket);
+                other.sockets.insert(token, socket);
+                assert!(other.io.watch(socket, Token(token)));
+                other.read(token, false);
+            }
+            other.until("what was sent", |seat| {
+                tokens.iter().all(|token| seat.got.get(token).map_or(0, Vec::len) == 1000)
+            });
+            for (index, token) in tokens.iter().enumerate() {
+                let got = other.got.remove(token).unwrap();
+                assert!(got == pattern(1000, index as u8 ^ round), "round {round}, {index}");
+            }
+            std::mem::swap(&mut one, &mut other);
+            other.stubborn.clear();
         }
     }
 }
 
 #[test]
 fn what_is_closed_takes_nothing_from_who_has_its_number_next() {
-    on_both(|seat| {
+    on_all(|seat| {
         for round in 0..200u32 {
             let mut clients = seat.connected(3);
             // Closed in the turn in which it was accepted, before it is known below.
@@ -363,7 +383,7 @@ fn what_is_closed_takes_nothing_from_who_has_its_number_next() {
 
 #[test]
 fn closing_says_so_at_once() {
-    on_both(|seat| {
+    on_all(|seat| {
         let mut clients = seat.connected(1);
         let tokens = seat.introduced(&mut clients);
         seat.io.close(seat.sockets.remove(&tokens[0]).unwrap());
@@ -375,7 +395,7 @@ fn closing_says_so_at_once() {
 
 #[test]
 fn connections_that_are_made_are_read_too() {
-    on_both(|seat| {
+    on_all(|seat| {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };

@@ -92,6 +92,7 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
     fixed(old.admin_token == new.admin_token, "admin_token");
     let admin_tls = |server: &ServerConfig| Some(server.admin_tls.as_ref()?.settings.clone());
     fixed(admin_tls(old) == admin_tls(new), "admin_tls");
+    fixed(old.io == new.io, "io");
     fixed(old.spin == new.spin, "spin");
     fixed(old.log.format == new.log.format, "log.format");
     faults

@@ -83,7 +83,9 @@ impl Buffers {
     }
 
     /// Lends one buffer for each reception, as older kernels have it.
-    #[cfg(test)]
+    ///
+    /// # Errors
+    /// As above.
     pub(super) fn lend_short(ring: &IoUring) -> io::Result<Self> {
         Self::lend_shaped(ring, SHORT)
     }
