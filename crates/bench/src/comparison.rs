@@ -92,6 +92,7 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
         kinds.extend([Kind::Nutcracker, Kind::NutcrackerSmall]);
         kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::Predixy));
         kinds.push(if options.self_check { Kind::NutcrackerAgain } else { Kind::Keyway });
+        kinds.extend(options.io_uring.then_some(Kind::KeywayUring));
     }
     if !selection.rows(Side::ClusterProxy).is_empty() {
         kinds.extend(options.programs.predixy.as_ref().map(|_| Kind::PredixyCluster));
@@ -106,6 +107,8 @@ fn wanted_kinds(options: &Options) -> Vec<Kind> {
         kinds.extend(options.programs.memcached.as_ref().map(|_| Kind::Memcached));
         kinds.push(if options.self_check { Kind::RedisAgain } else { Kind::KeywayStore });
         kinds.push(Kind::KeywayStoreMemcached);
+        kinds.extend(options.io_uring.then_some(Kind::KeywayStoreUring));
+        kinds.extend(options.floor.then_some(Kind::Floor));
     }
     kinds
 }

@@ -17,6 +17,7 @@ mod cluster;
 pub mod comparison;
 pub mod error;
 pub mod figures;
+pub mod floor;
 pub mod interrupt;
 mod items;
 pub mod load;

@@ -28,6 +28,9 @@ What runs:
   --peer NAME=HOST:PORT,PID
                          let any running Redis proxy take part (repeatable); it
                          gets the benchmark's keys written to its servers
+  --io-uring             let Keyway take part a second time, by io_uring
+  --floor                let a server take part that only answers: what the
+                         kernel takes (only rows of GET and SET on the store)
   --self-check           run nutcracker and redis-server a second time in
                          Keyway's place: every ratio should come out near 1
 
@@ -84,6 +87,10 @@ pub struct Options {
     pub peers: Vec<ExternalPeer>,
     /// Run a peer twice instead of Keyway.
     pub self_check: bool,
+    /// Run Keyway by io_uring as well.
+    pub io_uring: bool,
+    /// Run what does nothing but answer as well.
+    pub floor: bool,
     /// Which rows and parts.
     pub selection: Selection,
     /// Interleaved rounds per row.
@@ -137,9 +144,12 @@ impl Options {
                 redis_server: "redis-server".into(),
                 predixy: None,
                 memcached: None,
+                own: std::env::current_exe().unwrap_or_default(),
             },
             peers: Vec::new(),
             self_check: false,
+            io_uring: false,
+            floor: false,
             selection: Selection::default(),
             rounds: 5,
             seconds: 1.5,
@@ -157,6 +167,8 @@ impl Options {
         match flag {
             "--help" | "-h" | "help" => self.action = Action::Help,
             "--self-check" => self.self_check = true,
+            "--io-uring" => self.io_uring = true,
+            "--floor" => self.floor = true,
             "--no-doc" => self.no_doc = true,
             "--quick" => {
                 self.quick = true;
@@ -233,6 +245,11 @@ impl Options {
                 parts.push("--memcached PATH".into());
             }
             parts.extend(self.peers.iter().map(|peer| format!("--peer {}=...", peer.name)));
+            for (is_set, flag) in [(self.io_uring, "--io-uring"), (self.floor, "--floor")] {
+                if is_set {
+                    parts.push(flag.into());
+                }
+            }
             if self.self_check {
                 parts.push("--self-check".into());
             }

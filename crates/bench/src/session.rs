@@ -199,6 +199,7 @@ mod tests {
             redis_server: "redis-server".into(),
             predixy: None,
             memcached: None,
+            own: "/bin/false".into(),
         };
         let mut session = Session::start(programs).expect("redis-server is installed");
         session.add(Kind::Redis).expect("nobody interrupts");

@@ -48,6 +48,12 @@ pub enum Kind {
     KeywayMemcached,
     /// Keyway with the embedded store, spoken to as memcached is.
     KeywayStoreMemcached,
+    /// [`Kind::Keyway`], by io_uring.
+    KeywayUring,
+    /// [`Kind::KeywayStore`], by io_uring.
+    KeywayStoreUring,
+    /// What does nothing but answer: [`crate::floor`].
+    Floor,
 }
 
 impl Kind {
@@ -69,6 +75,9 @@ impl Kind {
             Kind::NutcrackerSmallMemcached => "nutcracker -m 512, memcached",
             Kind::KeywayMemcached => "keyway, memcached",
             Kind::KeywayStoreMemcached => "keyway store, memcached port",
+            Kind::KeywayUring => "keyway, io_uring",
+            Kind::KeywayStoreUring => "keyway store, io_uring",
+            Kind::Floor => "no work at all",
         }
     }
 
@@ -87,7 +96,12 @@ impl Kind {
             | Kind::NutcrackerSmallMemcached
             | Kind::PredixyCluster
             | Kind::Redis => Part::Judge,
-            Kind::Predixy | Kind::Memcached | Kind::KeywayStoreMemcached => Part::Peer,
+            Kind::Predixy
+            | Kind::Memcached
+            | Kind::KeywayStoreMemcached
+            | Kind::KeywayUring
+            | Kind::KeywayStoreUring
+            | Kind::Floor => Part::Peer,
         }
     }
 
@@ -96,6 +110,8 @@ impl Kind {
         match self {
             Kind::KeywayStore
             | Kind::KeywayStoreMemcached
+            | Kind::KeywayStoreUring
+            | Kind::Floor
             | Kind::Redis
             | Kind::RedisAgain
             | Kind::Memcached => Side::Store,
@@ -155,6 +171,8 @@ pub struct Programs {
     pub predixy: Option<PathBuf>,
     /// `memcached`, if it takes part.
     pub memcached: Option<PathBuf>,
+    /// This program, which is [`Kind::Floor`].
+    pub own: PathBuf,
 }
 
 impl Programs {
@@ -173,7 +191,10 @@ impl Programs {
             | Kind::KeywayStore
             | Kind::KeywayCluster
             | Kind::KeywayMemcached
+            | Kind::KeywayUring
+            | Kind::KeywayStoreUring
             | Kind::KeywayStoreMemcached => &self.keyway,
+            Kind::Floor => &self.own,
             Kind::Redis | Kind::RedisAgain => &self.redis_server,
             Kind::Predixy | Kind::PredixyCluster => self
                 .predixy
@@ -314,6 +335,13 @@ impl Site<'_> {
                 let text = as_memcached(&redis(port, admin, self.memcached_backends));
                 line.arg("serve").arg(config(text.replace("\"sharded\"", "\"memcached\""))?)
             }
+            Kind::KeywayUring => line
+                .args(["serve", "--io", "io_uring"])
+                .arg(config(keyway_proxy(port, free_port()?, self.backends))?),
+            Kind::KeywayStoreUring => line
+                .args(["serve", "--io", "io_uring"])
+                .arg(config(keyway_store(port, free_port()?))?),
+            Kind::Floor => line.args(["floor", &port.to_string()]),
             Kind::KeywayStore => line.arg("serve").arg(config(keyway_store(port, free_port()?))?),
             Kind::KeywayStoreMemcached => {
                 line.arg("serve").arg(config(as_memcached(&keyway_store(port, free_port()?)))?)

@@ -29,6 +29,9 @@ fn fail(error: &Error, status: u8) -> ExitCode {
 fn run() -> Result<bool, Error> {
     let own_path = std::env::current_exe().unwrap_or_default();
     let beside = own_path.parent().unwrap_or(Path::new("."));
+    if let Some(port) = floor_port() {
+        return keyway_bench::floor::serve(port).map(|()| true);
+    }
     let options = Options::parse(std::env::args().skip(1), beside)?;
     if options.action == Action::Help {
         print!("{}", help());
@@ -45,6 +48,12 @@ fn run() -> Result<bool, Error> {
         Action::Misses => run_misses(&options),
         _ => run_comparison(&options),
     }
+}
+
+/// The port of `floor PORT`, by which this program starts itself.
+fn floor_port() -> Option<u16> {
+    let mut arguments = std::env::args().skip(1);
+    (arguments.next()? == "floor").then(|| arguments.next()?.parse().ok())?
 }
 
 fn run_comparison(options: &Options) -> Result<bool, Error> {
