@@ -228,7 +228,6 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     let listeners = (0..config.listeners.len())
         .map(|index| listener_plan(sources, index, Some((before, merge))))
         .collect();
-    before.transactions.set_len_max(config.limits.transactions_len_max);
     let shared = (&before.clients, &before.channels);
     let facts = ProcessFacts::new(config, &pools, sources.addresses, &registry, shared, clock)
         .following(facts, lineage);
@@ -257,6 +256,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
         monitors: Arc::clone(&before.monitors),
         redirects: Arc::clone(&before.redirects),
     });
+    plan.follow_holds(before, heir_of);
     watch(sources, &plan, &registry);
     Version { plan, registry, facts }
 }
@@ -338,7 +338,8 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
         }
     };
     let mut cluster = emulated(settings, address);
-    if let (Some(new), Some(before)) = (&cluster, old.and_then(|(old, _)| old.cluster.as_ref()))
+    if !is_ended
+        && let (Some(new), Some(before)) = (&cluster, old.and_then(|(old, _)| old.cluster.as_ref()))
         && has_same_members(new, before)
     {
         // Who watches the other members goes on to tell it.

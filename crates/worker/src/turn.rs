@@ -273,8 +273,10 @@ impl<I: Io> Worker<I> {
             self.clients.resize(index + 1, None);
         }
         self.clients[index] = Some(Client { key, socket, peer });
-        self.core.bring_in(key);
         self.plan.clients.update(id, |entry| entry.worker = self.index);
+        if self.core.bring_in(key).is_some() {
+            return self.close_client(key, CloseReason::Killed);
+        }
         if self.plan.clients.is_killed(id) {
             return self.close_client(key, CloseReason::Killed);
         }
@@ -284,7 +286,7 @@ impl<I: Io> Worker<I> {
         } else {
             return self.close_client(key, CloseReason::Reset);
         }
-        if self.drain_deadline.is_some() {
+        if self.drain_deadline.is_some() || self.plan.listeners[usize::from(listener)].is_ended {
             // It was on its way here when the others were told to end.
             self.end_client(key);
         }
