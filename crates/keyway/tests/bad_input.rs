@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Shared, Value,
-    cpu_seconds_over, encode, encode_words, fd_count, resident_bytes, wait_until, watchdog,
+    cpu_seconds_over, encode, encode_words, fd_count, resident_bytes, resident_peak_bytes,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");

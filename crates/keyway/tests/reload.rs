@@ -580,6 +580,35 @@ fn a_reload_that_fails_at_its_end_changes_no_certificate_and_no_limit() {
     assert!(after.0 > before.0 && after.1 == 8.0 * 1024.0 * 1024.0, "{after:?}");
 }
 
+#[test]
+fn who_waits_for_room_on_a_pool_that_changes_waits_no_longer() {
+    let _watch = watchdog(Duration::from_secs(90), "a full queue");
+    let (silent, other) = (RedisServer::start(), RedisServer::start());
+    let server = |server: &RedisServer| format!("127.0.0.1:{}:1 server0", server.address().port());
+    let pool = Pool::sharded("main", &[server(&silent)])
+        .with("queue_len_max", "16")
+        .with("timeout", "\"60s\"");
+    let config = KeywayConfig::new(vec![pool])
+        .with_server("drain_timeout", "\"60s\"")
+        .with_server("workers", "1");
+    let text = config.toml();
+    let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+    let (mut first, mut second) = (changing.keyway.client(0), changing.keyway.client(0));
+    assert_eq!(first.words("GET a"), Value::Nil);
+    silent.process().pause();
+    first.send(&keyway_testkit::encode_words("GET a").repeat(100));
+    let pauses = || changing.keyway.metrics().sum("keyway_client_pauses_total", &["pool=\"main\""]);
+    wait_until("it is full", SOON, || pauses() >= 1.0);
+    second.send(&keyway_testkit::encode_words("GET a"));
+    wait_until("another waits for room", SOON, || pauses() >= 2.0);
+    let next = server(&other);
+    changing.reload(|text| replace_servers(text, &format!("servers = [\"{next}\"]")), DONE);
+    second.set_reply_within(SOON);
+    assert_eq!(second.reply(), Value::Nil, "it asks the server of now");
+    silent.process().resume();
+    first.replies(100).iter().for_each(|reply| assert_eq!(*reply, Value::Nil));
+}
+
 /// How many threads look after other Keyways.
 fn peer_threads(keyway: &Keyway) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", keyway.process().pid()));
