@@ -390,9 +390,8 @@ fn running_out_of_memory_refuses_writes_and_recovers() {
     const GREEDY: u64 = 60;
     const VALUE: usize = 100_000;
     let _watch = watchdog(Duration::from_secs(90), "memory used up");
-    let pool = Pool::store("main")
-        .with("memory_max", &STORE.to_string())
-        .with("eviction", "\"noeviction\"");
+    let pool =
+        Pool::store("main").with("memory_max", "\"64MiB\"").with("eviction", "\"noeviction\"");
     let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
     let pid = keyway.process().pid();
     let mut client = keyway.client(0);

