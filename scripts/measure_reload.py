@@ -70,6 +70,11 @@ class Load:
             self.wrong += [it for it in expected if reply(file) != it]
             self.latencies.append((began, time.perf_counter() - began))
 
+    def stop(self):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+
     def show(self, name, begin, end):
         took = sorted(took for began, took in self.latencies if begin <= began < end)
         at = [1000 * took[int(len(took) * share)] for share in (0.5, 0.99, 0.999)]
@@ -90,27 +95,30 @@ def main():
             )
 
         write([1])
-        server = subprocess.Popen(
-            ["redis-server", "--port", str(redis), "--save", "", "--dir", directory],
-            stdout=subprocess.DEVNULL,
-        )
-        proxy = subprocess.Popen([sys.argv[1], "serve", file], stderr=subprocess.DEVNULL)
-        time.sleep(1)
-        load = Load(keyway)
-        began = time.perf_counter()
-        time.sleep(5)
-        first = time.perf_counter()
-        for turn in range(20):
-            write(WEIGHTS[turn % len(WEIGHTS)])
-            proxy.send_signal(signal.SIGHUP)
-            time.sleep(1.2)
-        load.show("before", began + 1, first)
-        load.show("while 20 reloads", first, time.perf_counter())
-        load.is_over = True
-        for thread in load.threads:
-            thread.join()
-        proxy.terminate()
-        server.terminate()
+        processes = []
+        load = None
+        try:
+            redis_server = ["redis-server", "--port", str(redis), "--save", "", "--dir", directory]
+            processes.append(subprocess.Popen(redis_server, stdout=subprocess.DEVNULL))
+            proxy = subprocess.Popen([sys.argv[1], "serve", file], stderr=subprocess.DEVNULL)
+            processes.append(proxy)
+            time.sleep(1)
+            load = Load(keyway)
+            began = time.perf_counter()
+            time.sleep(5)
+            first = time.perf_counter()
+            for turn in range(20):
+                write(WEIGHTS[turn % len(WEIGHTS)])
+                proxy.send_signal(signal.SIGHUP)
+                time.sleep(1.2)
+            load.show("before", began + 1, first)
+            load.show("while 20 reloads", first, time.perf_counter())
+        finally:
+            if load:
+                load.stop()
+            for process in reversed(processes):
+                process.terminate()
+                process.wait()
         print(f"wrong replies: {len(load.wrong)}")
 
 

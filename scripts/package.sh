@@ -13,7 +13,8 @@ level="${PACKAGE_LEVEL:-9}"
 version="$("$program" --version | cut -d ' ' -f 2)"
 machine="$(uname -m)"
 # Times in the packages: of the commit, so that they do not depend on when this runs.
-SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
+# Without one (or as another user than the one whose repository it is), when the changelog was written last.
+SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}"
 export SOURCE_DATE_EPOCH
 stage="$out/stage"
 rm -rf "$stage"

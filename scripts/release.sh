@@ -11,7 +11,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 target="${TARGET:-$(rustc -vV | sed -n 's/^host: //p')}"
-out="$CARGO_TARGET_DIR/release-package"
+finished="$CARGO_TARGET_DIR/release-package"
+# What was made before is not what is made now, whatever becomes of this.
+out="$finished.part"
+rm -rf "$finished" "$out"
+trap 'rm -rf "$out"' EXIT
 
 # The target is named, so that what runs while building (macros, build scripts) is not static too.
 # No path of this machine is left in the program.
@@ -24,13 +28,15 @@ if readelf --program-headers --wide "$built" | grep -q INTERP; then
   echo "release: $built is not static: it wants an interpreter" >&2
   exit 1
 fi
-rm -rf "$out"
 mkdir -p "$out"
 # Lines of the source for traces go beside the program.
 objcopy --only-keep-debug "$built" "$out/keyway.debug"
 objcopy --strip-debug --add-gnu-debuglink="$out/keyway.debug" "$built" "$out/keyway"
 scripts/check_release.sh "$out/keyway"
-[ "${1:-}" != --binary-only ] || exit 0
+if [ "${1:-}" = --binary-only ]; then
+  mv "$out" "$finished"
+  exit 0
+fi
 
 papers="$out/papers"
 mkdir -p "$papers"
@@ -39,4 +45,5 @@ cargo run --quiet --locked --package keyway-testkit --bin supply -- sbom "$targe
 cargo run --quiet --locked --package keyway-testkit --bin supply -- notices "$target" >"$papers/THIRD-PARTY"
 scripts/package.sh "$out/keyway" "$papers" "$out"
 rm -rf "$papers"
-ls -l "$out"
+mv "$out" "$finished"
+ls -l "$finished"

@@ -10,7 +10,9 @@ use crate::problem::Problem;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{StatusCode, Uri};
 use keyway_users::Digest;
+use parking_lot::RwLock;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The header that a change has, with the value 1: no form and no page of another origin can
 /// send it.
@@ -19,17 +21,24 @@ pub const CHANGE_HEADER: &str = "keyway-change";
 /// Longest token that is looked at, in bytes: hashing a longer one costs its sender nothing.
 const TOKEN_LEN_MAX: usize = 4 << 10;
 
-/// Who may ask.
+/// Who may ask. Those that are cloned of one another ask for the same token.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    token: Option<Digest>,
+    token: Arc<RwLock<Option<Digest>>>,
     has_certificates: bool,
 }
 
 impl Access {
     /// Whoever knows `token` (of which a digest is kept), or anybody without one.
     pub fn new(token: Option<&str>) -> Self {
-        Self { token: token.map(|token| Digest::of(token.as_bytes())), has_certificates: false }
+        let access = Self::default();
+        access.set_token(token);
+        access
+    }
+
+    /// Asks for `token` from the next request on, or for none.
+    pub fn set_token(&self, token: Option<&str>) {
+        *self.token.write() = token.map(|token| Digest::of(token.as_bytes()));
     }
 
     /// The same, where each client has shown a certificate.
@@ -41,7 +50,7 @@ impl Access {
 
     /// Whether there is a token that requests have to show.
     pub fn has_token(&self) -> bool {
-        self.token.is_some()
+        self.token.read().is_some()
     }
 
     /// Whether a request may be answered at all.
@@ -49,7 +58,7 @@ impl Access {
         if kind == Kind::Probe {
             return Ok(());
         }
-        match &self.token {
+        match &*self.token.read() {
             Some(digest) => check_token(digest, asked.headers)?,
             None if self.has_certificates || kind == Kind::Read => {}
             None => check_host(asked)?,
@@ -218,6 +227,9 @@ mod tests {
             }
         }
         assert!(!format!("{access:?}").contains("sesame"));
+        access.clone().set_token(Some("open barley"));
+        let shows = |value| may(&access, Kind::ApiRead, &[("authorization", value)]);
+        assert!(!shows("Bearer open sesame") && shows("Bearer open barley"));
         assert!(access.has_token() && !Access::default().has_token());
     }
 }

@@ -63,6 +63,8 @@ pub struct AdminOptions {
 const HEAD_LEN_MAX: usize = 8 << 10;
 /// Most header lines of a request. Browsers send about 20.
 const HEADERS_MAX: usize = 64;
+/// Reloads that are waited for at once; more wait for those.
+const SLOW_MAX: usize = 2;
 /// Pause after a failed accept. Only a lack of resources makes accept fail,
 /// and without a pause the thread would spin until that is over.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -126,6 +128,7 @@ impl Admin {
         socket.set_nonblocking(true).map_err(bind_error)?;
         let local_addr = socket.local_addr().map_err(bind_error)?;
         let runtime = runtime::Builder::new_current_thread()
+            .max_blocking_threads(SLOW_MAX)
             .enable_io()
             .enable_time()
             .build()

@@ -240,6 +240,11 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     }
 }
 
+/// Whether an answer may take seconds: a reload waits for every worker.
+pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
+    method == Method::POST && path == "/v1/reload"
+}
+
 /// One request, after its body.
 pub(crate) struct Call<'r> {
     pub(crate) method: &'r Method,

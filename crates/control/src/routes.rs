@@ -14,7 +14,8 @@ use crate::backends::{self, PoolStatus};
 use crate::problem::Problem;
 
 /// What the admin listener shows and may change. Called on its thread, one
-/// call at a time, so a call should take milliseconds at most.
+/// call at a time, so a call should take milliseconds at most; only [`Api::reload`] has a thread
+/// of its own.
 pub trait AdminState: Send + Sync {
     /// Appends all metrics in the Prometheus text format, version 0.0.4.
     fn metrics(&self, out: &mut String);
@@ -105,14 +106,7 @@ pub(crate) async fn respond(
         return Ok(api::refuse(&problem));
     }
     if is_api {
-        let call = Call {
-            method: &head.method,
-            path: head.uri.path(),
-            query: head.uri.query().unwrap_or_default(),
-            headers: &head.headers,
-            body: &body,
-        };
-        return Ok(api::respond(&*state, &call));
+        return Ok(respond_api(state, head, body).await);
     }
     let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let target = Target {
@@ -121,6 +115,29 @@ pub(crate) async fn respond(
         accept: accept.unwrap_or_default(),
     };
     Ok(route(&*state, &head.method, &target))
+}
+
+/// Answers a request of the API; what takes long on a thread of its own, so that others are
+/// answered meanwhile.
+async fn respond_api(state: Arc<dyn AdminState>, head: Parts, body: Bytes) -> Reply {
+    let takes_long = api::takes_long(&head.method, head.uri.path());
+    let answer = move || {
+        let call = Call {
+            method: &head.method,
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or_default(),
+            headers: &head.headers,
+            body: &body,
+        };
+        api::respond(&*state, &call)
+    };
+    if !takes_long {
+        return answer();
+    }
+    tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
+        let what = "it has failed; the log says why";
+        api::refuse(&Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what))
+    })
 }
 
 /// What a request outside the API is about, for who may ask.

@@ -70,9 +70,18 @@ impl Process {
 
     /// Tells of other settings from here on. Backends of pools that are the same go on as
     /// they were seen.
-    pub fn follow(&self, plan: &Arc<Plan>, registry: &Arc<Registry>) {
+    ///
+    /// What an operator has said of servers since `plan` was made is said there as well, of
+    /// pools that take the place of others as `heir_of` tells.
+    pub fn follow(
+        &self,
+        plan: &Arc<Plan>,
+        registry: &Arc<Registry>,
+        heir_of: impl Fn(usize) -> Option<usize>,
+    ) {
         let mut seen = self.seen.lock();
         let mut current = self.current.write();
+        plan.follow_holds(&current.plan, heir_of);
         let now = Seen {
             state: HealthState::Up.label(),
             tenure: None,
@@ -286,7 +295,8 @@ impl AdminState for Process {
     }
 
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
-        let current = self.current();
+        // Held, so that what follows a reload knows of it.
+        let current = self.current.read();
         let id = current.find(pool, backend)?;
         let health = &current.plan.health;
         let was_open = health.circuits().restart(id);
@@ -296,7 +306,7 @@ impl AdminState for Process {
         if health.is_usable(id) {
             return Ok(was_open);
         }
-        let was_out = health.restore(id).is_some();
+        let was_out = current.plan.restore(id);
         if was_out {
             tracing::info!(pool, backend, "back in use on an operator's word");
         }
@@ -418,8 +428,8 @@ impl Api for Process {
     }
 
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {
-        let current = self.current();
-        let has_changed = current.plan.health.eject(current.find(pool, server)?);
+        let current = self.current.read();
+        let has_changed = current.plan.eject(current.find(pool, server)?);
         if has_changed {
             let backend = server;
             tracing::warn!(pool, backend, "ejected on an operator's word, until it is restored");

@@ -8,7 +8,7 @@ use keyway_proxy::local::EmulatedCluster;
 use keyway_worker::Plan;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Between two questions. Clients that look for a node that is gone have looked
@@ -21,14 +21,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// It says and hears a few bytes.
 const STACK_LEN: usize = 128 << 10;
 
-/// Looks after the others from here on, each on a thread that ends with the
-/// process.
+/// Looks after the others from here on, but for those that are looked after since `before`; each
+/// on a thread that ends when its listener has none of them any more.
 ///
 /// # Errors
 /// That a thread cannot be started.
-pub fn watch(plan: &Plan) -> std::io::Result<()> {
-    for listener in &plan.listeners {
+pub fn watch(plan: &Plan, before: Option<&Plan>) -> std::io::Result<()> {
+    let known = |cluster: &Arc<EmulatedCluster>| {
+        let mut all = before.iter().flat_map(|plan| &plan.listeners);
+        all.any(|it| it.cluster.as_ref().is_some_and(|other| Arc::ptr_eq(other, cluster)))
+    };
+    for listener in plan.listeners.iter().filter(|listener| !listener.is_ended) {
         let Some(cluster) = &listener.cluster else { continue };
+        if known(cluster) {
+            continue;
+        }
         let others = (0..).map_while(|place| cluster.address(place).map(|it| (place, it)));
         for (place, (host, port)) in others {
             let address = format!("{host}:{port}");
@@ -36,7 +43,7 @@ pub fn watch(plan: &Plan) -> std::io::Result<()> {
                 continue;
             }
             let peer = Peer { host: host.to_owned(), port, connection: None };
-            let cluster = Arc::clone(cluster);
+            let cluster = Arc::downgrade(cluster);
             std::thread::Builder::new()
                 .name("keyway-peer".into())
                 .stack_size(STACK_LEN)
@@ -46,9 +53,10 @@ pub fn watch(plan: &Plan) -> std::io::Result<()> {
     Ok(())
 }
 
-fn look_after(mut peer: Peer, place: usize, cluster: &EmulatedCluster) {
+fn look_after(mut peer: Peer, place: usize, cluster: &Weak<EmulatedCluster>) {
     loop {
         let answers = peer.answers();
+        let Some(cluster) = cluster.upgrade() else { return };
         if cluster.set_down(place, !answers) {
             let address = format!("{}:{}", peer.host, peer.port);
             if answers {
@@ -61,6 +69,7 @@ fn look_after(mut peer: Peer, place: usize, cluster: &EmulatedCluster) {
                 );
             }
         }
+        drop(cluster);
         std::thread::park_timeout(EVERY);
     }
 }

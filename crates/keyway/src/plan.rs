@@ -187,7 +187,7 @@ pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
         monitors: Arc::default(),
         redirects: Arc::default(),
     });
-    watch(sources, &plan, registry);
+    watch(sources, &plan, registry, None);
     Version { plan, registry: Arc::clone(registry), facts }
 }
 
@@ -223,12 +223,12 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
         })
         .collect();
     let workers_max = registry.layout().workers_max;
+    let counted = registry;
     let registry =
         registry.succeeded_by(layout(&topology, &merge.retired, workers_max, clock), lineage);
     let listeners = (0..config.listeners.len())
         .map(|index| listener_plan(sources, index, Some((before, merge))))
         .collect();
-    before.transactions.set_len_max(config.limits.transactions_len_max);
     let shared = (&before.clients, &before.channels);
     let facts = ProcessFacts::new(config, &pools, sources.addresses, &registry, shared, clock)
         .following(facts, lineage);
@@ -257,7 +257,8 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
         monitors: Arc::clone(&before.monitors),
         redirects: Arc::clone(&before.redirects),
     });
-    watch(sources, &plan, &registry);
+    plan.follow_holds(before, heir_of);
+    watch(sources, &plan, &registry, Some((before, counted)));
     Version { plan, registry, facts }
 }
 
@@ -338,7 +339,8 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
         }
     };
     let mut cluster = emulated(settings, address);
-    if let (Some(new), Some(before)) = (&cluster, old.and_then(|(old, _)| old.cluster.as_ref()))
+    if !is_ended
+        && let (Some(new), Some(before)) = (&cluster, old.and_then(|(old, _)| old.cluster.as_ref()))
         && has_same_members(new, before)
     {
         // Who watches the other members goes on to tell it.
@@ -367,10 +369,21 @@ fn listener_plan(sources: &Sources, index: usize, before: Option<(&Plan, &Merge)
     }
 }
 
-/// Has metrics tell what the pools and listeners of a plan do.
-fn watch(sources: &Sources, plan: &Arc<Plan>, registry: &Arc<Registry>) {
+/// Has metrics tell what the pools and listeners of a plan do; of stores that `before` has as well
+/// what they told there, so that nobody waits here for a script.
+fn watch(
+    sources: &Sources,
+    plan: &Arc<Plan>,
+    registry: &Arc<Registry>,
+    before: Option<(&Plan, &Registry)>,
+) {
     for (index, pool) in plan.pools.iter().enumerate() {
-        watch_pool(index, pool, plan, registry);
+        let was_there = before.filter(|(before, _)| {
+            before.pools.get(index).is_some_and(|other| Arc::ptr_eq(other, pool))
+        });
+        if !was_there.is_some_and(|(_, before)| registry.watch_store_as(before, index)) {
+            watch_pool(index, pool, plan, registry);
+        }
     }
     let budget = Arc::clone(&plan.transactions);
     registry.watch_transactions(move || TransactionFigures {

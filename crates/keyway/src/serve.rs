@@ -64,10 +64,11 @@ pub fn serve(
     let plan = Arc::clone(&version.plan);
     let levers = Levers { log, wake: wake.clone(), reload: Reload::new(wake) };
     let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry), levers));
-    let admin = start_admin(&config, &process)?;
+    let access = access(&config);
+    let admin = start_admin(&config, &process, &access)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, (driver, seed))?;
-    peers::watch(&plan).context("cannot start a thread")?;
+    peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), file);
     let path = file.map(Path::to_owned);
@@ -81,6 +82,7 @@ pub fn serve(
         clock,
         seed,
         passwords,
+        access,
     };
     run(workers, &process, &mut live, &woken);
     // Nobody waits for an answer from here any more.
@@ -186,18 +188,28 @@ fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receive
     }
 }
 
-fn start_admin(config: &Config, process: &Arc<Process>) -> Result<Option<AdminHandle>> {
+/// Who may ask at the admin listener.
+fn access(config: &Config) -> Access {
+    let access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
+    let tls = config.server.admin_tls.as_ref();
+    match tls.is_some_and(|tls| matches!(tls.settings.clients, ClientCertificates::Required(_))) {
+        true => access.with_certificates(),
+        false => access,
+    }
+}
+
+fn start_admin(
+    config: &Config,
+    process: &Arc<Process>,
+    access: &Access,
+) -> Result<Option<AdminHandle>> {
     let Some(addr) = &config.server.admin else { return Ok(None) };
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
-    let mut access = Access::new(config.server.admin_token.as_ref().map(|token| token.expose()));
     let tls = config.server.admin_tls.as_ref();
-    if tls.is_some_and(|tls| matches!(tls.settings.clients, ClientCertificates::Required(_))) {
-        access = access.with_certificates();
-    }
     let options = AdminOptions {
-        access,
+        access: access.clone(),
         // The configuration was loaded with its files.
         tls: tls.map(|tls| tls.loaded.clone().expect("it was loaded")),
         ..AdminOptions::default()

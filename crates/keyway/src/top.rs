@@ -1,9 +1,10 @@
 //! `keyway top`: a view of running processes.
 
+use crate::ctl::TlsFiles;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use keyway_config::{BusConfig, Config, ListenAddr};
-use keyway_top::{Options, SORTS, TARGETS_MAX};
+use keyway_top::{Credentials, Options, SORTS, TARGETS_MAX};
 use signal_hook::consts::SIGTERM;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,12 +28,15 @@ pub struct Top {
     /// Configuration files of the processes, whose `server.admin` is asked; without any, and
     /// without --address, 127.0.0.1:9380.
     files: Vec<PathBuf>,
-    /// Admin listener of a process, as configured by `server.admin`; several with one --address each.
+    /// Admin listener of a process, as configured by `server.admin`; several with one --address each,
+    /// https://HOST:PORT for those with `admin_tls`.
     #[arg(short, long = "address", value_name = "HOST:PORT")]
     addresses: Vec<String>,
     /// File whose first line is the token that the admin listeners want to be shown.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFiles,
     /// Time between readings, from 200ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "2s", value_parser = crate::bench::parse_time)]
     interval: Duration,
@@ -107,10 +111,18 @@ fn options(arguments: &Top) -> Result<Options> {
     if !(Duration::from_millis(200)..=Duration::from_secs(3600)).contains(&arguments.interval) {
         bail!("--interval takes from 200ms to 1h");
     }
+    let wants_tls = targets.iter().any(|target| target.starts_with(SECURED));
+    let tls = match wants_tls || arguments.tls.has_authority() {
+        true => Some(arguments.tls.load().map_err(|what| anyhow!("{what}"))?),
+        false => None,
+    };
     let sort = SORTS.iter().position(|sort| *sort == arguments.sort).unwrap_or(0);
     Ok(Options {
         targets,
-        token: arguments.token_file.as_deref().map(token_in).transpose()?,
+        credentials: Credentials {
+            token: arguments.token_file.as_deref().map(token_in).transpose()?,
+            tls,
+        },
         interval: arguments.interval,
         sort,
         filter: arguments.filter.clone(),
@@ -130,14 +142,19 @@ fn token_in(file: &Path) -> Result<String> {
     Ok(token.to_owned())
 }
 
+/// Before the address of an admin listener that speaks TLS.
+const SECURED: &str = "https://";
+
 /// `HOST:PORT` of what may be written as the configuration or a browser has it.
 fn bare(address: &str) -> Result<String> {
-    let without = ["http://", "tcp://"].iter().find_map(|scheme| address.strip_prefix(scheme));
+    let without =
+        ["http://", "tcp://", SECURED].iter().find_map(|scheme| address.strip_prefix(scheme));
     let rest = without.unwrap_or(address);
     let bare = rest.split('/').next().unwrap_or(rest);
+    let scheme = if address.starts_with(SECURED) { SECURED } else { "" };
     match bare.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(bare.to_owned())
+            Ok(format!("{scheme}{bare}"))
         }
         _ => bail!("--address {address}: write HOST:PORT, as 127.0.0.1:9380"),
     }
@@ -146,12 +163,16 @@ fn bare(address: &str) -> Result<String> {
 /// Where the process that runs with this file listens for this.
 fn admin_of(file: &Path) -> Result<String> {
     let place = file.display();
+    let mut scheme = "";
     let admin = if BusConfig::is_one(file) {
         let config = BusConfig::load(file).map_err(|errors| anyhow!("{}", joined(&errors)))?;
         config.admin
     } else {
         let config = Config::load_without_passwords(file)
             .map_err(|errors| anyhow!("{}", joined(&errors)))?;
+        if config.server.admin_tls.is_some() {
+            scheme = SECURED;
+        }
         match config.server.admin {
             Some(ListenAddr::Tcp(address)) => Some(address),
             _ => None,
@@ -163,7 +184,7 @@ fn admin_of(file: &Path) -> Result<String> {
     if admin.port() == 0 {
         bail!("{place}: the port of server.admin is chosen at start; give it with --address");
     }
-    Ok(reached_at(admin).to_string())
+    Ok(format!("{scheme}{}", reached_at(admin)))
 }
 
 /// Where a listener is reached from its own machine.
@@ -191,6 +212,7 @@ mod tests {
             ("127.0.0.1:9380", "127.0.0.1:9380"),
             ("http://cache-1:9380/metrics", "cache-1:9380"),
             ("tcp://[::1]:9380", "[::1]:9380"),
+            ("https://cache-1:9380/", "https://cache-1:9380"),
         ] {
             assert_eq!(bare(written).unwrap(), meant);
         }

@@ -3,11 +3,10 @@
 use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
     Keyway, KeywayConfig, Pool, RedisServer, Replicated, ToolOutput, Value, http_get, http_post,
-    run_keyway, run_tool, wait_until, watchdog,
+    python_with, run_keyway, run_tool, wait_until, watchdog,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -229,6 +228,39 @@ fn config_of(keyway: &Keyway) -> String {
 }
 
 #[test]
+fn another_token_is_asked_for_after_a_reload() {
+    let _watch = watchdog(WITHIN, "another token");
+    let files = CertificateFiles::default();
+    let token = files.write("token", TOKEN);
+    let old = files.write("old", TOKEN).to_string_lossy().into_owned();
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("admin_token_file", &format!("{token:?}"));
+    let keyway = Keyway::start(KEYWAY, config);
+    files.write("token", "open-barley-open-barley\n");
+    let text = done(&keyway, &["--token-file", &old, "reload"]);
+    assert!(text.contains("the token of admin changed"), "{text}");
+    let (status, text) = ctl(&keyway, &["--token-file", &old, "status"]);
+    assert!(status == 1 && text.contains("the token is wrong"), "{text}");
+    let token = token.to_string_lossy().into_owned();
+    assert!(done(&keyway, &["--token-file", &token, "reload"]).contains("nothing changed"));
+    // One that is none is refused, and the one before stays.
+    files.write("token", "short");
+    let new = files.write("new", "open-barley-open-barley").to_string_lossy().into_owned();
+    let (status, text) = ctl(&keyway, &["--token-file", &new, "reload"]);
+    assert!(status == 1 && text.contains("less than 16 characters"), "{text}");
+    done(&keyway, &["--token-file", &new, "status"]);
+    // From somewhere else, or none at all, where only this machine is let in.
+    let path = keyway.directory().join("keyway.toml");
+    let file = std::fs::read_to_string(&path).expect("its file");
+    let without: Vec<&str> = file.lines().filter(|line| !line.contains("token_file")).collect();
+    std::fs::write(&path, without.join("\n") + "\n").expect("its file");
+    let text = done(&keyway, &["--token-file", &new, "reload"]);
+    assert!(text.contains("admin_token_file"), "{text}");
+    done(&keyway, &["status"]);
+    assert!(!keyway.process().log().contains("open-"), "{}", keyway.process().log());
+}
+
+#[test]
 fn an_address_that_others_reach_needs_a_token_or_certificates() {
     let files = CertificateFiles::default();
     let short = files.write("short", "open sesame");
@@ -384,19 +416,10 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     assert!(done(&keyway, &["slow-log", "--pool", "local"]).lines().count() == 1);
 }
 
-/// The interpreter with what tests/admin/requirements.txt lists.
-fn interpreter() -> String {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let mut script = Command::new(format!("{root}/scripts/python_venv.sh"));
-    let output = script.arg("tests/admin").output().expect("scripts/python_venv.sh can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
 #[test]
 fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     let _watch = watchdog(Duration::from_secs(400), "schemathesis");
-    let python = interpreter();
+    let python = python_with("tests/admin");
     let servers = RedisServer::start_many(2);
     let files = CertificateFiles::default();
     // What it notes of its runs stays there.

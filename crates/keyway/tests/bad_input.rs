@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Shared, Value,
-    cpu_seconds_over, encode, encode_words, fd_count, resident_bytes, wait_until, watchdog,
+    cpu_seconds_over, encode, encode_words, fd_count, resident_bytes, resident_peak_bytes,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -377,6 +378,50 @@ fn running_out_of_descriptors_refuses_clients_and_recovers() {
     wait_until("new clients are served again", Duration::from_secs(10), || {
         let Ok(mut client) = Client::try_connect(keyway.address(0)) else { return false };
         client.try_send(b"PING\r\n").is_ok() && client.try_reply() == Ok(Value::simple("PONG"))
+    });
+    assert!(keyway.process_mut().is_running());
+}
+
+/// A store that is full, and clients that ask for fifty times of what they may hold and read none
+/// of it: those that behave are served, memory stays within what is allowed, and comes back.
+#[test]
+fn running_out_of_memory_refuses_writes_and_recovers() {
+    const STORE: u64 = 64 << 20;
+    const GREEDY: u64 = 60;
+    const VALUE: usize = 100_000;
+    let _watch = watchdog(Duration::from_secs(90), "memory used up");
+    let pool =
+        Pool::store("main").with("memory_max", "\"64MiB\"").with("eviction", "\"noeviction\"");
+    let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let pid = keyway.process().pid();
+    let mut client = keyway.client(0);
+    let value = "v".repeat(VALUE);
+    let mut set = |nth: usize| client.command(&["SET", &format!("big:{nth}"), &value]);
+    let full = (0..2000).map(&mut set).take_while(|reply| !reply.is_error()).count();
+    let refused = set(full);
+    assert!(refused.is_error() && refused.error_text().starts_with("OOM "), "{refused:?}");
+    assert!((300..700).contains(&full), "{full} values of 100 kB in 64 MiB");
+    let greedy = |_| {
+        let mut greedy = keyway.client(0);
+        greedy.shrink_receive_buffer(4096);
+        let requests = encode(&["GET", "big:0"]).repeat(500);
+        greedy.send(&requests);
+        greedy
+    };
+    let greedy: Vec<Client> = (0..GREEDY).map(greedy).collect();
+    for _ in 0..300 {
+        assert_eq!(client.words("GET big:1"), Value::bulk(&value), "who reads is served");
+        assert!(client.command(&["SET", "more", &value]).error_text().starts_with("OOM "));
+    }
+    // What each may have undelivered is 1 MiB and the reply that goes beyond it.
+    let bound = STORE + GREEDY * (2 << 20) + (64 << 20);
+    let peak = resident_peak_bytes(pid);
+    assert!(peak < bound, "{peak} bytes at most, {bound} allowed");
+    drop(greedy);
+    assert_eq!(client.words("DEL big:2 big:3 big:4"), Value::Integer(3));
+    assert_eq!(client.command(&["SET", "more", &value]), Value::simple("OK"));
+    wait_until("memory comes back", Duration::from_secs(20), || {
+        resident_bytes(pid) < STORE + (64 << 20)
     });
     assert!(keyway.process_mut().is_running());
 }

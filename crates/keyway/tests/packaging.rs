@@ -173,6 +173,9 @@ fn systemd_makes_the_user_and_the_modes() {
     if !has("systemd-sysusers", "the user as systemd reads it") {
         return;
     }
+    if !rustix::process::geteuid().is_root() {
+        return skipped("the modes of what systemd makes: nobody but root gives files away");
+    }
     let directory = TempDir::new();
     let root = format!("--root={}", directory.path().display());
     fs::create_dir_all(directory.path().join("etc/keyway")).expect("a fresh directory");

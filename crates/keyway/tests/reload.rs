@@ -7,8 +7,10 @@
 
 use std::time::Duration;
 
+use keyway_testkit::certificates::{CertificateFiles, Span};
 use keyway_testkit::{
-    CheckedLoad, Keyway, KeywayConfig, LoadShape, Pool, RedisServer, Signal, Value, free_address,
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, RedisCluster, RedisServer,
+    Replicated, ReplyFault, Signal, Value, free_address, http_get, run_keyway, run_tool,
     wait_until, watchdog,
 };
 
@@ -279,12 +281,364 @@ fn listeners_come_and_go() {
     let mut first = changing.keyway.client(0);
     assert_eq!(first.words("SET a 1"), Value::simple("OK"));
     changing.reload(|text| text.replacen("[[listener]]", &format!("{table}[[listener]]"), 1), DONE);
-    let mut second = keyway_testkit::Client::connect(other);
+    let mut second = Client::connect(other);
     assert_eq!(second.words("GET a"), Value::bulk("1"));
     changing.reload(|text| text.replace(&table, ""), DONE);
     assert!(second.try_reply().is_err(), "it was answered, and let go");
-    wait_until("nobody listens there", SOON, || {
-        keyway_testkit::Client::try_connect(other).is_err()
-    });
+    wait_until("nobody listens there", SOON, || Client::try_connect(other).is_err());
     assert_eq!(first.words("GET a"), Value::bulk("1"), "the store is what it was");
+}
+
+fn ctl(keyway: &Keyway, arguments: &[&str]) -> String {
+    let admin = keyway.admin().to_string();
+    let all: Vec<&str> = ["ctl", "--admin", &admin].into_iter().chain(arguments.to_vec()).collect();
+    run_keyway(KEYWAY, &all).text
+}
+
+fn user(name: &str, rules: &str) -> String {
+    format!("[[user]]\nname = \"{name}\"\nrules = \"nopass {rules}\"\n\n")
+}
+
+/// Whether a connection ends, whatever is said on it before.
+fn ends(client: &mut Client) -> bool {
+    loop {
+        match client.try_reply() {
+            Ok(_) => {}
+            Err(fault) => return fault == ReplyFault::Closed,
+        }
+    }
+}
+
+/// Clients of users who are to lose something, by the listener at this position.
+fn what_users_may_no_more_ends(changing: &mut Changing, place: usize, name: &str) {
+    let come = |name: &str| {
+        let mut client = changing.keyway.client(place);
+        assert_eq!(client.command(&["AUTH", name, "x"]), Value::simple("OK"));
+        client
+    };
+    let mut keep = come("keep");
+    let (mut hears, mut lost, mut both) = (come("feed"), come("feed"), come("keep"));
+    drop(hears.words("SUBSCRIBE news.a"));
+    drop(lost.words("SUBSCRIBE other.a"));
+    drop(both.words("PSUBSCRIBE *"));
+    let mut watches = come("watch");
+    assert_eq!(watches.words("MONITOR"), Value::simple("OK"));
+    let (mut waits, mut goes_on) = (come("queue"), come("keep"));
+    waits.send(b"BLPOP jobs:1 0\r\n");
+    goes_on.send(b"BLPOP jobs:2 0\r\n");
+    let mut caches = changing.keyway.client(place);
+    assert!(!caches.words("HELLO 3 AUTH cache x").is_error());
+    assert_eq!(caches.words("CLIENT TRACKING ON"), Value::simple("OK"));
+    assert!(!caches.words("GET nothing").is_error());
+    let (mut gone, mut off) = (come("gone"), come("off"));
+    assert_eq!(gone.words("PING"), Value::simple("PONG"));
+    wait_until("both wait", SOON, || {
+        format!("{:?}", keep.words("INFO clients")).contains("blocked_clients:2")
+    });
+    changing.reload(
+        |text| {
+            text.replace(
+                &user("feed", "+@all ~* &news.* &other.*"),
+                &user("feed", "+@all ~* &news.*"),
+            )
+            .replace(&user("watch", "+@all ~* &*"), &user("watch", "+@all -monitor ~* &*"))
+            .replace(&user("queue", "+@all ~jobs:*"), &user("queue", "+@all ~more:*"))
+            .replace(&user("cache", "+@all ~*"), &user("cache", "+@all ~app:*"))
+            .replace(&user("keep", "+@all ~* &*"), &user("keep", "+@all ~* &* (+get ~x)"))
+            .replace(&user("gone", "+@all ~*"), "")
+            .replace(&user("off", "+@all ~*"), &user("off", "off +@all ~*"))
+        },
+        DONE,
+    );
+    for (what, client) in
+        [("channels", &mut lost), ("MONITOR", &mut watches), ("caching", &mut caches)]
+    {
+        assert!(ends(client), "{name}: {what}");
+    }
+    assert!(ends(&mut gone), "{name}: there is no such user");
+    let told = waits.reply();
+    assert!(told.is_error() && told.error_text().contains("rights of this user"), "{told:?}");
+    assert!(waits.words("BLPOP jobs:1 1").error_text().contains("NOPERM"), "{name}");
+    assert!(off.words("PING").error_text().contains("NOAUTH"), "{name}");
+    // Who has lost nothing goes on.
+    assert!(!keep.words("PUBLISH news.a hi").is_error(), "{name}");
+    let heard = format!("{:?}{:?}", hears.reply(), both.reply());
+    assert!(heard.matches("news.a").count() == 2, "{name}: {heard}");
+    assert_eq!(keep.words("RPUSH jobs:2 a"), Value::Integer(1));
+    assert!(format!("{:?}", goes_on.reply()).contains("jobs:2"));
+}
+
+fn with_users(config: KeywayConfig) -> KeywayConfig {
+    let users = [
+        ("feed", "+@all ~* &news.* &other.*"),
+        ("watch", "+@all ~* &*"),
+        ("queue", "+@all ~jobs:*"),
+        ("cache", "+@all ~*"),
+        ("keep", "+@all ~* &*"),
+        ("gone", "+@all ~*"),
+        ("off", "+@all ~*"),
+    ];
+    let text: String = users.iter().map(|(name, rules)| user(name, rules)).collect();
+    config.with_tables(&text)
+}
+
+#[test]
+fn what_a_user_has_begun_ends_when_it_may_no_more() {
+    let _watch = watchdog(Duration::from_secs(120), "rights that are lost");
+    let servers = [RedisServer::start()];
+    for (pool, name) in [(Pool::store("main"), "store"), (Pool::over("main", &servers), "servers")]
+    {
+        let config = with_users(KeywayConfig::new(vec![pool]).with_server("workers", "2"));
+        let text = config.toml();
+        let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+        what_users_may_no_more_ends(&mut changing, 0, name);
+        let log = changing.keyway.process().log();
+        assert!(
+            log.contains("a reload has removed its user") && log.contains("user=\"gone\""),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn who_is_kept_out_for_wrong_passwords_stays_so_when_users_change() {
+    const TRIES: usize = 100;
+    let _watch = watchdog(Duration::from_secs(60), "failed logins");
+    let limits = format!("[limits]\nfailed_logins_max = {TRIES}\n");
+    let app = "[[user]]\nname = \"app\"\nrules = \"+@all ~*\"\npassword = \"right\"\n";
+    let config = KeywayConfig::new(vec![Pool::store("main")])
+        .with_tables(&limits)
+        .with_tables(app)
+        .with_tables(&user("other", "+@all ~*"));
+    let text = config.toml();
+    let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+    let try_all = |keyway: &Keyway, word: &str| {
+        let lines: Vec<String> = (0..TRIES).map(|nth| format!("AUTH app {word}{nth}")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let replies = keyway.client(0).pipeline(&lines);
+        replies.iter().filter(|it| it.error_text().starts_with("WRONGPASS")).count()
+    };
+    assert_eq!(try_all(&changing.keyway, "one"), TRIES);
+    changing.reload(|text| text.replace(&user("other", "+@all ~*"), ""), DONE);
+    // One more each second.
+    let looked_at = try_all(&changing.keyway, "two");
+    assert!(looked_at < TRIES / 2, "{looked_at}");
+}
+
+/// A client of each of two workers.
+fn one_of_each_worker(keyway: &Keyway, place: usize) -> [Client; 2] {
+    let mut clients: Vec<(Client, i64)> = Vec::new();
+    for _ in 0..24 {
+        let mut client = keyway.client(place);
+        let Value::Integer(id) = client.words("CLIENT ID") else { panic!("an id") };
+        clients.push((client, id));
+    }
+    let told = http_get(keyway.admin(), "/v1/connections").body;
+    let mut of = |worker: u32| {
+        let is_its = |(_, id): &(Client, i64)| {
+            let entry = told.split(&format!("\"id\":{id},")).nth(1).expect("it is told of");
+            entry.split('}').next().is_some_and(|it| it.contains(&format!("\"worker\":{worker}")))
+        };
+        clients.swap_remove(clients.iter().position(is_its).expect("one of 24 is there")).0
+    };
+    [of(0), of(1)]
+}
+
+#[test]
+fn what_an_operator_says_while_a_reload_goes_on_is_answered_and_goes_on() {
+    let _watch = watchdog(Duration::from_secs(120), "an operator in a reload");
+    let servers = RedisServer::start_many(2);
+    let lines = [0, 1].map(|nth| format!("{}:1 s{nth}", servers[nth].address()));
+    let local = Pool::store("local").with("script_time_max", "\"60s\"");
+    let mut changing = Changing::start(vec![local, Pool::sharded("main", &lines)]);
+    let keyway = &changing.keyway;
+    let [mut busy, mut free] = one_of_each_worker(keyway, 0);
+    let mut main = one_of_each_worker(keyway, 1).into_iter().nth(1).expect("of the second");
+    let script = "redis.call('SET', 'a', '1') local from = tonumber(redis.call('TIME')[1]) \
+                  while tonumber(redis.call('TIME')[1]) - from < 8 do end return 1";
+    busy.send(&keyway_testkit::encode(&["EVAL", script, "0"]));
+    wait_until("it runs", SOON, || ctl(keyway, &["kill-script", "local"]).contains("has written"));
+    let text = changing.text.replace("kind = \"sharded\"", "timeout = \"3s\"\nkind = \"sharded\"");
+    changing.write(&text);
+    changing.text = text;
+    let keyway = &changing.keyway;
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| ctl(keyway, &["reload"]));
+        wait_until("one worker has followed", SOON, || {
+            main.words("INFO keyway").text().contains("keyway_config_generation:2")
+        });
+        assert_eq!(http_get(keyway.admin(), "/v1/health").status, 200);
+        assert!(!reload.is_finished(), "it waits, and others are answered");
+        let text = ctl(keyway, &["eject", "main", "s0"]);
+        assert!(text.contains("is ejected"), "{text}");
+        assert!(!reload.is_finished(), "it waits for the worker that runs a script");
+        let text = reload.join().expect("it ends");
+        assert!(text.contains("timeout"), "{text}");
+    });
+    busy.set_reply_within(SOON);
+    assert_eq!(busy.reply(), Value::Integer(1));
+    let told = ctl(keyway, &["servers", "--pool", "main", "--json"]);
+    assert!(told.contains("\"by_hand\":true"), "{told}");
+    assert_eq!(free.words("PING"), Value::simple("PONG"));
+}
+
+#[test]
+fn a_server_ejected_by_hand_that_was_found_out_stays_so_when_its_pool_changes() {
+    let _watch = watchdog(Duration::from_secs(120), "ejected by hand");
+    let servers = Replicated::start(1);
+    let replica = servers.addresses()[1].to_string();
+    let cluster = RedisCluster::start(3, 0);
+    let of = |addresses: &[std::net::SocketAddr]| {
+        let quoted: Vec<String> = addresses.iter().map(|at| format!("\"{at}\"")).collect();
+        format!("[{}]", quoted.join(", "))
+    };
+    let listed = Pool::of_kind("listed", "replicated").with("servers", &of(&servers.addresses()));
+    let found = Pool::of_kind("found", "cluster").with("servers", &of(&cluster.addresses()[..1]));
+    let mut changing = Changing::start(vec![listed, found]);
+    let (mut first, mut second) = (changing.keyway.client(0), changing.keyway.client(1));
+    let ask = |first: &mut Client, second: &mut Client| {
+        drop((first.words("GET a"), second.words("GET a")));
+    };
+    let node = cluster.addresses()[2].to_string();
+    let is_out = |keyway: &Keyway, pool: &str, address: &str| {
+        let told = ctl(keyway, &["servers", "--pool", pool]);
+        told.lines().any(|line| line.contains(address) && line.contains("operator"))
+    };
+    for (pool, address) in [("listed", &replica), ("found", &node)] {
+        wait_until("it is found", SOON, || {
+            ask(&mut first, &mut second);
+            ctl(&changing.keyway, &["eject", pool, address]).contains("ejected")
+        });
+        assert!(is_out(&changing.keyway, pool, address));
+    }
+    for timeout in ["3s", "4s"] {
+        let change = |text: &str| {
+            let lines = text.lines().filter(|line| !line.starts_with("timeout"));
+            let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+            text.replace("kind = ", &format!("timeout = \"{timeout}\"\nkind = "))
+        };
+        changing.reload(change, DONE);
+        for (pool, address) in [("listed", &replica), ("found", &node)] {
+            wait_until("it is found again, and out of use", SOON, || {
+                ask(&mut first, &mut second);
+                is_out(&changing.keyway, pool, address)
+            });
+        }
+    }
+    let text = ctl(&changing.keyway, &["restore", "found", &node]);
+    assert!(text.contains("in use again"), "{text}");
+    changing.reload(|text| text.replace("\"4s\"", "\"5s\""), DONE);
+    wait_until("it is found again", SOON, || {
+        ask(&mut first, &mut second);
+        ctl(&changing.keyway, &["servers", "--pool", "found"]).contains(&node)
+    });
+    assert!(!is_out(&changing.keyway, "found", &node), "it was restored");
+    assert!(is_out(&changing.keyway, "listed", &replica));
+}
+
+#[test]
+fn a_reload_that_fails_at_its_end_changes_no_certificate_and_no_limit() {
+    let _watch = watchdog(Duration::from_secs(60), "a late failure");
+    let files = CertificateFiles::default();
+    let tls = files.path("server.pem");
+    let key = files.path("server.key");
+    let secured = format!(
+        "[limits]\ntransactions_len_max = \"4MiB\"\n\n[[listener]]\nbind = \"tcp://{}\"\npool = \"local\"\n\
+         tls = {{ cert_file = {tls:?}, key_file = {key:?} }}\n\n",
+        free_address()
+    );
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let config = config.with_tables(&secured);
+    let text = config.toml();
+    let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+    let gauge = |keyway: &Keyway| {
+        let metrics = keyway.metrics();
+        let of = |name: &str| metrics.sum(name, &[]);
+        (of("keyway_tls_certificate_expiry_seconds"), of("keyway_transaction_limit_bytes"))
+    };
+    let before = gauge(&changing.keyway);
+    assert_eq!(before.1, 4.0 * 1024.0 * 1024.0);
+    files.add("server", &files.authority.issue_for(&["127.0.0.1"], Span::Future));
+    // Room for the sockets that one worker needs, and not for those of all.
+    let pid = changing.keyway.process().pid();
+    let limit = |soft: &str| {
+        let (pid, limit) = (pid.to_string(), format!("--nofile={soft}:"));
+        let _ = run_tool("prlimit", &["--pid", &pid, &limit], b"", SOON).expect_success("prlimit");
+    };
+    let listener =
+        |_| format!("[[listener]]\nbind = \"tcp://{}\"\npool = \"local\"\n\n", free_address());
+    let more: String = (0..20).map(listener).collect();
+    let change = |text: &str| text.replacen("[limits]", &format!("{more}[limits]"), 1);
+    let change = |text: &str| change(text).replace("4MiB", "8MiB");
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<usize>().ok());
+    let taken: Vec<usize> = numbers.collect();
+    let free = (0..).filter(|number| !taken.contains(number)).nth(30).expect("there are more");
+    limit(&free.to_string());
+    let good = changing.text.clone();
+    changing.reload(change, "nothing was changed");
+    let log = changing.keyway.process().log();
+    assert!(log.contains("Too many open files"), "{log}");
+    limit("1000");
+    assert_eq!(gauge(&changing.keyway), before);
+    changing.text = good;
+    changing.reload(change, DONE);
+    let after = gauge(&changing.keyway);
+    assert!(after.0 > before.0 && after.1 == 8.0 * 1024.0 * 1024.0, "{after:?}");
+}
+
+#[test]
+fn who_waits_for_room_on_a_pool_that_changes_waits_no_longer() {
+    let _watch = watchdog(Duration::from_secs(90), "a full queue");
+    let (silent, other) = (RedisServer::start(), RedisServer::start());
+    let server = |server: &RedisServer| format!("127.0.0.1:{}:1 server0", server.address().port());
+    let pool = Pool::sharded("main", &[server(&silent)])
+        .with("queue_len_max", "16")
+        .with("timeout", "\"60s\"");
+    let config = KeywayConfig::new(vec![pool])
+        .with_server("drain_timeout", "\"60s\"")
+        .with_server("workers", "1");
+    let text = config.toml();
+    let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+    let (mut first, mut second) = (changing.keyway.client(0), changing.keyway.client(0));
+    assert_eq!(first.words("GET a"), Value::Nil);
+    silent.process().pause();
+    first.send(&keyway_testkit::encode_words("GET a").repeat(100));
+    let pauses = || changing.keyway.metrics().sum("keyway_client_pauses_total", &["pool=\"main\""]);
+    wait_until("it is full", SOON, || pauses() >= 1.0);
+    second.send(&keyway_testkit::encode_words("GET a"));
+    wait_until("another waits for room", SOON, || pauses() >= 2.0);
+    let next = server(&other);
+    changing.reload(|text| replace_servers(text, &format!("servers = [\"{next}\"]")), DONE);
+    second.set_reply_within(SOON);
+    assert_eq!(second.reply(), Value::Nil, "it asks the server of now");
+    silent.process().resume();
+    first.replies(100).iter().for_each(|reply| assert_eq!(*reply, Value::Nil));
+}
+
+/// How many threads look after other Keyways.
+fn peer_threads(keyway: &Keyway) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", keyway.process().pid()));
+    let name = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let names = tasks.expect("it runs").flatten().map(|task| name(task.path().join("comm")));
+    names.filter(|name| name.trim() == "keyway-peer").count()
+}
+
+#[test]
+fn other_keyways_that_a_reload_names_are_looked_after_until_they_are_named_no_more() {
+    let _watch = watchdog(Duration::from_secs(60), "peers");
+    let mut changing = Changing::start(vec![Pool::store("local")]);
+    let (own, other) = (free_address(), free_address());
+    let table = format!(
+        "[[listener]]\nbind = \"tcp://{own}\"\npool = \"local\"\ncluster_mode = \"emulate\"\n\
+         cluster_announce = [\"{own}\", \"{other}\"]\n\n"
+    );
+    changing.reload(|text| text.replacen("[[listener]]", &format!("{table}[[listener]]"), 1), DONE);
+    let mut client = Client::connect(own);
+    wait_until("the other is not there", SOON, || {
+        client.words("CLUSTER NODES").text().contains("fail")
+    });
+    assert_eq!(peer_threads(&changing.keyway), 1);
+    changing.reload(|text| text.replace(&table, ""), DONE);
+    wait_until("nobody looks for it", SOON, || peer_threads(&changing.keyway) == 0);
 }

@@ -137,6 +137,62 @@ fn check(path: &Path, search: &mut Search, place: &str) -> String {
     checked.text
 }
 
+/// The admin API, by itself and by `keyway ctl`, and what reloads tell of secrets that change.
+fn everything_of_the_api(keyway: &Keyway, (folder, text): (&TempDir, &str), search: &mut Search) {
+    let admin = keyway.admin().to_string();
+    for path in [
+        "health",
+        "ready",
+        "status",
+        "pools",
+        "servers",
+        "connections",
+        "slow-log",
+        "log-level",
+        "openapi.json",
+        "none",
+    ] {
+        let reply = http_get(keyway.admin(), &format!("/v1/{path}"));
+        search.note(path, format!("{} {}", reply.headers, reply.body));
+    }
+    let mut ctl = |more: &[&str]| {
+        let all: Vec<&str> = ["ctl", "--admin", &admin].into_iter().chain(more.to_vec()).collect();
+        let told = run_keyway(KEYWAY, &all).text;
+        search.note(&format!("ctl {}", more[more.len() - 1]), told.clone());
+        told
+    };
+    let token = write(folder, "admin", "sesame-of-the-operator\n");
+    let (token, other) = (token.display(), write(folder, "other", "sesame-of-somebody-else"));
+    let changed = text
+        .replacen("[server]\n", &format!("[server]\nadmin_token_file = \"{token}\"\n"), 1)
+        .replace("\"sesame-app\"", "\"sesame-app-2\"")
+        .replace("\"sesame-listener\"", "\"sesame-listener-2\"")
+        .replace("\"sesame-refused\"", "\"sesame-refused-2\"");
+    let file = keyway.directory().join("keyway.toml");
+    for wrong in WRONG {
+        std::fs::write(&file, format!("{changed}{wrong}")).expect("its file");
+        let told = ctl(&["reload"]);
+        assert!(told.contains("nothing was changed"), "{told}");
+    }
+    std::fs::write(&file, changed).expect("its file");
+    let told = ctl(&["reload"]);
+    assert!(told.matches("password changed").count() == 3, "{told}");
+    assert!(told.contains("admin_token_file"), "{told}");
+    let (token, other) = (token.to_string(), other.display().to_string());
+    std::fs::write(&token, "sesame-of-the-next-operator").expect("its file");
+    assert!(ctl(&["reload"]).contains("401"), "it shows none");
+    assert!(ctl(&["--token-file", &other, "status"]).contains("the token is wrong"));
+    let before = write(folder, "before", "sesame-of-the-operator").display().to_string();
+    assert!(ctl(&["--token-file", &before, "reload"]).contains("token of admin changed"));
+    for what in ["status", "pools", "servers", "connections", "slow-log", "log-level", "ready"] {
+        drop(ctl(&["--token-file", &token, "--json", what]));
+        drop(ctl(&["--token-file", &token, what]));
+    }
+    assert!(ctl(&["--token-file", &token, "eject", "servers", "none"]).contains("there are: "));
+    let top = ["top", "--once", "--interval", "200ms", "--address", &admin, "--token-file", &token];
+    search.note("top", run_keyway(KEYWAY, &top).text);
+}
+
 #[test]
 fn a_secret_never_appears() {
     let _watch = watchdog(Duration::from_secs(90), "secrets");
@@ -227,6 +283,7 @@ fn a_secret_never_appears() {
     let output = run_tool(KEYWAY, &["bus", "node", bus.to_str().expect("UTF-8")], b"", WITHIN);
     assert!(!output.text.is_empty());
     search.note("bus", output.text.clone());
+    everything_of_the_api(&keyway, (&folder, &text), &mut search);
     let (_, log) = keyway.stop(WITHIN);
     assert!(log.contains("a login failed") && log.contains(" DEBUG "), "{log}");
     search.note("the log", log);

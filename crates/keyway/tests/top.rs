@@ -1,6 +1,7 @@
 //! `keyway top` as people use it: on a terminal (tmux's), beside processes under load, and as text.
 #![allow(clippy::disallowed_methods, reason = "the environment of a terminal")]
 
+use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
     Keyway, KeywayConfig, Pool, Process, RedisServer, Signal, TempDir, ToolOutput,
     cpu_seconds_over, free_address, keyway_binary, run_keyway, skipped_for_want_of,
@@ -383,4 +384,39 @@ fn what_is_wrong_with_an_address_is_told() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", output.text);
         assert!(output.text.contains(why), "{arguments:?}: {}", output.text);
     }
+}
+
+#[test]
+fn a_process_whose_admin_listener_speaks_tls_is_seen() {
+    let _watch = watchdog(Duration::from_secs(60), "keyway top by TLS");
+    let files = CertificateFiles::default();
+    files.add("operator", &files.authority.issue(&["operator"]));
+    let path = |name: &str| files.path(name).to_string_lossy().into_owned();
+    let (ca, cert, key) = (path("ca.pem"), path("server.pem"), path("server.key"));
+    let other = files.write("other.pem", &Authority::new("another").certificate);
+    let token = files.write("token", "open-sesame-open-sesame");
+    let tls = format!("{{ cert_file = {cert:?}, key_file = {key:?}, ca_file = {ca:?} }}");
+    let config = KeywayConfig::new(vec![Pool::store("near")])
+        .with_server("admin_token_file", &format!("{token:?}"))
+        .with_server("admin_tls", &tls);
+    let keyway = Keyway::start(KEYWAY, config);
+    let (operator, its_key) = (path("operator.pem"), path("operator.key"));
+    let (token, other) =
+        (token.to_string_lossy().into_owned(), other.to_string_lossy().into_owned());
+    let known = ["--cert-file", &operator, "--key-file", &its_key, "--token-file", &token];
+    let admin = format!("https://{}", keyway.admin());
+    let file = keyway.directory().join("keyway.toml").to_string_lossy().into_owned();
+    for whom in [&["--address", &admin][..], &[&file]] {
+        let output = once(&[whom, &["--ca-file", &ca], &known].concat());
+        let output = output.expect_success("keyway top");
+        assert!(row(&output.text, &["near"]).is_some(), "{}", output.text);
+    }
+    let gone = |arguments: &[&str], why: &str| {
+        let output = once(arguments);
+        assert!(!output.status.success() && output.text.contains(why), "{}", output.text);
+    };
+    gone(&[&["--address", &admin, "--ca-file", &other], &known[..]].concat(), "authority");
+    gone(&["--address", &admin, "--ca-file", &ca, "--token-file", &token], "");
+    gone(&["--address", &admin], "--ca-file is missing");
+    gone(&["--address", &keyway.admin().to_string()], "https://");
 }

@@ -134,7 +134,7 @@ pub enum CloseReason {
     Client,
     /// The client met a bound, such as undelivered replies.
     Limit,
-    /// An operator closed it (CLIENT KILL).
+    /// An operator closed it (CLIENT KILL), or has taken its user or a right by a reload.
     Killed,
     /// We are shutting down.
     Drained,

@@ -169,7 +169,7 @@ type FrontReader = Box<dyn Fn() -> FrontFigures + Send + Sync>;
 type WarmUpReader = Box<dyn Fn() -> WarmUpFigures + Send + Sync>;
 type RouteReader = Box<dyn Fn() -> RouteFigures + Send + Sync>;
 type ClusterReader = Box<dyn Fn() -> ClusterFigures + Send + Sync>;
-type StoreReader = Box<dyn Fn() -> StoreFigures + Send + Sync>;
+type StoreReader = Arc<dyn Fn() -> StoreFigures + Send + Sync>;
 
 /// All cells of the process. Workers take theirs from it; whoever scrapes
 /// reads them all through it.
@@ -334,7 +334,17 @@ impl Registry {
         pool: usize,
         read: impl Fn() -> StoreFigures + Send + Sync + 'static,
     ) -> bool {
-        self.stores[pool].set(Box::new(read)).is_ok()
+        self.stores[pool].set(Arc::new(read)).is_ok()
+    }
+
+    /// The same by what reads them for `before`, where the store at this position is one and the
+    /// same: what it has told last it goes on to tell. Says whether something does.
+    ///
+    /// # Panics
+    /// When there is no such pool here.
+    pub fn watch_store_as(&self, before: &Registry, pool: usize) -> bool {
+        let read = before.stores.get(pool).and_then(OnceLock::get);
+        read.is_some_and(|read| self.stores[pool].set(Arc::clone(read)).is_ok())
     }
 
     /// Has the figures of a pool's warm-up read by `read` on every scrape, as

@@ -35,10 +35,23 @@ impl ToolOutput {
 /// # Panics
 /// When they cannot be installed.
 pub fn python() -> String {
+    interpreter(&[])
+}
+
+/// The same with what `requirements.txt` in a folder of the repository lists.
+///
+/// # Panics
+/// When that cannot be installed.
+pub fn python_with(folder: &str) -> String {
+    interpreter(&[folder])
+}
+
+fn interpreter(arguments: &[&str]) -> String {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let test = std::env::current_exe().expect("this program has a path");
     let target = test.ancestors().nth(3).expect("it lies in target/PROFILE/deps");
     let output = Command::new(format!("{root}/scripts/python_venv.sh"))
+        .args(arguments)
         .env("CARGO_TARGET_DIR", target)
         .output()
         .expect("scripts/python_venv.sh can be run");

@@ -1,6 +1,7 @@
 //! One HTTP request, bounded in time and length.
 
 use crate::reading::{Pages, Reading};
+use keyway_tls::{Channel, ClientTls};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -11,14 +12,22 @@ const TIME_MAX: Duration = Duration::from_secs(3);
 /// Longest reply that is read, in bytes. A pool with 100 servers has under 1 MiB.
 const REPLY_LEN_MAX: u64 = 16 << 20;
 
-/// Reads all there is of the process with its admin listener at `address`, showing a token where
-/// there is one.
+/// What admin listeners are shown, and how those that speak TLS are asked.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// The token, if they want one.
+    pub token: Option<String>,
+    /// Whose certificates are believed, and our own.
+    pub tls: Option<ClientTls>,
+}
+
+/// Reads all there is of the process with its admin listener at `target`.
 ///
 /// # Errors
 /// What is wrong, for the eyes of an operator.
-pub fn read(address: &str, token: Option<&str>) -> Result<Reading, String> {
+pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     let deadline = Instant::now() + TIME_MAX;
-    let get = |path| get(address, path, token, deadline);
+    let get = |path| get(target, path, shown, deadline);
     let (status, metrics) = get("/metrics")?;
     let at = Instant::now();
     if status != 200 {
@@ -47,23 +56,87 @@ fn refusal(status: u16) -> String {
 
 /// A reply's status and body.
 fn get(
-    address: &str,
+    target: &str,
     path: &str,
-    token: Option<&str>,
+    shown: &Credentials,
     deadline: Instant,
 ) -> Result<(u16, String), String> {
+    let secured = target.strip_prefix("https://");
+    let address = secured.unwrap_or(target);
     let mut stream = connect(address, deadline)?;
     // Version 1.0 has no reply in pieces.
     let mut request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
-    if let Some(token) = token {
+    if let Some(token) = &shown.token {
         request.extend(["Authorization: Bearer ", token, "\r\n"]);
     }
     request.push_str("\r\n");
-    set_times(&stream, deadline)?;
-    stream.write_all(request.as_bytes()).map_err(|error| broken(&error))?;
-    let mut reply = Vec::new();
-    read_reply(&mut stream, &mut reply, deadline)?;
+    let reply = match secured {
+        None => ask(&mut stream, request.as_bytes(), deadline)?,
+        Some(_) => {
+            let tls = shown.tls.as_ref().ok_or("it speaks TLS: give --ca-file")?;
+            ask_secured(&mut stream, (tls, host_of(address)), request.as_bytes(), deadline)?
+        }
+    };
     parse(&reply)
+}
+
+/// The host of `HOST:PORT`.
+fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn ask(stream: &mut TcpStream, request: &[u8], deadline: Instant) -> Result<Vec<u8>, String> {
+    set_times(stream, deadline)?;
+    stream.write_all(request).map_err(|error| broken(&error))?;
+    let mut reply = Vec::new();
+    read_reply(stream, &mut reply, deadline)?;
+    Ok(reply)
+}
+
+/// The same by TLS.
+fn ask_secured(
+    stream: &mut TcpStream,
+    (tls, host): (&ClientTls, &str),
+    mut request: &[u8],
+    deadline: Instant,
+) -> Result<Vec<u8>, String> {
+    let mut channel = tls.connect(host).map_err(|fault| tls.explain(fault, host))?;
+    let (mut reply, mut part) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        while !request.is_empty() && !channel.is_handshaking() {
+            request = &request[channel.encrypt(request)..];
+        }
+        flush(&mut channel, stream, deadline)?;
+        check_length(&reply)?;
+        if channel.has_ended() {
+            return Ok(reply);
+        }
+        set_times(stream, deadline)?;
+        let count = stream.read(&mut part).map_err(|error| broken(&error))?;
+        if count == 0 {
+            return Ok(reply);
+        }
+        if let Err(fault) = channel.handle_input(&part[..count], &mut reply) {
+            // It is told why.
+            let _ = flush(&mut channel, stream, deadline);
+            return Err(tls.explain(fault, host));
+        }
+    }
+}
+
+fn flush(channel: &mut Channel, stream: &mut TcpStream, deadline: Instant) -> Result<(), String> {
+    let mut records = Vec::new();
+    channel.take_output(&mut records);
+    set_times(stream, deadline)?;
+    stream.write_all(&records).map_err(|error| broken(&error))
+}
+
+fn check_length(reply: &[u8]) -> Result<(), String> {
+    match reply.len() as u64 > REPLY_LEN_MAX {
+        true => Err(format!("its reply is longer than {} MiB", REPLY_LEN_MAX >> 20)),
+        false => Ok(()),
+    }
 }
 
 fn connect(address: &str, deadline: Instant) -> Result<TcpStream, String> {
@@ -107,9 +180,7 @@ fn read_reply(
         if !may_be_http(reply) {
             return Err(no_http());
         }
-        if reply.len() as u64 > REPLY_LEN_MAX {
-            return Err(format!("its reply is longer than {} MiB", REPLY_LEN_MAX >> 20));
-        }
+        check_length(reply)?;
     }
 }
 
@@ -139,7 +210,7 @@ fn too_slow() -> String {
 
 fn no_http() -> String {
     "what answers there does not speak HTTP; give the address of `server.admin`, not that of a \
-     listener for clients"
+     listener for clients, with https:// before it where there is `admin_tls`"
         .to_owned()
 }
 
@@ -193,7 +264,7 @@ mod tests {
             (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nshort", "cut off"),
         ] {
             let (address, thread) = answering(reply);
-            let error = read(&address.to_string(), None).expect_err("no Keyway");
+            let error = read(&address.to_string(), &Credentials::default()).expect_err("no Keyway");
             assert!(error.contains(why), "{error}");
             thread.join().expect("it answered");
         }
@@ -210,7 +281,8 @@ mod tests {
                 let count = stream.read(&mut head).expect("a request");
                 String::from_utf8_lossy(&head[..count]).into_owned()
             });
-            let _ = read(&address, token);
+            let shown = Credentials { token: token.map(str::to_owned), tls: None };
+            let _ = read(&address, &shown);
             let head = asked.join().expect("it was asked");
             let shown = head.lines().find_map(|line| line.strip_prefix("Authorization: Bearer "));
             assert_eq!(shown, token);
@@ -219,12 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn who_is_to_be_asked_by_tls_is_asked_by_nothing_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let error = read(&format!("https://{address}"), &Credentials::default());
+        assert!(error.expect_err("without an authority").contains("--ca-file"));
+        assert_eq!(host_of("[::1]:9380"), "::1");
+        assert_eq!(host_of("cache-1:9380"), "cache-1");
+    }
+
+    #[test]
     fn addresses_that_lead_nowhere_are_named() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound socket").to_string();
         drop(listener);
-        assert!(read(&address, None).expect_err("nobody").contains("nobody listens"));
-        assert!(read("nonsense", None).expect_err("no port").contains("is no HOST:PORT"));
+        assert!(
+            read(&address, &Credentials::default()).expect_err("nobody").contains("nobody listens")
+        );
+        assert!(
+            read("nonsense", &Credentials::default())
+                .expect_err("no port")
+                .contains("is no HOST:PORT")
+        );
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod text;
 pub mod view;
 pub mod watch;
 
+pub use fetch::Credentials;
 pub use screen::{print, show};
 pub use tables::SORTS;
 pub use watch::{TARGETS_MAX, Watch};
@@ -39,10 +40,11 @@ use std::time::Duration;
 /// What was asked for.
 #[derive(Clone)]
 pub struct Options {
-    /// Admin listeners, `HOST:PORT` each; from 1 to [`TARGETS_MAX`].
+    /// Admin listeners, `HOST:PORT` each, with `https://` before it for those that speak TLS; from
+    /// 1 to [`TARGETS_MAX`].
     pub targets: Vec<String>,
-    /// What admin listeners want to be shown, if they do.
-    pub token: Option<String>,
+    /// What admin listeners want to be shown.
+    pub credentials: Credentials,
     /// Time between readings.
     pub interval: Duration,
     /// What rows are ordered by at first; an entry of [`SORTS`].

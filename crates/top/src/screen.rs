@@ -35,7 +35,7 @@ impl Options {
 /// # Errors
 /// When the terminal refuses; it is put back as it was.
 pub fn show(options: &Options, stop: &AtomicBool) -> io::Result<()> {
-    let mut watch = Watch::start(&options.targets, options.token.as_deref())?;
+    let mut watch = Watch::start(&options.targets, &options.credentials)?;
     let mut terminal = ratatui::try_init()?;
     let result = Screen::new(options, &mut watch).run(&mut terminal, stop);
     ratatui::try_restore()?;
@@ -53,7 +53,7 @@ pub fn print(
     stop: &AtomicBool,
     out: &mut dyn Write,
 ) -> io::Result<bool> {
-    let mut watch = Watch::start(&options.targets, options.token.as_deref())?;
+    let mut watch = Watch::start(&options.targets, &options.credentials)?;
     let choice = options.choice();
     let mut pace = Pace::new(options.interval, cpu_time());
     watch.round();

@@ -1,7 +1,7 @@
 //! Who is watched, and what was last seen of each.
 
 use crate::change::Change;
-use crate::fetch;
+use crate::fetch::{self, Credentials};
 use crate::reading::Reading;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -77,12 +77,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts a thread for each target, which ends with the returned value; each shows the token,
-    /// where there is one.
+    /// Starts a thread for each target, which ends with the returned value; each shows what it
+    /// wants to see.
     ///
     /// # Errors
     /// When a thread cannot be started, or there are more than [`TARGETS_MAX`].
-    pub fn start(targets: &[String], token: Option<&str>) -> io::Result<Watch> {
+    pub fn start(targets: &[String], shown: &Credentials) -> io::Result<Watch> {
         if targets.len() > TARGETS_MAX {
             let text = format!("{} processes, {TARGETS_MAX} at most", targets.len());
             return Err(io::Error::other(text));
@@ -92,9 +92,9 @@ impl Watch {
         let mut ask = Vec::new();
         for (index, target) in targets.iter().enumerate() {
             let (asker, asked) = sync_channel::<()>(1);
-            let (tell, target, token) = (tell.clone(), target.clone(), token.map(str::to_owned));
+            let (tell, target, shown) = (tell.clone(), target.clone(), shown.clone());
             thread::Builder::new().name("keyway-top-reader".into()).spawn(move || {
-                let read = || fetch::read(&target, token.as_deref());
+                let read = || fetch::read(&target, &shown);
                 while asked.recv().is_ok() && tell.send((index, read())).is_ok() {}
             })?;
             ask.push(asker);
@@ -169,9 +169,12 @@ mod tests {
     #[test]
     fn a_round_ends_when_each_has_failed_or_answered() {
         let targets = ["nonsense".to_owned(), "127.0.0.1:1".to_owned()];
-        let mut watch = Watch::start(&targets, None).expect("threads");
+        let mut watch = Watch::start(&targets, &Credentials::default()).expect("threads");
         watch.round();
         assert!(watch.seen().iter().all(|seen| seen.gone.is_some()));
-        assert!(Watch::start(&vec!["a:1".to_owned(); TARGETS_MAX + 1], None).is_err());
+        assert!(
+            Watch::start(&vec!["a:1".to_owned(); TARGETS_MAX + 1], &Credentials::default())
+                .is_err()
+        );
     }
 }

@@ -2,6 +2,7 @@ use keyway_base::Time;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// After so long one more login may fail.
@@ -23,6 +24,12 @@ const WRONG_MAX: usize = 4;
 pub(crate) struct Attempts {
     /// How many may fail one after the other; 0 for any number.
     max: u32,
+    known: Arc<Known>,
+}
+
+/// What is known of those that failed, whoever may come in by now.
+#[derive(Default)]
+struct Known {
     seed: RandomState,
     /// Empty until the first that fails.
     places: Mutex<Vec<Place>>,
@@ -40,7 +47,12 @@ struct Place {
 
 impl Attempts {
     pub(crate) fn new(max: u32) -> Self {
-        Self { max, seed: RandomState::new(), places: Mutex::default() }
+        Self { max, known: Arc::default() }
+    }
+
+    /// The same bound for those that failed already where `old` has counted them.
+    pub(crate) fn following(&self, old: &Attempts) -> Self {
+        Self { max: self.max, known: Arc::clone(&old.known) }
     }
 
     /// Whether no login of this user is looked at from this address now.
@@ -49,7 +61,7 @@ impl Attempts {
             return false;
         }
         let tag = self.tag(from, user);
-        let places = self.places.lock();
+        let places = self.known.places.lock();
         if places.is_empty() {
             return false;
         }
@@ -64,8 +76,8 @@ impl Attempts {
             return;
         }
         let tag = self.tag(from, user);
-        let wrong = self.seed.hash_one((tag, password)) | 1;
-        let mut places = self.places.lock();
+        let wrong = self.known.seed.hash_one((tag, password)) | 1;
+        let mut places = self.known.places.lock();
         if places.is_empty() {
             places.resize(SETS * WAYS, Place::default());
         }
@@ -85,11 +97,11 @@ impl Attempts {
 
     /// What tells addresses apart.
     pub(crate) fn origin(&self, from: &str) -> u64 {
-        self.seed.hash_one(origin(from))
+        self.known.seed.hash_one(origin(from))
     }
 
     fn tag(&self, from: &str, user: &[u8]) -> u64 {
-        self.seed.hash_one((origin(from), user)) | 1
+        self.known.seed.hash_one((origin(from), user)) | 1
     }
 }
 
@@ -142,7 +154,7 @@ mod tests {
         }
         // The same words tell nothing of another user, or from elsewhere.
         attempts.note(("10.0.0.1:6", b"b"), b"one", at(0));
-        let places = attempts.places.lock();
+        let places = attempts.known.places.lock();
         let known: Vec<u64> = places.iter().flat_map(|place| place.wrong).collect();
         let distinct: std::collections::BTreeSet<u64> = known.iter().copied().collect();
         assert_eq!(distinct.len(), 1 + WRONG_MAX + 1);
@@ -162,9 +174,20 @@ mod tests {
         for n in 0..50_000u32 {
             attempts.note((&format!("{}:1", std::net::Ipv4Addr::from(n)), b"a"), b"", at(0));
         }
-        assert_eq!(attempts.places.lock().len(), SETS * WAYS);
+        assert_eq!(attempts.known.places.lock().len(), SETS * WAYS);
         attempts.note(("99.9.9.9:1", b"a"), b"", at(1));
         assert!(attempts.are_used_up("99.9.9.9:1", b"a", at(1)));
+    }
+
+    #[test]
+    fn who_comes_after_goes_on_counting_by_its_own_bound() {
+        let attempts = Attempts::new(3);
+        (0..3u8).for_each(|n| attempts.note(("1.1.1.1:1", b"a"), &[n], at(0)));
+        let next = Attempts::new(2).following(&attempts);
+        assert!(next.are_used_up("1.1.1.1:1", b"a", at(0)));
+        assert!(!Attempts::new(9).following(&next).are_used_up("1.1.1.1:1", b"a", at(0)));
+        next.note(("1.1.1.1:1", b"a"), b"more", at(0));
+        assert!(attempts.are_used_up("1.1.1.1:1", b"a", at(900)), "by both at once");
     }
 
     #[test]

@@ -88,6 +88,13 @@ impl Commands {
         self.has(command.verb) || command.flags.contains(Flags::NO_AUTH)
     }
 
+    /// Whether all that `other` allows is allowed.
+    pub(crate) fn cover(&self, other: &Commands) -> bool {
+        let mut words = self.bits.iter().zip(&other.bits);
+        words.all(|(own, its)| its & !own == 0)
+            && other.first_args.iter().all(|it| self.has(it.0) || self.first_args.contains(it))
+    }
+
     fn allow_by_first_arg(&self, request: &Request) -> bool {
         let Some(given) = request.args.get(1) else { return false };
         let is_it = |(verb, arg): &(Verb, Box<[u8]>)| {

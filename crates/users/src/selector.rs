@@ -191,11 +191,27 @@ impl Selector {
     }
 
     /// Whether a channel may be used. A pattern may where the very same is allowed.
-    fn may_hear(&self, channel: &[u8], is_pattern: bool) -> bool {
-        self.channels.iter().any(|own| match is_pattern {
-            true => own.text() == channel,
-            false => own.matches(channel),
-        })
+    pub(crate) fn may_hear(&self, channel: &[u8], is_pattern: bool) -> bool {
+        self.has_all_channels
+            || self.channels.iter().any(|own| match is_pattern {
+                true => own.text() == channel,
+                false => own.matches(channel),
+            })
+    }
+
+    /// Whether all that `other` certainly allows is allowed, by patterns that are the very same.
+    pub(crate) fn covers(&self, other: &Selector) -> bool {
+        let has_key = |its: &KeyPattern| {
+            let covers = |own: &KeyPattern| {
+                own.access.covers(its.access) && own.pattern.text() == its.pattern.text()
+            };
+            self.keys.iter().any(covers)
+        };
+        let has_channel = |its: &Pattern| self.channels.iter().any(|own| own.text() == its.text());
+        let has_keys = self.has_all_keys || !other.has_all_keys && other.keys.iter().all(has_key);
+        let has_channels = self.has_all_channels
+            || !other.has_all_channels && other.channels.iter().all(has_channel);
+        has_keys && has_channels && self.commands.cover(&other.commands)
     }
 }
 

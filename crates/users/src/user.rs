@@ -203,6 +203,22 @@ impl User {
         Err(denied)
     }
 
+    /// Whether it may use `verb` on some keys or other.
+    pub fn may(&self, verb: Verb) -> bool {
+        self.all().any(|own| own.commands.has(verb))
+    }
+
+    /// Whether it may hear what is said on a channel, or on those of a pattern, by `verb`.
+    pub fn may_hear(&self, verb: Verb, channel: &[u8], is_pattern: bool) -> bool {
+        self.all().any(|own| own.commands.has(verb) && own.may_hear(channel, is_pattern))
+    }
+
+    /// Whether it may do all that another might. Of patterns that are not the very same it is not
+    /// told: `false` then.
+    pub fn may_all_of(&self, other: &User) -> bool {
+        other.all().all(|its| self.all().any(|own| own.covers(its)))
+    }
+
     fn all(&self) -> impl Iterator<Item = &Selector> {
         std::iter::once(&self.root).chain(&self.selectors)
     }
@@ -300,6 +316,41 @@ impl Eq for User {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_user_has_lost_is_seen_and_what_it_has_won_is_no_loss() {
+        let user = |rules: &str| User::new("feed", rules).unwrap();
+        let before = "~app:* %R~ro:* &news.* +@read +set +config|get (~other:* +get)";
+        let same = [
+            before,
+            "allkeys allchannels +@all",
+            "~app:* ~ro:* ~more:* &news.* &x +@all (~other:* +@read)",
+            "&* +@all ~app:* ~ro:* ~other:*",
+        ];
+        for rules in same {
+            assert!(user(rules).may_all_of(&user(before)), "{rules}");
+        }
+        let less = [
+            "",
+            "~app:* %R~ro:* &news.* +@read +set +config|get",
+            "~app:* %R~ro:* &news.* +@read +config|get (~other:* +get)",
+            "~app:* %W~ro:* &news.* +@read +set +config|get (~other:* +get)",
+            "~app:* %R~ro:* +@read +set +config|get (~other:* +get)",
+            "~app:* %R~ro:* &news.* +@read +set +config|set (~other:* +get)",
+        ];
+        for rules in less {
+            assert!(!user(rules).may_all_of(&user(before)), "{rules}");
+        }
+        let hears = |rules: &str, name: &[u8], is_pattern| {
+            let verb = if is_pattern { Verb::Psubscribe } else { Verb::Subscribe };
+            user(rules).may_hear(verb, name, is_pattern)
+        };
+        assert!(hears("&news.* +subscribe", b"news.a", false));
+        assert!(hears("+psubscribe (&news.* +@all)", b"news.*", true));
+        assert!(!hears("&news.* +psubscribe", b"news.a", false));
+        assert!(!hears("&news.* +psubscribe", b"news.a*", true));
+        assert!(user("+monitor").may(Verb::Monitor) && !user("+get ~*").may(Verb::Monitor));
+    }
 
     #[test]
     fn users_of_other_passwords_or_other_places_are_others() {

@@ -143,9 +143,12 @@ impl Users {
         prepared
     }
 
-    /// The same, who go on counting the logins that fail from what `old` has counted.
+    /// The same, who go on counting the logins that fail from what `old` has counted: who is
+    /// kept out there is kept out here.
     #[must_use]
-    pub fn following(self, old: &Users) -> Users {
+    pub fn following(mut self, old: &Users) -> Users {
+        self.attempts = self.attempts.following(&old.attempts);
+        self.worked = self.worked.following(&old.worked);
         for (count, before) in self.failed.iter().zip(&old.failed) {
             count.store(before.load(Ordering::Relaxed), Ordering::Relaxed);
         }

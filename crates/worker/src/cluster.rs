@@ -6,6 +6,7 @@ mod hosts;
 mod trouble;
 
 use crate::advice::advice;
+use crate::holds::Holds;
 use crate::notices::Notice;
 use doubts::{Doubts, Verdict};
 use hosts::Hosts;
@@ -153,6 +154,8 @@ pub struct Cluster {
     pub(crate) notice_rivals: Notice,
     /// In so many rounds in a row there were several.
     rivals: AtomicU64,
+    /// Servers that an operator has taken out of use.
+    pub(crate) holds: Holds,
     /// What it came to.
     pub totals: ClusterTotals,
 }
@@ -188,6 +191,7 @@ impl Cluster {
             lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
             trouble: Mutex::new(Trouble::new("none was asked yet")),
+            holds: Holds::default(),
             totals: ClusterTotals::default(),
         })
     }

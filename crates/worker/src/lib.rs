@@ -15,6 +15,7 @@ mod core;
 mod entrance;
 mod error_stats;
 mod handouts;
+mod holds;
 mod invalidations;
 mod mail;
 mod monitors;

@@ -273,8 +273,10 @@ impl<I: Io> Worker<I> {
             self.clients.resize(index + 1, None);
         }
         self.clients[index] = Some(Client { key, socket, peer });
-        self.core.bring_in(key);
         self.plan.clients.update(id, |entry| entry.worker = self.index);
+        if self.core.bring_in(key).is_some() {
+            return self.close_client(key, CloseReason::Killed);
+        }
         if self.plan.clients.is_killed(id) {
             return self.close_client(key, CloseReason::Killed);
         }
@@ -284,7 +286,7 @@ impl<I: Io> Worker<I> {
         } else {
             return self.close_client(key, CloseReason::Reset);
         }
-        if self.drain_deadline.is_some() {
+        if self.drain_deadline.is_some() || self.plan.listeners[usize::from(listener)].is_ended {
             // It was on its way here when the others were told to end.
             self.end_client(key);
         }
@@ -713,6 +715,7 @@ mod tests {
     use keyway_proxy::Identity;
     use keyway_proxy::local::ClientEntry;
     use keyway_resp::Protocol;
+    use keyway_users::{User, Users};
 
     /// Sockets on which nothing ever comes; mail is at hand once.
     #[derive(Default)]
@@ -813,5 +816,39 @@ mod tests {
         worker.io_mut().has_mail = true;
         assert!(!worker.turn(true), "there is no further turn");
         assert_eq!(worker.io_mut().closed, [Socket(7)]);
+    }
+
+    #[test]
+    fn a_client_handed_over_while_users_change_has_the_rights_of_now() {
+        let users = |all: &[(&str, &str)]| {
+            let user = |(name, rules): &(&str, &str)| User::new(name, rules).expect("rules");
+            Arc::new(Users::new(all.iter().map(|it| Arc::new(user(it))).collect()))
+        };
+        let before = users(&[("less", "nopass +@all ~*"), ("gone", "nopass +@all ~*")]);
+        let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
+        let own = Arc::get_mut(&mut plan).expect("nobody else has it");
+        own.listeners[0].users = users(&[("less", "nopass +get ~a")]);
+        let mailbox = Mailbox::new(4).unwrap();
+        let mailer = mailbox.mailer();
+        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
+        for (id, name) in [(1, "less"), (2, "gone")] {
+            let mut identity = Identity::new(id, false, Time(0));
+            identity.admit(before.get(name.as_bytes()).expect("it was there"), &before);
+            assert!(!identity.is_free);
+            let adopted = Adopted {
+                socket: Socket(id as _),
+                peer: Peer::Unix,
+                pool: 0,
+                listener: 0,
+                identity,
+            };
+            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
+        }
+        worker.io_mut().has_mail = true;
+        assert!(worker.turn(true));
+        assert_eq!(worker.io_mut().closed, [Socket(2)], "its user is gone");
+        let keys = worker.core.sessions.keys();
+        let user = worker.core.session(keys[0]).and_then(|it| it.identity.user.clone());
+        assert!(user.is_some_and(|user| user.rules().ends_with("+get")));
     }
 }

@@ -1,6 +1,6 @@
 //! One request over HTTP, plain or secured, within a bound of time and of bytes.
 
-use super::Whom;
+use super::{TlsFiles, Whom};
 use keyway_config::read_file;
 use keyway_control::CHANGE_HEADER;
 use keyway_tls::{Channel, ClientSettings, ClientTls, Identity, MinVersion, Trust};
@@ -51,7 +51,7 @@ impl Client {
             Some(("https", rest)) => (true, rest),
             Some(("http" | "tcp", rest)) => (false, rest),
             Some(_) => return Err(not_an_address(&address)),
-            None => (whom.ca_file.is_some(), address.as_str()),
+            None => (whom.tls.has_authority(), address.as_str()),
         };
         let (host, port) = rest
             .trim_end_matches('/')
@@ -60,7 +60,7 @@ impl Client {
             .filter(|(host, _)| !host.is_empty())
             .ok_or_else(|| not_an_address(&address))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let tls = is_secured.then(|| load_tls(whom)).transpose()?;
+        let tls = is_secured.then(|| whom.tls.load()).transpose()?;
         Ok(Client { host, port, token: token(whom)?, tls })
     }
 
@@ -157,11 +157,11 @@ fn token(whom: &Whom) -> Result<Option<String>, String> {
     }
 }
 
-fn load_tls(whom: &Whom) -> Result<ClientTls, String> {
-    let Some(ca_file) = whom.ca_file.clone() else {
+pub fn load_tls(files: &TlsFiles) -> Result<ClientTls, String> {
+    let Some(ca_file) = files.ca_file.clone() else {
         return Err("--ca-file is missing: whose certificates are believed?".to_owned());
     };
-    let identity = whom.cert_file.clone().zip(whom.key_file.clone());
+    let identity = files.cert_file.clone().zip(files.key_file.clone());
     let settings = ClientSettings {
         trust: Trust::Authorities(ca_file),
         server_name: None,

@@ -6,6 +6,7 @@ mod show;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Answer, Client, Unreachable};
+use keyway_tls::ClientTls;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,6 +46,13 @@ pub struct Whom {
     /// A file with the token; else the variable KEYWAY_ADMIN_TOKEN has it.
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsFiles,
+}
+
+/// What an admin listener that speaks HTTPS is asked with.
+#[derive(Debug, Args)]
+pub struct TlsFiles {
     /// Certificates of the authorities that have issued that of the admin listener.
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -54,6 +62,21 @@ pub struct Whom {
     /// The private key of that certificate.
     #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Whether an authority is named.
+    pub fn has_authority(&self) -> bool {
+        self.ca_file.is_some()
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn load(&self) -> Result<ClientTls, String> {
+        client::load_tls(self)
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -89,6 +89,10 @@ fn cut(value: &str) -> String {
 /// Secrets that are others now, by whose they are.
 fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     let mut lines = Vec::new();
+    let token = |config: &Config| config.server.admin_token.clone();
+    if token(old).is_some() && token(new).is_some() && token(old) != token(new) {
+        lines.push("server: the token of admin changed".to_owned());
+    }
     for listener in &new.listeners {
         let before = old.listeners.iter().find(|other| other.bind == listener.bind);
         if before.is_some_and(|before| before.password != listener.password) {

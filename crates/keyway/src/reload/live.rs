@@ -5,9 +5,10 @@ use super::{Cause, Diff, Merge, Refusal, ReloadTally, diff};
 use crate::admin::Process;
 use crate::plan::{self, Sources, Version};
 use crate::workers::Workers;
-use crate::{certificates, log};
+use crate::{certificates, log, peers};
 use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
+use keyway_control::Access;
 use keyway_net::Listener;
 use keyway_worker::Retired;
 use std::net::SocketAddr;
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How long a reload waits for those before it to have ended what they replaced.
 const ROOM_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What comes of it.
+const NOT_WATCHED: &str = "clients are told that all of the cluster's other Keyways are there";
 
 /// The settings in force.
 pub struct Live {
@@ -38,6 +42,8 @@ pub struct Live {
     pub seed: u64,
     /// Who looks at passwords that take long.
     pub passwords: crate::passwords::Passwords,
+    /// Who may ask at the admin listener.
+    pub access: Access,
 }
 
 impl Live {
@@ -113,7 +119,6 @@ impl Live {
         for (address, _) in addresses.iter_mut().zip(&merged.ended).filter(|(_, ended)| **ended) {
             *address = None;
         }
-        certificates::replace(&self.config, &self.file, &new);
         certificates::keep_listeners(&self.config, &mut merged.config);
         let sources = Sources {
             config: &merged.config,
@@ -130,6 +135,9 @@ impl Live {
         let behind = workers
             .follow((&version.plan, &version.registry), opened)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
+        // Nothing fails from here on: what is shared with the settings before changes now.
+        certificates::replace(&self.config, &self.file, &new);
+        version.plan.transactions.set_len_max(new.limits.transactions_len_max);
         if behind > 0 {
             tracing::warn!(
                 workers = behind,
@@ -137,7 +145,11 @@ impl Live {
                  long; they change over when it is over"
             );
         }
-        process.follow(&version.plan, &version.registry);
+        process.follow(&version.plan, &version.registry, |index| merged.heir_of[index]);
+        self.access.set_token(new.server.admin_token.as_ref().map(|token| token.expose()));
+        peers::watch(&version.plan, Some(&self.version.plan)).unwrap_or_else(|error| {
+            tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")
+        });
         if self.file.server.log.level != new.server.log.level {
             log::set_level(new.server.log.level);
         }

@@ -89,7 +89,6 @@ fn fixed_settings(old: &Config, new: &Config) -> Vec<String> {
     };
     fixed(old.workers == new.workers, "workers");
     fixed(old.admin == new.admin, "admin");
-    fixed(old.admin_token == new.admin_token, "admin_token");
     let admin_tls = |server: &ServerConfig| Some(server.admin_tls.as_ref()?.settings.clone());
     fixed(admin_tls(old) == admin_tls(new), "admin_tls");
     fixed(old.io == new.io, "io");

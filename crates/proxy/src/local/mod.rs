@@ -145,6 +145,8 @@ pub enum UnblockReason {
     Error,
     /// Other servers of the pool are in use, and its keys live elsewhere.
     Displaced,
+    /// Its user may not do all that it might when it asked.
+    Denied,
     /// The process is to end.
     Stopping,
 }
@@ -158,6 +160,9 @@ impl UnblockReason {
                 "UNBLOCKED a server left the pool or came back, and the keys of this command live \
                  elsewhere now; ask again",
             ),
+            UnblockReason::Denied => {
+                Some("UNBLOCKED the rights of this user have changed; ask again")
+            }
             UnblockReason::Stopping => {
                 Some("UNBLOCKED Keyway is stopping; connect again and ask again")
             }

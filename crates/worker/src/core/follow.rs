@@ -13,6 +13,7 @@
 //! reply, as with a login that leads to another pool ([`super::access`]).
 
 use super::pools::PoolState;
+use super::rights::Loss;
 use super::{Core, LinkIndex, LinkSlot, Plane, SubscriberIndex};
 use crate::{Plan, Retired};
 use keyway_base::Key;
@@ -38,7 +39,13 @@ pub(crate) struct Leftover {
 
 impl Core {
     /// Serves by another version of the settings from here on.
-    pub(crate) fn follow(&mut self, plan: &Arc<Plan>, registry: &Arc<Registry>) {
+    ///
+    /// Returns whose connections are to end, and why.
+    pub(crate) fn follow(
+        &mut self,
+        plan: &Arc<Plan>,
+        registry: &Arc<Registry>,
+    ) -> Vec<(Key<Session>, Loss)> {
         let old = std::mem::replace(&mut self.plane.plan, Arc::clone(plan));
         self.plane.cells.follow(registry);
         self.plane.ended.retain(|&pool| plan.retired(pool).is_some());
@@ -54,11 +61,8 @@ impl Core {
         self.plane.served = super::served::Served::new(plan.pools.len());
         self.plane.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
-        for key in self.sessions.keys() {
-            self.bring_over(&old, key);
-        }
-        // ORDER: pairs with the load of who waits for all of them.
-        plan.followers.fetch_add(1, Ordering::Release);
+        let keys = self.sessions.keys();
+        keys.into_iter().filter_map(|key| Some((key, self.bring_over(&old, key)?))).collect()
     }
 
     /// A pool has come to a position that is new, or that another has left.
@@ -84,35 +88,19 @@ impl Core {
     }
 
     /// Gives a client the rights it is to have, and takes it to its pool if it is at rest.
-    fn bring_over(&mut self, old: &Plan, key: Key<Session>) {
+    /// Returns why its connection is to end, if it is.
+    fn bring_over(&mut self, old: &Plan, key: Key<Session>) -> Option<Loss> {
         let Core { sessions, plane, .. } = self;
-        let Some(session) = sessions.get_mut(key).filter(|session| session.relay.is_none()) else {
-            return;
-        };
-        let plan = Arc::clone(&plane.plan);
+        let session = sessions.get_mut(key).filter(|session| session.relay.is_none())?;
         let listener = usize::from(session.listener);
-        let users = &plan.listeners[listener].users;
-        if !Arc::ptr_eq(users, &old.listeners[listener].users) {
-            let identity = &mut session.identity;
-            let known = identity.user.take().filter(|_| identity.authenticated);
-            let still = known.as_ref().and_then(|user| users.get(user.name().as_bytes()));
-            let still = still.filter(|user| user.is_on());
-            let is_same = known.as_deref() == still.map(|user| &**user);
-            match still {
-                Some(user) => identity.admit(user, users),
-                None => identity.begin(users),
-            }
-            if let Some(stateful) = &mut session.stateful
-                && !is_same
-            {
-                // What was queued was judged by what its user might do before.
-                stateful.refuse();
-            }
-            let identity = &mut session.identity;
-            let name = identity.user_name().into();
-            plan.clients.update(identity.id, |entry| entry.user = name);
+        let users = &plane.plan.listeners[listener].users;
+        if !Arc::ptr_eq(users, &old.listeners[listener].users)
+            && let Some(loss) = plane.renew_rights(session)
+        {
+            return Some(loss);
         }
-        plane.take_over(session);
+        plane.take_over(key, session);
+        None
     }
 
     /// What is left of a retired pool; `None` when it has ended here.
@@ -125,7 +113,7 @@ impl Core {
             let Core { sessions, plane, .. } = self;
             let Some(session) = sessions.get_mut(key) else { continue };
             if is_of(session, pool) && session.relay.is_none() {
-                plane.take_over(session);
+                plane.take_over(key, session);
             }
             if !is_of(session, pool) {
                 continue;
@@ -184,12 +172,18 @@ impl Core {
     }
 
     /// A client has come, perhaps from a worker that had another version of the settings.
-    pub(crate) fn bring_in(&mut self, key: Key<Session>) {
+    /// Returns why its connection is to end, if it is.
+    pub(crate) fn bring_in(&mut self, key: Key<Session>) -> Option<Loss> {
         let Core { sessions, plane, .. } = self;
-        let Some(session) = sessions.get_mut(key) else { return };
-        if plane.plan.retired(session.pool).is_some() {
-            plane.take_over(session);
+        let session = sessions.get_mut(key)?;
+        let has_old_rights = plane.has_old_rights(session);
+        if has_old_rights && let Some(loss) = plane.renew_rights(session) {
+            return Some(loss);
         }
+        if has_old_rights || plane.plan.retired(session.pool).is_some() {
+            plane.take_over(key, session);
+        }
+        None
     }
 
     /// Whether anything is left of any retired pool here.
@@ -224,7 +218,7 @@ impl Plane {
 
     /// Takes a session to its pool if it may go now, and sees to it that it goes before its
     /// next request otherwise.
-    fn take_over(&mut self, session: &mut Session) {
+    fn take_over(&mut self, key: Key<Session>, session: &mut Session) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         let own = self.own_pool(session);
         if home.unwrap_or(session.pool) == own {
@@ -236,6 +230,11 @@ impl Plane {
             // What it was lent for is over.
             session.go_home();
             self.move_to(session, own);
+            if session.waits_for_link {
+                // For what was there: it asks again where it is now.
+                (session.waits_for_link, session.is_held_back) = (false, false);
+                self.mark_session_resuming(key, session);
+            }
         }
     }
 

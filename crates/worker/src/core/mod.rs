@@ -47,6 +47,7 @@ mod pools;
 mod private;
 mod pubsub;
 mod reply;
+mod rights;
 mod routes;
 mod scripts;
 mod served;
@@ -76,6 +77,7 @@ use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 use pubsub::PubSub;
 pub(crate) use pubsub::SubscriberIndex;
+pub(crate) use rights::Loss;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -2,10 +2,13 @@
 
 use super::Worker;
 use crate::Follow;
-use keyway_base::BackendFault;
+use crate::core::Loss;
+use keyway_base::{BackendFault, Key};
 use keyway_metrics::CloseReason;
 use keyway_net::{Io, ListenerIndex};
+use keyway_proxy::Session;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl<I: Io> Worker<I> {
     /// Serves by other settings from here on.
@@ -30,7 +33,11 @@ impl<I: Io> Worker<I> {
             }
         }
         self.plan = Arc::clone(&plan);
-        self.core.follow(&plan, &registry);
+        for (key, loss) in self.core.follow(&plan, &registry) {
+            self.end_unwelcome(key, loss);
+        }
+        // ORDER: pairs with the load of who waits for all of them.
+        plan.followers.fetch_add(1, Ordering::Release);
         for key in self.core.sessions.keys() {
             let session = self.core.session(key).filter(|session| session.relay.is_none());
             let place = session.map(|session| &plan.listeners[usize::from(session.listener)]);
@@ -38,6 +45,16 @@ impl<I: Io> Worker<I> {
                 self.end_client(key);
             }
         }
+    }
+
+    /// Closes a client that may not go on as it is.
+    fn end_unwelcome(&mut self, key: Key<Session>, loss: Loss) {
+        if let Some(session) = self.core.session(key) {
+            let identity = &session.identity;
+            let (client, user) = (&*identity.addr, identity.user_name());
+            tracing::info!(client, user, "{}", loss.text());
+        }
+        self.close_client(key, CloseReason::Killed);
     }
 
     /// Ends what is left of pools that are not among the settings any more, a few times a

@@ -296,7 +296,14 @@ impl Core {
             self.plane.forget_troubles(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
-            health.restore(id);
+            let is_held = |state: &ClusterState| {
+                let node = map.node(place);
+                node.is_some_and(|node| state.shared.holds.has(&node.endpoint, node.tenure))
+            };
+            match self.plane.cluster_state(pool).is_some_and(is_held) {
+                true => drop(health.eject(id)),
+                false => drop(health.restore(id)),
+            }
             health.circuits().restart(id);
             health.reads().restart(id);
             if is.is_some() {
