@@ -228,10 +228,17 @@ pub struct Place {
     pub process: u64,
 }
 
+impl Place {
+    /// Whether `other` is on the same host, as far as both are known.
+    pub fn is_host_of(self, other: Place) -> bool {
+        self.host == other.host && self.host != [0; 16]
+    }
+}
+
 /// The addresses of a node at `there`, for a node at `here`: nearest first, without those that cannot
 /// be. That one can is only known once it is connected to: who dials tries them in this order.
 pub fn by_nearness(urls: &[Url], here: Place, there: Place) -> Vec<Url> {
-    let same_host = here.host == there.host && here.host != [0; 16];
+    let same_host = here.is_host_of(there);
     let same_process = same_host && here.process == there.process && here.process != 0;
     let rank = |url: &Url| match url {
         Url::Mem(_) => same_process.then_some(0),

@@ -121,7 +121,14 @@ fn draw<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 fn line(stream: &Stream) -> io::Result<Line> {
-    Ok(Line { binding: stream.binding(), vouch: stream.vouch(), nonce: draw()? })
+    let is_within_host = stream.is_within_host();
+    Ok(Line {
+        binding: stream.binding(),
+        vouch: stream.vouch(),
+        nonce: draw()?,
+        is_within_host,
+        from: stream.from(),
+    })
 }
 
 impl Driver {
@@ -363,7 +370,7 @@ impl Driver {
     /// Says why to one who is not let in, and hears the rest of what he has to say: who closes before that
     /// takes his own words back.
     fn turn_away(&mut self, reason: Reason, stream: Stream, words: Vec<u8>, now: Time) {
-        self.node.handle_turned_away(reason, now);
+        self.node.handle_turned_away(stream.from(), reason, now);
         self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
         let key = self.conns.insert(Conn::of(None, State::Closing(now + LINGER)));
         let data = EventData::new_u64(key.to_bits() << 2 | STREAM);

@@ -94,7 +94,7 @@ impl Node {
     pub(super) fn end_waiting(&mut self, seq: u64, dst: NodeId, reason: Reason) -> bool {
         match self.waiting.take(seq, dst) {
             Some(awaited) if awaited.is_own => {
-                self.tell(Event::Refused { id: dst, reason });
+                self.tell(Event::Refused { id: dst, from: None, reason });
                 false
             }
             Some(_) => true,
@@ -112,7 +112,7 @@ impl Node {
             self.waiting.by_time.remove(&(at, seq));
             let Some(awaited) = self.waiting.by_seq.remove(&seq) else { continue };
             if awaited.is_own {
-                self.tell(Event::Refused { id: awaited.dst, reason: Reason::Timeout });
+                self.tell(Event::Refused { id: awaited.dst, from: None, reason: Reason::Timeout });
                 continue;
             }
             self.counts.failed += 1;
@@ -127,7 +127,7 @@ impl Node {
         let (by, reason) = (self.id, Reason::Leaving);
         for (seq, Awaited { dst, is_own, .. }) in std::mem::take(&mut self.waiting.by_seq) {
             if is_own {
-                self.tell(Event::Refused { id: dst, reason });
+                self.tell(Event::Refused { id: dst, from: None, reason });
                 continue;
             }
             self.counts.failed += 1;
@@ -283,7 +283,7 @@ impl Node {
             by_nearness(&identity.urls, self.settings.place, identity.place)
         });
         if urls.is_empty() {
-            return self.tell(Event::Refused { id, reason: Reason::DialFailed });
+            return self.tell(Event::Refused { id, from: None, reason: Reason::DialFailed });
         }
         self.dial(Origin::Direct(id), urls, now);
     }

@@ -69,15 +69,27 @@ impl Node {
     }
 
     /// Tells that somebody who connected was not let in: of many who come at once only some, and how many.
-    pub(super) fn tell_refused(&mut self, id: NodeId, reason: Reason, now: Time) {
+    pub(super) fn tell_refused(
+        &mut self,
+        id: NodeId,
+        from: Option<Box<str>>,
+        reason: Reason,
+        now: Time,
+    ) {
         self.counts.strangers_refused += 1;
-        self.tell_one_of_many(id, reason, now);
+        self.tell_one_of_many(id, from, reason, now);
     }
 
     /// Tells a refusal that others can bring about as often as they like.
-    pub(super) fn tell_one_of_many(&mut self, id: NodeId, reason: Reason, now: Time) {
+    pub(super) fn tell_one_of_many(
+        &mut self,
+        id: NodeId,
+        from: Option<Box<str>>,
+        reason: Reason,
+        now: Time,
+    ) {
         match self.strangers.may_tell(now) {
-            true => self.tell(Event::Refused { id, reason }),
+            true => self.tell(Event::Refused { id, from, reason }),
             false => self.strangers.untold += 1,
         }
         self.wake_at(self.strangers.since + Duration::from_secs(1));

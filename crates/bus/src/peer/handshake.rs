@@ -73,6 +73,10 @@ pub struct Line {
     pub vouch: Option<Vouch>,
     /// 32 bytes that nobody can guess, drawn for this connection.
     pub nonce: [u8; 32],
+    /// Whether it does not leave the host: the system then tells either side at once that the other is gone.
+    pub is_within_host: bool,
+    /// Where one who was accepted comes from, for people; nothing if that is not known.
+    pub from: Option<Box<str>>,
 }
 
 /// What a node says of itself when it registers.
