@@ -118,7 +118,8 @@ impl Node {
     ) -> Result<(), Reason> {
         let max = self.settings.queues_len_max;
         let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
-        let len = HEAD_LEN + path.len() + body.bytes().len();
+        let last_len = if let Came::Split(_, last) = &body { last.len() } else { 0 };
+        let len = HEAD_LEN + path.len() + body.bytes().len() + last_len;
         let has_room = match head.kind {
             Kind::Message | Kind::Command | Kind::Result => {
                 leaves_room(len, peer.counted, self.queued_len, max)
@@ -140,6 +141,10 @@ impl Node {
                 peer.push_large(head, path, body, &self.settings)?;
             }
             Came::Whole(body) => peer.push_large(head, path, body, &self.settings)?,
+            split @ Came::Split(..) => {
+                let body = std::sync::Arc::new(split.into_bytes());
+                peer.push_large(head, path, body, &self.settings)?;
+            }
         }
         self.account(key);
         self.mark(key);

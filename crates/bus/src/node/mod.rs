@@ -450,6 +450,9 @@ impl Node {
         if self.needs_upkeep() {
             self.wake_at(self.upkeep_at);
         }
+        if self.topics.has_chores() {
+            self.wake_at(now);
+        }
         if self.leaving.is_some() || !self.retiring.is_empty() {
             self.check_leave(now);
         }

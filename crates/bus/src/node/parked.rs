@@ -50,19 +50,19 @@ impl Parked {
             given_up = 1;
         }
         self.next += 1;
-        self.count(origin, |numbers, next| drop(numbers.insert(next)), self.next);
+        self.count(origin, BTreeSet::insert, self.next);
         self.all.insert(self.next, Kept { since, origin, routed });
         given_up
     }
 
     fn remove(&mut self, number: u64) -> Option<Kept> {
         let kept = self.all.remove(&number)?;
-        self.count(kept.origin, |numbers, number| drop(numbers.remove(&number)), number);
+        self.count(kept.origin, |numbers, number| numbers.remove(&number), number);
         Some(kept)
     }
 
     /// Changes what is known of an origin.
-    fn count(&mut self, origin: NodeId, change: fn(&mut BTreeSet<u64>, u64), number: u64) {
+    fn count(&mut self, origin: NodeId, change: fn(&mut BTreeSet<u64>, u64) -> bool, number: u64) {
         let numbers = self.by_origin.entry(origin).or_default();
         self.by_count.remove(&(numbers.len(), origin));
         change(numbers, number);

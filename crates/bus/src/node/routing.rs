@@ -99,7 +99,7 @@ impl Node {
         let head = &head;
         if head.dst == self.id {
             self.note_asker(from, head);
-            return self.deliver(head, path, &body, now);
+            return self.deliver(head, path, body, now);
         }
         if !self.untold.is_empty() {
             self.tell_way_of(head.src, now);
@@ -210,10 +210,10 @@ impl Node {
         self.queue(key, head, path, body)
     }
 
-    fn deliver(&mut self, head: &Head, path: &[u8], body: &Came<'_>, now: Time) {
+    fn deliver(&mut self, head: &Head, path: &[u8], body: Came<'_>, now: Time) {
         match head.kind {
             Kind::Message => self.on_message(head, path, body, now),
-            Kind::Command => self.on_command(head, path, body.bytes(), now),
+            Kind::Command => self.on_command(head, path, body, now),
             Kind::Result => self.on_result(head, body, now),
             Kind::Ack => self.on_ack(head),
             Kind::Failure => self.on_failure(head, body.bytes()),
@@ -222,8 +222,8 @@ impl Node {
         }
     }
 
-    fn on_message(&mut self, head: &Head, path: &[u8], came: &Came<'_>, now: Time) {
-        let Some(body) = self.plain_body(head, came, self.settings.message_len_max) else {
+    fn on_message(&mut self, head: &Head, path: &[u8], mut came: Came<'_>, now: Time) {
+        let Some(body) = self.plain_body(head, &mut came, self.settings.message_len_max) else {
             return self.refuse(head, path, Reason::Malformed, now);
         };
         if !self.seen.is_next(head.src, head.seq, now) {

@@ -58,8 +58,8 @@ pub(crate) enum Step {
     Leaves(Reason),
     /// The frame, whole as it is.
     Frame,
-    /// A message that was put together.
-    Whole { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
+    /// A message that was put together; of a command, what is before its last argument is in front.
+    Whole { head: Head, path: Vec<u8>, front: Vec<u8>, body: Vec<u8>, sum: Sum },
     /// A message in parts that is not taken.
     Refused(Reason),
 }
@@ -307,14 +307,14 @@ impl Peer {
             if frame.head.has(frame::flags::FIRST) { self.share(settings) } else { usize::MAX };
         let before = (*memory).min(share);
         let mut left = before;
-        let part = self.inboxes[channel].accept(frame, len_max, &mut left, now)?;
+        let part = self.inboxes[channel].accept(frame, self.our_id, len_max, &mut left, now)?;
         *memory = *memory - before + left;
         self.due.credit[channel] |=
             self.inboxes[channel].is_credit_due(self.is_leaving || self.retiring.is_some());
         Ok(match part {
             Part::Single => Step::Frame,
             Part::Kept => Step::Done,
-            Part::Done { head, path, body, sum } => Step::Whole { head, path, body, sum },
+            Part::Done { head, path, front, body, sum } => Step::Whole { head, path, front, body, sum },
             Part::Refused(reason) => Step::Refused(reason),
         })
     }
