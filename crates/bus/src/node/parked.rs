@@ -3,8 +3,8 @@
 use super::Node;
 use crate::frame::{Kind, path_ids};
 use crate::id::NodeId;
-use crate::peer::outbox::Routed;
 use crate::peer::PeerKey;
+use crate::peer::outbox::Routed;
 use keyway_base::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Messages on their way: direct, down, up, or back to their sender.
 
-use super::input::Came;
 use super::Node;
+use super::input::Came;
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};

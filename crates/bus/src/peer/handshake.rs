@@ -562,7 +562,8 @@ mod tests {
     #[test]
     fn a_proof_is_bound_to_its_channel() {
         let (child, root) = (settings(2, &[TOKEN]), settings(1, &[TOKEN]));
-        let tls = |secret: u8| Line { binding: vec![secret; 32], nonce: [secret; 32], ..Line::default() };
+        let tls =
+            |secret: u8| Line { binding: vec![secret; 32], nonce: [secret; 32], ..Line::default() };
         let run = run((&child, tls(1)), (&root, tls(2)), NodeId(1));
         assert_eq!(run.acceptor, Err(Reason::Denied));
     }

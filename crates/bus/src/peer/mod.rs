@@ -208,7 +208,11 @@ impl Peer {
     ) -> Self {
         let handshake = Handshake::accept(our_id, line, guest_id);
         let (is_within_host, from) = (line.is_within_host, line.from.clone());
-        Self { is_within_host, from, ..Self::new(settings, our_id, Origin::Accepted, handshake, now) }
+        Self {
+            is_within_host,
+            from,
+            ..Self::new(settings, our_id, Origin::Accepted, handshake, now)
+        }
     }
 
     fn new(
@@ -314,7 +318,9 @@ impl Peer {
         Ok(match part {
             Part::Single => Step::Frame,
             Part::Kept => Step::Done,
-            Part::Done { head, path, front, body, sum } => Step::Whole { head, path, front, body, sum },
+            Part::Done { head, path, front, body, sum } => {
+                Step::Whole { head, path, front, body, sum }
+            }
             Part::Refused(reason) => Step::Refused(reason),
         })
     }

@@ -98,7 +98,10 @@ fn a_lie_from_far_below_costs_who_passes_it_on_nothing() {
     for (node, incarnation) in [(id(0), 1 << 20), (id(1), 7 << 20), (id(1), 1 << 20)] {
         claim(&mut lab, node, incarnation, stamp + 1);
         assert!(lab.is_there(relay) && lab.node.nodes_below().all(|(below, _)| below != node));
-        assert_eq!(lab.events(), [Event::Refused { id: node, from: None, reason: Reason::IdTwice }]);
+        assert_eq!(
+            lab.events(),
+            [Event::Refused { id: node, from: None, reason: Reason::IdTwice }]
+        );
     }
     // Said again and again it floods nobody, neither here nor above.
     for _ in 0..1000 {

@@ -194,7 +194,12 @@ impl World {
     fn line(&mut self) -> Line {
         let mut nonce = [0; 32];
         nonce[..8].copy_from_slice(&self.random.next().to_le_bytes());
-        Line { binding: b"mem".to_vec(), nonce, is_within_host: self.is_one_host, ..Line::default() }
+        Line {
+            binding: b"mem".to_vec(),
+            nonce,
+            is_within_host: self.is_one_host,
+            ..Line::default()
+        }
     }
 
     /// Lets things happen for so long.

@@ -194,6 +194,12 @@ impl Running {
                     self.lines.say(format!("cannot accept: {why}"));
                 }
             }
+            if let Some(unshared) = self.driver.poll_unshared() {
+                let (thing, why) = (unshared.url.to_string(), unshared.why.to_string());
+                if self.repeats.is_news(&thing, &why, clock()) {
+                    self.lines.say(format!("unshared {thing}: {why}; its socket is used instead"));
+                }
+            }
             while let Some(took) = self.driver.node().poll_round_trip() {
                 self.metrics.note_round_trip(took);
             }
