@@ -656,6 +656,46 @@ mod tests {
     }
 
     #[test]
+    fn a_long_topic_is_summed_in_pieces_and_its_memory_given_back_so() {
+        let long = Bounds { count: 1, len: 64 << 20, body_len: 64 << 20 };
+        let body: Vec<u8> = (0..5u32 << 20).map(|at| (at >> 7) as u8).collect();
+        let mut topics = Topics::default();
+        topics.publish("a", stamp(1), NodeId(1), body.clone(), long).unwrap();
+        let sent: Vec<bool> = (0..4).map(|_| topics.go_on()).collect();
+        assert_eq!(sent, [false, false, true, false], "2 MiB, 2 MiB, the rest");
+        assert!(topics.map["a"].is_summed() && !topics.has_chores());
+        assert_eq!(topics.map["a"].crc(), crc32c::crc32c(&body));
+        // What replaces it while it is summed is another version, and the old one goes in pieces unless somebody has it.
+        topics.publish("a", stamp(2), NodeId(1), body.clone(), long).unwrap();
+        let held = Arc::clone(&topics.map["a"].body);
+        topics.go_on();
+        topics.publish("a", stamp(3), NodeId(1), b"short".to_vec(), long).unwrap();
+        assert_eq!(topics.map["a"].crc(), crc32c::crc32c(b"short"));
+        let lens: Vec<usize> = topics.discarded.iter().map(|body| body.len()).collect();
+        assert_eq!(lens, [3 << 20, 5 << 20]);
+        let mut turns = 0;
+        while topics.has_chores() {
+            topics.go_on();
+            turns += 1;
+        }
+        assert!((2..=5).contains(&turns) && topics.discarded.is_empty(), "{turns}");
+        assert_eq!((held.len(), Arc::strong_count(&held)), (5 << 20, 1));
+        // A sum that is not made yet is made where another body of the same version comes.
+        topics.publish("a", stamp(4), NodeId(1), body.clone(), long).unwrap();
+        let push = Push {
+            topic: "a".to_owned(),
+            stamp: stamp(4),
+            publisher: NodeId(2),
+            crc: crc32c::crc32c(&body),
+            form: Form::Full(body),
+        };
+        let taken = topics.take(push.clone(), Sum::default(), long, Time(0));
+        assert_eq!(taken, Ok(Taken::Known));
+        let other = topics.take(Push { crc: 1, ..push }, Sum::default(), long, Time(0));
+        assert_eq!(other, Ok(Taken::Conflict));
+    }
+
+    #[test]
     fn topics_are_bounded() {
         let mut topics = Topics::default();
         for name in ["a", "b"] {

@@ -164,9 +164,13 @@ fn shm(rest: &str) -> Result<Url, String> {
     let hex = name.strip_prefix("0x").unwrap_or_default();
     let is_hex =
         !hex.is_empty() && hex.len() <= 16 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let at = match decimal(name).is_some() || is_hex {
-        true => SocketName::Abstract(format!("keyway.shm.{name}")),
-        false => unix(name)?,
+    let key = match is_hex {
+        true => u64::from_str_radix(hex, 16).ok(),
+        false => decimal(name),
+    };
+    let at = match key {
+        Some(key) => SocketName::Abstract(format!("keyway.shm.{key}")),
+        None => unix(name)?,
     };
     let ring_len = match query {
         None => RING_LEN,
@@ -277,6 +281,7 @@ mod tests {
             ("shm:///run/a.shm", "shm:///run/a.shm"),
             ("shm:///run/a.shm?ring=1m", "shm:///run/a.shm?ring=1024k"),
             ("shm://12345", "shm://@keyway.shm.12345"),
+            ("shm://0x3039", "shm://@keyway.shm.12345"),
             ("mem://a", "mem://a"),
             ("mem://0x7f00", "mem://0x7f00"),
             ("TCP://h:1", "tcp://h:1"),

@@ -384,6 +384,41 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_last_argument_of_a_command_for_this_node_is_apart_and_of_others_is_not() {
+        let last = vec![7; 200_000];
+        let mut body = Vec::new();
+        let mut out = crate::wire::Writer::new(&mut body);
+        out.u32(2);
+        out.bytes(b"name");
+        out.bytes(&last);
+        for (our_id, kind, is_apart) in [
+            (NodeId(2), Kind::Command, true),
+            (NodeId(3), Kind::Command, false),
+            (NodeId(2), Kind::Message, false),
+        ] {
+            let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(1 << 20));
+            outbox.set_credit(0, 1 << 20);
+            let head = Head { kind, ..Head::plain(Kind::Command, NodeId(1), NodeId(2)) };
+            outbox.push_large(&head, &[], Arc::new(body.clone()));
+            let (mut out, mut memory, mut done) = (Vec::new(), 1 << 20, None);
+            outbox.poll(&mut out, 1 << 20);
+            let mut rest = &out[..];
+            while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
+                if let Part::Done { front, body, .. } =
+                    inbox.accept(&frame, our_id, 1 << 20, &mut memory, Time(0)).unwrap()
+                {
+                    done = Some((front, body));
+                }
+                rest = &rest[frame.len..];
+            }
+            let (front, behind) = done.unwrap();
+            assert_eq!(front.is_empty(), !is_apart);
+            assert!([&front[..], &behind[..]].concat() == body && memory == 1 << 20);
+            assert!(!is_apart || behind == last);
+        }
+    }
+
     proptest! {
         /// Whatever is queued comes out of the other side, whatever the credit and the room.
         #[test]
