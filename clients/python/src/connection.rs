@@ -3,7 +3,7 @@
 use crate::stream::{SLICE, name, seconds};
 use crate::turns::{Taken, Turn, Turns};
 use crate::values::{ReplyError, argument, error, value};
-use keyway_client::{Connection as Inner, Error, Options, Value};
+use keyway_client::{Connection as Inner, Error, Options, Refusal, Value};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Connection {
     inner: Turns<Inner>,
     transport: &'static str,
+    refusal: Option<Refusal>,
     timeout: Option<Duration>,
 }
 
@@ -39,7 +40,8 @@ impl Connection {
         let first = options.first_commands().map_err(error)?;
         let inner = py.detach(|| Inner::open_with(url, &bare)).map_err(error)?;
         let transport = name(inner.stream().transport());
-        let connection = Connection { inner: Turns::new(inner), transport, timeout };
+        let refusal = inner.stream().refusal();
+        let connection = Connection { inner: Turns::new(inner), transport, refusal, timeout };
         for command in &first {
             raised(py, connection.reply(py, command)?)?;
         }
@@ -50,6 +52,12 @@ impl Connection {
     #[getter]
     fn transport(&self) -> &'static str {
         self.transport
+    }
+
+    /// Why no memory is shared although the URL is one of shm://; None where it is, or was not asked for.
+    #[getter]
+    fn refusal(&self) -> Option<String> {
+        self.refusal.map(|why| why.to_string())
     }
 
     /// Sends a command and returns its reply; an error is raised.

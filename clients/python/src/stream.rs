@@ -2,7 +2,7 @@
 
 use crate::turns::{Taken, Turns};
 use crate::values::connect_error;
-use keyway_client::{Endpoint, Stream as Bytes, Transport};
+use keyway_client::{Endpoint, Refusal, Stream as Bytes, Transport};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
@@ -50,6 +50,7 @@ pub struct Stream {
     inner: Turns<Inner>,
     timeout: Mutex<Option<Duration>>,
     transport: &'static str,
+    refusal: Option<Refusal>,
 }
 
 struct Inner {
@@ -70,14 +71,21 @@ impl Stream {
         let bytes = py.detach(|| Bytes::connect(&endpoint, timeout));
         let bytes = bytes.map_err(|error| connect_error(&endpoint.to_string(), &error))?;
         let transport = name(bytes.transport());
+        let refusal = bytes.refusal();
         let inner = Turns::new(Inner { bytes, early: Vec::new(), taken: 0 });
-        Ok(Stream { inner, timeout: Mutex::new(None), transport })
+        Ok(Stream { inner, timeout: Mutex::new(None), transport, refusal })
     }
 
     /// What carries the bytes: "shm", "unix" or "tcp".
     #[getter]
     fn transport(&self) -> &'static str {
         self.transport
+    }
+
+    /// Why no memory is shared although the URL is one of shm://; None where it is, or was not asked for.
+    #[getter]
+    fn refusal(&self) -> Option<String> {
+        self.refusal.map(|why| why.to_string())
     }
 
     /// Bounds how long each of the methods waits for the server: None for ever, 0 not at all.

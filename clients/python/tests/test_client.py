@@ -259,6 +259,47 @@ class ConnectionTest(unittest.TestCase):
             keyway.Connection(URL, timeout=-1)
 
 
+class RefusedTest(unittest.TestCase):
+    def test_who_is_given_no_memory_is_told_once(self):
+        def refuse(one):
+            one.recv(32)
+            one.sendall(b"\0KWSHM1!\1" + bytes(23))
+            one.recv(64)
+            one.sendall(b"+PONG\r\n")
+
+        with server_of_one(refuse) as url:
+            url = url.replace("unix:", "shm:")
+            with self.assertLogs("keyway", "WARNING") as told, keyway.Connection(url) as connection:
+                self.assertEqual(connection.command("PING"), "PONG")
+                self.assertEqual(connection.transport, "unix")
+                self.assertIn("may not share memory", connection.refusal)
+        self.assertEqual(len(told.output), 1)
+        self.assertIn("its unix socket is used instead", told.output[0])
+        # The same path again, as another process of it.
+        with self.assertNoLogs("keyway"):
+            self.assert_refused_again(url.removeprefix("shm://"), refuse)
+
+    def assert_refused_again(self, path, refuse):
+        os.makedirs(os.path.dirname(path))
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+
+            def accept():
+                with listener.accept()[0] as one:
+                    refuse(one)
+
+            serving = threading.Thread(target=accept, daemon=True)
+            serving.start()
+            with contextlib.closing(keyway.Stream(f"shm://{path}")) as stream:
+                stream.sendall(b"PING\r\n")
+                self.assertEqual((stream.recv(64), stream.transport), (b"+PONG\r\n", "unix"))
+                self.assertIn("may not share memory", stream.refusal)
+            serving.join(20)
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
+
+
 class StreamTest(unittest.TestCase):
     def setUp(self):
         self.stream = keyway.Stream(URL)

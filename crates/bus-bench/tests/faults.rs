@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "waiting is measured")]
 
 use keyway_bus_bench::{Channel, Options, Outcome, Sizes, Way, end, round_trips, run};
-use keyway_ring::{Bell, Producer, Segment};
+use keyway_ring::{Bell, Lane, Producer, Segment, SharedDoorbell};
 use keyway_testkit::watchdog;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -147,8 +147,20 @@ fn wrong_end(task: &str) {
             let segment = Segment::open(file.into(), &[ring_len]).unwrap();
             let mut producer = Producer::new(segment.ring(0).unwrap());
             producer.write(&garbage).unwrap();
-            producer.flush(&Bell::default());
-            Box::new(producer)
+            match order["case"]["senders"].as_u64().unwrap() {
+                1 => {
+                    producer.flush(&Bell::default());
+                    Box::new(producer)
+                }
+                // A receiver of several sleeps at their doorbell, and hears of no ring.
+                senders => {
+                    let file = File::options().read(true).write(true).open(place(senders)).unwrap();
+                    let doorbell = SharedDoorbell::open(file.into()).unwrap();
+                    let mut lane = Lane::new(producer, doorbell, sender as usize);
+                    lane.flush(&Bell::default());
+                    Box::new(lane)
+                }
+            }
         }
     };
     thread::sleep(Duration::from_secs(60));

@@ -31,6 +31,8 @@ pub enum Event {
     Refused {
         /// Who was dialled, or dialled us; nobody if that is not known.
         id: NodeId,
+        /// Where who dialled us comes from, as its transport says.
+        from: Option<Box<str>>,
         /// Why.
         reason: Reason,
     },

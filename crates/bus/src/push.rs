@@ -21,6 +21,9 @@ pub const TOPIC_BODY_MAX: usize = MESSAGE_LEN_MAX - 1024;
 /// the same bytes in fragments.
 const DELTA_BODY_MAX: usize = 8 << 20;
 
+/// Bytes that are summed, or given back to the system, in one go: more holds up pings, less takes more turns.
+const PIECE_LEN: usize = 2 << 20;
+
 /// When something was published: by epoch, then by version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
@@ -180,6 +183,22 @@ impl Packed {
     }
 }
 
+/// The sum of a body. That of a long one is made in pieces, and nobody is sent it before.
+#[derive(Clone, Copy)]
+enum Crc {
+    Making(Sum),
+    Made(u32),
+}
+
+impl Crc {
+    fn value(self, body: &[u8]) -> u32 {
+        match self {
+            Crc::Making(sum) => sum.of(body),
+            Crc::Made(crc) => crc,
+        }
+    }
+}
+
 /// The latest version of a topic.
 pub(crate) struct Topic {
     pub stamp: Stamp,
@@ -189,7 +208,7 @@ pub(crate) struct Topic {
     pub body: Body,
     /// Since when it was withdrawn: what is left says so to those below.
     pub gone: Option<Time>,
-    crc: u32,
+    crc: Crc,
     delta: Option<Delta>,
     packed_delta: Packed,
     packed: Packed,
@@ -219,6 +238,10 @@ pub(crate) struct Topics {
     was_full: bool,
     /// Whether older versions may be on their way still, since that was asked last.
     pub may_have_old: bool,
+    /// Whether sums are being made.
+    is_summing: bool,
+    /// Long bodies that nobody wants any more, whose memory is given back in pieces.
+    discarded: Vec<Body>,
 }
 
 /// What became of a version.
@@ -238,7 +261,7 @@ pub(crate) enum Taken {
 /// A version's body, its sum, and what it changes.
 struct Made {
     body: Vec<u8>,
-    crc: u32,
+    crc: Crc,
     delta: Option<Delta>,
     gone: Option<Time>,
 }
@@ -261,8 +284,8 @@ impl Topics {
         now: Time,
     ) -> Result<Taken, Reason> {
         let known = self.map.get(&push.topic);
-        match known.map(|known| (known.stamp, known.crc)) {
-            Some((stamp, crc)) if stamp == push.stamp && crc != push.crc => {
+        match known.map(|known| (known.stamp, known)) {
+            Some((stamp, known)) if stamp == push.stamp && known.crc() != push.crc => {
                 return Ok(Taken::Conflict);
             }
             Some((stamp, _)) if stamp >= push.stamp => return Ok(Taken::Known),
@@ -286,7 +309,7 @@ impl Topics {
         if delta.is_none() && sum.of(&body) != push.crc {
             return Err(Reason::Checksum);
         }
-        let made = Made { body, crc: push.crc, delta, gone: None };
+        let made = Made { body, crc: Crc::Made(push.crc), delta, gone: None };
         self.put(&push.topic, push.stamp, push.publisher, made, bounds)?;
         Ok(Taken::New)
     }
@@ -302,7 +325,10 @@ impl Topics {
     ) -> Result<(), Reason> {
         let old = self.map.get(name).filter(|old| old.gone.is_none());
         let delta = old.and_then(|old| Delta::between(old.stamp, &old.body, &body));
-        let crc = crc32c::crc32c(&body);
+        let crc = match body.len() > PIECE_LEN {
+            true => Crc::Making(Sum::default()),
+            false => Crc::Made(crc32c::crc32c(&body)),
+        };
         self.put(name, stamp, publisher, Made { body, crc, delta, gone: None }, bounds)
     }
 
@@ -315,7 +341,7 @@ impl Topics {
         bounds: Bounds,
         now: Time,
     ) -> Result<(), Reason> {
-        let made = Made { body: Vec::new(), crc: 0, delta: None, gone: Some(now) };
+        let made = Made { body: Vec::new(), crc: Crc::Made(0), delta: None, gone: Some(now) };
         self.put(name, stamp, publisher, made, bounds)
     }
 
@@ -365,7 +391,14 @@ impl Topics {
         // What changed is kept where there is room for it as well.
         let delta = delta.filter(|delta| len + delta.inserted.len() <= bounds.len);
         let old = self.map.remove(name);
-        let (own, applied) = old.map(|old| (old.own, old.applied)).unwrap_or_default();
+        let (own, applied) = match old {
+            Some(old) => {
+                self.discard(old.body);
+                (old.own, old.applied)
+            }
+            None => Default::default(),
+        };
+        self.is_summing |= matches!(crc, Crc::Making(_));
         self.count += 1;
         let (number, body) = (self.count, Arc::new(body));
         let (packed, packed_delta) = Default::default();
@@ -409,6 +442,40 @@ impl Topics {
         }
     }
 
+    /// Gives up a body. Where others still have it, the last of them gives its memory back.
+    fn discard(&mut self, body: Body) {
+        if body.len() > PIECE_LEN {
+            self.discarded.push(body);
+        }
+    }
+
+    /// Whether there is something to be done in pieces: see [`Topics::go_on`].
+    pub fn has_chores(&self) -> bool {
+        self.is_summing || !self.discarded.is_empty()
+    }
+
+    /// Does the next piece of what would hold up pings if it were done at once. Whether a version can be sent that
+    /// could not before.
+    pub fn go_on(&mut self) -> bool {
+        if let Some(mut body) = self.discarded.pop()
+            && let Some(bytes) = Arc::get_mut(&mut body)
+            && bytes.len() > PIECE_LEN
+        {
+            bytes.truncate(bytes.len() - PIECE_LEN);
+            bytes.shrink_to_fit();
+            self.discarded.push(body);
+        }
+        if !self.is_summing {
+            return false;
+        }
+        let Some(topic) = self.map.values_mut().find(|topic| !topic.is_summed()) else {
+            self.is_summing = false;
+            return false;
+        };
+        topic.go_on_summing();
+        topic.is_summed()
+    }
+
     /// Whether a version had no room since this was asked last.
     pub fn take_was_full(&mut self) -> bool {
         std::mem::take(&mut self.was_full)
@@ -416,6 +483,24 @@ impl Topics {
 }
 
 impl Topic {
+    fn crc(&self) -> u32 {
+        self.crc.value(&self.body)
+    }
+
+    /// Whether its sum is made, so that it can be sent.
+    pub fn is_summed(&self) -> bool {
+        matches!(self.crc, Crc::Made(_))
+    }
+
+    fn go_on_summing(&mut self) {
+        let Crc::Making(sum) = &mut self.crc else { return };
+        let end = self.body.len().min(sum.len() + PIECE_LEN);
+        sum.go_on(&self.body, end);
+        if end == self.body.len() {
+            self.crc = Crc::Made(self.crc.value(&self.body));
+        }
+    }
+
     /// Bytes of its body, and of what changed.
     fn len(&self) -> usize {
         self.body.len() + self.delta.as_ref().map_or(0, |delta| delta.inserted.len())
@@ -453,7 +538,7 @@ impl Topic {
         out.text(name);
         self.stamp.write(&mut out);
         out.u64(self.publisher.0);
-        out.u32(self.crc);
+        out.u32(self.crc());
         out.u8(if self.gone.is_some() { 2 } else { u8::from(delta.is_some()) });
         if let Some(delta) = delta {
             delta.base.write(&mut out);
@@ -568,6 +653,46 @@ mod tests {
         let bent = Push { crc: 1, ..push(3, b"three") };
         assert_eq!(topics.take(bent, Sum::default(), BOUNDS, Time(0)), Err(Reason::Checksum));
         assert_eq!(*topics.map["a"].body, b"two");
+    }
+
+    #[test]
+    fn a_long_topic_is_summed_in_pieces_and_its_memory_given_back_so() {
+        let long = Bounds { count: 1, len: 64 << 20, body_len: 64 << 20 };
+        let body: Vec<u8> = (0..5u32 << 20).map(|at| (at >> 7) as u8).collect();
+        let mut topics = Topics::default();
+        topics.publish("a", stamp(1), NodeId(1), body.clone(), long).unwrap();
+        let sent: Vec<bool> = (0..4).map(|_| topics.go_on()).collect();
+        assert_eq!(sent, [false, false, true, false], "2 MiB, 2 MiB, the rest");
+        assert!(topics.map["a"].is_summed() && !topics.has_chores());
+        assert_eq!(topics.map["a"].crc(), crc32c::crc32c(&body));
+        // What replaces it while it is summed is another version, and the old one goes in pieces unless somebody has it.
+        topics.publish("a", stamp(2), NodeId(1), body.clone(), long).unwrap();
+        let held = Arc::clone(&topics.map["a"].body);
+        topics.go_on();
+        topics.publish("a", stamp(3), NodeId(1), b"short".to_vec(), long).unwrap();
+        assert_eq!(topics.map["a"].crc(), crc32c::crc32c(b"short"));
+        let lens: Vec<usize> = topics.discarded.iter().map(|body| body.len()).collect();
+        assert_eq!(lens, [3 << 20, 5 << 20]);
+        let mut turns = 0;
+        while topics.has_chores() {
+            topics.go_on();
+            turns += 1;
+        }
+        assert!((2..=5).contains(&turns) && topics.discarded.is_empty(), "{turns}");
+        assert_eq!((held.len(), Arc::strong_count(&held)), (5 << 20, 1));
+        // A sum that is not made yet is made where another body of the same version comes.
+        topics.publish("a", stamp(4), NodeId(1), body.clone(), long).unwrap();
+        let push = Push {
+            topic: "a".to_owned(),
+            stamp: stamp(4),
+            publisher: NodeId(2),
+            crc: crc32c::crc32c(&body),
+            form: Form::Full(body),
+        };
+        let taken = topics.take(push.clone(), Sum::default(), long, Time(0));
+        assert_eq!(taken, Ok(Taken::Known));
+        let other = topics.take(Push { crc: 1, ..push }, Sum::default(), long, Time(0));
+        assert_eq!(other, Ok(Taken::Conflict));
     }
 
     #[test]

@@ -30,9 +30,10 @@ pub struct Upstream {
     pub urls: Vec<Url>,
 }
 
-/// A connection on which nothing but heartbeats was said for `after` rests: who dialled it pings every
-/// `heartbeat`, the other side does not. The first word ends that. So a thousand connections at rest cost next
-/// to nothing; that a host is dead is meanwhile for the transport to find out.
+/// A connection on which nothing but heartbeats was said for `after` rests: who was dialled pings every
+/// `heartbeat`, all its connections together, and who dialled asks where that does not come. Within a host they
+/// do so ten times less often. The first word ends that. So a thousand connections at rest cost next to nothing;
+/// that a host is dead is meanwhile for the transport to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// From the last word on.

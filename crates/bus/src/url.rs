@@ -164,9 +164,13 @@ fn shm(rest: &str) -> Result<Url, String> {
     let hex = name.strip_prefix("0x").unwrap_or_default();
     let is_hex =
         !hex.is_empty() && hex.len() <= 16 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let at = match decimal(name).is_some() || is_hex {
-        true => SocketName::Abstract(format!("keyway.shm.{name}")),
-        false => unix(name)?,
+    let key = match is_hex {
+        true => u64::from_str_radix(hex, 16).ok(),
+        false => decimal(name),
+    };
+    let at = match key {
+        Some(key) => SocketName::Abstract(format!("keyway.shm.{key}")),
+        None => unix(name)?,
     };
     let ring_len = match query {
         None => RING_LEN,
@@ -228,10 +232,17 @@ pub struct Place {
     pub process: u64,
 }
 
+impl Place {
+    /// Whether `other` is on the same host, as far as both are known.
+    pub fn is_host_of(self, other: Place) -> bool {
+        self.host == other.host && self.host != [0; 16]
+    }
+}
+
 /// The addresses of a node at `there`, for a node at `here`: nearest first, without those that cannot
 /// be. That one can is only known once it is connected to: who dials tries them in this order.
 pub fn by_nearness(urls: &[Url], here: Place, there: Place) -> Vec<Url> {
-    let same_host = here.host == there.host && here.host != [0; 16];
+    let same_host = here.is_host_of(there);
     let same_process = same_host && here.process == there.process && here.process != 0;
     let rank = |url: &Url| match url {
         Url::Mem(_) => same_process.then_some(0),
@@ -270,6 +281,7 @@ mod tests {
             ("shm:///run/a.shm", "shm:///run/a.shm"),
             ("shm:///run/a.shm?ring=1m", "shm:///run/a.shm?ring=1024k"),
             ("shm://12345", "shm://@keyway.shm.12345"),
+            ("shm://0x3039", "shm://@keyway.shm.12345"),
             ("mem://a", "mem://a"),
             ("mem://0x7f00", "mem://0x7f00"),
             ("TCP://h:1", "tcp://h:1"),

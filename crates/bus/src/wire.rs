@@ -103,3 +103,41 @@ impl<'a> Reader<'a> {
         self.rest.is_empty().then_some(())
     }
 }
+
+/// Where the bytes of the last of several items begin, of `total` bytes that begin with `front`: their number, then
+/// each as [`Writer::bytes`] has it. `None` if that is not in `front`, or they are no such thing.
+pub(crate) fn last_item_at(front: &[u8], total: usize) -> Option<usize> {
+    let mut from = Reader::new(front);
+    for left in (0..from.u32()?).rev() {
+        let len = from.u32()? as usize;
+        let at = front.len() - from.rest.len();
+        if left == 0 {
+            return (at + len == total).then_some(at);
+        }
+        from.take(len)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_item_is_found_wherever_it_begins() {
+        let mut all = Vec::new();
+        let mut out = Writer::new(&mut all);
+        out.u32(3);
+        for item in [&b"one"[..], b"", b"a long one"] {
+            out.bytes(item);
+        }
+        let at = all.len() - 10;
+        for len in 0..=all.len() {
+            let expected = (len >= at).then_some(at);
+            assert_eq!(last_item_at(&all[..len], all.len()), expected, "{len}");
+        }
+        assert_eq!(last_item_at(&all, all.len() + 1), None);
+        assert_eq!(last_item_at(&[0; 4], 4), None);
+        assert_eq!(last_item_at(&[0xff; 20], 64), None);
+    }
+}

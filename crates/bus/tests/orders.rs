@@ -161,7 +161,7 @@ fn connect(one: &Arc<Bed>, other: &Arc<Bed>) -> [Link; 2] {
 }
 
 fn line(nonce: u8) -> Line {
-    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32] }
+    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32], ..Line::default() }
 }
 
 fn id(instance: u64) -> NodeId {

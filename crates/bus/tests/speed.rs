@@ -59,7 +59,7 @@ struct Chain {
 }
 
 fn line(nonce: u8) -> Line {
-    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32] }
+    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32], ..Line::default() }
 }
 
 impl Chain {

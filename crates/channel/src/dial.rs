@@ -6,7 +6,7 @@ use crate::secure::{self, Secured};
 use crate::stream::Stream;
 use crate::within::{self, Left, Pair};
 use keyway_bus::{DialKey, Host, Reason, SocketName, Url};
-use keyway_ring::{Hello, Shared, ask};
+use keyway_ring::{Hello, Refusal, Shared, ask};
 use keyway_tls::PeerTls;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
@@ -59,8 +59,17 @@ impl Dialled {
     }
 }
 
+/// An address of shared memory whose listener gives none, and why: it is spoken to over its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unshared {
+    /// The address.
+    pub url: Url,
+    /// Why.
+    pub why: Refusal,
+}
+
 /// A dial and its outcome.
-pub(crate) type Outcome = (DialKey, Result<Dialled, Reason>);
+pub(crate) type Outcome = (DialKey, Result<Dialled, Reason>, Option<Unshared>);
 
 /// Where the rings of one process meet. Others can see that name and use it: both sides look who is there.
 pub(crate) fn mem_name(name: &str) -> SocketName {
@@ -83,16 +92,22 @@ pub(crate) fn start(
     wake: Arc<OwnedFd>,
 ) -> io::Result<()> {
     std::thread::Builder::new().name("keyway-bus-dial".to_owned()).spawn(move || {
-        let outcome = connect(&url, tls.as_ref());
+        let mut refusal = None;
+        let outcome = connect(&url, tls.as_ref(), &mut refusal);
+        let unshared = refusal.map(|why| Unshared { url, why });
         // Nobody is there any more if the driver has ended.
-        if outcomes.send((dial, outcome)).is_ok() {
+        if outcomes.send((dial, outcome, unshared)).is_ok() {
             let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
         }
     })?;
     Ok(())
 }
 
-fn connect(url: &Url, tls: Option<&PeerTls>) -> Result<Dialled, Reason> {
+fn connect(
+    url: &Url,
+    tls: Option<&PeerTls>,
+    refusal: &mut Option<Refusal>,
+) -> Result<Dialled, Reason> {
     match url {
         Url::Tcp { host, port } => {
             let tcp = connect_tcp(host, *port)?;
@@ -105,7 +120,7 @@ fn connect(url: &Url, tls: Option<&PeerTls>) -> Result<Dialled, Reason> {
             }
         }
         Url::Unix(at) => Ok(Dialled::Unix(connect_unix(at)?)),
-        Url::Shm { at, ring_len } => share(connect_unix(at)?, *ring_len),
+        Url::Shm { at, ring_len } => share(connect_unix(at)?, *ring_len, refusal),
         Url::Mem(name) => {
             let stream = connect_unix(&mem_name(name))?;
             match is_ours(&stream) {
@@ -178,14 +193,21 @@ pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid == rustix::process::getpid())
 }
 
-/// One that refuses to share memory is spoken to over the socket.
-fn share(stream: UnixStream, ring_len: usize) -> Result<Dialled, Reason> {
+/// One that refuses to share memory, which is told in `refusal`, is spoken to over the socket.
+fn share(
+    stream: UnixStream,
+    ring_len: usize,
+    refusal: &mut Option<Refusal>,
+) -> Result<Dialled, Reason> {
     let asked = stream
         .set_read_timeout(Some(ANSWER_WITHIN))
         .and_then(|()| ask(&stream, &Hello::new(ring_len, ring_len)));
     match asked {
         Ok(Ok(shared)) => Ok(Dialled::Shared(Box::new(shared), stream)),
-        Ok(Err(_)) => Ok(Dialled::Unix(stream)),
+        Ok(Err(why)) => {
+            *refusal = Some(why);
+            Ok(Dialled::Unix(stream))
+        }
         // It connected: what is late is the answer.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Reason::NoAnswer),
         Err(error) => Err(reason(&error)),

@@ -1,6 +1,6 @@
 //! The loop: waits for sockets, bells, dials and the node's next deadline, and carries bytes.
 
-use crate::dial::{self, Outcome};
+use crate::dial::{self, Outcome, Unshared};
 use crate::listen::{Came, Decided, Greeting, Listener};
 use crate::secure::reason_of;
 use crate::stream::Stream;
@@ -76,6 +76,8 @@ pub struct Driver {
     paused_until: Option<Time>,
     /// Why nobody could be accepted, until that was asked.
     not_accepted: Option<io::Error>,
+    /// The last address that gives no shared memory, until that was asked.
+    unshared: Option<Unshared>,
     conns: Slab<Conn>,
     by_peer: BTreeMap<u64, Key<Conn>>,
     /// Connections to be served before anything is waited for.
@@ -121,7 +123,14 @@ fn draw<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 fn line(stream: &Stream) -> io::Result<Line> {
-    Ok(Line { binding: stream.binding(), vouch: stream.vouch(), nonce: draw()? })
+    let is_within_host = stream.is_within_host();
+    Ok(Line {
+        binding: stream.binding(),
+        vouch: stream.vouch(),
+        nonce: draw()?,
+        is_within_host,
+        from: stream.from(),
+    })
 }
 
 impl Driver {
@@ -150,6 +159,7 @@ impl Driver {
             listeners,
             paused_until: None,
             not_accepted: None,
+            unshared: None,
             conns: Slab::new(),
             by_peer: BTreeMap::new(),
             again: Vec::new(),
@@ -187,6 +197,12 @@ impl Driver {
     /// Why nobody could be accepted since this was last asked, as for want of descriptors; it is tried again.
     pub fn poll_not_accepted(&mut self) -> Option<io::Error> {
         self.not_accepted.take()
+    }
+
+    /// An address of shared memory that was dialled since this was last asked, and is spoken to over its socket
+    /// because no memory is shared there; of several the last.
+    pub fn poll_unshared(&mut self) -> Option<Unshared> {
+        self.unshared.take()
     }
 
     /// Waits, at most so long, and does what is to be done. It does not wait while there are
@@ -363,7 +379,7 @@ impl Driver {
     /// Says why to one who is not let in, and hears the rest of what he has to say: who closes before that
     /// takes his own words back.
     fn turn_away(&mut self, reason: Reason, stream: Stream, words: Vec<u8>, now: Time) {
-        self.node.handle_turned_away(reason, now);
+        self.node.handle_turned_away(stream.from(), reason, now);
         self.make_place(|state| matches!(state, State::Closing(_)), CLOSING_MAX);
         let key = self.conns.insert(Conn::of(None, State::Closing(now + LINGER)));
         let data = EventData::new_u64(key.to_bits() << 2 | STREAM);
@@ -404,8 +420,9 @@ impl Driver {
     }
 
     fn finish_dials(&mut self, now: Time) {
-        while let Ok((dial, outcome)) = self.outcomes.1.try_recv() {
+        while let Ok((dial, outcome, unshared)) = self.outcomes.1.try_recv() {
             self.dials -= 1;
+            self.unshared = unshared.or(self.unshared.take());
             let ready = outcome.and_then(|dialled| {
                 let made = dialled.into_stream().and_then(|stream| Ok((line(&stream)?, stream)));
                 made.map_err(|_| Reason::DialFailed)

@@ -15,5 +15,6 @@ mod secure;
 mod stream;
 mod within;
 
+pub use dial::Unshared;
 pub use driver::{Driver, DriverSettings, clock, here};
 pub use lines::{LINE_LEN_MAX, Lines};

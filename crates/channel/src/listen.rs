@@ -3,7 +3,7 @@
 use crate::dial::{addresses, connect_unix, is_ours, mem_name, unix_addr};
 use crate::rings::Rings;
 use crate::secure::{Handshake, Securing};
-use crate::stream::Stream;
+use crate::stream::{Stream, is_within_host};
 use crate::within::{self, LEFT_MAGIC};
 use keyway_bus::{Reason, SocketName, Url};
 use keyway_ring::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, answer, peer_uid, refuse};
@@ -21,6 +21,10 @@ const RINGS_LEN_MAX: usize = 128 << 20;
 
 /// A dead host is missed by the system after three seconds, where a connection rests and nothing is said on it.
 pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    // This host does not die without this process.
+    if is_within_host(stream) {
+        return Ok(());
+    }
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
     sockopt::set_tcp_keepcnt(stream, 2)?;

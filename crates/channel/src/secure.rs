@@ -65,6 +65,10 @@ impl Secured {
         self.tcp.as_fd()
     }
 
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
     pub fn set_nonblocking(&self) -> io::Result<()> {
         self.tcp.set_read_timeout(None)?;
         keep_alive(&self.tcp)?;

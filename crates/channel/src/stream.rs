@@ -5,9 +5,16 @@ use crate::secure::Secured;
 use keyway_bus::Vouch;
 use keyway_ring::{Mapping, Private};
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+
+/// Whether a connection leads back to this host by its addresses.
+pub(crate) fn is_within_host(tcp: &TcpStream) -> bool {
+    let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return false };
+    there.ip().to_canonical().is_loopback() || there.ip() == here.ip()
+}
 
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -34,6 +41,28 @@ impl Stream {
         match self {
             Stream::Tls(secured) => Some(secured.vouch()),
             _ => None,
+        }
+    }
+
+    /// Where the other side is, for people: an address, or a process and its user.
+    pub fn from(&self) -> Option<Box<str>> {
+        let of_tcp = |tcp: &TcpStream| Some(tcp.peer_addr().ok()?.to_string().into());
+        match self {
+            Stream::Tcp(tcp) => of_tcp(tcp),
+            Stream::Tls(secured) => of_tcp(secured.tcp()),
+            _ => {
+                let who = sockopt::socket_peercred(self.fd()).ok()?;
+                Some(format!("process {} of user {}", who.pid, who.uid.as_raw()).into())
+            }
+        }
+    }
+
+    /// Whether it does not leave the host.
+    pub fn is_within_host(&self) -> bool {
+        match self {
+            Stream::Tcp(tcp) => is_within_host(tcp),
+            Stream::Tls(secured) => is_within_host(secured.tcp()),
+            Stream::Unix(_) | Stream::Rings(_) | Stream::Within(_) => true,
         }
     }
 

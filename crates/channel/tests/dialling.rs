@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use keyway_bus::{Event, NodeId, Reason, Settings, Upstream, Url, certificate_name};
-use keyway_channel::{Driver, DriverSettings, here};
+use keyway_channel::{Driver, DriverSettings, Unshared, clock, here};
 use keyway_testkit::certificates::{Authority, Issued, Span};
 use keyway_tls::{Identity, PeerSettings, PeerTls};
 use std::io::{Read, Write};
@@ -309,4 +309,38 @@ fn full_backlog(path: &Path) -> (UnixListener, Vec<rustix::fd::OwnedFd>) {
         }
         waiting.push(socket);
     }
+}
+
+#[test]
+fn an_address_that_shares_no_memory_is_told_of_and_spoken_to_over_its_socket() {
+    let path = std::env::temp_dir().join(format!("keyway-unshared-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0; keyway_ring::HELLO_LEN]).unwrap();
+        keyway_ring::refuse(&socket, keyway_ring::Refusal::User).unwrap();
+        // What a dialler of the bus says first comes over the socket.
+        let mut first = [0; 40];
+        socket.read_exact(&mut first).unwrap();
+        first
+    });
+    let url: Url = format!("shm://{}", path.display()).parse().unwrap();
+    let mut one = settings(2);
+    one.upstreams = vec![Upstream { id: NodeId::NONE, urls: vec![url.clone()] }];
+    let mut driver = Driver::new(one, DriverSettings::default()).unwrap();
+    let start = clock();
+    let unshared = loop {
+        driver.turn(Duration::from_millis(10)).unwrap();
+        if let Some(unshared) = driver.poll_unshared() {
+            break unshared;
+        }
+        assert!(clock().since(start) < Duration::from_secs(20), "nothing is told");
+    };
+    assert_eq!(unshared, Unshared { url, why: keyway_ring::Refusal::User });
+    while !serving.is_finished() {
+        driver.turn(Duration::from_millis(10)).unwrap();
+        assert!(clock().since(start) < Duration::from_secs(20), "it says nothing");
+    }
+    assert_eq!(driver.poll_unshared(), None);
+    std::fs::remove_file(&path).unwrap();
 }

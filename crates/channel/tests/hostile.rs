@@ -144,8 +144,16 @@ fn a_node_whose_old_connection_is_dead_comes_back_and_one_that_is_alive_stays() 
     // Another process with its id, while it is alive.
     let mut double = child(2, &root);
     turn_until(&mut [&mut root, &mut first, &mut double], "the double is refused", |_, heard| {
-        let told = |id: NodeId| Event::Refused { id, reason: Reason::IdInUse };
-        heard[0].contains(&told(id(2))) && heard[2].contains(&told(id(1)))
+        // Only who was dialled can tell where the other one is.
+        let told = |of: usize| {
+            heard[of].iter().find_map(|event| match event {
+                Event::Refused { id, from, reason: Reason::IdInUse } => Some((*id, from.clone())),
+                _ => None,
+            })
+        };
+        let is_place = |from: Option<Box<str>>| from.is_some_and(|at| at.starts_with("127.0.0.1:"));
+        told(0).is_some_and(|(of, from)| of == id(2) && is_place(from))
+            && told(2) == Some((id(1), None))
     });
     assert_eq!(first.node().upstream(), Some(id(1)));
     drop(double);
@@ -158,7 +166,7 @@ fn a_node_whose_old_connection_is_dead_comes_back_and_one_that_is_alive_stays() 
     let took = clock().since(start);
     assert!(took < 3500 * Duration::from_millis(1), "{took:?}");
     turn_until(&mut [&mut root, &mut again, &mut first], "the old one is told", |_, heard| {
-        heard[2].contains(&Event::Refused { id: id(1), reason: Reason::IdInUse })
+        heard[2].contains(&Event::Refused { id: id(1), from: None, reason: Reason::IdInUse })
     });
     assert_eq!(again.node().upstream(), Some(id(1)));
 }

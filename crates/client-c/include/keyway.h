@@ -69,6 +69,15 @@ void keyway_close(keyway_connection *connection);
 /* One of enum keyway_transport: a server that shares no memory is spoken to over its socket. */
 int keyway_transport_of(const keyway_connection *connection);
 
+/* Why no memory is shared although the URL is one of shm://; null where it is, or was not asked for. Valid until
+ * the connection is closed. */
+const char *keyway_refusal(const keyway_connection *connection);
+
+/* Has `told` called with the path and the reason, by the thread that connects, when a server shares no memory and
+ * its unix socket is used: once for each path. Before that it is a line on standard error; null is nothing at all.
+ * The texts are valid until `told` returns, which must not connect. */
+void keyway_on_fallback(void (*told)(const char *path, const char *why));
+
 /* Why the last call gave nothing; empty when none has failed. Valid until the next call. */
 const char *keyway_error(const keyway_connection *connection);
 

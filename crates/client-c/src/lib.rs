@@ -7,7 +7,8 @@ mod reply;
 
 use keyway_client::{Connection, Error, Options, Transport};
 pub use reply::Reply;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// `keyway_connection`.
@@ -16,6 +17,8 @@ pub struct Handle {
     connection: Connection,
     /// Of the last call that failed, with its zero.
     error: Vec<u8>,
+    /// Why no memory is shared, with its zero; empty where it is.
+    refusal: Vec<u8>,
 }
 
 /// `keyway_options`.
@@ -85,7 +88,11 @@ pub unsafe extern "C" fn keyway_open(
     // SAFETY: as the caller promises.
     let opened = unsafe { open(url, options) };
     match opened {
-        Ok(connection) => Box::into_raw(Box::new(Handle { connection, error: vec![0] })),
+        Ok(connection) => {
+            let why = connection.stream().refusal();
+            let refusal = why.map_or(Vec::new(), |why| format!("{why}\0").into_bytes());
+            Box::into_raw(Box::new(Handle { connection, error: vec![0], refusal }))
+        }
         Err(why) => {
             // SAFETY: the caller has `error_size` bytes there.
             unsafe { tell(&why.to_string(), error, error_size) };
@@ -141,6 +148,31 @@ pub unsafe extern "C" fn keyway_transport_of(connection: *const Handle) -> c_int
         Transport::Unix => 1,
         Transport::Shared => 2,
     }
+}
+
+/// See `keyway.h`.
+///
+/// # Safety
+/// `connection` is of [`keyway_open`] and not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn keyway_refusal(connection: *const Handle) -> *const c_char {
+    // SAFETY: as the caller promises.
+    let refusal = unsafe { &(*connection).refusal };
+    if refusal.is_empty() { std::ptr::null() } else { refusal.as_ptr().cast() }
+}
+
+/// See `keyway.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn keyway_on_fallback(
+    told: Option<unsafe extern "C" fn(*const c_char, *const c_char)>,
+) {
+    keyway_client::on_fallback(move |path, why| {
+        let texts = (CString::new(path.as_os_str().as_bytes()), CString::new(why.to_string()));
+        if let (Some(told), (Ok(path), Ok(why))) = (told, texts) {
+            // SAFETY: both end with a zero byte, and are there until it returns.
+            unsafe { told(path.as_ptr(), why.as_ptr()) };
+        }
+    });
 }
 
 /// See `keyway.h`.

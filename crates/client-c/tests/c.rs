@@ -1,6 +1,9 @@
 //! A program in C, compiled with the header and linked with the library, talks to a real server.
 
+use keyway_ring::{HELLO_LEN, Refusal, refuse};
 use keyway_testkit::{RedisServer, TempDir};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -46,4 +49,24 @@ fn a_program_in_c_talks_to_a_server() {
     let whole = at.join("libkeyway_client_c.a");
     let program = compile(&directory, &[whole.to_str().unwrap(), "-lpthread", "-ldl", "-lm"]);
     assert_eq!(run(&program, &[&format!("tcp://{}", server.address())]), "transport 0\n");
+}
+
+#[test]
+fn a_program_in_c_is_told_once_that_no_memory_is_shared() {
+    let directory = TempDir::new();
+    let path = directory.path().join("refuses.shm");
+    let server = UnixListener::bind(&path).expect("a free path");
+    let serving = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut socket, _) = server.accept().expect("a program that connects");
+            socket.read_exact(&mut [0; HELLO_LEN]).expect("a hello");
+            refuse(&socket, Refusal::User).expect("a socket that is open");
+            socket.read_exact(&mut [0; 14]).expect("a PING");
+            socket.write_all(b"+PONG\r\n").expect("a socket that is open");
+        }
+    });
+    let found = format!("-L{}", libraries().display());
+    let program = compile(&directory, &[&found, "-lkeyway_client_c"]);
+    assert_eq!(run(&program, &[&format!("shm://{}", path.display())]), "");
+    serving.join().expect("a server that was asked twice");
 }

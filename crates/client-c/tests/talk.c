@@ -127,8 +127,28 @@ static void what_fails(void) {
   keyway_free(NULL);
 }
 
+static int told;
+static void on_fallback(const char *path, const char *why) {
+  EXPECT(strstr(path, "refuses.shm") != NULL && strstr(why, "may not share memory") != NULL);
+  told++;
+}
+
+/* A server that shares no memory, for two connections. */
+static int refused(const char *url) {
+  keyway_on_fallback(on_fallback);
+  for (int nth = 0; nth < 2; nth++) {
+    keyway_connection *c = keyway_open(url, NULL, NULL, 0);
+    EXPECT(c != NULL && keyway_transport_of(c) == KEYWAY_UNIX && told == 1);
+    EXPECT(strstr(keyway_refusal(c), "may not share memory") != NULL);
+    keyway_free(say(c, 1, (const char *[]){"PING"}));
+    keyway_close(c);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   char error[256];
+  if (strncmp(argv[1], "shm:", 4) == 0 && strstr(argv[1], "refuses.shm") != NULL) return refused(argv[1]);
   what_fails();
   keyway_options options = {.timeout_ms = 5000, .database = argc > 2 ? 2 : 0};
   keyway_connection *c = keyway_open(argv[1], &options, error, sizeof error);
@@ -137,6 +157,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   printf("transport %d\n", keyway_transport_of(c));
+  EXPECT(keyway_refusal(c) == NULL);
   keyway_free(say(c, 1, (const char *[]){"FLUSHDB"}));
   EXPECT(keyway_error(c)[0] == 0);
   strings(c);

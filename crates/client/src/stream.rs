@@ -44,7 +44,7 @@ impl Stream {
     /// Connects, within `timeout` (for each address of a host that has several).
     ///
     /// A server that gives no shared memory is spoken to over the unix socket: [`Stream::transport`]
-    /// and [`Stream::refusal`] tell.
+    /// and [`Stream::refusal`] tell, and [`crate::on_fallback`] is told once.
     ///
     /// # Errors
     /// Of the system.
@@ -58,6 +58,7 @@ impl Stream {
                 match connect_shared(path, *ring_len, *spin, timeout)? {
                     Ok(pipe) => Way::Shared(pipe),
                     Err((why, socket)) => {
+                        crate::fallback::tell(path, why);
                         refusal = Some(why);
                         Way::Unix(socket)
                     }

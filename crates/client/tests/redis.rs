@@ -2,7 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "waiting is measured")]
 
-use keyway_client::{Connection, Endpoint, Error, Options, Stream, Transport, Value};
+use keyway_client::{
+    Connection, Endpoint, Error, Options, Refusal, Stream, Transport, Value, on_fallback,
+};
 use keyway_testkit::{RedisServer, TempDir};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -380,4 +382,31 @@ fn an_answer_that_does_not_end_is_none() {
     assert!(matches!(error, Error::Connect(..)), "{error}");
     assert!(start.elapsed() < Duration::from_secs(5));
     serving.join().unwrap();
+}
+
+/// The unit tests have a hook of their own; here a server refuses.
+#[test]
+fn who_is_refused_shared_memory_is_told_so_once_and_served_over_the_socket() {
+    let directory = TempDir::new();
+    let path = directory.path().join("refuses.shm");
+    let server = UnixListener::bind(&path).unwrap();
+    let serving = thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut socket, _) = server.accept().unwrap();
+            socket.read_exact(&mut [0; keyway_ring::HELLO_LEN]).unwrap();
+            keyway_ring::refuse(&socket, Refusal::User).unwrap();
+            socket.read_exact(&mut [0; 14]).unwrap();
+            socket.write_all(b"+PONG\r\n").unwrap();
+        }
+    });
+    let (told, heard) = std::sync::mpsc::channel();
+    on_fallback(move |path, why| told.send((path.to_owned(), why)).unwrap());
+    for _ in 0..2 {
+        let mut connection = Connection::open(&format!("shm://{}", path.display())).unwrap();
+        let stream = connection.stream();
+        assert_eq!((stream.transport(), stream.refusal()), (Transport::Unix, Some(Refusal::User)));
+        assert_eq!(connection.command(&["PING"]).unwrap(), Value::Status("PONG".into()));
+    }
+    serving.join().unwrap();
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [(path, Refusal::User)]);
 }

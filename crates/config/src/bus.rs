@@ -50,7 +50,11 @@ const KEYS: [(&str, &str, &str); 22] = [
     ),
     ("ttl", "16", "nodes a message may pass, 1 to 16"),
     ("heartbeat", "\"1s\"", "between two pings"),
-    ("heartbeat_idle", "\"30s\"", "the same where nothing else was said for ten seconds"),
+    (
+        "heartbeat_idle",
+        "\"30s\"",
+        "the same where nothing else was said for ten seconds; ten times that within a host",
+    ),
     ("handshake", "\"5s\"", "for a registration, up to a minute"),
     ("parts_idle", "\"30s\"", "how long a message in parts may stand still"),
     ("message_len_max", "\"64MiB\"", "longest message"),

@@ -515,7 +515,7 @@ catalogue! {
         leaves_out ""
     BUS_ROUND_TRIP: Histogram "keyway_bus_round_trip_seconds" in "seconds" by []
         measures "Time from a ping being composed to its answer being read, on all connections."
-        leaves_out "Leaves out connections at rest, but for one ping in 30 seconds from who has dialled."
+        leaves_out "Leaves out connections at rest, but for one ping in 30 seconds of who was dialled, in five minutes within a host."
     PROCESS_BUILD: Gauge "keyway_process_build_info" in "info" by [Version]
         measures "Always 1; the label says which version runs."
         leaves_out ""

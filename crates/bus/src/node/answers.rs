@@ -63,6 +63,22 @@ fn read_items(mut from: Reader<'_>, count_max: usize) -> Option<Vec<Vec<u8>>> {
     Some(items)
 }
 
+/// Items of which the last is not copied: what is before its bytes lies in front.
+fn read_split(front: &[u8], last: Vec<u8>, count_max: usize) -> Option<Vec<Vec<u8>>> {
+    let mut from = Reader::new(front);
+    let count = from.u32()? as usize;
+    if !(1..=count_max).contains(&count) {
+        return None;
+    }
+    let mut items = Vec::with_capacity(count);
+    for _ in 1..count {
+        items.push(from.bytes()?.to_vec());
+    }
+    let is_whole = from.u32()? as usize == last.len() && from.end().is_some();
+    items.push(last);
+    is_whole.then_some(items)
+}
+
 /// The status and the items of a result.
 pub(super) fn read_result(body: &[u8]) -> Option<(u16, Vec<Vec<u8>>)> {
     let mut from = Reader::new(body);
@@ -94,7 +110,7 @@ impl Node {
     pub(super) fn end_waiting(&mut self, seq: u64, dst: NodeId, reason: Reason) -> bool {
         match self.waiting.take(seq, dst) {
             Some(awaited) if awaited.is_own => {
-                self.tell(Event::Refused { id: dst, reason });
+                self.tell(Event::Refused { id: dst, from: None, reason });
                 false
             }
             Some(_) => true,
@@ -112,7 +128,7 @@ impl Node {
             self.waiting.by_time.remove(&(at, seq));
             let Some(awaited) = self.waiting.by_seq.remove(&seq) else { continue };
             if awaited.is_own {
-                self.tell(Event::Refused { id: awaited.dst, reason: Reason::Timeout });
+                self.tell(Event::Refused { id: awaited.dst, from: None, reason: Reason::Timeout });
                 continue;
             }
             self.counts.failed += 1;
@@ -127,7 +143,7 @@ impl Node {
         let (by, reason) = (self.id, Reason::Leaving);
         for (seq, Awaited { dst, is_own, .. }) in std::mem::take(&mut self.waiting.by_seq) {
             if is_own {
-                self.tell(Event::Refused { id: dst, reason });
+                self.tell(Event::Refused { id: dst, from: None, reason });
                 continue;
             }
             self.counts.failed += 1;
@@ -172,7 +188,7 @@ impl Node {
         let head = self.head_for(dst, Kind::Command)?;
         self.await_as(head.seq, dst, deadline, is_own);
         if dst == self.id {
-            self.on_command(&head, &[], &body, now);
+            self.on_command(&head, &[], Came::Slice(&body), now);
             return Ok(head.seq);
         }
         let body = match body.len() > FRAGMENT_LEN {
@@ -186,8 +202,12 @@ impl Node {
         Ok(head.seq)
     }
 
-    pub(super) fn on_command(&mut self, head: &Head, path: &[u8], body: &[u8], now: Time) {
-        let args = read_items(Reader::new(body), ARGS_MAX).filter(|args| !args.is_empty());
+    pub(super) fn on_command(&mut self, head: &Head, path: &[u8], body: Came<'_>, now: Time) {
+        let args = match body {
+            Came::Split(front, last) => read_split(&front, last, ARGS_MAX),
+            body => read_items(Reader::new(body.bytes()), ARGS_MAX),
+        };
+        let args = args.filter(|args| !args.is_empty());
         let Some(args) = args else { return self.refuse(head, path, Reason::Malformed, now) };
         if !args[0].starts_with(b"bus.") {
             return self.tell(Event::Command { from: head.src, seq: head.seq, args });
@@ -226,7 +246,7 @@ impl Node {
             ttl: self.settings.ttl,
         };
         if to == self.id {
-            self.on_result(&head, &Came::Slice(&body), now);
+            self.on_result(&head, Came::Slice(&body), now);
             return Ok(());
         }
         if self.settings.compress
@@ -238,12 +258,12 @@ impl Node {
         self.pass(&head, &[], Came::Whole(Arc::new(body)), None, now).map_err(SendFault::Refused)
     }
 
-    pub(super) fn on_result(&mut self, head: &Head, body: &Came<'_>, now: Time) {
+    pub(super) fn on_result(&mut self, head: &Head, mut body: Came<'_>, now: Time) {
         let Some(awaited) = self.waiting.take(head.seq, head.src) else {
             self.counts.late_answers += 1;
             return;
         };
-        let plain = self.plain_body(head, body, self.settings.message_len_max);
+        let plain = self.plain_body(head, &mut body, self.settings.message_len_max);
         let result = plain.as_deref().and_then(read_result);
         match result {
             Some((_, items)) if awaited.is_own => self.dial_direct(head.src, &items, now),
@@ -283,7 +303,7 @@ impl Node {
             by_nearness(&identity.urls, self.settings.place, identity.place)
         });
         if urls.is_empty() {
-            return self.tell(Event::Refused { id, reason: Reason::DialFailed });
+            return self.tell(Event::Refused { id, from: None, reason: Reason::DialFailed });
         }
         self.dial(Origin::Direct(id), urls, now);
     }

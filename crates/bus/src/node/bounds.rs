@@ -69,15 +69,27 @@ impl Node {
     }
 
     /// Tells that somebody who connected was not let in: of many who come at once only some, and how many.
-    pub(super) fn tell_refused(&mut self, id: NodeId, reason: Reason, now: Time) {
+    pub(super) fn tell_refused(
+        &mut self,
+        id: NodeId,
+        from: Option<Box<str>>,
+        reason: Reason,
+        now: Time,
+    ) {
         self.counts.strangers_refused += 1;
-        self.tell_one_of_many(id, reason, now);
+        self.tell_one_of_many(id, from, reason, now);
     }
 
     /// Tells a refusal that others can bring about as often as they like.
-    pub(super) fn tell_one_of_many(&mut self, id: NodeId, reason: Reason, now: Time) {
+    pub(super) fn tell_one_of_many(
+        &mut self,
+        id: NodeId,
+        from: Option<Box<str>>,
+        reason: Reason,
+        now: Time,
+    ) {
         match self.strangers.may_tell(now) {
-            true => self.tell(Event::Refused { id, reason }),
+            true => self.tell(Event::Refused { id, from, reason }),
             false => self.strangers.untold += 1,
         }
         self.wake_at(self.strangers.since + Duration::from_secs(1));
@@ -106,7 +118,8 @@ impl Node {
     ) -> Result<(), Reason> {
         let max = self.settings.queues_len_max;
         let Some(peer) = self.peers.get_mut(key) else { return Err(Reason::Unreachable) };
-        let len = HEAD_LEN + path.len() + body.bytes().len();
+        let last_len = if let Came::Split(_, last) = &body { last.len() } else { 0 };
+        let len = HEAD_LEN + path.len() + body.bytes().len() + last_len;
         let has_room = match head.kind {
             Kind::Message | Kind::Command | Kind::Result => {
                 leaves_room(len, peer.counted, self.queued_len, max)
@@ -128,6 +141,10 @@ impl Node {
                 peer.push_large(head, path, body, &self.settings)?;
             }
             Came::Whole(body) => peer.push_large(head, path, body, &self.settings)?,
+            split @ Came::Split(..) => {
+                let body = std::sync::Arc::new(split.into_bytes());
+                peer.push_large(head, path, body, &self.settings)?;
+            }
         }
         self.account(key);
         self.mark(key);

@@ -105,9 +105,9 @@ impl Node {
     }
 
     /// Somebody who connected was turned away before this node heard of it, as by TLS.
-    pub fn handle_turned_away(&mut self, reason: Reason, now: Time) {
+    pub fn handle_turned_away(&mut self, from: Option<Box<str>>, reason: Reason, now: Time) {
         self.counts.turned_away += 1;
-        self.tell_refused(NodeId::NONE, reason, now);
+        self.tell_refused(NodeId::NONE, from, reason, now);
     }
 
     /// Gives up addresses that take too long.
@@ -131,7 +131,7 @@ impl Node {
                 let reason = told(&peer, reason);
                 self.on_address_lost(peer.origin, *attempt, reason, now);
             }
-            None => self.tell_refused(peer.proved_id, reason, now),
+            None => self.tell_refused(peer.proved_id, peer.from.take(), reason, now),
         }
     }
 
@@ -157,6 +157,6 @@ impl Node {
             self.draw();
             self.wake_at(until);
         }
-        self.tell(Event::Refused { id: self.expected(origin), reason });
+        self.tell(Event::Refused { id: self.expected(origin), from: None, reason });
     }
 }

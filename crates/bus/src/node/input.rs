@@ -13,13 +13,26 @@ use std::sync::Arc;
 pub(super) enum Came<'a> {
     Slice(&'a [u8]),
     Whole(Arc<Vec<u8>>),
+    /// A command for this node, all before the bytes of its last argument, and these.
+    Split(Vec<u8>, Vec<u8>),
 }
 
 impl Came<'_> {
+    /// What it says; of one that is split, what is in front.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Came::Slice(bytes) => bytes,
             Came::Whole(bytes) => bytes,
+            Came::Split(front, _) => front,
+        }
+    }
+
+    /// The same to be kept: copied only where others have it as well.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Came::Slice(bytes) => bytes.to_vec(),
+            Came::Whole(bytes) => Arc::try_unwrap(bytes).unwrap_or_else(|bytes| bytes.to_vec()),
+            Came::Split(front, last) => [front, last].concat(),
         }
     }
 }
@@ -84,8 +97,12 @@ impl Node {
             Step::Whole { head, body, sum, .. } if head.kind == Kind::Push => {
                 self.on_push(key, &head, body, sum, now)?;
             }
-            Step::Whole { head, path, body, .. } => {
-                self.dispatch(key, head, &path, Came::Whole(Arc::new(body)), now)?;
+            Step::Whole { head, path, front, body, .. } => {
+                let body = match front.is_empty() {
+                    true => Came::Whole(Arc::new(body)),
+                    false => Came::Split(front, body),
+                };
+                self.dispatch(key, head, &path, body, now)?;
             }
             Step::Refused(reason) => {
                 if frame.head.kind == Kind::Push {
@@ -239,15 +256,16 @@ impl Node {
         self.choose_upstream(now);
     }
 
-    /// The body of a frame as its sender meant it; `None` if it is not what it says.
+    /// The body of a frame as its sender meant it, taken out of `body` unless it was compressed; `None` if it is not
+    /// what it says.
     pub(super) fn plain_body(
         &self,
         head: &Head,
-        body: &Came<'_>,
+        body: &mut Came<'_>,
         len_max: usize,
     ) -> Option<Vec<u8>> {
         if !head.has(flags::COMPRESSED) {
-            return Some(body.bytes().to_vec());
+            return Some(std::mem::replace(body, Came::Slice(&[])).into_bytes());
         }
         crate::compress::decompressed(body.bytes(), len_max)
     }

@@ -81,8 +81,7 @@ impl Node {
         if self.leaving.is_some() && self.peers.is_empty() && !self.is_gone {
             self.is_gone = true;
             self.end_all_waiting();
-            self.counts.untold_failures += self.parked.len() as u64;
-            self.parked.clear();
+            self.forget_parked();
             self.tell(Event::Gone);
         }
     }

@@ -15,6 +15,7 @@ mod dials;
 mod events;
 mod input;
 mod leave;
+mod parked;
 mod pushes;
 mod routing;
 mod seen;
@@ -28,7 +29,6 @@ pub use routing::SendOptions;
 use crate::event::{Action, DialKey, Event};
 use crate::fault::Reason;
 use crate::id::NodeId;
-use crate::peer::outbox::Routed;
 use crate::peer::{Line, Origin, Peer, PeerKey, Relation, Traffic};
 use crate::push::Topics;
 use crate::settings::Settings;
@@ -41,16 +41,12 @@ pub(crate) use dials::Attempt;
 use dials::Dial;
 use events::Events;
 use keyway_base::{Slab, Time};
+use parked::Parked;
 use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use trust::Early;
 use uplinks::Uplinks;
-
-/// Failures kept at most for senders that cannot be reached at the moment.
-const PARKED_MAX: usize = 4096;
-/// How long. A sender that is away for longer has been started anew, or has given up.
-const PARKED_FOR: Duration = Duration::from_secs(60);
 
 /// Round trips kept at most for who does not take them.
 const ROUND_TRIPS_MAX: usize = 1024;
@@ -78,8 +74,8 @@ pub struct Node {
     seen: Seen,
     waiting: Waiting,
     topics: Topics,
-    /// Failures whose sender cannot be reached, since when, and whether that may have changed.
-    parked: VecDeque<(Time, Routed)>,
+    /// Failures whose sender cannot be reached, and whether that may have changed.
+    parked: Parked,
     may_unpark: bool,
     early: Early,
     strangers: Strangers,
@@ -202,7 +198,7 @@ impl Node {
             seen: Seen::default(),
             waiting: Waiting::default(),
             topics: Topics::default(),
-            parked: VecDeque::new(),
+            parked: Parked::default(),
             may_unpark: false,
             early: Early::default(),
             strangers: Strangers::default(),
@@ -453,6 +449,9 @@ impl Node {
         }
         if self.needs_upkeep() {
             self.wake_at(self.upkeep_at);
+        }
+        if self.topics.has_chores() {
+            self.wake_at(now);
         }
         if self.leaving.is_some() || !self.retiring.is_empty() {
             self.check_leave(now);

@@ -45,6 +45,16 @@ impl Node {
             kept.own = Some((stamp, true));
         }
         self.offer_all();
+        if self.topics.has_chores() {
+            self.wake_at(Time(0));
+        }
+    }
+
+    /// Does the next piece of what takes long of topics.
+    pub(super) fn go_on_with_topics(&mut self) {
+        if self.topics.has_chores() && self.topics.go_on() {
+            self.offer_all();
+        }
     }
 
     /// Withdraws a topic, here and at all nodes below, now and when they come for ten minutes more: they hear
@@ -316,6 +326,9 @@ impl Node {
                 held.is_on_its_way = false;
             }
             held.is_on_its_way |= peer.has_topic(name);
+            if !topic.is_summed() {
+                continue;
+            }
             let is_unknown = topic.gone.is_some() && held.have.is_none();
             if held.is_on_its_way || held.have >= Some(topic.stamp) || is_unknown {
                 continue;

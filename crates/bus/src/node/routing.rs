@@ -1,7 +1,7 @@
 //! Messages on their way: direct, down, up, or back to their sender.
 
+use super::Node;
 use super::input::Came;
-use super::{Node, PARKED_FOR, PARKED_MAX};
 use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};
@@ -99,7 +99,7 @@ impl Node {
         let head = &head;
         if head.dst == self.id {
             self.note_asker(from, head);
-            return self.deliver(head, path, &body, now);
+            return self.deliver(head, path, body, now);
         }
         if !self.untold.is_empty() {
             self.tell_way_of(head.src, now);
@@ -118,7 +118,8 @@ impl Node {
         match (self.relay(from, head, path, body, now), kept) {
             (Ok(()), _) => {}
             (Err(Reason::Unreachable), Some(body)) => {
-                self.park(Routed { head: *head, path: path.to_vec(), body: Arc::new(body) }, now);
+                let routed = Routed { head: *head, path: path.to_vec(), body: Arc::new(body) };
+                self.park(self.origin_of(&routed, Some(from)), routed, now);
             }
             (Err(reason), _) => self.refuse(head, path, reason, now),
         }
@@ -209,10 +210,10 @@ impl Node {
         self.queue(key, head, path, body)
     }
 
-    fn deliver(&mut self, head: &Head, path: &[u8], body: &Came<'_>, now: Time) {
+    fn deliver(&mut self, head: &Head, path: &[u8], body: Came<'_>, now: Time) {
         match head.kind {
             Kind::Message => self.on_message(head, path, body, now),
-            Kind::Command => self.on_command(head, path, body.bytes(), now),
+            Kind::Command => self.on_command(head, path, body, now),
             Kind::Result => self.on_result(head, body, now),
             Kind::Ack => self.on_ack(head),
             Kind::Failure => self.on_failure(head, body.bytes()),
@@ -221,8 +222,8 @@ impl Node {
         }
     }
 
-    fn on_message(&mut self, head: &Head, path: &[u8], came: &Came<'_>, now: Time) {
-        let Some(body) = self.plain_body(head, came, self.settings.message_len_max) else {
+    fn on_message(&mut self, head: &Head, path: &[u8], mut came: Came<'_>, now: Time) {
+        let Some(body) = self.plain_body(head, &mut came, self.settings.message_len_max) else {
             return self.refuse(head, path, Reason::Malformed, now);
         };
         if !self.seen.is_next(head.src, head.seq, now) {
@@ -302,14 +303,22 @@ impl Node {
         (back, body)
     }
 
+    /// Sends a failure back; where there is no way, it is kept.
+    fn send_back(&mut self, routed: Routed, from: Option<PeerKey>, now: Time) {
+        let origin = self.origin_of(&routed, from);
+        if let Some(routed) = self.try_back(routed, from) {
+            self.park(origin, routed, now);
+        }
+    }
+
     /// Sends a failure the way its message came: the last node of its path is the next. Where that is
-    /// not connected any more, the way is looked for; where there is none, the failure is kept.
-    fn send_back(&mut self, mut routed: Routed, from: Option<PeerKey>, now: Time) {
+    /// not connected any more, the way is looked for; where there is none, it is given back.
+    fn try_back(&mut self, mut routed: Routed, from: Option<PeerKey>) -> Option<Routed> {
         if routed.head.ttl == 0 {
             // Nodes do not agree on the way: they will once they have heard what has changed.
             routed.head.ttl = TTL_MAX;
             routed.path.clear();
-            return self.park(routed, now);
+            return Some(routed);
         }
         let next = path_ids(&routed.path).last().unwrap_or(routed.head.dst);
         let is_open = |key: &PeerKey| self.peers.get(*key).is_some_and(|peer| peer.is_open());
@@ -327,51 +336,24 @@ impl Node {
         let is_sent = key.is_ok_and(|key| {
             self.queue(key, &head, &routed.path, Came::Slice(&routed.body)).is_ok()
         });
-        if !is_sent {
-            self.park(routed, now);
-        }
+        (!is_sent).then_some(routed)
     }
 
     fn send_again(&mut self, routed: Routed, now: Time) {
+        let origin = self.origin_of(&routed, None);
+        if let Some(routed) = self.try_again(routed, now) {
+            self.park(origin, routed, now);
+        }
+    }
+
+    /// Sends again what may come twice; where there is no way, it is given back.
+    pub(super) fn try_again(&mut self, routed: Routed, now: Time) -> Option<Routed> {
         if routed.head.kind == Kind::Failure {
-            return self.send_back(routed, None, now);
+            return self.try_back(routed, None);
         }
         let body = Came::Whole(Arc::clone(&routed.body));
-        if self.pass(&routed.head, &routed.path, body, None, now).is_err() {
-            self.park(routed, now);
-        }
-    }
-
-    fn park(&mut self, routed: Routed, now: Time) {
-        if self.parked.len() >= PARKED_MAX {
-            self.parked.pop_front();
-            self.counts.untold_failures += 1;
-        }
-        self.parked.push_back((now, routed));
-    }
-
-    /// Gives up failures whose sender could not be reached for long.
-    pub(super) fn expire_parked(&mut self, now: Time) {
-        while self.parked.front().is_some_and(|(at, _)| now.since(*at) >= PARKED_FOR) {
-            self.parked.pop_front();
-            self.counts.untold_failures += 1;
-        }
-    }
-
-    /// Tries failures again once there may be a way.
-    pub(super) fn unpark(&mut self, now: Time) {
-        if !std::mem::take(&mut self.may_unpark) {
-            return;
-        }
-        for (at, routed) in std::mem::take(&mut self.parked) {
-            // Where it is kept again, it is as old as it was.
-            let len = self.parked.len();
-            self.send_again(routed, now);
-            if let Some(kept) = self.parked.get_mut(len) {
-                kept.0 = at;
-            }
-        }
-        self.hear_early(now);
+        let outcome = self.pass(&routed.head, &routed.path, body, None, now);
+        outcome.is_err().then_some(routed)
     }
 
     fn on_failure(&mut self, head: &Head, body: &[u8]) {

@@ -22,6 +22,7 @@ impl Node {
         }
         self.expire_dials(now);
         self.expire_waiting(now);
+        self.go_on_with_topics();
         self.give_up_slow_takers(now);
         if now >= self.upkeep_at {
             self.upkeep_at = now + self.settings.heartbeat;
@@ -92,8 +93,10 @@ impl Node {
     fn compute_deadline(&self, now: Time) -> Time {
         let first = self.timers.first().map(|(at, _)| *at);
         let upkeep = self.needs_upkeep().then_some(self.upkeep_at);
+        let chores = self.topics.has_chores().then_some(now);
         let all = [
             first,
+            chores,
             self.uplinks_deadline(),
             self.waiting.deadline(),
             self.next_dial_deadline(),

@@ -168,7 +168,7 @@ impl Node {
 
     fn tell_twice(&mut self, id: NodeId, now: Time) {
         self.counts.ids_twice += 1;
-        self.tell_one_of_many(id, Reason::IdTwice, now);
+        self.tell_one_of_many(id, None, Reason::IdTwice, now);
     }
 
     /// Tells a new upstream of all nodes below.
@@ -227,7 +227,7 @@ impl Node {
         let silence = self.settings.heartbeat * self.settings.silent_after;
         for id in self.below.look(3 * silence, now) {
             self.counts.ids_twice += 1;
-            self.tell(Event::Refused { id, reason: Reason::IdTwice });
+            self.tell(Event::Refused { id, from: None, reason: Reason::IdTwice });
         }
     }
 

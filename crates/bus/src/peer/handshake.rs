@@ -73,6 +73,10 @@ pub struct Line {
     pub vouch: Option<Vouch>,
     /// 32 bytes that nobody can guess, drawn for this connection.
     pub nonce: [u8; 32],
+    /// Whether it does not leave the host: the system then tells either side at once that the other is gone.
+    pub is_within_host: bool,
+    /// Where one who was accepted comes from, for people; nothing if that is not known.
+    pub from: Option<Box<str>>,
 }
 
 /// What a node says of itself when it registers.
@@ -473,7 +477,7 @@ mod tests {
     }
 
     fn line(nonce: u8) -> Line {
-        Line { binding: b"tcp".to_vec(), vouch: None, nonce: [nonce; 32] }
+        Line { binding: b"tcp".to_vec(), nonce: [nonce; 32], ..Line::default() }
     }
 
     /// A registration: what each side came to, and everything that was said.
@@ -558,7 +562,8 @@ mod tests {
     #[test]
     fn a_proof_is_bound_to_its_channel() {
         let (child, root) = (settings(2, &[TOKEN]), settings(1, &[TOKEN]));
-        let tls = |secret: u8| Line { binding: vec![secret; 32], vouch: None, nonce: [secret; 32] };
+        let tls =
+            |secret: u8| Line { binding: vec![secret; 32], nonce: [secret; 32], ..Line::default() };
         let run = run((&child, tls(1)), (&root, tls(2)), NodeId(1));
         assert_eq!(run.acceptor, Err(Reason::Denied));
     }

@@ -2,6 +2,8 @@
 
 use crate::fault::Reason;
 use crate::frame::{FRAGMENT_LEN, FRAME_LEN_MAX, Frame, Head, Kind, flags};
+use crate::id::NodeId;
+use crate::wire::last_item_at;
 use keyway_base::Time;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ enum Assembly {
         head: Head,
         path: Vec<u8>,
         total: usize,
+        /// Of a command for this node: all before the bytes of its last argument, so that these need not be copied.
+        front: Vec<u8>,
         bytes: Vec<u8>,
         sum: Sum,
         moved: Moved,
@@ -50,7 +54,13 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    fn go_on(&mut self, bytes: &[u8], end: usize) {
+    /// How many bytes it is of.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Goes on to `end` of `bytes`.
+    pub fn go_on(&mut self, bytes: &[u8], end: usize) {
         if end > self.len {
             self.crc = crc32c::crc32c_append(self.crc, &bytes[self.len..end]);
             self.len = end;
@@ -74,7 +84,7 @@ pub(crate) enum Part {
     /// One of several, and not the last.
     Kept,
     /// The last: this is the whole.
-    Done { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
+    Done { head: Head, path: Vec<u8>, front: Vec<u8>, body: Vec<u8>, sum: Sum },
     /// The first of something there is no memory for.
     Refused(Reason),
 }
@@ -86,10 +96,11 @@ impl Inbox {
     }
 
     /// Counts a frame against the credit, and keeps it if it is a fragment. `memory` is what all messages
-    /// in parts may still take.
+    /// in parts may still take; `our_id` is this node's.
     pub fn accept(
         &mut self,
         frame: &Frame<'_>,
+        our_id: NodeId,
         len_max: usize,
         memory: &mut usize,
         now: Time,
@@ -103,7 +114,7 @@ impl Inbox {
             return if is_between { Err(Reason::Fragments) } else { Ok(Part::Single) };
         }
         match frame.head.has(flags::FIRST) {
-            true => self.begin(frame, len_max, memory, now),
+            true => self.begin(frame, our_id, len_max, memory, now),
             false => self.go_on(frame, memory, now),
         }
     }
@@ -111,6 +122,7 @@ impl Inbox {
     fn begin(
         &mut self,
         frame: &Frame<'_>,
+        our_id: NodeId,
         len_max: usize,
         memory: &mut usize,
         now: Time,
@@ -123,20 +135,25 @@ impl Inbox {
         if part.is_empty() || part.len() >= total || frame.head.has(flags::LAST) {
             return Err(Reason::Fragments);
         }
-        if total > len_max || total > *memory {
+        let is_ours = frame.head.kind == Kind::Command && frame.head.dst == our_id;
+        let is_split = is_ours && !frame.head.has(flags::COMPRESSED);
+        let at = if is_split { last_item_at(part, total).unwrap_or(0) } else { 0 };
+        // All at once, for to move it as it grows takes long: one who only begins takes addresses and no memory.
+        let mut bytes = Vec::new();
+        let has_memory = total <= *memory && total <= len_max;
+        if !has_memory || bytes.try_reserve_exact(total - at).is_err() {
             self.assembly = Assembly::Skipped { seq: frame.head.seq, left: total - part.len() };
             let reason = if total > len_max { Reason::TooLarge } else { Reason::Memory };
             return Ok(Part::Refused(reason));
         }
         *memory -= total;
-        // The rest is reserved once it comes: one who only begins takes no memory.
-        let mut bytes = Vec::with_capacity(total.min(1 << 20));
-        bytes.extend_from_slice(part);
+        let (front, begun) = part.split_at(at);
+        bytes.extend_from_slice(begun);
         let head =
             Head { flags: frame.head.flags & !(flags::FRAGMENT | flags::FIRST), ..frame.head };
-        let moved = Moved { at: now, len: bytes.len() };
-        let (path, sum) = (frame.path.to_vec(), Sum::default());
-        self.assembly = Assembly::Whole { head, path, total, bytes, sum, moved };
+        let moved = Moved { at: now, len: part.len() };
+        let (path, front, sum) = (frame.path.to_vec(), front.to_vec(), Sum::default());
+        self.assembly = Assembly::Whole { head, path, total, front, bytes, sum, moved };
         Ok(Part::Kept)
     }
 
@@ -144,8 +161,8 @@ impl Inbox {
         let part = frame.body;
         let is_last = frame.head.has(flags::LAST);
         match &mut self.assembly {
-            Assembly::Whole { head, total, bytes, sum, moved, .. } => {
-                let len = bytes.len() + part.len();
+            Assembly::Whole { head, total, front, bytes, sum, moved, .. } => {
+                let len = front.len() + bytes.len() + part.len();
                 let fits = len <= *total && (len == *total) == is_last && !part.is_empty();
                 if !fits || head.seq != frame.head.seq || head.kind != frame.head.kind {
                     return Err(Reason::Fragments);
@@ -172,9 +189,9 @@ impl Inbox {
             return Ok(Part::Kept);
         }
         match std::mem::replace(&mut self.assembly, Assembly::None) {
-            Assembly::Whole { head, path, total, bytes, sum, .. } => {
+            Assembly::Whole { head, path, total, front, bytes, sum, .. } => {
                 *memory += total;
-                Ok(Part::Done { head, path, body: bytes, sum })
+                Ok(Part::Done { head, path, front, body: bytes, sum })
             }
             _ => Ok(Part::Kept),
         }
@@ -190,7 +207,7 @@ impl Inbox {
     ) -> Option<(Head, Vec<u8>)> {
         // Who has no credit cannot go on.
         let may_go_on = self.granted - self.received >= FRAME_LEN_MAX as u64;
-        let Assembly::Whole { head, total, bytes, moved, .. } = &mut self.assembly else {
+        let Assembly::Whole { head, total, front, bytes, moved, .. } = &mut self.assembly else {
             return None;
         };
         if !may_go_on {
@@ -199,7 +216,7 @@ impl Inbox {
         if now < moved.at + idle {
             return None;
         }
-        let skipped = Assembly::Skipped { seq: head.seq, left: *total - bytes.len() };
+        let skipped = Assembly::Skipped { seq: head.seq, left: *total - front.len() - bytes.len() };
         *memory += *total;
         match std::mem::replace(&mut self.assembly, skipped) {
             Assembly::Whole { head, path, .. } => Some((head, path)),
@@ -238,7 +255,6 @@ impl Inbox {
 mod tests {
     use super::*;
     use crate::frame::{self, Parsed};
-    use crate::id::NodeId;
     use crate::peer::outbox::{Outbox, Version};
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -253,7 +269,7 @@ mod tests {
 
     fn accept(inbox: &mut Inbox, bytes: &[u8], memory: &mut usize) -> Result<Part, Reason> {
         let Ok(Parsed::Frame(frame)) = frame::parse(bytes, frame::FRAME_BODY_MAX) else { panic!() };
-        inbox.accept(&frame, 1000, memory, Time(0))
+        inbox.accept(&frame, NodeId(1), 1000, memory, Time(0))
     }
 
     #[test]
@@ -302,7 +318,7 @@ mod tests {
         // A byte now and then is no way to go on.
         let bytes = fragment(0, 1, &[1]);
         let Ok(Parsed::Frame(frame)) = frame::parse(&bytes, 1000) else { panic!() };
-        inbox.accept(&frame, 1000, &mut memory, before).unwrap();
+        inbox.accept(&frame, NodeId(1), 1000, &mut memory, before).unwrap();
         let given_up = inbox.give_up_idle(idle, &mut memory, Time(0) + idle).unwrap();
         assert_eq!((given_up.0.seq, memory, inbox.assembly_len()), (1, 500, 0));
         // What comes of it all the same is passed over, and the next message is taken.
@@ -351,7 +367,7 @@ mod tests {
         let (mut rest, mut done) = (&out[..], None);
         while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
             if let Part::Done { body, sum, .. } =
-                inbox.accept(&frame, 1 << 20, &mut (1 << 20), Time(0)).unwrap()
+                inbox.accept(&frame, NodeId(1), 1 << 20, &mut (1 << 20), Time(0)).unwrap()
             {
                 done = Some((body, sum));
             }
@@ -366,6 +382,41 @@ mod tests {
             crc32c::crc32c(&body[..10]),
             "shorter than what was summed"
         );
+    }
+
+    #[test]
+    fn the_last_argument_of_a_command_for_this_node_is_apart_and_of_others_is_not() {
+        let last = vec![7; 200_000];
+        let mut body = Vec::new();
+        let mut out = crate::wire::Writer::new(&mut body);
+        out.u32(2);
+        out.bytes(b"name");
+        out.bytes(&last);
+        for (our_id, kind, is_apart) in [
+            (NodeId(2), Kind::Command, true),
+            (NodeId(3), Kind::Command, false),
+            (NodeId(2), Kind::Message, false),
+        ] {
+            let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(1 << 20));
+            outbox.set_credit(0, 1 << 20);
+            let head = Head { kind, ..Head::plain(Kind::Command, NodeId(1), NodeId(2)) };
+            outbox.push_large(&head, &[], Arc::new(body.clone()));
+            let (mut out, mut memory, mut done) = (Vec::new(), 1 << 20, None);
+            outbox.poll(&mut out, 1 << 20);
+            let mut rest = &out[..];
+            while let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) {
+                if let Part::Done { front, body, .. } =
+                    inbox.accept(&frame, our_id, 1 << 20, &mut memory, Time(0)).unwrap()
+                {
+                    done = Some((front, body));
+                }
+                rest = &rest[frame.len..];
+            }
+            let (front, behind) = done.unwrap();
+            assert_eq!(front.is_empty(), !is_apart);
+            assert!([&front[..], &behind[..]].concat() == body && memory == 1 << 20);
+            assert!(!is_apart || behind == last);
+        }
     }
 
     proptest! {
@@ -392,7 +443,7 @@ mod tests {
                 let mut rest = &out[..];
                 while !rest.is_empty() {
                     let Ok(Parsed::Frame(frame)) = frame::parse(rest, frame::FRAME_BODY_MAX) else { panic!() };
-                    match inbox.accept(&frame, 1 << 20, &mut memory, Time(0)).unwrap() {
+                    match inbox.accept(&frame, NodeId(1), 1 << 20, &mut memory, Time(0)).unwrap() {
                         Part::Single => got.push((frame.head.seq, frame.body.to_vec())),
                         Part::Done { head, body, .. } => got.push((head.seq, body)),
                         Part::Kept => {}

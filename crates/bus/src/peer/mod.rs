@@ -58,8 +58,8 @@ pub(crate) enum Step {
     Leaves(Reason),
     /// The frame, whole as it is.
     Frame,
-    /// A message that was put together.
-    Whole { head: Head, path: Vec<u8>, body: Vec<u8>, sum: Sum },
+    /// A message that was put together; of a command, what is before its last argument is in front.
+    Whole { head: Head, path: Vec<u8>, front: Vec<u8>, body: Vec<u8>, sum: Sum },
     /// A message in parts that is not taken.
     Refused(Reason),
 }
@@ -140,6 +140,8 @@ pub struct Peer {
     pub(crate) farewell: Option<Reason>,
     /// Who it has proved to be, of one that is not let in for all that.
     pub(crate) proved_id: NodeId,
+    /// Where it comes from, until it is let in.
+    pub(crate) from: Option<Box<str>>,
     /// When the last ping that was answered was sent.
     pub(crate) answered_at: Time,
     /// What it holds of all queues, as it was counted last, and what of that is word.
@@ -172,6 +174,9 @@ pub struct Peer {
     asked_at: Option<Time>,
     /// When something else than heartbeats was said last, by either side.
     spoken_at: Time,
+    /// Whether both ends are on one host, so that a dead one is heard of without a ping: as the transport says,
+    /// and, from the registration on, the other side too.
+    is_within_host: bool,
 }
 
 impl Peer {
@@ -189,7 +194,9 @@ impl Peer {
         };
         let mut opening = Vec::new();
         let handshake = Handshake::dial(settings, our_id, line, expected, relation, &mut opening);
-        Self { opening, relation, ..Self::new(settings, our_id, origin, handshake, now) }
+        let is_within_host = line.is_within_host;
+        let new = Self::new(settings, our_id, origin, handshake, now);
+        Self { opening, relation, is_within_host, ..new }
     }
 
     pub(crate) fn accepted(
@@ -200,7 +207,12 @@ impl Peer {
         now: Time,
     ) -> Self {
         let handshake = Handshake::accept(our_id, line, guest_id);
-        Self::new(settings, our_id, Origin::Accepted, handshake, now)
+        let (is_within_host, from) = (line.is_within_host, line.from.clone());
+        Self {
+            is_within_host,
+            from,
+            ..Self::new(settings, our_id, Origin::Accepted, handshake, now)
+        }
     }
 
     fn new(
@@ -226,6 +238,7 @@ impl Peer {
             is_contested: false,
             farewell: None,
             proved_id: NodeId::NONE,
+            from: None,
             answered_at: Time(0),
             counted: 0,
             counted_words: 0,
@@ -247,6 +260,7 @@ impl Peer {
             ping_at: now,
             asked_at: None,
             spoken_at: now,
+            is_within_host: false,
         }
     }
 
@@ -297,14 +311,16 @@ impl Peer {
             if frame.head.has(frame::flags::FIRST) { self.share(settings) } else { usize::MAX };
         let before = (*memory).min(share);
         let mut left = before;
-        let part = self.inboxes[channel].accept(frame, len_max, &mut left, now)?;
+        let part = self.inboxes[channel].accept(frame, self.our_id, len_max, &mut left, now)?;
         *memory = *memory - before + left;
         self.due.credit[channel] |=
             self.inboxes[channel].is_credit_due(self.is_leaving || self.retiring.is_some());
         Ok(match part {
             Part::Single => Step::Frame,
             Part::Kept => Step::Done,
-            Part::Done { head, path, body, sum } => Step::Whole { head, path, body, sum },
+            Part::Done { head, path, front, body, sum } => {
+                Step::Whole { head, path, front, body, sum }
+            }
             Part::Refused(reason) => Step::Refused(reason),
         })
     }
@@ -335,7 +351,7 @@ impl Peer {
                 Ok(Step::Asked(Box::new(identity)))
             }
             Progress::Welcome(identity) => {
-                self.open(identity, now);
+                self.open(identity, settings, now);
                 Ok(Step::Registered)
             }
         }
@@ -346,16 +362,19 @@ impl Peer {
         if let Some(handshake) = &mut self.handshake {
             handshake.welcome(settings, &mut self.opening);
         }
-        self.open(identity, now);
+        self.open(identity, settings, now);
     }
 
-    fn open(&mut self, identity: Identity, now: Time) {
+    fn open(&mut self, identity: Identity, settings: &Settings, now: Time) {
         let Some(handshake) = self.handshake.take() else { return };
         self.our_id = handshake.our_id();
         for (outbox, window) in self.outboxes.iter_mut().zip(handshake.windows()) {
             outbox.set_credit(0, u64::from(window));
         }
+        // What is on this host by its address may be the near end of a tunnel.
+        self.is_within_host &= identity.place.is_host_of(settings.place);
         self.identity = Some(Box::new(identity));
+        self.from = None;
         self.heard_at = now;
         self.ping_at = now;
         self.spoken_at = now;

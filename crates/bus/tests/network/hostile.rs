@@ -274,7 +274,7 @@ fn who_is_alive_keeps_its_id() {
     lab.events();
     lab.converse(incumbent);
     assert!(lab.is_there(incumbent) && !lab.is_there(newcomer));
-    assert_eq!(lab.events(), [Event::Refused { id: id(1), reason: Reason::IdInUse }]);
+    assert_eq!(lab.events(), [Event::Refused { id: id(1), from: None, reason: Reason::IdInUse }]);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn two_processes_with_one_id_below_are_told_of() {
     let mut other = entry(id(7), id(2), 2 << 20);
     other[27..35].copy_from_slice(&(2u64 << 20).to_le_bytes());
     announce(&mut lab, two, id(2), &other);
-    let twice = Event::Refused { id: id(7), reason: Reason::IdTwice };
+    let twice = Event::Refused { id: id(7), from: None, reason: Reason::IdTwice };
     lab.pass(8, &[one, two]);
     assert!(!lab.events().contains(&twice), "the first may not have missed it yet");
     lab.pass(8, &[one, two]);

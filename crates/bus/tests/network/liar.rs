@@ -7,7 +7,7 @@ use keyway_bus::{Action, Event, Line, Node, NodeId, PeerKey, Reason, Settings, S
 use std::time::Duration;
 
 pub fn line(nonce: u8) -> Line {
-    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32] }
+    Line { binding: b"mem".to_vec(), vouch: None, nonce: [nonce; 32], ..Line::default() }
 }
 
 /// A frame that a peer was told.
@@ -167,7 +167,11 @@ pub fn later(index: usize, upstream: usize) -> Settings {
 fn who_comes_with_the_id_of_an_upstream_does_not_take_its_place() {
     let mut lab = Lab::new(settings(1, &[0]));
     let first = lab.join(later(0, 1));
-    assert!(lab.events().contains(&Event::Refused { id: id(0), reason: Reason::IdRefused }));
+    assert!(lab.events().contains(&Event::Refused {
+        id: id(0),
+        from: None,
+        reason: Reason::IdRefused
+    }));
     let upstream = lab.serve(settings(0, &[]));
     let second = lab.join(later(0, 1));
     assert!(!lab.is_there(first) && !lab.is_there(second) && lab.is_there(upstream));
@@ -272,7 +276,11 @@ fn announcements_are_believed_as_far_as_they_can_be_true() {
     // An upstream is not below.
     announce(&mut lab, liar, id(2), &entry(id(0), id(2), 1 << 20));
     assert!(lab.node.nodes_below().all(|(node, _)| node != id(0)));
-    assert!(lab.events().contains(&Event::Refused { id: id(0), reason: Reason::IdTwice }));
+    assert!(lab.events().contains(&Event::Refused {
+        id: id(0),
+        from: None,
+        reason: Reason::IdTwice
+    }));
 }
 
 #[test]

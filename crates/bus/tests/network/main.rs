@@ -8,7 +8,7 @@ mod rivals;
 mod topics;
 mod world;
 
-use keyway_bus::{Event, NodeId, Reason, SendOptions, Stamp};
+use keyway_bus::{Event, NodeId, Place, Reason, SendOptions, Stamp};
 use std::time::Duration;
 use world::{World, id, settings, url};
 
@@ -386,7 +386,7 @@ fn a_node_without_the_token_and_one_that_is_there_already_are_not_let_in() {
     stranger.tokens.add(b"quite another token, as long").unwrap();
     world.add(stranger);
     world.run(2 * SECOND);
-    let denied = Event::Refused { id: id(0), reason: Reason::Denied };
+    let denied = Event::Refused { id: id(0), from: None, reason: Reason::Denied };
     assert!(world.events(1).contains(&denied), "{:?}", world.events(1));
     world.add(settings(2, &[0]));
     world.run(2 * SECOND);
@@ -394,7 +394,7 @@ fn a_node_without_the_token_and_one_that_is_there_already_are_not_let_in() {
     double.id = id(2);
     world.add(double);
     world.run(2 * SECOND);
-    let in_use = Event::Refused { id: id(0), reason: Reason::IdInUse };
+    let in_use = Event::Refused { id: id(0), from: None, reason: Reason::IdInUse };
     assert!(world.events(3).contains(&in_use));
     assert_eq!(world.node(2).upstream(), Some(id(0)));
 }
@@ -614,22 +614,63 @@ fn where_everybody_is_cut_off_nobody_moves() {
 }
 
 #[test]
-fn a_thousand_connections_at_rest_wake_their_node_thirty_times_a_second_at_most() {
+fn connections_at_rest_are_pinged_together() {
+    let (frames, timeouts) = at_rest(Place::default(), 240);
+    // Eight answers of each, to pings in eight slots of each half minute; looked at once more when one is late.
+    assert_eq!(frames, 800);
+    assert!(timeouts <= 140, "{timeouts}");
+}
+
+#[test]
+fn connections_at_rest_within_a_host_are_pinged_every_five_minutes() {
+    let (frames, timeouts) = at_rest(Place { host: [7; 16], process: 0 }, 600);
+    assert_eq!(frames, 200);
+    assert!(timeouts <= 50, "{timeouts}");
+}
+
+/// Frames that a root hears, and times that it is woken by its clock, in so many seconds of a hundred connections
+/// at rest.
+fn at_rest(place: Place, seconds: u32) -> (u64, u64) {
     let mut world = World::new(35);
-    world.add(settings(0, &[]));
-    for index in 1..=100 {
-        world.add(settings(index, &[0]));
+    world.is_one_host = true;
+    for index in 0..=100 {
+        let mut one = settings(index, if index == 0 { &[] } else { &[0] });
+        one.place = place;
+        world.add(one);
+        world.run(Duration::from_millis(17));
     }
-    world.run(30 * SECOND);
+    // Until each has come to its slot.
+    world.run(400 * SECOND);
     assert_eq!(world.node(0).nodes_below().count(), 100);
-    let frames = |world: &mut World| -> u64 {
-        world.node(0).peers().map(|peer| peer.traffic.frames_in).sum()
+    let count = |world: &mut World| -> (u64, u64) {
+        let frames = world.node(0).peers().map(|peer| peer.traffic.frames_in).sum();
+        (frames, world.timeouts.get(&0).copied().unwrap_or(0))
     };
-    let before = frames(&mut world);
-    world.run(60 * SECOND);
-    // Two pings of each in a minute, and nothing of the root's own.
-    let count = frames(&mut world) - before;
-    assert!((180..=220).contains(&count), "{count}");
+    let before = count(&mut world);
+    world.run(seconds * SECOND);
+    let after = count(&mut world);
+    assert_eq!(world.node(0).nodes_below().count(), 100);
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn who_hangs_at_rest_is_noticed_by_both_sides() {
+    for (place, most) in [(Place::default(), 40), (Place { host: [7; 16], process: 0 }, 310)] {
+        let mut world = World::new(40);
+        world.is_one_host = true;
+        for index in 0..2 {
+            let mut one = settings(index, if index == 0 { &[] } else { &[0] });
+            one.place = place;
+            world.add(one);
+        }
+        world.run(60 * SECOND);
+        world.silence(0, 1);
+        world.run_until(most * SECOND, "given up by both", |world| {
+            let is_silent =
+                |event: &Event| matches!(event, Event::PeerDown { reason: Reason::Silent, .. });
+            (0..2).all(|index| world.count(index, is_silent) == 1)
+        });
+    }
 }
 
 #[test]

@@ -98,7 +98,10 @@ fn a_lie_from_far_below_costs_who_passes_it_on_nothing() {
     for (node, incarnation) in [(id(0), 1 << 20), (id(1), 7 << 20), (id(1), 1 << 20)] {
         claim(&mut lab, node, incarnation, stamp + 1);
         assert!(lab.is_there(relay) && lab.node.nodes_below().all(|(below, _)| below != node));
-        assert_eq!(lab.events(), [Event::Refused { id: node, reason: Reason::IdTwice }]);
+        assert_eq!(
+            lab.events(),
+            [Event::Refused { id: node, from: None, reason: Reason::IdTwice }]
+        );
     }
     // Said again and again it floods nobody, neither here nor above.
     for _ in 0..1000 {
@@ -120,7 +123,7 @@ fn a_root_is_in_no_cycle_whatever_it_is_told() {
     lab.events();
     announce(&mut lab, relay, id(2), &entry_of(id(0), id(7), 1 << 20));
     assert!(lab.is_there(relay));
-    assert_eq!(lab.events(), [Event::Refused { id: id(0), reason: Reason::IdTwice }]);
+    assert_eq!(lab.events(), [Event::Refused { id: id(0), from: None, reason: Reason::IdTwice }]);
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_slow_newcomer_is_not_late_while_who_is_there_is_asked() {
         lab.node.handle_timeout(lab.now);
     }
     lab.converse(again);
-    let late = Event::Refused { id: id(1), reason: Reason::HandshakeTimeout };
+    let late = Event::Refused { id: id(1), from: None, reason: Reason::HandshakeTimeout };
     let events = lab.events();
     assert!(lab.is_there(again) && !events.contains(&late), "{events:?}");
 }

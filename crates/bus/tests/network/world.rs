@@ -80,6 +80,10 @@ pub struct World {
     mute: BTreeSet<(usize, usize)>,
     /// Packets are cut at random places.
     pub cuts: bool,
+    /// What transports say of connections.
+    pub is_one_host: bool,
+    /// By node: turns in which its deadline had come.
+    pub timeouts: BTreeMap<usize, u64>,
 }
 
 pub fn id(index: usize) -> NodeId {
@@ -117,6 +121,8 @@ impl World {
             latency: Duration::from_micros(200),
             bytes_per_ms: 1 << 20,
             takes_events: true,
+            is_one_host: false,
+            timeouts: BTreeMap::new(),
             writable: BTreeSet::new(),
             hang_dials: false,
             mute: BTreeSet::new(),
@@ -188,7 +194,12 @@ impl World {
     fn line(&mut self) -> Line {
         let mut nonce = [0; 32];
         nonce[..8].copy_from_slice(&self.random.next().to_le_bytes());
-        Line { binding: b"mem".to_vec(), vouch: None, nonce }
+        Line {
+            binding: b"mem".to_vec(),
+            nonce,
+            is_within_host: self.is_one_host,
+            ..Line::default()
+        }
     }
 
     /// Lets things happen for so long.
@@ -238,6 +249,9 @@ impl World {
         self.deliver();
         for index in 0..self.nodes.len() {
             if let Some(node) = &mut self.nodes[index] {
+                if node.poll_deadline() <= now {
+                    *self.timeouts.entry(index).or_default() += 1;
+                }
                 for _ in 0..100 {
                     if node.poll_deadline() > now {
                         break;

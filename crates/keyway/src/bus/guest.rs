@@ -115,6 +115,9 @@ impl Guest {
             Event::Refused { .. } => Some(None),
             _ => None,
         });
+        if let Some(unshared) = guest.driver.poll_unshared() {
+            eprintln!("warning: {}: {}; its socket is used instead", unshared.url, unshared.why);
+        }
         match joined {
             Ok(Some(id)) => guest.upstream = id,
             Ok(None) => bail!("{}", told(&unreached)),

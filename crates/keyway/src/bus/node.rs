@@ -194,6 +194,12 @@ impl Running {
                     self.lines.say(format!("cannot accept: {why}"));
                 }
             }
+            if let Some(unshared) = self.driver.poll_unshared() {
+                let (thing, why) = (unshared.url.to_string(), unshared.why.to_string());
+                if self.repeats.is_news(&thing, &why, clock()) {
+                    self.lines.say(format!("unshared {thing}: {why}; its socket is used instead"));
+                }
+            }
             while let Some(took) = self.driver.node().poll_round_trip() {
                 self.metrics.note_round_trip(took);
             }
@@ -244,11 +250,12 @@ impl Running {
                 self.lines.say(format!("lost {id}: {reason}"));
             }
             Event::Unreached { id, at, reason } => self.on_unreached(id, &at, reason),
-            Event::Refused { id, reason } => {
+            Event::Refused { id, from, reason } => {
                 note(&mut self.failures.refused, reason);
                 // What its addresses came to was said before, and the same goes for all of them.
                 if in_vain != Some((id, false)) {
-                    self.lines.say(format!("refused {id}: {reason}"));
+                    let from = from.map_or(String::new(), |from| format!(" from {from}"));
+                    self.lines.say(format!("refused {id}{from}: {reason}"));
                 }
             }
             Event::Failed { reason, .. } => note(&mut self.failures.messages, reason),
