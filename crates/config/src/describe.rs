@@ -356,6 +356,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     count("request_args_max", limits.request_args_max);
     count("reply_depth_max", limits.reply_depth_max);
     count("monitor_every", limits.monitor_every);
+    count("hot_keys_every", limits.hot_keys_every);
     count("session_in_flight_max", limits.session_in_flight_max);
     count("link_in_flight_max", limits.link_in_flight_max);
     count("tracking_keys_max", limits.tracking_keys_max);
@@ -363,6 +364,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     let mut size = |name, value: u64| {
         out.entry(&schema::LIMITS, name, &string(&format_size(value)));
     };
+    size("big_values_from", limits.big_values_from.into());
     size("bulk_len_max", limits.bulk_len_max.into());
     size("request_len_max", limits.request_len_max.into());
     size("inline_len_max", limits.inline_len_max.into());

@@ -54,6 +54,7 @@ impl Core {
         self.plane.served = super::served::Served::new(plan.pools.len());
         self.plane.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
+        self.plane.noting = super::noting::Noting::new(&plan.limits);
         for key in self.sessions.keys() {
             self.bring_over(&old, key);
         }
