@@ -79,6 +79,10 @@ const SCRIPTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + 500 * (16 << 10);
 /// What a link keeps of requests on their way, for SLOWLOG, in bytes.
 const TRACE_LEN_MAX: u64 = 16 << 10;
 
+/// What a worker counts of the keys of a pool that are asked for most, and those with the largest
+/// values, in bytes.
+const NOTED_KEYS_LEN_MAX: u64 = 48 << 10;
+
 /// Messages of other workers' clients that wait for a worker, in bytes.
 const INBOX_LEN_MAX: u64 = 64 << 20;
 
@@ -273,6 +277,15 @@ fn memory_comment(config: &Config) -> String {
              child that is asked",
             format_size(bound.route_bytes),
             of_all_workers(config, bound.route_bytes),
+        );
+    }
+    if config.limits.hot_keys_every > 0 {
+        let bytes = NOTED_KEYS_LEN_MAX * config.pools.len() as u64;
+        let _ = writeln!(
+            text,
+            "  hot keys: {} of counts per worker{}",
+            format_size(bytes),
+            of_all_workers(config, bytes),
         );
     }
     let subscriber = match bound.subscriber_bytes {
