@@ -3,7 +3,7 @@
 use super::{Exchange, Link, Owner};
 
 /// A large reply with what it answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BigReply {
     /// The request, whole.
     pub request: Vec<u8>,
@@ -11,26 +11,32 @@ pub struct BigReply {
     pub bytes: u64,
     /// Which of so many elements that is; of what is no array the only one.
     pub element: (u32, u32),
+    /// Nobody has taken it yet.
+    is_new: bool,
 }
 
 impl Link {
     /// The largest large reply since the last call.
     #[inline]
-    pub fn take_big(&mut self) -> Option<Box<BigReply>> {
-        self.big.take()
+    pub fn take_big(&mut self) -> Option<&BigReply> {
+        // Kept, so that the next needs no room of its own.
+        let big = self.big.as_deref_mut().filter(|big| big.is_new)?;
+        big.is_new = false;
+        Some(big)
     }
 
     /// Notes a reply that is large.
     #[cold]
     pub(super) fn note_big(&mut self, exchange: &Exchange, reply: &[u8]) {
         let (index, count, bytes) = largest_element(reply);
-        let is_larger = self.big.as_ref().is_none_or(|big| big.bytes < bytes as u64);
-        if !is_larger || matches!(exchange.owner, Owner::Internal(_)) {
-            return;
-        }
         let Some(request) = self.trace.answered_request(exchange.len) else { return };
-        let (request, bytes) = (request.to_vec(), bytes as u64);
-        self.big = Some(Box::new(BigReply { request, bytes, element: (index, count) }));
+        let big = self.big.get_or_insert_default();
+        let is_larger = !big.is_new || big.bytes < bytes as u64;
+        if is_larger && !matches!(exchange.owner, Owner::Internal(_)) {
+            big.request.clear();
+            big.request.extend_from_slice(request);
+            (big.bytes, big.element, big.is_new) = (bytes as u64, (index, count), true);
+        }
     }
 }
 

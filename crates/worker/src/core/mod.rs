@@ -203,7 +203,7 @@ pub(crate) struct Plane {
     /// How often slow requests were told of lately.
     slow_lines: slow::SlowLines,
     /// Slow requests whose reply is on its way to its client.
-    pub(crate) unwritten: Vec<slow::Unwritten>,
+    unwritten: Vec<slow::Unwritten>,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
@@ -333,7 +333,7 @@ impl Core {
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
         }
-        if !self.plane.unwritten.is_empty() {
+        if session.has_unwritten {
             self.plane.forget_unwritten(key);
         }
         self.plane.end_stateful(&mut self.links, key, &mut session);

@@ -22,6 +22,8 @@ pub(super) struct Noting {
     every: u32,
     /// Bytes of a request or reply from which its values are looked at.
     pub(super) big_from: usize,
+    /// Room for a request of memcached.
+    item: memcache::Request,
 }
 
 impl Noting {
@@ -29,7 +31,8 @@ impl Noting {
         let every = limits.hot_keys_every;
         // Not all workers at once.
         let left = if every == 0 { u32::MAX } else { every };
-        Noting { left, every, big_from: limits.big_reply_len() }
+        let item = memcache::Request::default();
+        Noting { left, every, big_from: limits.big_reply_len(), item }
     }
 
     /// Whether a request of so many bytes, which was started, is to be looked at.
@@ -164,7 +167,7 @@ impl Plane {
         let weight = self.noting.take_turn(random);
         let verb = request.head.verb;
         let Some(command) = command_of(verb) else { return };
-        if !session.identity.authenticated || request.keys.is_empty() {
+        if request.keys.is_empty() || !super::memcached::was_let(session, request, bytes) {
             return;
         }
         if let Some(weight) = weight {
@@ -226,8 +229,8 @@ impl Plane {
     /// Notes a large reply of a server.
     #[cold]
     #[inline(never)]
-    pub(super) fn note_big_reply(&self, pool: u16, big: &BigReply) {
-        let plan = &self.plan.pools[usize::from(pool)];
+    pub(super) fn note_big_reply(&mut self, pool: u16, big: &BigReply) {
+        let plan = Arc::clone(&self.plan.pools[usize::from(pool)]);
         let PoolKind::Sharded { options, .. } = &plan.kind else { return };
         if (big.bytes as usize) < self.noting.big_from {
             return;
@@ -235,34 +238,48 @@ impl Plane {
         if options.memcached.is_some() {
             return self.note_big_item(pool, big);
         }
-        let (mut ranges, mut inline) = (Vec::new(), Vec::new());
         let limits = ParseLimits::of(&self.plan.limits);
-        let Ok(Parsed::Ready { .. }) =
-            parse_request(&big.request, &limits, &mut ranges, &mut inline)
-        else {
-            return;
-        };
-        let Ok(request) = Request::resolve(Args::new(&big.request, &ranges)) else { return };
-        let mut keys = Vec::new();
-        request.for_each_key(|index, _| keys.push(index));
-        let key = match (keys.len(), big.element) {
-            (1, _) => keys[0],
-            (count, (element, elements)) if count == elements as usize => keys[element as usize],
-            _ => return,
-        };
-        let sight = (&request.args[key], request.command.name, Direction::Reply);
-        self.note_sight(&plan.noted, sight, big.bytes as usize);
+        let (mut ranges, mut inline) =
+            (std::mem::take(&mut self.args), std::mem::take(&mut self.inline));
+        let parsed = parse_request(&big.request, &limits, &mut ranges, &mut inline);
+        if matches!(parsed, Ok(Parsed::Ready { .. }))
+            && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
+            && let Some(key) = key_of(&request, big.element)
+        {
+            let sight = (&request.args[key], request.command.name, Direction::Reply);
+            self.note_sight(&plan.noted, sight, big.bytes as usize);
+        }
+        (self.args, self.inline) = (ranges, inline);
     }
 
-    fn note_big_item(&self, pool: u16, big: &BigReply) {
+    fn note_big_item(&mut self, pool: u16, big: &BigReply) {
         let Some(&first) = big.request.first() else { return };
         let limits = memcache::ParseLimits::of(&self.plan.limits, u32::MAX);
-        let mut request = memcache::Request::default();
+        let mut request = std::mem::take(&mut self.noting.item);
         let wire = memcache::Wire::of(first);
         let parsed = memcache::parse_request(&big.request, wire, &limits, &mut request);
         if matches!(parsed, memcache::Parsed::Ready { .. }) {
             self.note_large_item(pool, &request, &big.request, big.bytes as usize);
         }
+        self.noting.item = request;
+    }
+}
+
+/// The argument that is the key of an element of so many of a reply: of one key all is.
+fn key_of(request: &Request, (element, elements): (u32, u32)) -> Option<usize> {
+    let (mut count, mut found) = (0, None);
+    let mut last = None;
+    request.for_each_key(|index, _| {
+        last = Some(index);
+        if count == element {
+            found = last;
+        }
+        count += 1;
+    });
+    match count {
+        1 => last,
+        count if count == elements => found,
+        _ => None,
     }
 }
 

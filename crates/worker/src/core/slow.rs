@@ -16,9 +16,15 @@ impl Plane {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
     }
 
-    /// The place of the reply that is waited for, in the replies of its session.
+    /// The place of the reply that is waited for, in the replies of its session. Of one that
+    /// has no client, which brings it to another pool, none.
     #[cold]
-    pub(super) fn place_of(&self, owner: Owner) -> Option<Place> {
+    pub(super) fn place_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<Place> {
+        let place = self.place_in_session(owner)?;
+        sessions.get(place.0).filter(|session| session.relay.is_none()).map(|_| place)
+    }
+
+    fn place_in_session(&self, owner: Owner) -> Option<Place> {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
             Owner::Join { join, .. } => {
@@ -27,7 +33,7 @@ impl Plane {
             }
             Owner::Errand(errand) => self.across.place_of(errand),
             Owner::Gather { gather, .. } => self.memcached.place_of_gather(gather),
-            Owner::Hedged { hedge, .. } => self.place_of(self.cluster.owner_of(hedge)?),
+            Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
             Owner::Warming { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
     }
@@ -101,6 +107,14 @@ impl Plane {
         self.unwritten.push(unwritten);
     }
 
+    /// Has the writing of a session's replies watched.
+    #[cold]
+    pub(super) fn await_written(&self, sessions: &mut Slab<Session>, place: Option<Place>) {
+        if let Some(session) = place.and_then(|(key, _)| sessions.get_mut(key)) {
+            session.has_unwritten = true;
+        }
+    }
+
     /// Notes, before a client is sent what there is for it, which of the replies to slow
     /// requests are among that.
     #[cold]
@@ -113,10 +127,11 @@ impl Plane {
         }
     }
 
-    /// Notes that the system has taken so many bytes for a client.
+    /// Notes that the system has taken so many bytes for a client. Whether there are replies to
+    /// slow requests that it does not have yet.
     #[cold]
-    pub(crate) fn note_written(&mut self, key: Key<Session>, taken: usize, now: Time) {
-        let mut index = 0;
+    pub(crate) fn note_written(&mut self, key: Key<Session>, taken: usize, now: Time) -> bool {
+        let (mut index, mut has_more) = (0, false);
         while let Some(it) = self.unwritten.get_mut(index) {
             let is_here = it.place.0 == key;
             if let (true, Some(left)) = (is_here, &mut it.left) {
@@ -126,9 +141,11 @@ impl Plane {
                 let done = self.unwritten.remove(index);
                 self.tell_slow(done, Some(now));
             } else {
+                has_more |= is_here;
                 index += 1;
             }
         }
+        has_more
     }
 
     /// Forgets the slow requests of a client that is gone.

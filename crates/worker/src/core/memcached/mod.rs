@@ -12,6 +12,8 @@ mod routes;
 mod store;
 mod warm;
 
+pub(super) use access::was_let;
+
 use super::input::Step;
 use super::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
