@@ -188,14 +188,14 @@ fn what_a_process_does_is_seen_as_it_does_it() {
     // One key in each pool is asked for far more often than any of the load.
     let mut busy = [keyway.client(0), keyway.client(1)];
     terminal.type_in(&["6"]);
-    let keys = ["POOL", "HOT", "KEY", "ACCESS"];
+    let keys = ["POOL", "PROCESS", "HOT", "KEY", "ACCESS"];
     terminal.wait("hot keys of both pools", |screen| {
         for client in &mut busy {
             let ask = encode_words("GET a-hot-one").repeat(500);
             client.send(&ask);
             client.replies(500);
         }
-        let is_hot = |pool| row(screen, &[pool, "a-hot-one", "read"]);
+        let is_hot = |pool| row(screen, &[pool, &admin, "a-hot-one", "read"]);
         row(screen, &keys).is_some() && is_hot("far").and(is_hot("near")).is_some()
     });
     drop(busy);
