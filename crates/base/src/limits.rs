@@ -62,6 +62,13 @@ pub struct Limits {
     pub failed_logins_max: u32,
     /// MONITOR shows one in this many requests, by chance; 0 refuses MONITOR.
     pub monitor_every: u32,
+    /// One request in this many is looked at for the keys that are asked for most, by chance; 0
+    /// for none. Smaller costs time, larger makes the estimates of pools with little to do
+    /// coarse.
+    pub hot_keys_every: u32,
+    /// Bytes of a value from which its key is one with a large value; 0 to look for none.
+    /// Smaller has more of them looked at.
+    pub big_values_from: u32,
 }
 
 impl Default for Limits {
@@ -87,6 +94,8 @@ impl Default for Limits {
             tracking_keys_max: 1_000_000,
             failed_logins_max: 10,
             monitor_every: 1,
+            hot_keys_every: 100,
+            big_values_from: 64 << 10,
         }
     }
 }
@@ -95,6 +104,15 @@ impl Limits {
     /// What a key of `tracking_keys_max` may take on the average, in bytes: a
     /// name of 100 bytes with two clients to be told.
     pub const TRACKING_KEY_LEN: usize = 256;
+
+    /// From how many bytes on a request or reply has a large value; never, if none is looked for.
+    #[inline]
+    pub fn big_reply_len(&self) -> usize {
+        match self.big_values_from {
+            0 => usize::MAX,
+            len => len as usize,
+        }
+    }
 
     /// What the keys that clients of one store are to be told of may take.
     pub fn tracking_bytes(&self) -> u64 {

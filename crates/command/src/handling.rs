@@ -246,6 +246,7 @@ impl Handling {
             Info | Monitor | Time | Wait => Local,
             Latency | LatencyDoctor | LatencyGraph | LatencyHelp | LatencyHistogram
             | LatencyHistory | LatencyLatest | LatencyReset => Local,
+            Hotkeys => Local,
             Slowlog | SlowlogGet | SlowlogHelp | SlowlogLen | SlowlogReset => Local,
             Memory | MemoryDoctor | MemoryHelp | MemoryMallocStats | MemoryPurge | MemoryStats => {
                 Local

@@ -200,6 +200,12 @@ impl Request<'_> {
         self.visit_keys(visit)
     }
 
+    /// Tells of each key its argument and what is done with it. Of wrong arguments, those that
+    /// come before the fault.
+    pub fn for_each_key(&self, mut tell: impl FnMut(usize, KeyFlags)) {
+        let _ = self.visit_keys(&mut tell);
+    }
+
     fn visit_keys(&self, visit: Visit<'_>) -> Result<(), KeysFault> {
         let mut count = 0;
         let visit: Visit<'_> = &mut |index, flags| {

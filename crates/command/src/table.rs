@@ -327,6 +327,8 @@ pub enum Verb {
     Hmget,
     /// HMSET
     Hmset,
+    /// HOTKEYS
+    Hotkeys,
     /// HPERSIST
     Hpersist,
     /// HPEXPIRE
@@ -774,7 +776,7 @@ pub enum Verb {
 }
 
 /// Every top-level command, sorted by name.
-pub static COMMANDS: [Command; 252] = [
+pub static COMMANDS: [Command; 253] = [
     Entry {
         verb: Verb::Acl, name: "acl", arity: -2,
         flags: Flags::NONE,
@@ -2661,6 +2663,24 @@ pub static COMMANDS: [Command; 252] = [
             arguments: &[
                 Argument { name: "key", kind: "key", key_spec_index: Some(0), ..Argument::NONE },
                 Argument { name: "field_value", kind: "block", flags: &["multiple"], arguments: &[Argument { name: "field", kind: "string", ..Argument::NONE }, Argument { name: "value", kind: "string", ..Argument::NONE }], ..Argument::NONE },
+            ],
+            ..Docs::NONE
+        },
+        subcommands: &[],
+    }.command(),
+    Entry {
+        verb: Verb::Hotkeys, name: "hotkeys", arity: -2,
+        flags: Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE),
+        keys: (0, 0, 0),
+        acl: Categories::ADMIN.with(Categories::SLOW).with(Categories::DANGEROUS),
+        tips: &["request_policy:all_nodes", "nondeterministic_output"],
+        key_specs: &[],
+        group: "server", since: "8.6.0",
+        summary: "Tell which keys are asked for most, and which have large values",
+        complexity: "O(N) where N is the number of keys that are counted",
+        docs: &Docs {
+            arguments: &[
+                Argument { name: "subcommand", kind: "string", ..Argument::NONE },
             ],
             ..Docs::NONE
         },

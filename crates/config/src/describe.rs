@@ -79,6 +79,10 @@ const SCRIPTS_LEN_MAX: u64 = (64 << 20) + (16 << 20) + 500 * (16 << 10);
 /// What a link keeps of requests on their way, for SLOWLOG, in bytes.
 const TRACE_LEN_MAX: u64 = 16 << 10;
 
+/// What a worker counts of the keys of a pool that are asked for most, and those with the largest
+/// values, in bytes.
+const NOTED_KEYS_LEN_MAX: u64 = 48 << 10;
+
 /// Messages of other workers' clients that wait for a worker, in bytes.
 const INBOX_LEN_MAX: u64 = 64 << 20;
 
@@ -275,6 +279,15 @@ fn memory_comment(config: &Config) -> String {
             of_all_workers(config, bound.route_bytes),
         );
     }
+    if config.limits.hot_keys_every > 0 {
+        let bytes = NOTED_KEYS_LEN_MAX * config.pools.len() as u64;
+        let _ = writeln!(
+            text,
+            "  hot keys: {} of counts per worker{}",
+            format_size(bytes),
+            of_all_workers(config, bytes),
+        );
+    }
     let subscriber = match bound.subscriber_bytes {
         Some(bytes) => format!("{} each of messages that they have not read", format_size(bytes)),
         None => "no bound on messages that they have not read (pubsub_output_len_hard)".to_owned(),
@@ -357,6 +370,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     count("request_args_max", limits.request_args_max);
     count("reply_depth_max", limits.reply_depth_max);
     count("monitor_every", limits.monitor_every);
+    count("hot_keys_every", limits.hot_keys_every);
     count("session_in_flight_max", limits.session_in_flight_max);
     count("link_in_flight_max", limits.link_in_flight_max);
     count("tracking_keys_max", limits.tracking_keys_max);
@@ -364,6 +378,7 @@ fn limits(limits: &Limits, out: &mut Out) {
     let mut size = |name, value: u64| {
         out.entry(&schema::LIMITS, name, &string(&format_size(value)));
     };
+    size("big_values_from", limits.big_values_from.into());
     size("bulk_len_max", limits.bulk_len_max.into());
     size("request_len_max", limits.request_len_max.into());
     size("inline_len_max", limits.inline_len_max.into());

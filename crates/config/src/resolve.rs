@@ -163,6 +163,8 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
         inline_len_max: section.number_u32("inline_len_max"),
         reply_len_max: section.number_u32("reply_len_max"),
         monitor_every: section.number_u32("monitor_every"),
+        hot_keys_every: section.number_u32("hot_keys_every"),
+        big_values_from: section.number_u32("big_values_from"),
         reply_depth_max: section.number_u32("reply_depth_max"),
         session_in_flight_max: section.number_u32("session_in_flight_max"),
         session_output_len_soft: section.number_u32("session_output_len_soft"),

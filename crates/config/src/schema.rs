@@ -252,6 +252,18 @@ pub(crate) static LIMITS: Table = Table {
             "MONITOR shows one in this many requests, chosen by chance: all with 1. With 0 MONITOR is refused. A monitor with more than 1MiB unread misses lines and is told how many.",
         ),
         key(
+            "hot_keys_every",
+            Count { min: 0, max: 1_000_000 },
+            Is("100"),
+            "One request in this many, chosen by chance, is looked at for the keys that are asked for most, which the admin API, `keyway ctl hot-keys`, `keyway top` and HOTKEYS tell. Smaller is more exact and costs more. 0 turns it off.",
+        ),
+        key(
+            "big_values_from",
+            Size { min: 0, max: GIB },
+            Is("\"64KiB\""),
+            "Requests and replies of so many bytes or more are looked at for the keys with the largest values, which are told of beside the hot ones. 0 turns it off.",
+        ),
+        key(
             "session_in_flight_max",
             Count { min: 1, max: 1 << 20 },
             Is("1024"),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Kind;
 use crate::backends::{PoolStatus, as_utc};
+use crate::noted::NotedKeyList;
 use crate::problem::Problem;
 use crate::routes::{AdminState, ScriptKill, parameters};
 
@@ -37,6 +38,13 @@ pub trait Api: Send + Sync {
     /// # Errors
     /// When there is no such pool: a text with the names there are.
     fn slow_log(&self, pool: Option<&str>, limit: usize) -> Result<Vec<SlowRequest>, String>;
+
+    /// The keys that stand out, at most `limit` of each pool in each respect; of one pool only
+    /// if one is named.
+    ///
+    /// # Errors
+    /// When there is no such pool: a text with the names there are.
+    fn noted_keys(&self, pool: Option<&str>, limit: usize) -> Result<NotedKeyList, String>;
 
     /// Takes a server out of use until it is restored. False when it was so already.
     ///
@@ -130,6 +138,11 @@ pub struct SlowRequest {
     pub server_us: u64,
     /// How long the rest of the reply took to arrive, in microseconds.
     pub receive_us: u64,
+    /// How long it took from there until the system had taken the reply for the client, in
+    /// microseconds; none while it has not, or where that is not seen.
+    pub write_us: Option<u64>,
+    /// All of these together.
+    pub total_us: u64,
     /// Address of the client; empty when it is gone.
     pub client: String,
     /// What the client calls itself; empty if it does not.
@@ -194,6 +207,7 @@ enum Resource {
     Restore,
     Connections,
     SlowLog,
+    HotKeys,
     ReadLogLevel,
     SetLogLevel,
     Drain,
@@ -203,7 +217,7 @@ enum Resource {
 }
 
 /// Every resource: method, path, and what it is.
-const ROUTES: [(Method, &str, Resource); 15] = [
+const ROUTES: [(Method, &str, Resource); 16] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -213,6 +227,7 @@ const ROUTES: [(Method, &str, Resource); 15] = [
     (Method::POST, "/v1/servers/restore", Resource::Restore),
     (Method::GET, "/v1/connections", Resource::Connections),
     (Method::GET, "/v1/slow-log", Resource::SlowLog),
+    (Method::GET, "/v1/hot-keys", Resource::HotKeys),
     (Method::GET, "/v1/log-level", Resource::ReadLogLevel),
     (Method::PUT, "/v1/log-level", Resource::SetLogLevel),
     (Method::POST, "/v1/drain", Resource::Drain),
@@ -294,7 +309,11 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         let what = "this process has no API: it serves /metrics, /healthz and /readyz";
         return Err(Problem::new(StatusCode::NOT_FOUND, what));
     };
-    if !matches!(resource, Resource::Servers | Resource::Connections | Resource::SlowLog) {
+    let takes_query = matches!(
+        resource,
+        Resource::Servers | Resource::Connections | Resource::SlowLog | Resource::HotKeys
+    );
+    if !takes_query {
         queried(call.query, [])?;
     }
     match resource {
@@ -307,6 +326,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         Resource::Restore => restore(state, call),
         Resource::Connections => connections(api, call),
         Resource::SlowLog => slow_log(api, call),
+        Resource::HotKeys => hot_keys(api, call),
         Resource::ReadLogLevel => Ok(json(&Level { level: api.log_level() })),
         Resource::SetLogLevel => {
             let Level { level } = body(call)?;
@@ -465,6 +485,14 @@ fn slow_log(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
     let (pool, limit) = pool_and_limit(call.query)?;
     match api.slow_log(pool.as_deref(), limit) {
         Ok(requests) => Ok(json(&SlowRequests { requests })),
+        Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
+    }
+}
+
+fn hot_keys(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let (pool, limit) = pool_and_limit(call.query)?;
+    match api.noted_keys(pool.as_deref(), limit) {
+        Ok(keys) => Ok(json(&keys)),
         Err(what) => Err(Problem::new(StatusCode::NOT_FOUND, what)),
     }
 }

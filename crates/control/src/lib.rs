@@ -15,6 +15,7 @@ mod access;
 mod admin;
 mod api;
 mod backends;
+mod noted;
 mod problem;
 mod routes;
 mod secured;
@@ -26,4 +27,5 @@ pub use api::{
     SlowRequest,
 };
 pub use backends::{BackendStanding, BackendStatus, PoolStatus};
+pub use noted::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};
 pub use routes::{AdminState, ScriptKill};

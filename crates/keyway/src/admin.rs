@@ -1,11 +1,13 @@
 //! What the admin listener asks of the process.
 
+mod noted;
+
 use crate::log::Filter;
 use crate::reload::{Diff, Reload, Wake};
 use crate::serve::wall_clock;
 use keyway_control::{
     AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
-    LogLevel, PoolStatus, ProcessStatus, Reloaded, ScriptKill, SlowRequest,
+    LogLevel, NotedKeyList, PoolStatus, ProcessStatus, Reloaded, ScriptKill, SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
@@ -410,6 +412,7 @@ impl Api for Process {
             }
             let shown = |arg: &Vec<u8>| String::from_utf8_lossy(arg).into_owned();
             requests.extend(slow_log.latest(limit).into_iter().map(|entry| SlowRequest {
+                total_us: entry.total_micros(),
                 trace: format!("{:016x}", entry.trace),
                 at_unix_seconds: entry.unix_seconds,
                 pool: pool.name.clone(),
@@ -417,6 +420,7 @@ impl Api for Process {
                 queue_us: entry.queue_micros,
                 server_us: entry.micros,
                 receive_us: entry.receive_micros,
+                write_us: entry.write_micros,
                 client: entry.addr,
                 name: entry.name,
                 arguments: entry.args.iter().map(shown).collect(),
@@ -425,6 +429,12 @@ impl Api for Process {
         requests.sort_by_key(|request| std::cmp::Reverse(request.at_unix_seconds));
         requests.truncate(limit);
         Ok(requests)
+    }
+
+    fn noted_keys(&self, pool: Option<&str>, limit: usize) -> Result<NotedKeyList, String> {
+        let current = self.current();
+        let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
+        Ok(current.noted_keys(only, limit))
     }
 
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {

@@ -17,6 +17,7 @@ use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
 use keyway_metrics::{PoolTotals, Registry};
 use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
+use keyway_proxy::noted::NotedKeys;
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
@@ -73,6 +74,7 @@ struct PoolFacts {
     /// Absent where there are no servers.
     slow_log: Option<Arc<SlowLog>>,
     errors: Arc<ErrorStats>,
+    noted: Arc<NotedKeys>,
 }
 
 /// What is remembered of a pool's figures, also when its settings change.
@@ -134,6 +136,7 @@ impl ProcessFacts {
                 PoolKind::Store(_) | PoolKind::Routed(_) => None,
             },
             errors: Arc::clone(&pool.errors),
+            noted: Arc::clone(&pool.noted),
         });
         Self {
             start_unix_micros: start.unix_micros,
@@ -286,6 +289,10 @@ impl Facts for ProcessFacts {
             facts.errors.reset();
             facts.past.at_reset.set(self, usize::from(pool));
         }
+    }
+
+    fn noted_keys(&self, pool: u16) -> Option<&NotedKeys> {
+        self.pools.get(usize::from(pool)).map(|facts| &*facts.noted)
     }
 
     fn slow_log(&self, pool: u16) -> Option<&SlowLog> {

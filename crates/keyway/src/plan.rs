@@ -265,6 +265,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
 /// What a pool goes on with of the one that it replaces.
 fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     pool.errors = Arc::clone(&old.errors);
+    pool.noted = Arc::clone(&old.noted);
     match (&mut pool.kind, &old.kind) {
         (PoolKind::Routed(routes), PoolKind::Routed(old)) => {
             routes.totals = Arc::clone(&old.totals);
@@ -563,6 +564,7 @@ fn pool_plan(
         clients_max,
         pause: Pause::default(),
         errors: Arc::default(),
+        noted: Arc::default(),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
         kind,
     }

@@ -18,7 +18,8 @@ use std::time::Duration;
 /// second, latencies, connections, memory of stores, errors.
 ///
 /// Type ? for what the keys do. A process that does not answer is asked again and again; since
-/// when it is gone, and why, stands in its place. No key's name is ever shown. It takes less than
+/// when it is gone, and why, stands in its place. Names of keys are shown where
+/// they stand out: what the admin API tells. It takes less than
 /// 1 % of a core, and reads less often where it would take more.
 ///
 /// Status 1: with --once or --count, a process did not answer the last time it was asked.

@@ -409,7 +409,7 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     let micros = |row: usize, column: usize| rows[row][column].parse::<u64>().expect("a number");
     assert!((0..2).all(|row| (900_000..10_000_000).contains(&micros(row, 5))), "server: {text}");
     assert!((0..2).any(|row| micros(row, 4) >= 50_000), "queue: {text}");
-    assert!(rows.iter().all(|row| row[8] == "EVAL" && row[3].starts_with('s')), "{text}");
+    assert!(rows.iter().all(|row| row[10] == "EVAL" && row[3].starts_with('s')), "{text}");
     let log = keyway.process().log();
     assert!(rows.iter().all(|row| log.contains(&format!("trace=\"{}\"", row[1]))), "{log}");
     assert!(!log.contains("a-key"), "no key is in the log: {log}");

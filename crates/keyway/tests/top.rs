@@ -4,7 +4,7 @@
 use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
     Keyway, KeywayConfig, Pool, Process, RedisServer, Signal, TempDir, ToolOutput,
-    cpu_seconds_over, free_address, keyway_binary, run_keyway, skipped_for_want_of,
+    cpu_seconds_over, encode_words, free_address, keyway_binary, run_keyway, skipped_for_want_of,
     tool_is_installed, wait_for, wait_until, watchdog,
 };
 use std::net::SocketAddr;
@@ -186,6 +186,20 @@ fn what_a_process_does_is_seen_as_it_does_it() {
         screen.contains("errors answered") && screen.contains("timeout")
     });
     servers[0].process().signal(Signal::CONT);
+    // One key in each pool is asked for far more often than any of the load.
+    let mut busy = [keyway.client(0), keyway.client(1)];
+    terminal.type_in(&["6"]);
+    let keys = ["POOL", "PROCESS", "HOT", "KEY", "ACCESS"];
+    terminal.wait("hot keys of both pools", |screen| {
+        for client in &mut busy {
+            let ask = encode_words("GET a-hot-one").repeat(500);
+            client.send(&ask);
+            client.replies(500);
+        }
+        let is_hot = |pool| row(screen, &[pool, &admin, "a-hot-one", "read"]);
+        row(screen, &keys).is_some() && is_hot("far").and(is_hot("near")).is_some()
+    });
+    drop(busy);
     drop(loads);
     terminal.type_in(&["1"]);
     terminal

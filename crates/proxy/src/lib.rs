@@ -20,6 +20,7 @@ mod link;
 pub mod local;
 pub mod memcached;
 mod monitor_line;
+pub mod noted;
 mod order;
 mod output;
 pub mod pubsub;
@@ -35,7 +36,7 @@ pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
-    ASKING, Announcement, Exchange, Hedge, Internal, Link, LinkOptions, LinkState, Lost,
+    ASKING, Announcement, BigReply, Exchange, Hedge, Internal, Link, LinkOptions, LinkState, Lost,
     MemcachedOptions, Owner, Redirected, Redirection, Slow, Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};

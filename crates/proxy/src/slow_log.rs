@@ -36,6 +36,17 @@ pub struct SlowEntry {
     /// How long it took from the first bytes of the reply to its last, in microseconds: behind
     /// `micros`.
     pub receive_micros: u64,
+    /// How long it took from there until the system had taken the reply for its client, in
+    /// microseconds: behind `receive_micros`. `None` before, and where that is not seen.
+    pub write_micros: Option<u64>,
+}
+
+impl SlowEntry {
+    /// How long it took since it was parsed, in microseconds, as far as is known.
+    pub fn total_micros(&self) -> u64 {
+        let before = self.queue_micros + self.micros + self.receive_micros;
+        before + self.write_micros.unwrap_or(0)
+    }
 }
 
 /// The latest slow requests of one pool, shared by all workers. Locked when a
@@ -76,13 +87,26 @@ impl SlowLog {
         self.len_max
     }
 
-    /// Adds an entry; its id is given here.
-    pub fn add(&self, mut entry: SlowEntry) {
+    /// Adds an entry; its id is given here, and returned.
+    pub fn add(&self, mut entry: SlowEntry) -> u64 {
         let mut inner = self.inner.lock();
-        entry.id = inner.next_id;
+        let id = inner.next_id;
+        entry.id = id;
         inner.next_id += 1;
         inner.entries.push_front(entry);
         inner.entries.truncate(self.len_max);
+        id
+    }
+
+    /// Notes that the client of the request with this id has its reply, if it is still there.
+    pub fn note_written(&self, id: u64, micros: u64) {
+        let mut inner = self.inner.lock();
+        // The ids of those that are there follow each other.
+        let place = inner.entries.front().and_then(|latest| latest.id.checked_sub(id));
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        if let Some(entry) = place.and_then(|place| inner.entries.get_mut(place)) {
+            entry.write_micros = Some(micros);
+        }
     }
 
     /// How many there are.
@@ -225,13 +249,20 @@ mod tests {
             server: "alpha".to_owned(),
             queue_micros: 1,
             receive_micros: 2,
+            write_micros: None,
         };
-        (0..3).for_each(|_| log.add(entry.clone()));
+        (0..3).for_each(|_| _ = log.add(entry.clone()));
         let ids = |log: &SlowLog| log.latest(9).iter().map(|entry| entry.id).collect::<Vec<_>>();
         assert_eq!((ids(&log), log.len()), (vec![2, 1], 2));
+        log.note_written(1, 11);
+        [0, 3, 99].into_iter().for_each(|id| log.note_written(id, 99));
+        let told = log.latest(9);
+        assert_eq!((told[0].write_micros, told[1].write_micros), (None, Some(11)));
+        assert_eq!((told[0].total_micros(), told[1].total_micros()), (8, 19));
         log.clear();
         assert!(log.is_empty());
-        log.add(entry);
+        log.note_written(1, 11);
+        assert_eq!(log.add(entry), 3);
         assert_eq!(ids(&log), [3]);
     }
 }

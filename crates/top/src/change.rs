@@ -91,7 +91,7 @@ mod tests {
              keyway_pool_reply_latency_seconds_bucket{{pool=\"p\",le=\"+Inf\"}} {requests}\n\
              keyway_pool_errors_total{{pool=\"p\",fault=\"timeout\"}} {requests}\n"
         );
-        Reading::new(&Pages { metrics, backends: None, not_ready: None }, at).expect("a reading")
+        Reading::new(&Pages { metrics, ..Pages::default() }, at).expect("a reading")
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 const TIME_MAX: Duration = Duration::from_secs(3);
 /// Longest reply that is read, in bytes. A pool with 100 servers has under 1 MiB.
 const REPLY_LEN_MAX: u64 = 16 << 20;
+/// Keys that stand out: as many as fit on a screen.
+const HOT_KEYS: &str = "/v1/hot-keys?limit=10";
 
 /// What admin listeners are shown, and how those that speak TLS are asked.
 #[derive(Clone, Default)]
@@ -35,8 +37,11 @@ pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     }
     let backends = get("/backends")?;
     let ready = get("/readyz")?;
+    // An older process has no such page, and a token may be good for less.
+    let keys = get(HOT_KEYS)?;
     let pages = Pages {
         metrics,
+        keys: (keys.0 == 200).then_some(keys.1),
         backends: (backends.0 == 200).then_some(backends.1),
         not_ready: (ready.0 == 503).then_some(ready.1),
     };

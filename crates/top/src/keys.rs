@@ -4,9 +4,8 @@ use crate::tables::{Choice, SORTS};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
-/// What is shown below the processes. What admin listeners come to tell beyond that, such as hot
-/// keys, is one more of these, one more of [`crate::reading::Pages`], and a function in
-/// [`crate::tables`].
+/// What is shown below the processes. What admin listeners come to tell beyond that is one more
+/// of these, one more of [`crate::reading::Pages`], and a function in [`crate::tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pane {
     /// Every table.
@@ -19,16 +18,19 @@ pub enum Pane {
     Stores,
     /// What went wrong.
     Errors,
+    /// Keys that stand out.
+    Keys,
 }
 
 impl Pane {
     /// All of them, in the order of their keys, with their names.
-    pub const ALL: [(Pane, &'static str); 5] = [
+    pub const ALL: [(Pane, &'static str); 6] = [
         (Pane::All, "all"),
         (Pane::Pools, "pools"),
         (Pane::Servers, "servers"),
         (Pane::Stores, "stores"),
         (Pane::Errors, "errors"),
+        (Pane::Keys, "keys"),
     ];
 }
 
@@ -127,7 +129,7 @@ impl Controls {
             KeyCode::Char('-') => self.step_interval(false),
             KeyCode::Tab => self.turn_to(self.pane_index() + 1),
             KeyCode::BackTab => self.turn_to(self.pane_index() + Pane::ALL.len() - 1),
-            KeyCode::Char(digit @ '1'..='5') => self.turn_to(digit as usize - '1' as usize),
+            KeyCode::Char(digit @ '1'..='6') => self.turn_to(digit as usize - '1' as usize),
             KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
             KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
             KeyCode::PageDown => self.scroll += PAGE,
@@ -163,7 +165,7 @@ impl Controls {
 
 /// What `?` tells.
 pub const HELP: &[&str] = &[
-    "1-5, Tab     all, pools, servers, stores, errors",
+    "1-6, Tab     all, pools, servers, stores, errors, keys that stand out",
     "s, S         order by the next, the previous of: name, requests, p50, p99,",
     "             errors, clients, memory; the ordering column is underlined",
     "r            turn the order round",
@@ -216,7 +218,7 @@ mod tests {
         assert_eq!(pressed("SS").choice.sort, SORTS.len() - 1);
         assert!(pressed("r").choice.is_reversed);
         assert_eq!(pressed("3").pane, Pane::Servers);
-        assert_eq!(pressed("5\t").pane, Pane::All);
+        assert_eq!(pressed("6\t").pane, Pane::All);
         assert_eq!(pressed("++++++++").interval, Duration::from_secs(30));
         assert_eq!(pressed("--------").interval, Duration::from_millis(500));
         assert!(pressed("p").is_paused && !pressed("pp").is_paused);

@@ -1,7 +1,7 @@
 //! `keyway top`: what running processes do, on a terminal or as text.
 //!
-//! It knows processes by their admin listeners alone: reads `/metrics`, `/backends` and
-//! `/readyz` of each over HTTP every few seconds and shows what changed between two readings.
+//! It knows processes by their admin listeners alone: reads `/metrics`, `/backends`,
+//! `/readyz` and `/v1/hot-keys` of each over HTTP every few seconds and shows what changed between two readings.
 //! It must never cost a process, or the machine it runs on, more than about a hundredth of a
 //! core ([`pace`]), keep more than two readings of a process, or leave a terminal as no shell
 //! wants it.

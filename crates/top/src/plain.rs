@@ -1,6 +1,6 @@
 //! The tables as text: `--once` and `--batch`.
 
-use crate::tables::{Choice, Table, errors, pools, processes, servers, stores};
+use crate::tables::{Choice, Table, big_keys, errors, hot_keys, pools, processes, servers, stores};
 use crate::watch::{Seen, unix_seconds};
 use std::fmt::Write;
 use std::time::Instant;
@@ -15,6 +15,8 @@ pub fn page(seen: &[Seen], choice: &Choice, now: Instant) -> String {
         servers(seen, choice),
         stores(seen, choice),
         errors(seen, choice),
+        hot_keys(seen, choice),
+        big_keys(seen, choice),
     ] {
         text.push('\n');
         write_table(&table, &mut text);
@@ -78,7 +80,7 @@ mod tests {
         assert_eq!(lines, [14, 14, 14], "{page}");
         assert!(page.contains("b:2"), "{page}");
         assert!(page.contains("gone since 00:00:00Z (0s): nobody listens there"), "{page}");
-        for title in ["processes", "servers", "stores", "errors"] {
+        for title in ["processes", "servers", "stores", "errors", "hot keys", "big keys"] {
             assert!(page.contains(&format!("\n{title}\n")), "{page}");
         }
     }

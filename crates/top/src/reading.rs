@@ -42,10 +42,48 @@ pub struct Reading {
     pub servers: BTreeMap<(String, String), Server>,
     /// What went wrong since its start; nothing that is zero.
     pub faults: Faults,
+    /// Keys that are asked for most.
+    pub hot_keys: Vec<HotKey>,
+    /// Keys with the largest values.
+    pub big_keys: Vec<BigKey>,
+}
+
+/// A key that is asked for often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotKey {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub key: String,
+    /// `read` or `write`.
+    pub access: &'static str,
+    /// Its part of all such accesses to the pool, from 0 to 1.
+    pub share: f64,
+    /// How far that may be off.
+    pub share_error: f64,
+    /// Accesses a second.
+    pub rate: f64,
+}
+
+/// A key with a large value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BigKey {
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub key: String,
+    /// Bytes that went by.
+    pub bytes: f64,
+    /// The command that had them.
+    pub command: String,
+    /// `request` or `reply`.
+    pub direction: String,
+    /// When, in seconds since the Unix epoch.
+    pub at_unix_seconds: Option<f64>,
 }
 
 /// The bodies of what was asked for; `None` where there is no such page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pages {
     /// `/metrics`.
     pub metrics: String,
@@ -53,6 +91,8 @@ pub struct Pages {
     pub backends: Option<String>,
     /// `/readyz`, when it says no.
     pub not_ready: Option<String>,
+    /// `/v1/hot-keys`.
+    pub keys: Option<String>,
 }
 
 impl Reading {
@@ -67,10 +107,15 @@ impl Reading {
             kinds: BTreeMap::new(),
             servers: BTreeMap::new(),
             faults: Faults::new(),
+            hot_keys: Vec::new(),
+            big_keys: Vec::new(),
         };
         reading.read_metrics(&pages.metrics);
         if let Some(Ok(backends)) = pages.backends.as_deref().map(serde_json::from_str) {
             reading.read_backends(backends);
+        }
+        if let Some(Ok(keys)) = pages.keys.as_deref().map(serde_json::from_str) {
+            reading.read_keys(keys);
         }
         let reasons = pages.not_ready.iter().flat_map(|text| text.lines());
         reading.not_ready = reasons.take(REASONS_MAX).map(printable).collect();
@@ -142,6 +187,50 @@ impl Reading {
     }
 }
 
+impl Reading {
+    fn read_keys(&mut self, told: NotedKeys) {
+        for pool in told.pools {
+            let name = printable(&pool.pool);
+            for (access, keys) in [("read", pool.reads.keys), ("write", pool.writes.keys)] {
+                self.hot_keys.extend(keys.into_iter().map(|it| HotKey {
+                    pool: name.clone(),
+                    key: printable(&it.key),
+                    access,
+                    share: it.share,
+                    share_error: it.share_error,
+                    rate: it.rate,
+                }));
+            }
+            self.big_keys.extend(pool.big.into_iter().map(|it| BigKey {
+                pool: name.clone(),
+                key: printable(&it.key),
+                bytes: it.bytes,
+                command: printable(&it.command),
+                direction: printable(&it.direction),
+                at_unix_seconds: unix_of(&it.at),
+            }));
+        }
+    }
+}
+
+/// Seconds since the Unix epoch of a time such as `2026-01-31T21:05:09Z`.
+fn unix_of(text: &str) -> Option<f64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let numbers = |text: &str, by: char| -> Option<Vec<i64>> {
+        text.split(by).map(|word| word.parse().ok()).collect()
+    };
+    let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
+    let (&[year, month, day], &[hour, minute, second]) = (&date[..], &time[..]) else { return None };
+    // Years that begin with March end with the day that some have and others do not.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (153 * month + 2) / 5
+        + day
+        - 719_469;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) as f64)
+}
+
 /// Lines of `/readyz` that are kept.
 const REASONS_MAX: usize = 32;
 
@@ -186,12 +275,50 @@ struct Backend {
     reason: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct NotedKeys {
+    pools: Vec<NotedKeysOfPool>,
+}
+
+#[derive(Deserialize)]
+struct NotedKeysOfPool {
+    pool: String,
+    #[serde(default)]
+    reads: HotKeys,
+    #[serde(default)]
+    writes: HotKeys,
+    #[serde(default)]
+    big: Vec<ToldBigKey>,
+}
+
+#[derive(Default, Deserialize)]
+struct HotKeys {
+    keys: Vec<ToldHotKey>,
+}
+
+#[derive(Deserialize)]
+struct ToldHotKey {
+    key: String,
+    share: f64,
+    share_error: f64,
+    rate: f64,
+}
+
+#[derive(Deserialize)]
+struct ToldBigKey {
+    key: String,
+    bytes: f64,
+    command: String,
+    direction: String,
+    at: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn pages(metrics: &str) -> Pages {
-        Pages { metrics: metrics.into(), backends: None, not_ready: None }
+        Pages { metrics: metrics.into(), ..Pages::default() }
     }
 
     const PAGE: &str = concat!(
@@ -234,6 +361,18 @@ mod tests {
         assert_eq!((server.state.as_str(), server.reason.as_str()), ("ejec?ted", "timeout"));
         assert_eq!(reading.kinds["p"], "sharded");
         assert_eq!(reading.not_ready, ["pool p: none", "more"]);
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", Some(0.0)),
+            ("2000-02-29T12:34:56Z", Some(951_827_696.0)),
+            ("2026-03-01T00:00:00Z", Some(1_772_323_200.0)),
+            ("yesterday", None),
+        ] {
+            assert_eq!(unix_of(text), seconds, "{text}");
+        }
     }
 
     #[test]

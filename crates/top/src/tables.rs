@@ -1,5 +1,9 @@
 //! Rows and columns made of what was seen, for the screen and the plain form alike.
 
+mod noted;
+
+pub use noted::{big_keys, hot_keys};
+
 use crate::figures::{Figure, Figures};
 use crate::text::{age, bytes, count, latency, number, percent, time_of_day};
 use crate::watch::{Gone, Seen};
@@ -479,7 +483,17 @@ pub(crate) mod tests {
                  keyway_backend_requests_total{{pool=\"web\",backend=\"beta\"}} {n}5\n\
                  keyway_backend_health_state{{pool=\"web\",backend=\"beta\"}} 2\n"
             );
-            let pages = Pages { metrics, backends: None, not_ready: None };
+            let keys = format!(
+                r#"{{"pools": [{{"pool": "web",
+                    "reads": {{"keys": [{{"key": "user:1", "share": 0.25, "share_error": 0.015,
+                                          "rate": {}}}]}},
+                    "writes": {{"keys": [{{"key": "log", "share": 1, "share_error": 0, "rate": {}}}]}},
+                    "big": [{{"key": "page", "bytes": 1048576, "command": "get", "direction": "reply",
+                              "at": "2026-01-01T00:00:00Z"}}]}}]}}"#,
+                250 * factor,
+                5 * factor
+            );
+            let pages = Pages { metrics, keys: Some(keys), ..Pages::default() };
             let at = at + Duration::from_secs(u64::from(second));
             seen.on_result(Ok(Reading::new(&pages, at).expect("a reading")), at, 0);
         }
@@ -505,6 +519,8 @@ pub(crate) mod tests {
                     servers(&seen, &choice),
                     stores(&seen, &choice),
                     errors(&seen, &choice),
+                    hot_keys(&seen, &choice),
+                    big_keys(&seen, &choice),
                 ] {
                     assert!(!table.rows.is_empty(), "{}", table.title);
                     let columns = table.columns.len();

@@ -109,7 +109,7 @@ impl Scene<'_> {
             let (left, right) = if is_shown { ('[', ']') } else { (' ', ' ') };
             text += &format!("{left}{} {name}{right}", index + 1);
         }
-        text + "  s sort  / only  ? help  q end"
+        text + " s sort ? help q end"
     }
 
     fn lines(&self, width: u16) -> Vec<Line<'static>> {
@@ -128,6 +128,10 @@ impl Scene<'_> {
         }
         if is_wanted(Pane::Errors) {
             shown.push(tables::errors(seen, choice));
+        }
+        if is_wanted(Pane::Keys) {
+            shown.push(tables::hot_keys(seen, choice));
+            shown.push(tables::big_keys(seen, choice));
         }
         let mut lines = Vec::new();
         for table in &shown {
@@ -154,8 +158,7 @@ impl Scene<'_> {
         for (&index, &width) in indices.iter().zip(&widths) {
             let column = &table.columns[index];
             let is_order = column.sort == Some(self.controls.choice.sort)
-                && table.title != "processes"
-                && table.title != "errors";
+                && !["processes", "errors", "hot keys", "big keys"].contains(&table.title);
             let style = if is_order { bold.add_modifier(Modifier::UNDERLINED) } else { bold };
             let (before, title, behind) = placed(column, column.title, width);
             spans.push(Span::raw(before));
@@ -314,6 +317,10 @@ mod tests {
         let servers = text(&Controls { pane: Pane::Servers, ..controls() });
         assert!(servers.contains("alpha") && !servers.contains("CLIENTS  REQ/S  P50"), "{servers}");
         assert!(servers.contains("[3 servers]"), "{servers}");
+        let keys = text(&Controls { pane: Pane::Keys, ..controls() });
+        for word in ["[6 keys]", "HOT KEY", "user:1", "25.0%", "1.5%", "BIG KEY", "page", "1.0M"] {
+            assert!(keys.contains(word), "{word}:\n{keys}");
+        }
         let help = text(&Controls { has_help: true, ..controls() });
         assert!(help.contains("turn the order round") && !help.contains("alpha"), "{help}");
         let mut typing = Controls { is_typing: true, ..controls() };

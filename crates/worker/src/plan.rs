@@ -7,6 +7,7 @@ use keyway_net::{Address, ClientTls, Mailer};
 use keyway_proxy::course::{Bucket, RouteTotals};
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
 use keyway_proxy::memcached::{Terms, WarmUpTotals, dialect_of};
+use keyway_proxy::noted::NotedKeys;
 use keyway_proxy::{LinkOptions, MemcachedOptions, QueueBudget, ScriptCache, SlowLog};
 use keyway_store::Store;
 use keyway_topology::{
@@ -151,6 +152,8 @@ pub struct PoolPlan {
     pub pause: Pause,
     /// Error replies to its clients.
     pub errors: Arc<ErrorStats>,
+    /// Its keys that are asked for most, and those with the largest values.
+    pub noted: Arc<NotedKeys>,
     /// What its clients have loaded, where it is a store.
     pub scripts: Arc<keyway_script::Registry>,
     /// What serves it.

@@ -115,6 +115,16 @@ enum What {
               value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
+    /// The keys that are asked for most, and those with the largest values.
+    HotKeys {
+        /// Only those of this pool.
+        #[arg(long, value_name = "NAME")]
+        pool: Option<String>,
+        /// How many are listed of each pool, of each kind.
+        #[arg(long, value_name = "COUNT", default_value_t = 10,
+              value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
     /// Take a server out of use, whatever its health, until it is restored.
     Eject(ServerOf),
     /// End an ejection or quarantine of a server.
@@ -191,6 +201,9 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
         What::SlowLog { pool, limit } => {
             get(&format!("/v1/slow-log?limit={limit}{}", only(pool.as_deref())))
         }
+        What::HotKeys { pool, limit } => {
+            get(&format!("/v1/hot-keys?limit={limit}{}", only(pool.as_deref())))
+        }
         What::Eject(server) => post("/v1/servers/eject", of(server)),
         What::Restore(server) => post("/v1/servers/restore", of(server)),
         What::Drain { wait } => {
@@ -253,6 +266,7 @@ fn shown(what: &What, body: &Value) -> String {
         What::Servers { .. } => show::servers(body),
         What::Connections { .. } => show::connections(body),
         What::SlowLog { .. } => show::slow_log(body),
+        What::HotKeys { .. } => show::hot_keys(body),
         What::Eject(_) | What::Restore(_) | What::KillScript { .. } => {
             show::text(&body["message"]) + "\n"
         }

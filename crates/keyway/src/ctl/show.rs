@@ -73,8 +73,18 @@ pub fn connections(body: &Value) -> String {
 
 /// A line for each request.
 pub fn slow_log(body: &Value) -> String {
-    const FIELDS: [&str; 8] =
-        ["at", "trace", "pool", "server", "queue_us", "server_us", "receive_us", "client"];
+    const FIELDS: [&str; 10] = [
+        "at",
+        "trace",
+        "pool",
+        "server",
+        "queue_us",
+        "server_us",
+        "receive_us",
+        "write_us",
+        "total_us",
+        "client",
+    ];
     let mut rows = vec![head(&FIELDS)];
     rows[0].push("request".to_owned());
     for request in list(&body["requests"]) {
@@ -84,6 +94,39 @@ pub fn slow_log(body: &Value) -> String {
         rows.push(row);
     }
     table(rows)
+}
+
+/// A line for each key that is hot, and below one for each with a large value.
+pub fn hot_keys(body: &Value) -> String {
+    let mut hot = vec![head(&["pool", "access", "share", "+-", "per second", "key"])];
+    let mut big = vec![head(&["pool", "bytes", "command", "in", "at", "key"])];
+    for pool in list(&body["pools"]) {
+        let name = text(&pool["pool"]);
+        for (kind, access) in [("reads", "read"), ("writes", "write")] {
+            hot.extend(list(&pool[kind]["keys"]).iter().map(|it| {
+                let share = [percent(&it["share"]), percent(&it["share_error"])];
+                let rate = format!("{:.1}", it["rate"].as_f64().unwrap_or_default());
+                let [share, error] = share;
+                vec![name.clone(), access.to_owned(), share, error, rate, text(&it["key"])]
+            }));
+        }
+        big.extend(list(&pool["big"]).iter().map(|it| {
+            let fields = ["bytes", "command", "direction", "at", "key"];
+            [name.clone()].into_iter().chain(fields.map(|field| text(&it[field]))).collect()
+        }));
+    }
+    let none = |rows: &[Vec<String>], setting: &str, what: &str| match body[setting].as_u64() {
+        Some(0) => format!("({setting} is 0: nothing is looked for)\n"),
+        _ if rows.len() == 1 => format!("({what})\n"),
+        _ => String::new(),
+    };
+    let no_hot = none(&hot, "hot_keys_every", "no key stands out");
+    let no_big = none(&big, "big_values_from", "no value was that large in the last hour");
+    format!("{}{no_hot}\n{}{no_big}", table(hot), table(big))
+}
+
+fn percent(share: &Value) -> String {
+    format!("{:.2}%", share.as_f64().unwrap_or_default() * 100.0)
 }
 
 /// What was read again.
@@ -133,6 +176,26 @@ mod tests {
         let lines: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
         assert_eq!(lines[0].len(), 8, "no roles where there are none");
         assert_eq!(lines[1][..5], ["p", "a\u{fffd}[2J", "10.0.0.1:1", "up", "-"]);
+    }
+
+    #[test]
+    fn keys_that_stand_out_are_lines_and_their_absence_is_told() {
+        let key = json!({"key": "a\\x1b b", "share": 0.25, "share_error": 0.015, "rate": 1234.56});
+        let big = json!({"key": "v", "bytes": 70000, "command": "set", "direction": "request",
+                         "at": "2026-01-01T00:00:00Z"});
+        let empty = json!({"rate": 0.0, "keys": []});
+        let pool = json!({"pool": "p", "reads": {"rate": 5.0, "keys": [key]}, "writes": empty,
+                          "big": [big]});
+        let body = json!({"hot_keys_every": 100, "big_values_from": 65536, "pools": [pool]});
+        let shown = hot_keys(&body);
+        assert!(shown.contains("p     read    25.00%  1.50%  1234.6      a\\x1b b\n"), "{shown}");
+        assert!(
+            shown.contains("p     70000  set      request  2026-01-01T00:00:00Z  v\n"),
+            "{shown}"
+        );
+        let shown = hot_keys(&json!({"hot_keys_every": 0, "big_values_from": 65536, "pools": []}));
+        assert!(shown.contains("(hot_keys_every is 0: nothing is looked for)"), "{shown}");
+        assert!(shown.contains("(no value was that large in the last hour)"), "{shown}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn pool(name: &str, store: Option<StoreFacts>, port: u16) -> PoolFacts {
         past: Arc::default(),
         slow_log: None,
         errors: Arc::default(),
+        noted: Arc::default(),
     }
 }
 

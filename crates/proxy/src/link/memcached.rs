@@ -71,6 +71,7 @@ impl Link {
         limits: &Limits,
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<usize, BackendFault> {
+        let big_from = limits.big_reply_len();
         let limits = ReplyLimits { reply_len_max: limits.reply_len_max };
         let Some(Framing { wire, mut framer, logs_in }) = self.memcached else { return Ok(0) };
         let mut pos = 0;
@@ -86,7 +87,7 @@ impl Link {
                 Ok(Framed::Ready { len }) => {
                     pos += len;
                     framer = None;
-                    self.take_memcached_reply(&rest[..len], (wire, logs_in), deliver)?;
+                    self.take_memcached_reply(&rest[..len], (wire, logs_in), big_from, deliver)?;
                 }
                 Ok(Framed::NeedMore { at_least }) => {
                     framer = Some(one);
@@ -108,6 +109,7 @@ impl Link {
         &mut self,
         reply: &[u8],
         (wire, logs_in): (Wire, bool),
+        big_from: usize,
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
         if !self.answered && reply.starts_with(NO_ROOM) {
@@ -132,6 +134,9 @@ impl Link {
             return Ok(());
         }
         let exchange = self.take_answered()?;
+        if reply.len() >= big_from {
+            self.note_big(&exchange, reply);
+        }
         self.answered = true;
         self.failures = 0;
         let kind = if is_error(reply, wire) { Kind::Error } else { Kind::Simple };

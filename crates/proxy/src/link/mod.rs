@@ -12,6 +12,7 @@
 //! `-> Backoff -> Connecting` after a failure. Requests may be enqueued while
 //! connecting; they are held until the handshake is over.
 
+mod big;
 mod exchange;
 mod greeting;
 mod memcached;
@@ -23,6 +24,7 @@ mod time;
 mod trace;
 mod translate;
 
+pub use big::BigReply;
 pub use exchange::{Exchange, Hedge, Internal, Owner};
 pub use greeting::Announcement;
 pub use redirected::{ASKING, Redirected, Redirection};
@@ -157,6 +159,8 @@ pub struct Link {
     /// What sends requests elsewhere, where that is followed.
     redirected: Option<Box<redirected::Aside>>,
     trace: Trace,
+    /// The largest of the replies that came last, where it is large.
+    big: Option<Box<BigReply>>,
     /// When bytes last came, or the first request was sent after silence.
     progress: Time,
     /// When bytes of a large transfer last moved.
@@ -232,6 +236,7 @@ impl Default for Link {
             reads_replica: false,
             redirected: None,
             trace: Trace::default(),
+            big: None,
             progress: Time(0),
             moved: Time(0),
             failures: 0,
@@ -482,6 +487,7 @@ impl Link {
             let oldest = self.fifo.front().map(|exchange| exchange.started);
             self.trace.on_bytes(now, silent_since, oldest);
         }
+        self.trace.names_big = limits.big_values_from != 0;
         let outcome = self.frame_input(bytes, limits, &mut deliver);
         self.trim();
         outcome
@@ -554,6 +560,9 @@ impl Link {
                         continue;
                     }
                     let exchange = self.take_answered()?;
+                    if len >= limits.big_reply_len() {
+                        self.note_big(&exchange, &rest[..len]);
+                    }
                     if self.redirected.is_some()
                         && self.release_answered(&exchange, kind, &rest[..len])?
                     {

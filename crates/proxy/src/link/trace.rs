@@ -32,6 +32,8 @@ pub struct Slow {
 pub(super) struct Trace {
     /// Silence of the server that makes the request it is about slow.
     pub(super) slower_than: Duration,
+    /// Whether large replies are to be told of with their request.
+    pub(super) names_big: bool,
     kept: Vec<u8>,
     /// Position of the first byte kept.
     base: u64,
@@ -56,7 +58,8 @@ struct Waited {
 impl Default for Trace {
     fn default() -> Self {
         let slower_than = Duration::MAX;
-        Self { slower_than, kept: Vec::new(), base: 0, front: 0, sent: 0, waited: None, slow: None }
+        let (kept, waited, slow) = (Vec::new(), None, None);
+        Self { slower_than, names_big: false, kept, base: 0, front: 0, sent: 0, waited, slow }
     }
 }
 
@@ -71,7 +74,7 @@ impl Trace {
     /// Notes that the socket took these bytes of requests.
     #[inline]
     pub(super) fn on_sent(&mut self, bytes: &[u8]) {
-        if self.slower_than != Duration::MAX {
+        if self.slower_than != Duration::MAX || self.names_big {
             self.keep(bytes);
         }
         self.sent += bytes.len() as u64;
@@ -147,10 +150,20 @@ impl Trace {
         self.slow.take()
     }
 
-    fn name(&self, waited: Waited, start: u64, len: u32) -> Slow {
+    fn request(&self, start: u64, len: u32) -> &[u8] {
         let from = start.checked_sub(self.base).unwrap_or(u64::MAX).min(self.kept.len() as u64);
         let rest = &self.kept[from as usize..];
-        let request = slow_part(&rest[..rest.len().min(len as usize)]).to_vec();
+        &rest[..rest.len().min(len as usize)]
+    }
+
+    /// The request that was answered last, of `len` bytes, if it was kept whole.
+    pub(super) fn answered_request(&self, len: u32) -> Option<&[u8]> {
+        let request = self.request(self.front.checked_sub(u64::from(len))?, len);
+        (request.len() == len as usize).then_some(request)
+    }
+
+    fn name(&self, waited: Waited, start: u64, len: u32) -> Slow {
+        let request = slow_part(self.request(start, len)).to_vec();
         let Waited { took, queued, answered } = waited;
         Slow { took, queued, answered, request }
     }

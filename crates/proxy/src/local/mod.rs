@@ -16,6 +16,7 @@ mod cluster;
 mod command_info;
 mod config;
 mod hello;
+mod hotkeys;
 mod info;
 mod latency;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
 
+use crate::noted::NotedKeys;
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};
@@ -86,6 +88,10 @@ pub trait Facts: Send + Sync {
     fn reset(&self, _pool: u16) {}
     /// The slow requests of a pool, where there are servers to be slow.
     fn slow_log(&self, _pool: u16) -> Option<&SlowLog> {
+        None
+    }
+    /// The keys of a pool that stand out.
+    fn noted_keys(&self, _pool: u16) -> Option<&NotedKeys> {
         None
     }
     /// Names and values that `CONFIG GET` may show, in Redis's words.
@@ -244,6 +250,7 @@ pub fn answer(request: &Request, context: &mut LocalContext, out: &mut Vec<u8>) 
         Verb::SlowlogGet | Verb::SlowlogLen | Verb::SlowlogReset => {
             slowlog::answer(request, context, out)
         }
+        Verb::Hotkeys => hotkeys::answer(request, context, out),
         Verb::MemoryDoctor | Verb::MemoryMallocStats | Verb::MemoryPurge | Verb::MemoryStats => {
             memory::answer(request, context, out)
         }

@@ -66,6 +66,8 @@ pub struct Session {
     pub waits_for_link: bool,
     /// A pause of its pool holds it back.
     pub is_held_back: bool,
+    /// Replies to slow requests are on their way to it, and it is noted when it has them.
+    pub has_unwritten: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
     /// No request is started before every reply to those before it is here:
@@ -124,6 +126,7 @@ impl Session {
             paused: false,
             waits_for_link: false,
             is_held_back: false,
+            has_unwritten: false,
             is_dirty: false,
             barrier: false,
             reads_many: false,

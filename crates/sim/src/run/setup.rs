@@ -79,6 +79,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 clients_max: 0,
                 pause: Pause::default(),
                 errors: Arc::default(),
+                noted: Arc::default(),
                 scripts: Arc::default(),
                 kind,
             }
@@ -89,6 +90,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             clients_max: 0,
             pause: Pause::default(),
             errors: Arc::default(),
+            noted: Arc::default(),
             scripts: Arc::default(),
             kind: PoolKind::sharded(sharded.clone()).warmed_up(WarmUpPlan::new(
                 sharded,
@@ -102,6 +104,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             clients_max: 0,
             pause: Pause::default(),
             errors: Arc::default(),
+            noted: Arc::default(),
             scripts: Arc::default(),
             kind: PoolKind::Routed(Box::new(RoutePlan::new(
                 routed.clone(),

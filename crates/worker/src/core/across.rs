@@ -113,6 +113,12 @@ impl State {
         Some(self.errands.get(key)?.session)
     }
 
+    /// The place of its reply.
+    pub(super) fn place_of(&self, key: Key<Box<Errand>>) -> Option<(Key<Session>, u32)> {
+        let errand = self.errands.get(key).filter(|errand| !errand.is_unheard)?;
+        Some((errand.session, errand.sequence))
+    }
+
     /// The question of an errand was sent on to another server, through this link.
     pub(super) fn note_moved(&mut self, key: Key<Box<Errand>>, server: u16, link: LinkIndex) {
         if let Some(errand) = self.errands.get_mut(key) {

@@ -161,7 +161,7 @@ impl Plane {
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         self.count(session, request);
         self.note_served(session.pool, command.class as u8);
-        let mut error = None;
+        let (mut error, mut len) = (None, 0);
         self.answer(session, busy, |out| {
             let start = out.len();
             match beside {
@@ -171,7 +171,11 @@ impl Plane {
             if out.get(start) == Some(&b'-') {
                 error = Some(out[start..].starts_with(b"-OOM "));
             }
+            len = out.len() - start;
         });
+        if len >= self.noting.big_from {
+            self.note_stored_reply(&pool.noted, request, len);
+        }
         if store.notifies() {
             self.settle_changes(session, busy, (store, request), error.is_some());
         }

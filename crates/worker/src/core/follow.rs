@@ -61,6 +61,7 @@ impl Core {
         self.plane.served = super::served::Served::new(plan.pools.len());
         self.plane.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
+        self.plane.noting = super::noting::Noting::new(&plan.limits);
         let keys = self.sessions.keys();
         keys.into_iter().filter_map(|key| Some((key, self.bring_over(&old, key)?))).collect()
     }

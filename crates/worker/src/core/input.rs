@@ -185,7 +185,12 @@ impl Plane {
                 }
             };
             match self.dispatch(links, (&plan, pool), (key, session), busy, frame, &args) {
-                Step::Started => pos += consumed,
+                Step::Started => {
+                    pos += consumed;
+                    if self.noting.is_due(consumed) {
+                        self.note_request((plan.pools.as_slice(), session), frame, &args);
+                    }
+                }
                 Step::Wait => {
                     self.retract_shown(key);
                     session.paused = true;

@@ -6,6 +6,7 @@
 //! | `input` | bytes of a client become requests; pausing and resuming |
 //! | `dispatch` | a request goes to its shard, the store, or is answered here |
 //! | `stateful` | transactions and blocking commands |
+//! | `noting` | which keys are asked for most, and which have large values |
 //! | `monitor` | requests are shown to clients that watch |
 //! | `wait` | WAIT for the replicas of every server |
 //! | `private` | the links these have for themselves |
@@ -43,6 +44,7 @@ mod input;
 mod links;
 mod memcached;
 mod monitor;
+mod noting;
 mod pools;
 mod private;
 mod pubsub;
@@ -202,6 +204,8 @@ pub(crate) struct Plane {
     circuit_epoch: u64,
     /// How often slow requests were told of lately.
     slow_lines: slow::SlowLines,
+    /// Slow requests whose reply is on its way to its client.
+    unwritten: Vec<slow::Unwritten>,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
@@ -220,6 +224,7 @@ pub(crate) struct Plane {
     pub(crate) routes: routes::State,
     across: across::State,
     pub(crate) monitoring: monitor::Monitoring,
+    noting: noting::Noting,
     /// Room for the sums that gauges are of, by server.
     gauge_sums: Vec<(u64, u64)>,
     random: u64,
@@ -236,6 +241,7 @@ impl Core {
         let served = served::Served::new(plan.pools.len());
         let pubsub = PubSub::new(&plan);
         let cluster = cluster::State::new(&plan);
+        let noting = noting::Noting::new(&plan.limits);
         let troubles = vec![troubles::Trouble::default(); plan.topology.backend_count()];
         let plane = Plane {
             pubsub,
@@ -267,6 +273,7 @@ impl Core {
             health_epoch: 0,
             circuit_epoch: 0,
             slow_lines: slow::SlowLines::default(),
+            unwritten: Vec::new(),
             next_deadline: None,
             batch: 0,
             last_verb: None,
@@ -282,6 +289,7 @@ impl Core {
             routes: routes::State::default(),
             across: across::State::default(),
             monitoring: monitor::Monitoring::default(),
+            noting,
             gauge_sums: Vec::new(),
             random: seed | 1,
         };
@@ -326,6 +334,9 @@ impl Core {
         }
         if session.is_monitor {
             self.plane.end_monitor(key, &mut session);
+        }
+        if session.has_unwritten {
+            self.plane.forget_unwritten(key);
         }
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);

@@ -74,7 +74,8 @@ impl Core {
             let refused = kind == Kind::Error;
             // What blocks waits as it was asked to.
             if exchange.is_slow && !is_blocking && !matches!(exchange.owner, Owner::Internal(_)) {
-                slow_client = Some(plane.client_of(sessions, exchange.owner));
+                let place = plane.place_of(sessions, exchange.owner);
+                slow_client = Some((plane.client_of(sessions, exchange.owner), place));
             }
             match exchange.owner {
                 Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
@@ -123,6 +124,10 @@ impl Core {
         }
         if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
             plane.log_slow((pool, backend), slow, client);
+            plane.await_written(sessions, client.1);
+        }
+        if let Some(big) = slot.link.take_big() {
+            plane.note_big_reply(pool, big);
         }
         if !was_ready {
             plane.after_handshake(index, slot);

@@ -112,6 +112,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         clients_max: 0,
         pause: crate::Pause::default(),
         errors: Arc::default(),
+        noted: Arc::default(),
         scripts: Arc::default(),
         kind: match &pool.kind {
             TopologyKind::Sharded(sharded) => PoolKind::sharded(sharded.clone()),

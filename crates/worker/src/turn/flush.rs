@@ -163,6 +163,9 @@ impl<I: Io> Worker<I> {
         if session.tracking.is_some() {
             self.core.plane.release_pushes(key, session);
         }
+        if session.has_unwritten {
+            self.core.plane.mark_unwritten(key, session);
+        }
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
             let unsent = busy.output.unsent();
             if !unsent.is_empty() {
@@ -174,6 +177,10 @@ impl<I: Io> Worker<I> {
                         session.send_blocked = taken < len;
                         let cells = self.core.plane.cells.pool(session.pool as usize);
                         cells.clients.sent_bytes.add(taken as u64);
+                        if session.has_unwritten {
+                            let now = self.io.clock().now;
+                            session.has_unwritten = self.core.plane.note_written(key, taken, now);
+                        }
                     }
                     Send::Failed => return self.close_broken(key, client.socket),
                 }

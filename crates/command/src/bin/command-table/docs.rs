@@ -86,6 +86,13 @@ NOLOOP client hears of keys that expire or are evicted by its own requests, a nu
 the protocol of the client that gets it, and SWAPDB is told to everybody as FLUSHALL is, where Redis
 tells nobody.
 
+**HOTKEYS** tells of the client's pool which keys are asked for most and which have large values, as Keyway
+sees them go by ([admin.md](admin.md#keys-that-stand-out)): `HOTKEYS GET [COUNT count]` has for each hot key its name,
+`read` or `write`, its part of all such accesses, how far that may be off, and accesses a second; `HOTKEYS BIG [COUNT count]`
+for each key with a large value its name, bytes, command, `request` or `reply`, and Unix time. `HOTKEYS RESET` forgets both.
+Each is told 10 of a kind unless asked for more. A user sees those keys only that it may read. In Redis 8.6
+a command of this name begins and ends a session of counting; there is no need to begin one here.
+
 SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for (see
 [operations.md](operations.md)); on the embedded store it is empty, as requests are not timed one by one there. LATENCY
 has no events. LATENCY HISTOGRAM is answered in Redis's form by class of commands (`read`, `write`,

@@ -162,7 +162,35 @@ const VARIES: &[&str] = &["nondeterministic_output"];
 /// The commands that `is_known` does not know, each as an element of COMMAND
 /// and one of COMMAND DOCS.
 pub fn commands(is_known: impl Fn(&str) -> bool) -> impl Iterator<Item = (Reply, Reply)> {
-    NEWER.iter().filter(move |newer| !is_known(newer.name)).map(|it| (it.info(), it.docs()))
+    let hotkeys = (!is_known(HOTKEYS)).then(hotkeys);
+    let others = NEWER.iter().filter(move |newer| !is_known(newer.name));
+    others.map(|it| (it.info(), it.docs())).chain(hotkeys)
+}
+
+const HOTKEYS: &str = "hotkeys";
+
+/// HOTKEYS, whose subcommands are words: it is one right to see keys of others.
+fn hotkeys() -> (Reply, Reply) {
+    let info = array([
+        text(HOTKEYS),
+        Reply::Integer(-2),
+        texts(&["admin", "loading", "stale"]),
+        Reply::Integer(0),
+        Reply::Integer(0),
+        Reply::Integer(0),
+        texts(&["@admin", "@slow", "@dangerous"]),
+        texts(&["request_policy:all_nodes", "nondeterministic_output"]),
+        array([]),
+        array([]),
+    ]);
+    let docs = map([
+        ("summary", text("Tell which keys are asked for most, and which have large values")),
+        ("since", text("8.6.0")),
+        ("group", text("server")),
+        ("complexity", text("O(N) where N is the number of keys that are counted")),
+        ("arguments", array([map([("name", text("subcommand")), ("type", text("string"))])])),
+    ]);
+    (info, docs)
 }
 
 fn text(text: &str) -> Reply {

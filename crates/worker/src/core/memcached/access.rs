@@ -3,8 +3,10 @@
 use super::admission::credentials;
 use super::{Call, Plane, Step};
 use keyway_command::Verb as Command;
-use keyway_memcache::{Head, Verb};
-use keyway_users::Access;
+use keyway_memcache::{Head, Request, Verb};
+use keyway_proxy::Session;
+use keyway_users::{Access, User};
+use std::sync::Arc;
 
 const READS: Access = Access { reads: true, writes: false };
 const WRITES: Access = Access { reads: false, writes: true };
@@ -32,6 +34,18 @@ fn asked_by(head: &Head) -> Option<(Command, Access)> {
         CacheMemlimit | Shutdown | Admin => (Command::Shutdown, NEITHER),
         Version | Verbosity | Quit | Noop | SaslList | SaslStart | SaslStep => return None,
     })
+}
+
+/// Whether a client may make a request, of keys, that was started: what was refused is not
+/// counted.
+#[cold]
+pub(in crate::core) fn was_let(session: &Session, request: &Request, bytes: &[u8]) -> bool {
+    let identity = &session.identity;
+    let may = |user: &Arc<User>| match asked_by(&request.head) {
+        None => false,
+        Some((command, access)) => user.judge_keys(command, request.keys(bytes), access).is_ok(),
+    };
+    identity.authenticated && (identity.is_free || identity.user.as_ref().is_none_or(may))
 }
 
 impl Plane {

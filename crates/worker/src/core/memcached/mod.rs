@@ -12,6 +12,8 @@ mod routes;
 mod store;
 mod warm;
 
+pub(super) use access::was_let;
+
 use super::input::Step;
 use super::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
@@ -84,7 +86,7 @@ impl Call<'_> {
 }
 
 /// Whether it changes or may change what is stored.
-fn writes(verb: Verb) -> bool {
+pub(super) fn writes(verb: Verb) -> bool {
     use Verb::*;
     verb.stores() || matches!(verb, Delete | Incr | Decr | Touch | GetTouch | FlushAll)
 }
@@ -211,6 +213,9 @@ impl Plane {
                 break;
             }
             pos += consumed;
+            if self.noting.is_due(consumed) {
+                self.note_memcached(pool, session, request, bytes);
+            }
         }
         session.identity.live.note_request(None, self.clock.now);
         if session.paused && !was_paused {

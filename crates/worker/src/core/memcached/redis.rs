@@ -36,6 +36,15 @@ impl super::State {
     pub(in crate::core) fn session_of_gather(&self, key: Key<Box<Gather>>) -> Option<Key<Session>> {
         self.gathers.get(key)?.session
     }
+
+    /// The place of its reply.
+    pub(in crate::core) fn place_of_gather(
+        &self,
+        key: Key<Box<Gather>>,
+    ) -> Option<(Key<Session>, u32)> {
+        let gather = self.gathers.get(key)?;
+        Some((gather.session?, gather.sequence))
+    }
 }
 
 impl Plane {

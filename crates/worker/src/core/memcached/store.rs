@@ -17,13 +17,17 @@ impl Plane {
         let is_ok = if store.has_script() {
             self.serve_beside_script(store, context, call)
         } else {
-            let mut is_ok = true;
+            let (mut is_ok, mut len) = (true, 0);
             let place = call.busy.order.reserve();
             call.busy.order.complete(place, call.busy.output.buf(), |out| {
                 let start = out.len();
                 store.execute_memcached(call.request, call.bytes, context, out);
                 is_ok = !is_error(&out[start..], wire_of(call.request.head.dialect));
+                len = out.len() - start;
             });
+            if len >= self.noting.big_from {
+                self.note_large_item(call.session.pool, call.request, call.bytes, len);
+            }
             is_ok
         };
         if !is_ok {
