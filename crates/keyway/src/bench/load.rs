@@ -11,7 +11,7 @@ use keyway_load::{
 use keyway_net::Address;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -207,9 +207,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
 impl Load {
     fn measure(&self) -> Result<Vec<Outcome>> {
         let (workloads, target, plan) = (self.workloads()?, self.target()?, self.plan());
-        if let Some(file) = &self.json {
-            writable(file)?;
-        }
+        let _file = Reserved::new(self.json.as_ref())?;
         let is_stopped = stop_flag()?;
         let watches = self.watches(&target);
         let mut outcomes = Vec::new();
@@ -378,10 +376,41 @@ impl Load {
     }
 }
 
-/// Fails now and not behind the run.
-pub(super) fn writable(file: &Path) -> Result<()> {
-    let opened = OpenOptions::new().create(true).append(true).open(file);
-    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
+/// Files that will be written: what cannot be written fails now and not behind the run. Those that
+/// were made for it and are still empty when this is dropped are removed.
+pub(super) struct Reserved(Vec<PathBuf>);
+
+impl Reserved {
+    pub(super) fn new<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<Reserved> {
+        let mut made = Reserved(Vec::new());
+        for file in files {
+            if made.open(file).with_context(|| format!("cannot write {}", file.display()))? {
+                made.0.push(file.clone());
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether it was made by that.
+    fn open(&self, file: &Path) -> std::io::Result<bool> {
+        let made = OpenOptions::new().append(true).create_new(true).open(file);
+        match made {
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => {
+                OpenOptions::new().append(true).open(file).map(|_| false)
+            }
+            made => made.map(|_| true),
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0) {
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
 }
 
 /// Set by the first SIGINT, SIGTERM or SIGHUP; a second ends the process.
