@@ -113,15 +113,21 @@ impl State {
         let spec = &setup.program.ops[usize::from(sent.op)];
         let one = &clients[client as usize];
         let link = &mut links[index as usize];
-        let mut cursor = Cursor {
-            key: sent.key,
-            random: Random::new(sent.seed.wrapping_add(u64::from(number))),
-            owner: one.owner,
-            draw: if spec.is_write { &one.writes } else { &one.reads },
-            checks: &mut link.checks,
-            again,
-        };
-        setup.program.render(&spec.steps[usize::from(number)], &mut cursor, &mut link.out);
+        let step = &spec.steps[usize::from(number)];
+        let random = Random::new(sent.seed.wrapping_add(u64::from(number)));
+        if let Some(mold) = &step.mold {
+            setup.program.cast(mold, sent.key, random, &mut link.out);
+        } else {
+            let mut cursor = Cursor {
+                key: sent.key,
+                random,
+                owner: one.owner,
+                draw: if spec.is_write { &one.writes } else { &one.reads },
+                checks: &mut link.checks,
+                again,
+            };
+            setup.program.render(step, &mut cursor, &mut link.out);
+        }
         link.sent.push_back(sent);
         link.calls_left = link.calls_left.saturating_sub(1);
         if !link.is_dirty {

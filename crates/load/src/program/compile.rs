@@ -1,5 +1,6 @@
 //! From commands to bytes and what is put between them.
 
+use super::mold::Mold;
 use super::packet::{self, Packet};
 use super::{DATA_PLACES, Judge, Op, Part, Program, Stamps, Step};
 use crate::error::Error;
@@ -79,7 +80,10 @@ impl Compiler<'_> {
             Protocol::MemcachedMeta => vec![self.meta(command)?],
             Protocol::MemcachedBinary => vec![self.binary(command)?],
         };
-        let finish = |step| self.verified(kind, self.settled(step));
+        let finish = |step| {
+            let step = self.verified(kind, self.settled(step));
+            Step { mold: Mold::of(&step), ..step }
+        };
         let steps = steps.into_iter().map(finish).collect();
         if self.is_cluster {
             self.check_cluster(command)?;
@@ -109,6 +113,14 @@ impl Compiler<'_> {
                 (Part::ValueBulk, _, Sizes::Fixed(len)) => {
                     let value = Part::Value { len: *len as usize };
                     settled.push(format!("${len}\r\n").as_bytes()).part(value).push(b"\r\n");
+                }
+                (Part::Key, Some(digits), _) => {
+                    let prefix = self.workload.keys.prefix.as_bytes();
+                    settled.push(prefix).part(Part::KeyDigits { digits });
+                }
+                (Part::ValueText, _, Sizes::Fixed(len)) => {
+                    let value = Part::Value { len: *len as usize };
+                    settled.push(format!("{len}\r\n").as_bytes()).part(value).push(b"\r\n");
                 }
                 (other, ..) => {
                     settled.part(other);
@@ -442,6 +454,7 @@ impl Step {
             verified_keys: 0,
             stamps: Stamps::None,
             route: Vec::new(),
+            mold: None,
         }
     }
 

@@ -2,10 +2,12 @@
 //! put between them. Rendering appends to a buffer and allocates nothing once that is large enough.
 
 mod compile;
+mod mold;
 mod packet;
 mod write;
 
 pub(crate) use compile::compile;
+pub(crate) use mold::Mold;
 
 use crate::draw::Draw;
 use crate::random::Random;
@@ -59,6 +61,8 @@ pub(crate) struct Step {
     pub(crate) stamps: Stamps,
     /// The word that says which server of a cluster it is for.
     route: Vec<Piece>,
+    /// All of it in one piece, where that is possible.
+    pub(crate) mold: Option<Mold>,
 }
 
 /// What of a request is verified.
