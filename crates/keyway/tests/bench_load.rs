@@ -2,9 +2,10 @@
 //! against Redis, and what it says when it cannot.
 #![allow(clippy::disallowed_methods, reason = "a command that is interrupted after a while")]
 
+use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, TempDir, skipped_for_want_of, tool_is_installed,
-    wait_until,
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, free_port, skipped_for_want_of,
+    tool_is_installed, wait_until,
 };
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -187,6 +188,51 @@ fn what_cannot_be_done_is_told_before_anything_is_sent() {
         let output = load(arguments);
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(told), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn passwords_and_certificates_are_taken_as_redis_cli_takes_them() {
+    let files = CertificateFiles::default();
+    let port = free_port();
+    let options = files.redis_options(port, "server");
+    let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+    options.extend(["--requirepass", "secret"]);
+    let server = RedisServer::start_with(&options);
+    let secured = format!("localhost:{port}");
+    let (plain, authority) = (server.address().to_string(), files.path("ca.pem"));
+    let secret = files.write("secret", "secret\nmore\n").display().to_string();
+    let run = |arguments: &[&str], variable: &str| {
+        let mut command = Command::new(KEYWAY);
+        command.args(["bench", "load"]).args(arguments).args(["-n", "500", "--keys", "100"]);
+        let output = command.env(variable, "secret").output().expect("the program that was built");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let tls = [&secured[..], "--tls", "--cacert", authority.to_str().unwrap()];
+    let with = |more: &[&'static str]| [&tls[..], more].concat();
+    for (arguments, variable) in [
+        (vec![&plain[..]], "REDISCLI_AUTH"),
+        (vec![&plain, "--password-env", "MINE"], "MINE"),
+        (vec![&plain, "--user", "default", "--password-file", &secret], "NONE"),
+        (with(&[]), "REDISCLI_AUTH"),
+        (with(&["--sni", "127.0.0.1"]), "REDISCLI_AUTH"),
+        (vec![&secured, "--tls", "--insecure"], "REDISCLI_AUTH"),
+    ] {
+        let (status, told) = run(&arguments, variable);
+        assert_eq!(status, Some(0), "{arguments:?}: {told}");
+    }
+    for (arguments, wanted) in [
+        (vec![&plain[..]], "NOAUTH"),
+        (vec![&plain, "--password-env", "NOT_THERE"], "no password in NOT_THERE"),
+        (vec![&plain, "--user", "default"], "a user has a password"),
+        (vec![&secured, "--tls"], "cannot connect"),
+        (with(&["--sni", "other.example"]), "other.example"),
+        (vec![&secured, "--tls", "--cacert", "/nonexistent"], "/nonexistent"),
+        (vec![&secured, "--insecure"], "--tls"),
+        (vec!["unix:///run/x", "--tls", "--insecure"], "only connections over TCP"),
+    ] {
+        let (status, told) = run(&arguments, "NONE");
+        assert!(status == Some(2) && told.contains(wanted), "{arguments:?}: {told}");
     }
 }
 

@@ -148,7 +148,7 @@ impl Record {
     }
 
     #[cold]
-    fn error(&mut self, class: u16, text: &[u8]) {
+    pub(crate) fn error(&mut self, class: u16, text: &[u8]) {
         self.classes[usize::from(class)].errors += 1;
         self.slice.errors += 1;
         let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_LEN_MAX)]);

@@ -6,10 +6,10 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -258,9 +258,7 @@ pub fn ask(
     let readers = [output.map(listen), errors.map(listen)];
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let until = Instant::now() + patience;
-    let is_heard = |readers: &[Option<Reader>]| {
-        readers.iter().flatten().all(Reader::is_finished)
-    };
+    let is_heard = |readers: &[Option<Reader>]| readers.iter().flatten().all(Reader::is_finished);
     let mut ended = None;
     // Who holds its output may outlive it.
     while ended.is_none() || !is_heard(&readers) {

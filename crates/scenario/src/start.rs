@@ -233,8 +233,9 @@ impl Starter<'_> {
                     words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
                 if let Some((first, rest)) = version.split_first() {
                     let program = self.program(first, "");
-                    started.version =
-                        program.map(|path| first_line(&path, rest, self.is_stopped)).unwrap_or_default();
+                    started.version = program
+                        .map(|path| first_line(&path, rest, self.is_stopped))
+                        .unwrap_or_default();
                 }
                 for _ in 0..instances_on(instances, self.scale) {
                     self.instance(&program, (words, files), role, backends, &mut started)?;

@@ -1,5 +1,6 @@
 //! `keyway bench load`.
 
+use super::entry::Entry;
 use super::parse::{self, PatternNumbers};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -47,15 +48,8 @@ pub struct Load {
     /// What it speaks: resp2, resp3, memcached-text, memcached-meta or memcached-binary.
     #[arg(long, default_value = "resp2", value_parser = parse::protocol)]
     protocol: Protocol,
-    /// User to be (Redis).
-    #[arg(long, requires = "secret")]
-    user: Option<String>,
-    /// Password to say (Redis); others on this machine can see it: better a file.
-    #[arg(long, group = "secret")]
-    password: Option<String>,
-    /// File whose first line is the password.
-    #[arg(long, value_name = "FILE", group = "secret")]
-    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    entry: Entry,
     /// Database to select (Redis).
     #[arg(long, default_value_t = 0)]
     database: u32,
@@ -197,6 +191,9 @@ pub fn load(arguments: &Load) -> Result<ExitCode> {
 fn hint(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Refused { reply, .. }) if reply.starts_with("NOAUTH") => {
+            "; --password-file or REDISCLI_AUTH says a password"
+        }
+        Some(Error::Refused { reply, .. }) if reply.contains("unauthenticated") => {
             "; --password-file says a password"
         }
         Some(Error::Protocol { .. }) => "; --protocol says what it speaks",
@@ -255,15 +252,7 @@ impl Load {
 
     fn target(&self) -> Result<Target> {
         let mut target = Target::new(self.address.clone(), self.protocol);
-        target.user = self.user.clone();
-        target.password = match &self.password_file {
-            Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("cannot read {}", file.display()))?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
-            }
-            None => self.password.clone(),
-        };
+        self.entry.apply(&mut target)?;
         target.database = self.database;
         target.is_cluster = self.cluster;
         target.patience = self.patience;

@@ -1,5 +1,6 @@
 //! `keyway bench`: load, and what it finds.
 
+mod entry;
 mod load;
 mod parse;
 mod report;
