@@ -3,10 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a command that is interrupted after a while")]
 
 use keyway_testkit::certificates::CertificateFiles;
-use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, TempDir, free_port, skipped_for_want_of,
-    tool_is_installed, wait_until,
-};
+use keyway_testkit::{Keyway, KeywayConfig, Pool, RedisServer, TempDir, free_port, wait_until};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -234,30 +231,4 @@ fn passwords_and_certificates_are_taken_as_redis_cli_takes_them() {
         let (status, told) = run(&arguments, "NONE");
         assert!(status == Some(2) && told.contains(wanted), "{arguments:?}: {told}");
     }
-}
-
-/// The rate that redis-benchmark tells, and ours, of the same work in turn.
-#[test]
-#[ignore = "wants a quiet machine with two cores"]
-fn its_throughput_agrees_with_redis_benchmark() {
-    if !tool_is_installed("redis-benchmark") {
-        return skipped_for_want_of("redis-benchmark", "agreement of figures");
-    }
-    let server = RedisServer::start();
-    let (address, port) = (server.address().to_string(), server.port().to_string());
-    let theirs = || {
-        let arguments = ["-p", &port, "-t", "get", "-n", "1000000", "-P", "16", "--csv"];
-        let output = Command::new("redis-benchmark").args(arguments).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let rate = text.lines().last().unwrap().split(',').nth(1).unwrap();
-        rate.trim_matches('"').parse::<f64>().unwrap()
-    };
-    let ours = || {
-        let (_, json) =
-            measured(&[&address, "--suite", "get", "--requests", "1000000", "-P", "16"]);
-        json["outcomes"][0]["totals"]["per_second"].as_f64().unwrap()
-    };
-    let mut ratios: Vec<f64> = (0..7).map(|_| ours() / theirs()).collect();
-    ratios.sort_by(f64::total_cmp);
-    assert!((0.9..1.1).contains(&ratios[3]), "{ratios:?}");
 }

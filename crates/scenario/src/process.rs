@@ -302,7 +302,11 @@ fn listen(mut from: impl Read + Send + 'static) -> Reader {
 /// The first line that a command prints; nothing if it does not end.
 pub fn first_line(program: &Path, words: &[String], is_stopped: &AtomicBool) -> String {
     let Ok(answer) = ask(program, words, ANSWER_PATIENCE, is_stopped) else { return String::new() };
-    plain(answer.text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default())
+    let line = answer.text.lines().map(str::trim).find(|line| !line.is_empty());
+    let line = line.unwrap_or_default();
+    // Some tell by what path they were called.
+    let path = program.display().to_string();
+    plain(line.strip_prefix(&path).map_or(line, str::trim_start))
 }
 
 /// Becomes a program with its arguments, `words`, which ends when the process `run` does, who has
@@ -360,6 +364,8 @@ mod tests {
         }
         let why = ask(&shell, &of("sleep 1000"), patience, &stop).unwrap_err().to_string();
         assert_eq!(why, "sh: no answer in 0 s");
+        let told = format!("echo; echo {} tool-1.2 fast", shell.display());
+        assert_eq!(first_line(&shell, &of(&told), &stop), "tool-1.2 fast");
         stop.store(true, Ordering::Relaxed);
         assert_eq!(first_line(&shell, &of("sleep 1000"), &stop), "");
     }

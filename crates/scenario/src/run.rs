@@ -24,6 +24,9 @@ use std::time::{Duration, Instant, SystemTime};
 const OVERHEAD: f64 = 0.15;
 /// A generator that is so busy is the limit.
 const BUSY_PERCENT: f64 = 92.0;
+/// A load average of so many times the cores is not the benchmark's own: that has about one thing to
+/// do for each core.
+const CROWDED: f64 = 2.5;
 /// Notes about failed requests; more say nothing more.
 const FAILURES_TOLD: usize = 6;
 
@@ -422,6 +425,7 @@ impl<'a> Runner<'a> {
                 "Scaled to this machine ({cores} cores, {gib} GiB); --full takes the report's own size."
             ));
         }
+        run.notes.extend(crowded(run));
         run.notes.extend(self.left_out.iter().cloned());
         run.notes.extend(self.scenario.notes.iter().cloned());
         for task in &self.tasks {
@@ -523,6 +527,20 @@ fn busy(run: &Run, senders: impl Fn(&str) -> f64) -> Option<String> {
         busy.len(),
         run.cells.len()
     ))
+}
+
+/// Whether others had so much to do that throughput says who got a core.
+fn crowded(run: &Run) -> Option<String> {
+    let measured = run.cells.iter().flat_map(Cell::measured);
+    let most = measured.filter_map(|one| one.load_average).fold(0.0, f64::max);
+    let cores = run.machine.cores.max(1);
+    (most > CROWDED * f64::from(cores)).then(|| {
+        format!(
+            "The machine was busy: its load average was up to {most:.1} on {cores} cores. Throughput \
+             and latency say who got a core; requests per CPU-second, and their ratios, are what to \
+             look at."
+        )
+    })
 }
 
 /// Requests that failed make a throughput worth less.

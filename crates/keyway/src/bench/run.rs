@@ -74,6 +74,7 @@ impl Arguments {
             return Ok(ExitCode::SUCCESS);
         }
         let scenario = load(self.scenario.as_deref().unwrap_or_default())?;
+        self.out.check(&scenario.table)?;
         // Empty ones go again where nothing comes to be written.
         let _files = Reserved::new(self.out.files())?;
         let is_stopped = stop_flag()?;

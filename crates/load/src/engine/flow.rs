@@ -1,11 +1,11 @@
 //! Requests out, replies in.
 
 use super::link::{Framer, Role, Sent};
+use super::plain::render;
 use super::state::{Fault, State};
 use crate::error::Error;
 use crate::greeting;
-use crate::program::{Cursor, Judge, Stamps};
-use crate::random::Random;
+use crate::program::{Judge, Stamps};
 use crate::reply::{self, DEPTH_MAX, LIMITS, REPLY_LEN_MAX, Told};
 use keyway_memcache::{Expect, Wire};
 use keyway_resp::Kind;
@@ -34,6 +34,9 @@ impl State {
             return;
         }
         let room = self.room(client);
+        if self.is_plain {
+            return self.issue_plain(client, room, now);
+        }
         for _ in 0..room {
             self.issue(client, now);
         }
@@ -114,24 +117,9 @@ impl State {
         };
         let index = self.link_to(client, node);
         let State { setup, links, clients, again, dirty, .. } = self;
-        let spec = &setup.program.ops[usize::from(sent.op)];
         let one = &clients[client as usize];
         let link = &mut links[index as usize];
-        let step = &spec.steps[usize::from(number)];
-        let random = Random::new(sent.seed.wrapping_add(u64::from(number)));
-        if let Some(mold) = &step.mold {
-            setup.program.cast(mold, sent.key, random, &mut link.out);
-        } else {
-            let mut cursor = Cursor {
-                key: sent.key,
-                random,
-                owner: one.owner,
-                draw: if spec.is_write { &one.writes } else { &one.reads },
-                checks: &mut link.checks,
-                again,
-            };
-            setup.program.render(step, &mut cursor, &mut link.out);
-        }
+        render(&setup.program, one, link, (&sent, number), again);
         link.sent.push_back(sent);
         link.calls_left = link.calls_left.saturating_sub(1);
         if !link.is_dirty {
@@ -176,6 +164,9 @@ impl State {
 
     /// Handles every whole reply; how many bytes they are.
     fn feed(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<usize, Fault> {
+        if self.has_plain_replies(index) {
+            return self.feed_plain(index, bytes, now);
+        }
         match greeting::wire(self.setup.target.protocol) {
             None => self.feed_redis(index, bytes, now),
             Some(wire) => self.feed_memcached(index, bytes, wire, now),
@@ -294,7 +285,7 @@ impl State {
 
     /// What came without being asked for: too many clients, say.
     #[cold]
-    fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
+    pub(super) fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
         if kind == Kind::Error && !self.is_started {
             let reply = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
             let address = self.setup.target.address.to_string();

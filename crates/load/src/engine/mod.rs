@@ -10,6 +10,7 @@ mod flow;
 mod joined;
 mod link;
 mod pacer;
+mod plain;
 mod redirect;
 mod state;
 mod verifying;

@@ -72,6 +72,8 @@ pub(super) struct State {
     /// Links to be opened again, and when.
     pausing: VecDeque<(u64, u32)>,
     pub(super) pace: Option<Pacer>,
+    /// All requests can go the short way.
+    pub(super) is_plain: bool,
     pub(super) opening: usize,
     pub(super) in_flight: u64,
     /// Requests that may still be sent.
@@ -108,6 +110,7 @@ impl State {
             spent: Vec::new(),
             pausing: VecDeque::new(),
             pace: Pacer::new(plan, thread),
+            is_plain: super::plain::is_plain(setup),
             opening: 0,
             in_flight: 0,
             quota: 0,
