@@ -63,7 +63,7 @@ fn read(stream: TcpStream, asked: &Sender<TcpStream>) {
 
 /// The first word of the next request.
 fn request(input: &mut impl BufRead) -> Option<String> {
-    let mut number = |input: &mut dyn BufRead| {
+    let number = |input: &mut dyn BufRead| {
         let mut line = String::new();
         input.read_line(&mut line).ok()?;
         line.get(1..)?.trim().parse::<usize>().ok()
