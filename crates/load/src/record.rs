@@ -264,6 +264,10 @@ mod tests {
             let expected = -(1.0 - quantile).ln() * 200.0;
             assert!((0.97..1.03).contains(&(found / expected)), "{found} {expected}");
         }
+        // Its mean and its deviation are the same.
+        for found in [latency.mean_us, latency.deviation_us] {
+            assert!((198.0..202.0).contains(&found), "{latency:?}");
+        }
     }
 
     #[test]
