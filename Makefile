@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-clients check bench fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
+.PHONY: help run release test test-clients check bench agreement peers fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -30,7 +30,13 @@ check: ## formatting, lints, who may import whom, licences, and that the fuzz ta
 	@cargo run --quiet --locked --package keyway-testkit --bin layer_check
 	@cargo run --quiet --locked --package keyway-testkit --bin supply -- licences
 
-bench: ## rerun the table of docs/performance.md (takes long; wants a quiet machine; ARGS=--help)
+bench: ## rerun published benchmarks into docs/performance.md (an hour or less, on a quiet machine; NAMES="atbus", ARGS="--rounds 7")
+	@scripts/bench.sh $(ARGS)
+
+agreement: ## our figures of a real server beside redis-benchmark's (wants a quiet machine)
+	@cargo test --release --locked --package keyway-load --test agreement -- --include-ignored --nocapture
+
+peers: ## rerun the comparison with peers in docs/performance.md (takes long; wants a quiet machine; ARGS=--help)
 	@cargo build --release --locked --package keyway --package keyway-bench
 	@"$(CARGO_TARGET_DIR)/release/keyway-peer-bench" $(ARGS)
 

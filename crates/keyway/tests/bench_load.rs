@@ -2,10 +2,8 @@
 //! against Redis, and what it says when it cannot.
 #![allow(clippy::disallowed_methods, reason = "a command that is interrupted after a while")]
 
-use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, TempDir, skipped_for_want_of, tool_is_installed,
-    wait_until,
-};
+use keyway_testkit::certificates::CertificateFiles;
+use keyway_testkit::{Keyway, KeywayConfig, Pool, RedisServer, TempDir, free_port, wait_until};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -190,28 +188,47 @@ fn what_cannot_be_done_is_told_before_anything_is_sent() {
     }
 }
 
-/// The rate that redis-benchmark tells, and ours, of the same work in turn.
 #[test]
-#[ignore = "wants a quiet machine with two cores"]
-fn its_throughput_agrees_with_redis_benchmark() {
-    if !tool_is_installed("redis-benchmark") {
-        return skipped_for_want_of("redis-benchmark", "agreement of figures");
+fn passwords_and_certificates_are_taken_as_redis_cli_takes_them() {
+    let files = CertificateFiles::default();
+    let port = free_port();
+    let options = files.redis_options(port, "server");
+    let mut options: Vec<&str> = options.iter().map(String::as_str).collect();
+    options.extend(["--requirepass", "secret"]);
+    let server = RedisServer::start_with(&options);
+    let secured = format!("localhost:{port}");
+    let (plain, authority) = (server.address().to_string(), files.path("ca.pem"));
+    let secret = files.write("secret", "secret\nmore\n").display().to_string();
+    let run = |arguments: &[&str], variable: &str| {
+        let mut command = Command::new(KEYWAY);
+        command.args(["bench", "load"]).args(arguments).args(["-n", "500", "--keys", "100"]);
+        let output = command.env(variable, "secret").output().expect("the program that was built");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let tls = [&secured[..], "--tls", "--cacert", authority.to_str().unwrap()];
+    let with = |more: &[&'static str]| [&tls[..], more].concat();
+    for (arguments, variable) in [
+        (vec![&plain[..]], "REDISCLI_AUTH"),
+        (vec![&plain, "--password-env", "MINE"], "MINE"),
+        (vec![&plain, "--user", "default", "--password-file", &secret], "NONE"),
+        (with(&[]), "REDISCLI_AUTH"),
+        (with(&["--sni", "127.0.0.1"]), "REDISCLI_AUTH"),
+        (vec![&secured, "--tls", "--insecure"], "REDISCLI_AUTH"),
+    ] {
+        let (status, told) = run(&arguments, variable);
+        assert_eq!(status, Some(0), "{arguments:?}: {told}");
     }
-    let server = RedisServer::start();
-    let (address, port) = (server.address().to_string(), server.port().to_string());
-    let theirs = || {
-        let arguments = ["-p", &port, "-t", "get", "-n", "1000000", "-P", "16", "--csv"];
-        let output = Command::new("redis-benchmark").args(arguments).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let rate = text.lines().last().unwrap().split(',').nth(1).unwrap();
-        rate.trim_matches('"').parse::<f64>().unwrap()
-    };
-    let ours = || {
-        let (_, json) =
-            measured(&[&address, "--suite", "get", "--requests", "1000000", "-P", "16"]);
-        json["outcomes"][0]["totals"]["per_second"].as_f64().unwrap()
-    };
-    let mut ratios: Vec<f64> = (0..7).map(|_| ours() / theirs()).collect();
-    ratios.sort_by(f64::total_cmp);
-    assert!((0.9..1.1).contains(&ratios[3]), "{ratios:?}");
+    for (arguments, wanted) in [
+        (vec![&plain[..]], "NOAUTH"),
+        (vec![&plain, "--password-env", "NOT_THERE"], "no password in NOT_THERE"),
+        (vec![&plain, "--user", "default"], "a user has a password"),
+        (vec![&secured, "--tls"], "cannot connect"),
+        (with(&["--sni", "other.example"]), "other.example"),
+        (vec![&secured, "--tls", "--cacert", "/nonexistent"], "/nonexistent"),
+        (vec![&secured, "--insecure"], "--tls"),
+        (vec!["unix:///run/x", "--tls", "--insecure"], "only connections over TCP"),
+    ] {
+        let (status, told) = run(&arguments, "NONE");
+        assert!(status == Some(2) && told.contains(wanted), "{arguments:?}: {told}");
+    }
 }

@@ -45,15 +45,24 @@ servers = [
 name = "absent"
 command = ["no-such-proxy", "{port}"]
 install = "write it"
-[[system]]
-name = "broken"
-command = ["sh", "-c", "echo no room for {port}; exit 1"]
 [[item]]
 id = "mixed"
 mix = "set:1,get:1"
 connections = [5, 10]
 keys = 1000
 fill = true
+"#;
+
+/// What is there, and does not start or does not serve.
+const BROKEN: &str = r#"
+[[system]]
+name = "broken"
+command = ["sh", "-c", "echo no room for {port}; exit 1"]
+"#;
+const WRONG: &str = r#"
+[[system]]
+name = "wrong"
+command = ["redis-server", "--port", "{port}", "--save", "", "--requirepass", "x"]
 "#;
 
 /// A directory of its own for all that a run leaves behind.
@@ -123,7 +132,6 @@ fn systems_are_measured_side_by_side_and_those_that_are_not_there_are_rows() {
     let (text, json) = place.measured(&[&place.path("mine.toml"), "--rounds", "2"]);
     for told in [
         "not measured: no-such-proxy is not installed (write it)",
-        "not measured: broken ended at its start: no room for",
         "Requests/CPU-s to redis's",
         "Behind the systems: redis, 2 servers.",
     ] {
@@ -161,6 +169,25 @@ fn systems_are_measured_side_by_side_and_those_that_are_not_there_are_rows() {
 }
 
 #[test]
+fn what_is_there_and_does_not_serve_is_a_row_and_a_failure() {
+    let place = Place::new();
+    for (system, told) in [
+        (BROKEN, "not measured: broken ended at its start: no room for"),
+        (WRONG, "not measured: it does not serve"),
+    ] {
+        let mine = place.path("broken.toml");
+        std::fs::write(&mine, FILE.to_owned() + system).unwrap();
+        let file = place.path("run.json");
+        let output = place.run(&[&mine, "--json", &file]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains(told), "{text}");
+        let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        assert!(cell(&json, "keyway", "mixed-c5").is_some(), "the others are measured");
+        place.is_clean();
+    }
+}
+
+#[test]
 fn a_built_in_scenario_prints_its_reports_table() {
     let place = Place::new();
     if !tool_is_installed("nutcracker") {
@@ -193,6 +220,7 @@ fn memcached_the_bus_and_systems_of_the_users_own_are_measured() {
     let short = ["--rounds", "1", "--seconds", "0.2"];
     let (text, json) = place.measured(&[&["atbus"][..], &short].concat());
     assert!(text.contains("CPU send/receive") && text.contains("Packet length"), "{text}");
+    assert!(json["parameters"]["warm-up"].is_null(), "messages have none: {json}");
     let rounds = &cell(&json, "shm", "messages-8-128").unwrap()["rounds"];
     assert!(rounds[0]["measured"]["requests"].as_u64().unwrap() > 1000, "{rounds}");
 
@@ -226,12 +254,15 @@ fn memcached_the_bus_and_systems_of_the_users_own_are_measured() {
 #[test]
 fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing() {
     let place = Place::new();
+    let server = RedisServer::start();
     let (file, json) = (place.path("mine.toml"), place.path("run.json"));
-    let arguments = [&file, "--rounds", "100", "--seconds", "0.2", "--json", &json];
+    let last = format!("last={}", server.address());
+    let arguments =
+        [&file, "--system", &last, "--rounds", "100", "--seconds", "0.2", "--json", &json];
     let child = place.command(&arguments).spawn().unwrap();
-    wait_until("two servers and a proxy", PATIENCE, || place.processes() >= 3);
-    // The first of its measurements is over by then.
-    std::thread::sleep(Duration::from_secs(8));
+    // The last of all systems is measured with ten connections: the first round is over.
+    let clients = || server.client().words("INFO clients").text();
+    wait_until("ten connections", PATIENCE, || clients().contains("connected_clients:11"));
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -239,7 +270,12 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing() {
     assert!(text.contains("The run was interrupted: this is what had been measured."), "{text}");
     let json: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     assert_eq!(json["interrupted"], true);
-    assert!(!json["cells"].as_array().unwrap().is_empty(), "{json}");
+    for system in ["redis", "keyway"] {
+        for item in ["mixed-c5", "mixed-c10"] {
+            let one = &cell(&json, system, item).unwrap()["rounds"][0]["measured"];
+            assert!(one["requests"].as_u64().unwrap() > 100, "{system} {item}: {json}");
+        }
+    }
     place.is_clean();
 }
 
@@ -280,6 +316,13 @@ fn what_cannot_begin_is_told() {
         assert!(text.contains(told), "{arguments:?}: {text}");
         place.is_clean();
     }
+    // Files are seen to be writable before it begins, and not left behind when it does not.
+    let (page, kept) = (place.path("run.html"), place.path("kept.md"));
+    std::fs::write(&kept, "kept").unwrap();
+    let files = ["--html", &page, "--markdown", &kept];
+    let output = place.run(&[&[&mine, "--only", "keyvay"][..], &files].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!Path::new(&page).exists() && std::fs::read(&kept).unwrap() == b"kept");
     let list = String::from_utf8(place.run(&["--list"]).stdout).unwrap();
     assert_eq!(list.lines().count(), 5, "{list}");
     let shown = String::from_utf8(place.run(&["--show", "atbus"]).stdout).unwrap();

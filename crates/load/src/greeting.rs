@@ -25,6 +25,13 @@ pub(crate) fn framer(protocol: Protocol) -> keyway_resp::Framer {
 pub(crate) fn compose(target: &Target, out: &mut Vec<u8>) -> usize {
     let password = target.password.as_deref();
     let user = target.user.as_deref();
+    if let (Some(wire), Some(password)) = (wire(target.protocol), password) {
+        match wire {
+            Wire::Text => set_password(user, password, out),
+            Wire::Binary => plain_password(user, password, out),
+        }
+        return 1;
+    }
     let mut count = 0;
     let mut say = |words: &[&str]| {
         keyway_resp::reply::array(out, words.len());
@@ -46,6 +53,26 @@ pub(crate) fn compose(target: &Target, out: &mut Vec<u8>) -> usize {
         say(&["SELECT", &target.database.to_string()]);
     }
     count
+}
+
+/// memcached's text: the value of a first `set`, whatever its key.
+fn set_password(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
+    let value = format!("{} {password}", user.unwrap_or("default"));
+    out.extend_from_slice(format!("set auth 0 0 {}\r\n{value}\r\n", value.len()).as_bytes());
+}
+
+/// memcached's packets: SASL PLAIN, whose first word, whom to act for, is empty.
+fn plain_password(user: Option<&str>, password: &str, out: &mut Vec<u8>) {
+    const AUTHENTICATE: u8 = 0x21;
+    const MECHANISM: &[u8] = b"PLAIN";
+    let value = format!("\0{}\0{password}", user.unwrap_or("default"));
+    let mut head = [0; 24];
+    (head[0], head[1]) = (0x80, AUTHENTICATE);
+    head[2..4].copy_from_slice(&(MECHANISM.len() as u16).to_be_bytes());
+    head[8..12].copy_from_slice(&((MECHANISM.len() + value.len()) as u32).to_be_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(MECHANISM);
+    out.extend_from_slice(value.as_bytes());
 }
 
 /// A question that every server of the protocol answers with one short reply.

@@ -187,14 +187,25 @@ impl Latency {
         if histogram.is_empty() {
             return Latency::default();
         }
+        // Once through all of its buckets: a short run would notice more.
+        let seen: Vec<(u64, u64)> = histogram
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+            .collect();
+        let middle = |value: u64| histogram.median_equivalent(value) as f64;
+        let all = histogram.len() as f64;
+        let sum: f64 = seen.iter().map(|&(value, count)| middle(value) * count as f64).sum();
+        let mean = sum / all;
+        let squares = seen.iter().map(|&(value, n)| (middle(value) - mean).powi(2) * n as f64);
+        let deviation = (squares.sum::<f64>() / all).sqrt();
         let us = |nanos: u64| nanos as f64 / 1000.0;
         // A bucket's upper end may lie above the greatest value there was.
         let at = |quantile: f64| us(histogram.value_at_quantile(quantile).min(histogram.max()));
         Latency {
             count: histogram.len(),
             min_us: us(histogram.min()),
-            mean_us: histogram.mean() / 1000.0,
-            deviation_us: histogram.stdev() / 1000.0,
+            mean_us: mean / 1000.0,
+            deviation_us: deviation / 1000.0,
             p25_us: at(0.25),
             p50_us: at(0.5),
             p75_us: at(0.75),
@@ -204,12 +215,9 @@ impl Latency {
             p99_9_us: at(0.999),
             p99_99_us: at(0.9999),
             max_us: us(histogram.max()),
-            histogram: histogram
-                .iter_recorded()
-                .map(|step| {
-                    let value = step.value_iterated_to();
-                    (histogram.highest_equivalent(value), step.count_at_value())
-                })
+            histogram: seen
+                .into_iter()
+                .map(|(value, count)| (histogram.highest_equivalent(value), count))
                 .collect(),
         }
     }

@@ -148,7 +148,7 @@ impl Record {
     }
 
     #[cold]
-    fn error(&mut self, class: u16, text: &[u8]) {
+    pub(crate) fn error(&mut self, class: u16, text: &[u8]) {
         self.classes[usize::from(class)].errors += 1;
         self.slice.errors += 1;
         let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_LEN_MAX)]);
@@ -263,6 +263,10 @@ mod tests {
         {
             let expected = -(1.0 - quantile).ln() * 200.0;
             assert!((0.97..1.03).contains(&(found / expected)), "{found} {expected}");
+        }
+        // Its mean and its deviation are the same.
+        for found in [latency.mean_us, latency.deviation_us] {
+            assert!((198.0..202.0).contains(&found), "{latency:?}");
         }
     }
 

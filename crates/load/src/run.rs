@@ -15,6 +15,7 @@ use crate::talk;
 use crate::target::Target;
 use crate::usage::{Meter, Watch};
 use crate::workload::Workload;
+use keyway_net::Address;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,6 +102,9 @@ pub fn run(
 
 fn prepare(workload: &Workload, target: &Target, plan: &Plan) -> Result<Setup, Error> {
     plan.check()?;
+    if target.tls.is_some() && !matches!(target.address, Address::Tcp { .. }) {
+        return Err(Error::asked("only connections over TCP are secured by TLS"));
+    }
     if plan.calls.is_some() && target.is_cluster {
         return Err(Error::asked("connections to a cluster are not closed after some calls"));
     }
@@ -113,8 +117,9 @@ fn prepare(workload: &Workload, target: &Target, plan: &Plan) -> Result<Setup, E
             overtake each other: verify in a closed loop, or with a pipeline of 1",
         ));
     }
-    let per_request = 64 + u64::from(workload.sizes.longest());
-    if per_request * (plan.clients() * plan.pipeline) as u64 > IN_FLIGHT_BYTES_MAX {
+    let keys = workload.mix.iter().map(|(command, _)| command.kind.keys()).max().unwrap_or(1);
+    let per_request = (64 + u64::from(workload.sizes.longest())) * u64::from(keys);
+    if per_request.saturating_mul((plan.clients() * plan.pipeline) as u64) > IN_FLIGHT_BYTES_MAX {
         return Err(Error::asked(
             "requests in flight would take more than 8 GiB: fewer \
             connections, a shorter pipeline or shorter values",

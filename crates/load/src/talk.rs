@@ -1,7 +1,7 @@
 //! A short conversation before a run: is it there, does it let us in, does it speak the protocol,
 //! and, of a cluster, who has which slots?
 
-use crate::engine::driver;
+use crate::engine::{Driver, connect, driver, explain};
 use crate::error::Error;
 use crate::greeting;
 use crate::program::Judge;
@@ -9,7 +9,7 @@ use crate::reply::{self, DEPTH_MAX, LIMITS, REPLY_LEN_MAX};
 use crate::setup::nanos;
 use crate::target::Target;
 use keyway_memcache::Expect;
-use keyway_net::{Address, Event, Io, Recv, Ringed, Send, Socket, Token};
+use keyway_net::{Address, Event, Io, Recv, Send, Socket, Token};
 use keyway_topology::{Asked, ClusterView, Endpoint, SLOT_COUNT};
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn slots(target: &Target, reply: &[u8]) -> Result<Found, Error> {
 
 struct Talk<'a> {
     target: &'a Target,
-    io: Ringed,
+    io: Driver,
     socket: Socket,
     until: u64,
     input: Vec<u8>,
@@ -87,7 +87,7 @@ impl<'a> Talk<'a> {
         let failed =
             |why: &str| Error::Connect { address: target.address.to_string(), why: why.to_owned() };
         io.clock();
-        io.connect(&target.address, Token(1));
+        connect(&mut io, target, &target.address, Token(1));
         let mut events = Vec::new();
         loop {
             for event in events.drain(..) {
@@ -95,7 +95,9 @@ impl<'a> Talk<'a> {
                     Event::Connected { socket, .. } => {
                         return Ok(Talk { target, io, socket, until, input: Vec::new() });
                     }
-                    Event::ConnectFailed { fault, .. } => return Err(failed(fault.text())),
+                    Event::ConnectFailed { fault, .. } => {
+                        return Err(failed(&explain(target, &target.address, fault)));
+                    }
                     _ => {}
                 }
             }
@@ -201,7 +203,7 @@ impl Drop for Talk<'_> {
 }
 
 /// Waits for events; `false` when the time is up.
-fn wait(io: &mut Ringed, until: u64, events: &mut Vec<Event>) -> bool {
+fn wait(io: &mut Driver, until: u64, events: &mut Vec<Event>) -> bool {
     let left = until.saturating_sub(nanos());
     if left == 0 {
         return false;

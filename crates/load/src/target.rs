@@ -1,6 +1,7 @@
 //! What is put under load.
 
 use keyway_net::Address;
+use keyway_tls::ClientTls;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -62,10 +63,13 @@ pub struct Target {
     pub address: Address,
     /// The protocol that is spoken.
     pub protocol: Protocol,
-    /// The user to be, beside a password; Redis's only.
+    /// The user to be, beside a password.
     pub user: Option<String>,
-    /// The password to say; Redis's only.
+    /// The password to say: by AUTH, on memcached by SASL PLAIN in packets and else as the value of a
+    /// first `set`.
     pub password: Option<String>,
+    /// Connections are secured by this; over TCP only.
+    pub tls: Option<ClientTls>,
     /// The database to select; Redis's only.
     pub database: u32,
     /// Whether it is one server of a Redis Cluster, each of whose primaries is then asked
@@ -83,6 +87,7 @@ impl Target {
             protocol,
             user: None,
             password: None,
+            tls: None,
             database: 0,
             is_cluster: false,
             patience: Duration::from_secs(5),

@@ -2,8 +2,11 @@
 
 mod support;
 
-use keyway_load::{CommandKind, Protocol, Sizes, Workload, parse_template};
-use keyway_testkit::{MemcachedServer, has_memcached};
+use keyway_load::{
+    CommandKind, Flow, Protocol, Sizes, Target, Workload, parse_template, run, ycsb,
+};
+use keyway_testkit::{MemcachedServer, TempDir, has_memcached};
+use std::time::Duration;
 use support::{expect_clean, fill, go, plan, target, workload};
 
 const PROTOCOLS: [Protocol; 3] =
@@ -67,6 +70,75 @@ fn the_other_commands_are_understood() {
         counters.keys.prefix = "counter:".to_owned();
         let outcome = go(&counters, &to, &plan(500));
         assert_eq!((outcome.totals.requests, outcome.totals.errors), (500, 0), "{protocol}");
+    }
+}
+
+#[test]
+fn several_keys_are_written_in_pieces_and_records_as_values() {
+    if !has_memcached("writes of several keys, and YCSB") {
+        return;
+    }
+    for protocol in PROTOCOLS {
+        let server = MemcachedServer::start();
+        let to = target(server.address(), protocol);
+        let mut load = workload("mset_7:1,mget_3:1", 300);
+        load.is_verified = true;
+        let outcome = go(&load, &to, &plan(2000));
+        expect_clean(&outcome, 2000);
+        assert!(outcome.verification.unwrap().is_clean(), "{protocol}");
+        let stored = |server: &MemcachedServer| {
+            let stats = server.client().say("stats\r\n");
+            let number = stats.lines().find_map(|line| line.strip_prefix("STAT cmd_set "));
+            number.unwrap().trim().parse::<u64>().unwrap()
+        };
+        assert_eq!(stored(&server), outcome.classes[0].requests * 7, "{protocol}");
+        for letter in ['a', 'b', 'c', 'd', 'f'] {
+            let load = ycsb(letter, 200).unwrap();
+            fill(&load, &to);
+            let outcome = go(&load, &to, &plan(1000));
+            expect_clean(&outcome, 1000);
+            // Of D what is newest is read, though it may not be acknowledged.
+            let inserts = outcome.classes.iter().find(|class| class.name == "insert");
+            let misses_max = inserts.map_or(0, |class| class.requests);
+            assert!(outcome.totals.misses <= misses_max, "{protocol} {letter}");
+        }
+        let key = "user6284781860667377211";
+        let reply = server.client().say(&format!("get {key}\r\n"));
+        let value = reply.lines().nth(1).unwrap();
+        let record: serde_json::Value = serde_json::from_str(value).unwrap();
+        let fields = record.as_object().unwrap();
+        assert!(fields.len() == 10 && fields["field9"].as_str().unwrap().len() == 100, "{value}");
+        let scans = ycsb('e', 200).unwrap();
+        let refused = run(&scans, &to, &plan(10), &[], &mut |_| Flow::Continue).unwrap_err();
+        assert!(refused.to_string().contains("cannot be said in memcached"), "{refused}");
+    }
+}
+
+#[test]
+fn a_password_is_said_in_each_protocol() {
+    if !has_memcached("passwords of memcached") {
+        return;
+    }
+    let directory = TempDir::new();
+    let file = directory.path().join("users");
+    std::fs::write(&file, "alice:secret\n").unwrap();
+    let server = MemcachedServer::start_with(&["-Y", file.to_str().unwrap()]);
+    let load = workload("set:1,get:1", 100);
+    let check = |to: &mut Target| {
+        to.patience = Duration::from_secs(3);
+        let error = |to: &Target| {
+            run(&load, to, &plan(10), &[], &mut |_| Flow::Continue).unwrap_err().to_string()
+        };
+        let none = error(to);
+        assert!(none.contains("refuses") || none.contains("closes"), "{none}");
+        (to.user, to.password) = (Some("alice".to_owned()), Some("wrong".to_owned()));
+        assert!(error(to).contains("refuses"), "{}", error(to));
+        to.password = Some("secret".to_owned());
+        expect_clean(&go(&load, to, &plan(1000)), 1000);
+    };
+    check(&mut target(server.address(), Protocol::MemcachedText));
+    if let Some(server) = MemcachedServer::start_with_sasl("alice", "secret") {
+        check(&mut target(server.address(), Protocol::MemcachedBinary));
     }
 }
 

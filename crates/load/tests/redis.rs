@@ -7,7 +7,11 @@ use keyway_load::{
     CommandKind, Ended, Error, Flow, KeyForm, Pace, Pattern, Plan, Protocol, SUITE, Sizes, Until,
     Watch, Workload, parse_template, run, suite, ycsb,
 };
-use keyway_testkit::{RedisCluster, RedisServer, TempDir, cluster_slot, watchdog};
+use keyway_testkit::certificates::CertificateFiles;
+use keyway_testkit::{
+    RedisCluster, RedisServer, TempDir, cluster_slot, free_port, wait_until, watchdog,
+};
+use keyway_tls::{ClientSettings, ClientTls, MinVersion, Trust};
 use std::time::{Duration, Instant};
 use support::{expect_clean, fill, go, plan, target, workload};
 
@@ -371,12 +375,112 @@ fn a_cluster_is_asked_directly_and_followed() {
     });
     moving.finish();
 
-    let many = workload("mget_5", 100);
-    let refused = run(&many, &to, &plan(10), &[], &mut |_| Flow::Continue).unwrap_err();
-    assert!(refused.to_string().contains("prefix with a tag"), "{refused}");
-    let mut tagged = many;
+    let mut tagged = workload("mget_5", 100);
     tagged.keys.prefix = "{load}:".to_owned();
     expect_clean(&go(&tagged, &to, &plan(500)), 500);
+}
+
+/// How often all servers of a cluster have executed a command.
+fn all_calls(cluster: &RedisCluster, name: &str) -> i64 {
+    let of = |node| {
+        let info = cluster.ask(node, "INFO commandstats").text();
+        let head = format!("cmdstat_{name}:calls=");
+        let line = info.lines().find_map(|line| line.strip_prefix(&head)?.split(',').next());
+        line.map_or(0, |calls| calls.parse::<i64>().unwrap())
+    };
+    (0..3).map(of).sum()
+}
+
+#[test]
+fn requests_of_several_keys_are_sent_apart_in_a_cluster() {
+    let _watchdog = watchdog(Duration::from_secs(120), "a cluster");
+    let mut cluster = RedisCluster::start(3, 0);
+    let mut to = target(cluster.address(0), Protocol::Resp2);
+    to.is_cluster = true;
+    let mut load = workload("mset_4:1,mget_5:1", 500);
+    load.is_verified = true;
+    let outcome = go(&load, &to, &plan(4000));
+    expect_clean(&outcome, 4000);
+    let [mset, mget] = &outcome.classes[..] else { panic!("two classes") };
+    assert_eq!(
+        (all_calls(&cluster, "set"), all_calls(&cluster, "get")),
+        (mset.requests as i64 * 4, mget.requests as i64 * 5)
+    );
+    assert_eq!(mget.hits + mget.misses, mget.requests * 5);
+    let found = outcome.verification.unwrap();
+    assert!(found.is_clean() && found.checked == mget.requests * 5, "{found:?}");
+
+    for letter in ['d', 'e'] {
+        let load = ycsb(letter, 300).unwrap();
+        fill(&load, &to);
+        let outcome = go(&load, &to, &plan(1000));
+        expect_clean(&outcome, 1000);
+        let inserted = outcome.classes.iter().find(|class| class.name == "insert").unwrap();
+        // What is newest is read, though it may not be acknowledged.
+        assert!(outcome.totals.misses <= inserted.requests && outcome.totals.redirected == 0);
+        let index = cluster_slot(b"_indices");
+        let owner = cluster.primary_of_slot(index).unwrap();
+        let known = cluster.ask(owner, "ZCARD _indices").integer();
+        assert_eq!(known, 300 + inserted.requests as i64, "{letter}");
+        (0..3).for_each(|node| _ = cluster.ask(node, "FLUSHALL"));
+    }
+
+    // A server that is lost takes pieces of many requests along: each is told of once.
+    let load = workload("mget_5", 500);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let plan = Plan { until: Until::Time(Duration::from_secs(2)), ..plan(1) };
+            go(&load, &to, &plan)
+        });
+        let before = all_calls(&cluster, "get");
+        wait_until("requests", Duration::from_secs(20), || {
+            all_calls(&cluster, "get") > before + 5000
+        });
+        cluster.kill(2);
+        let outcome = running.join().unwrap();
+        assert!(outcome.connections.lost > 0 && outcome.totals.unanswered > 0, "{outcome:?}");
+        assert_eq!(outcome.ended, Ended::Finished);
+        let classes = outcome.classes.iter().map(|class| class.requests).sum::<u64>();
+        assert_eq!((outcome.totals.requests, outcome.latency.count), (classes, classes));
+    });
+}
+
+#[test]
+fn a_secured_server_is_measured_by_who_believes_it() {
+    let files = CertificateFiles::default();
+    let port = free_port();
+    let options = files.redis_options(port, "server");
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = RedisServer::start_with(&options);
+    let mut to = target(server.address(), Protocol::Resp2);
+    to.address = format!("127.0.0.1:{port}").parse().unwrap();
+    to.patience = Duration::from_secs(2);
+    let load = workload("set:1,get:1", 200);
+    let error = |to: &keyway_load::Target| {
+        run(&load, to, &plan(10), &[], &mut |_| Flow::Continue).unwrap_err().to_string()
+    };
+    error(&to);
+    let settings = |trust| ClientSettings {
+        trust,
+        server_name: None,
+        identity: None,
+        min_version: MinVersion::default(),
+    };
+    let read =
+        |path: &std::path::Path| std::fs::read_to_string(path).map_err(|why| why.to_string());
+    let tls = |trust| Some(ClientTls::load(&settings(trust), &read).unwrap().tls);
+    to.tls = tls(Trust::Authorities(files.path("ca.pem")));
+    expect_clean(&go(&load, &to, &plan(5000)), 5000);
+    let mut large = workload("set:1,get:1", 10);
+    large.sizes = Sizes::Fixed(300_000);
+    expect_clean(&go(&large, &to, &plan(300)), 300);
+    let other = CertificateFiles::default();
+    to.tls = tls(Trust::Authorities(other.path("ca.pem")));
+    assert!(error(&to).starts_with("cannot connect to 127.0.0.1"), "{}", error(&to));
+    to.tls = tls(Trust::Anybody);
+    expect_clean(&go(&load, &to, &plan(100)), 100);
+    to.address = "unix:///nowhere".parse().unwrap();
+    assert!(error(&to).contains("only connections over TCP"), "{}", error(&to));
 }
 
 #[test]

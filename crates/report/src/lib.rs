@@ -10,6 +10,7 @@
 mod cell;
 mod compare;
 mod csv_out;
+mod digest;
 mod histogram;
 mod html;
 mod layouts;
@@ -24,6 +25,7 @@ pub mod statistics;
 pub use cell::{Figures, Metric};
 pub use compare::{Change, Comparison, Settings, Skipped, Verdict, compare};
 pub use csv_out::csv;
+pub use digest::digest;
 pub use histogram::Histogram;
 pub use html::html;
 pub use layouts::{markdown, tables, terminal};

@@ -33,6 +33,9 @@ pub enum Error {
     /// What was asked for cannot be done: the text says what to change.
     #[error("{0}")]
     Asked(String),
+    /// What was to be measured is not on this machine: how to get it.
+    #[error("{0}")]
+    Absent(String),
     /// The system refused something.
     #[error("{what}: {why}")]
     System {

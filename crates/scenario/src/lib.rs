@@ -30,4 +30,4 @@ pub use model::{
     Item, Scaled, Scenario, ServerKind, Servers, Share, System, SystemKind, Timing, Work,
 };
 pub use process::become_guarded;
-pub use run::{Given, Options, Status, run};
+pub use run::{Finished, Given, Options, Status, run};

@@ -6,7 +6,9 @@ use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,12 +19,20 @@ use std::time::{Duration, Instant};
 const START_PATIENCE: Duration = Duration::from_secs(20);
 /// A program that does not end after this time is killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// A program that is asked something and does not answer in this time is ended.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the output of what was killed may take to end.
+const ENDED_PATIENCE: Duration = Duration::from_millis(500);
+/// How much of an answer is read.
+const ANSWER_LEN_MAX: u64 = 1 << 20;
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(10);
 /// How much of a failed program's output is told.
 const TAIL_LEN: usize = 300;
 /// Free ports are looked for so often before it is given up.
 const PORT_TRIES: usize = 100;
+/// Names for a directory that are tried: of others' runs, or of one that was killed, some may be there.
+const DIRECTORY_TRIES: u32 = 1000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -47,11 +57,7 @@ struct Process {
 impl Site {
     /// A directory of its own, and no process yet.
     pub fn new(guard: &[String]) -> Result<Site, Error> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("keyway-scenario-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let made = std::fs::create_dir(&directory);
-        made.map_err(|why| Error::system(format!("cannot make {}", directory.display()), why))?;
+        let directory = make_directory(&std::env::temp_dir())?;
         let (processes, ports) = (Vec::new(), BTreeSet::new());
         Ok(Site { directory, processes, ports, guard: guard.to_vec() })
     }
@@ -169,6 +175,25 @@ impl Drop for Site {
     }
 }
 
+/// A directory that nobody else has: another run may have the same process id, in a container that
+/// shares the place, or may have been killed.
+fn make_directory(place: &Path) -> Result<PathBuf, Error> {
+    for _ in 0..DIRECTORY_TRIES {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("keyway-scenario-{}-{number}", std::process::id());
+        let directory = place.join(name);
+        match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(why) => {
+                return Err(Error::system(format!("cannot make {}", directory.display()), why));
+            }
+        }
+    }
+    let why = "others' directories have all the names";
+    Err(Error::system(format!("cannot make a directory in {}", place.display()), why))
+}
+
 impl Process {
     fn is_over(&mut self) -> bool {
         self.has_ended |= matches!(self.child.try_wait(), Ok(Some(_)));
@@ -205,13 +230,83 @@ pub fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(more).map(|dir| dir.join(program)).find(is_program)
 }
 
-/// The first line that a command prints.
-pub fn first_line(program: &Path, words: &[String]) -> String {
-    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
-    let Ok(output) = output else { return String::new() };
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    plain(text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default())
+/// What a command said before its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub is_success: bool,
+    /// What it wrote to its output, and behind that what it wrote about errors.
+    pub text: String,
+}
+
+/// Runs a command to its end, which comes within `patience`: then it and what it has started are
+/// ended.
+///
+/// # Errors
+/// When it cannot be started, or does not end by itself, or the run is stopped.
+pub fn ask(
+    program: &Path,
+    words: &[String],
+    patience: Duration,
+    is_stopped: &AtomicBool,
+) -> Result<Answer, Error> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.process_group(0).spawn();
+    let mut child = child.map_err(|why| Error::system(format!("cannot start {name}"), why))?;
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let readers = [output.map(listen), errors.map(listen)];
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let until = Instant::now() + patience;
+    let is_heard = |readers: &[Option<Reader>]| readers.iter().flatten().all(Reader::is_finished);
+    let mut ended = None;
+    // Who holds its output may outlive it.
+    while ended.is_none() || !is_heard(&readers) {
+        if Instant::now() > until || is_stopped.load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(LOOK);
+        ended = ended.or(child.try_wait().ok().flatten());
+    }
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
+    let until = Instant::now() + ENDED_PATIENCE;
+    while !is_heard(&readers) && Instant::now() < until {
+        std::thread::sleep(LOOK);
+    }
+    let Some(status) = ended else {
+        let why = format!("no answer in {} s", patience.as_secs());
+        return Err(Error::system(name, why));
+    };
+    // One that still reads has an output that somebody outside of the group holds open.
+    let readers = readers.into_iter().flatten().filter(Reader::is_finished);
+    let heard = readers.map(|one| one.join().unwrap_or_default());
+    let text = String::from_utf8_lossy(&heard.collect::<Vec<_>>().concat()).into_owned();
+    Ok(Answer { is_success: status.success(), text })
+}
+
+type Reader = std::thread::JoinHandle<Vec<u8>>;
+
+/// Reads to the end, and keeps the beginning.
+fn listen(mut from: impl Read + Send + 'static) -> Reader {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.by_ref().take(ANSWER_LEN_MAX).read_to_end(&mut bytes);
+        let _ = std::io::copy(&mut from, &mut std::io::sink());
+        bytes
+    })
+}
+
+/// The first line that a command prints; nothing if it does not end.
+pub fn first_line(program: &Path, words: &[String], is_stopped: &AtomicBool) -> String {
+    let Ok(answer) = ask(program, words, ANSWER_PATIENCE, is_stopped) else { return String::new() };
+    let line = answer.text.lines().map(str::trim).find(|line| !line.is_empty());
+    let line = line.unwrap_or_default();
+    // Some tell by what path they were called.
+    let path = program.display().to_string();
+    plain(line.strip_prefix(&path).map_or(line, str::trim_start))
 }
 
 /// Becomes a program with its arguments, `words`, which ends when the process `run` does, who has
@@ -252,6 +347,39 @@ mod tests {
         assert!(there(pid) && there(other) && directory.exists());
         drop(site);
         assert!(!there(pid) && !there(other) && !directory.exists());
+    }
+
+    #[test]
+    fn who_is_asked_and_says_nothing_is_ended() {
+        let (shell, stop) = (find("sh").unwrap(), AtomicBool::new(false));
+        let of = |text: &str| ["-c".to_owned(), text.to_owned()];
+        let patience = Duration::from_millis(200);
+        let said = ask(&shell, &of("echo one; echo two >&2; exit 3"), END_PATIENCE, &stop).unwrap();
+        assert_eq!((said.is_success, said.text.as_str()), (false, "one\ntwo\n"));
+        // The first is there itself, of the second a child that holds its output.
+        for silent in ["echo one; sleep 1000", "sleep 1000 & exit 0"] {
+            let begun = Instant::now();
+            let _ = ask(&shell, &of(silent), patience, &stop);
+            assert!(begun.elapsed() < END_PATIENCE, "{silent}");
+        }
+        let why = ask(&shell, &of("sleep 1000"), patience, &stop).unwrap_err().to_string();
+        assert_eq!(why, "sh: no answer in 0 s");
+        let told = format!("echo; echo {} tool-1.2 fast", shell.display());
+        assert_eq!(first_line(&shell, &of(&told), &stop), "tool-1.2 fast");
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(first_line(&shell, &of("sleep 1000"), &stop), "");
+    }
+
+    #[test]
+    fn a_directory_of_another_run_is_left_alone() {
+        let place = Site::new(&[]).unwrap();
+        let name = |number: u32| format!("keyway-scenario-{}-{number}", std::process::id());
+        let next = NEXT.load(Ordering::Relaxed);
+        (next..next + 50).for_each(|number| {
+            std::fs::create_dir(place.directory().join(name(number))).unwrap();
+        });
+        let made = make_directory(place.directory()).unwrap();
+        assert!((next + 50..next + 100).any(|number| made.ends_with(name(number))), "{made:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::convert::time;
 use crate::error::Error;
 use crate::machine::{Scale, machine};
 use crate::measure::{Meter, fill, measure, wait_until_ready};
-use crate::model::{Scaled, Scenario, System, SystemKind, Timing};
+use crate::model::{Scaled, Scenario, Share, System, SystemKind, Timing};
 use crate::places;
 use crate::process::Site;
 use crate::reader::instead;
@@ -24,6 +24,9 @@ use std::time::{Duration, Instant, SystemTime};
 const OVERHEAD: f64 = 0.15;
 /// A generator that is so busy is the limit.
 const BUSY_PERCENT: f64 = 92.0;
+/// A load average of so many times the cores is not the benchmark's own: that has about one thing to
+/// do for each core.
+const CROWDED: f64 = 2.5;
 /// Notes about failed requests; more say nothing more.
 const FAILURES_TOLD: usize = 6;
 
@@ -106,6 +109,16 @@ pub struct Status<'a> {
     pub per_second: f64,
 }
 
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// All of it.
+    pub run: Run,
+    /// Whether all that was there could be measured: systems that are not on this machine are
+    /// rows of it, and no failure; what is there and does not start or serve is one.
+    pub is_whole: bool,
+}
+
 /// Runs a scenario. `look` is told some times a second how far it is; `is_stopped` ends it, with
 /// what was measured until then.
 ///
@@ -116,7 +129,7 @@ pub fn run(
     options: &Options,
     is_stopped: &AtomicBool,
     look: &mut dyn FnMut(&Status),
-) -> Result<Run, Error> {
+) -> Result<Finished, Error> {
     let mut runner = Runner::new(scenario, options, is_stopped, look)?;
     let mut run = runner.begin();
     let mut site = Site::new(&options.guard)?;
@@ -137,7 +150,9 @@ pub fn run(
         return Err(Error::Asked("interrupted before anything was measured".to_owned()));
     }
     runner.notes(&mut run);
-    Ok(run)
+    let mut rounds = run.cells.iter().flat_map(|cell| &cell.rounds);
+    let is_measured = !run.cells.is_empty() && rounds.all(|round| round.measured().is_some());
+    Ok(Finished { run, is_whole: is_measured && !runner.is_broken })
 }
 
 struct Runner<'a> {
@@ -149,6 +164,8 @@ struct Runner<'a> {
     tasks: Vec<Task>,
     started: Vec<Started>,
     left_out: Vec<String>,
+    /// A system that is there did not start, or does not serve.
+    is_broken: bool,
     /// Keys that were written through systems.
     filled: BTreeSet<String>,
     is_stopped: &'a AtomicBool,
@@ -183,6 +200,7 @@ impl<'a> Runner<'a> {
             tasks,
             started: Vec::new(),
             left_out,
+            is_broken: false,
             filled: BTreeSet::new(),
             is_stopped,
             look,
@@ -195,6 +213,16 @@ impl<'a> Runner<'a> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let number = |name: &str, value: f64| (name.to_owned(), Scalar::Number(value));
         let Timing { seconds, warm_up, rounds } = self.timing;
+        let has_load = self.tasks.iter().any(|task| matches!(task.kind, TaskKind::Load { .. }));
+        let mut parameters = BTreeMap::from([
+            number("seconds", seconds),
+            number("rounds", rounds as f64),
+            ("full".to_owned(), Scalar::Flag(self.scale.is_full)),
+        ]);
+        if has_load {
+            // Messages are sent without.
+            parameters.extend([number("warm-up", warm_up.min(seconds / 4.0))]);
+        }
         Run {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -203,12 +231,7 @@ impl<'a> Runner<'a> {
             command: self.options.command.clone(),
             started: time(now.as_millis() as u64),
             machine: machine(),
-            parameters: BTreeMap::from([
-                number("seconds", seconds),
-                number("warm-up", warm_up.min(seconds / 4.0)),
-                number("rounds", rounds as f64),
-                ("full".to_owned(), Scalar::Flag(self.scale.is_full)),
-            ]),
+            parameters,
             ..Run::default()
         }
     }
@@ -232,7 +255,10 @@ impl<'a> Runner<'a> {
                     row.started_by.clone_from(&started.started_by);
                     self.started.push(started);
                 }
-                Err(why) => row.missing = Some(plain(&why.to_string())),
+                Err(why) => {
+                    self.is_broken |= !matches!(why, Error::Absent(_));
+                    row.missing = Some(plain(&why.to_string()));
+                }
             }
             run.systems.push(row);
             if self.is_stopped.load(Ordering::Relaxed) {
@@ -268,6 +294,7 @@ impl<'a> Runner<'a> {
             match wait_until_ready(&started, (&workload, &plan), &mut meter) {
                 Ok(()) => ready.push(started),
                 Err(why) => {
+                    self.is_broken = true;
                     let mut rows = run.systems.iter_mut();
                     if let Some(row) = rows.find(|row| row.name == started.name) {
                         row.missing = Some(plain(&why.to_string()));
@@ -383,6 +410,13 @@ impl<'a> Runner<'a> {
         seconds + warm_up.min(seconds / 4.0) + OVERHEAD
     }
 
+    /// How many loads a system is under at the same time, each with as many threads.
+    fn senders(&self, name: &str) -> f64 {
+        let system = self.started.iter().find(|one| one.name == name);
+        let apart = system.filter(|one| one.share == Share::Keys);
+        apart.map_or(1.0, |one| one.addresses.len() as f64)
+    }
+
     /// What a reader should know of all that was measured.
     fn notes(&self, run: &mut Run) {
         if !self.scale.is_full {
@@ -391,6 +425,7 @@ impl<'a> Runner<'a> {
                 "Scaled to this machine ({cores} cores, {gib} GiB); --full takes the report's own size."
             ));
         }
+        run.notes.extend(crowded(run));
         run.notes.extend(self.left_out.iter().cloned());
         run.notes.extend(self.scenario.notes.iter().cloned());
         for task in &self.tasks {
@@ -401,7 +436,7 @@ impl<'a> Runner<'a> {
                 }
             }
         }
-        run.notes.extend(busy(run));
+        run.notes.extend(busy(run, |system| self.senders(system)));
         run.notes.extend(failures(run));
     }
 }
@@ -468,13 +503,15 @@ fn systems(scenario: &Scenario, options: &Options) -> Result<Vec<System>, Error>
 }
 
 /// Where the load generator was the limit, its figures are about itself.
-fn busy(run: &Run) -> Option<String> {
+fn busy(run: &Run, senders: impl Fn(&str) -> f64) -> Option<String> {
+    let cores = f64::from(run.machine.cores.max(1));
     let is_busy = |one: &Measured, threads: f64| {
         one.cpu_percent(Role::Load).is_some_and(|percent| percent >= BUSY_PERCENT * threads)
     };
     let threads = |cell: &Cell| {
         let item = run.items.iter().find(|item| item.id == cell.item)?;
-        item.number("threads")
+        // More threads than cores are never all busy.
+        Some((item.number("threads")? * senders(&cell.system)).min(cores))
     };
     let of = run.cells.iter().filter_map(|cell| Some((cell, threads(cell)?)));
     let busy: Vec<&Cell> = of
@@ -490,6 +527,20 @@ fn busy(run: &Run) -> Option<String> {
         busy.len(),
         run.cells.len()
     ))
+}
+
+/// Whether others had so much to do that throughput says who got a core.
+fn crowded(run: &Run) -> Option<String> {
+    let measured = run.cells.iter().flat_map(Cell::measured);
+    let most = measured.filter_map(|one| one.load_average).fold(0.0, f64::max);
+    let cores = run.machine.cores.max(1);
+    (most > CROWDED * f64::from(cores)).then(|| {
+        format!(
+            "The machine was busy: its load average was up to {most:.1} on {cores} cores. Throughput \
+             and latency say who got a core; requests per CPU-second, and their ratios, are what to \
+             look at."
+        )
+    })
 }
 
 /// Requests that failed make a throughput worth less.

@@ -4,13 +4,12 @@ use crate::error::Error;
 use crate::machine::Scale;
 use crate::model::{Scaled, ServerKind, Servers, Share, System, SystemKind};
 use crate::places::{self, Ports, fill_text, fill_words};
-use crate::process::{Site, find, first_line};
+use crate::process::{ANSWER_PATIENCE, Site, ask, find, first_line};
 use keyway_load::{Protocol, Watch};
 use keyway_net::Address;
 use keyway_report::Role;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,7 @@ const MANY: u64 = 64;
 #[derive(Debug, Default)]
 pub struct Backends {
     pub ports: Ports,
-    pub missing: BTreeMap<String, String>,
+    pub missing: BTreeMap<String, Error>,
     /// Processes, with what they are called.
     pub pids: BTreeMap<u32, String>,
     clusters: Vec<String>,
@@ -72,7 +71,7 @@ impl Starter<'_> {
         };
         match started {
             Ok(ports) => _ = backends.ports.insert(name, ports),
-            Err(why) => _ = backends.missing.insert(name, why.to_string()),
+            Err(why) => _ = backends.missing.insert(name, why),
         }
     }
 
@@ -140,7 +139,7 @@ impl Starter<'_> {
         if name == "keyway" {
             return Ok(self.keyway.to_owned());
         }
-        find(name).ok_or_else(|| Error::Asked(missing(name, install)))
+        find(name).ok_or_else(|| Error::Absent(missing(name, install)))
     }
 
     /// Primaries first: theirs are the ports that are told.
@@ -153,7 +152,7 @@ impl Starter<'_> {
         words.extend(ports.iter().map(|port| format!("127.0.0.1:{port}")));
         let replicas = replicas.to_string();
         words.extend(["--cluster-replicas", &replicas, "--cluster-yes"].map(str::to_owned));
-        ask(&cli, &words)?;
+        self.ask(&cli, &words, CLUSTER_PATIENCE)?;
         self.wait_for_cluster(&cli, &ports)?;
         ports.truncate(primaries as usize);
         backends.clusters.push(servers.name.clone());
@@ -164,7 +163,7 @@ impl Starter<'_> {
         let until = Instant::now() + CLUSTER_PATIENCE;
         for port in ports {
             let words = ["-p", &port.to_string(), "cluster", "info"].map(str::to_owned);
-            while !ask(cli, &words)?.contains("cluster_state:ok") {
+            while !self.ask(cli, &words, ANSWER_PATIENCE)?.contains("cluster_state:ok") {
                 if Instant::now() > until || self.is_stopped.load(Ordering::Relaxed) {
                     return Err(Error::system("redis-cli", "the cluster does not become ready"));
                 }
@@ -172,6 +171,17 @@ impl Starter<'_> {
             }
         }
         Ok(())
+    }
+
+    fn ask(&self, cli: &Path, words: &[String], patience: Duration) -> Result<String, Error> {
+        let answer = ask(cli, words, patience, self.is_stopped)?;
+        match answer.is_success {
+            true => Ok(answer.text),
+            false => {
+                let last = answer.text.lines().last().unwrap_or("it failed");
+                Err(Error::system("redis-cli", last))
+            }
+        }
     }
 
     /// Starts a system, or tells why it cannot be measured.
@@ -188,7 +198,7 @@ impl Starter<'_> {
             pids: BTreeMap::new(),
         };
         match &system.kind {
-            SystemKind::Unstarted => return Err(Error::Asked(system.install.clone())),
+            SystemKind::Unstarted => return Err(Error::Absent(system.install.clone())),
             SystemKind::Channel(channel) => {
                 started.started_by = format!("keyway, channel {channel}")
             }
@@ -223,8 +233,9 @@ impl Starter<'_> {
                     words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
                 if let Some((first, rest)) = version.split_first() {
                     let program = self.program(first, "");
-                    started.version =
-                        program.map(|path| first_line(&path, rest)).unwrap_or_default();
+                    started.version = program
+                        .map(|path| first_line(&path, rest, self.is_stopped))
+                        .unwrap_or_default();
                 }
                 for _ in 0..instances_on(instances, self.scale) {
                     self.instance(&program, (words, files), role, backends, &mut started)?;
@@ -289,19 +300,10 @@ fn near(port: u16) -> Address {
 }
 
 fn ports_of<'b>(servers: &str, backends: &'b Backends) -> Result<&'b [u16], Error> {
-    let why = || {
-        let why = backends.missing.get(servers).map_or("they were not started", String::as_str);
-        Error::Asked(format!("it needs {servers}: {why}"))
+    let why = || match backends.missing.get(servers) {
+        Some(Error::Absent(why)) => Error::Absent(format!("it needs {servers}: {why}")),
+        Some(why) => Error::Asked(format!("it needs {servers}: {why}")),
+        None => Error::Asked(format!("it needs {servers}, which were not started")),
     };
     backends.ports.get(servers).map(Vec::as_slice).ok_or_else(why)
-}
-
-fn ask(cli: &Path, words: &[String]) -> Result<String, Error> {
-    let output = Command::new(cli).args(words).stdin(Stdio::null()).output();
-    let output = output.map_err(|why| Error::system("redis-cli", why))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.success() {
-        true => Ok(text),
-        false => Err(Error::system("redis-cli", text.lines().last().unwrap_or("it failed"))),
-    }
 }

@@ -1,5 +1,6 @@
 //! `keyway bench load`.
 
+use super::entry::Entry;
 use super::parse::{self, PatternNumbers};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -11,7 +12,7 @@ use keyway_load::{
 use keyway_net::Address;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,15 +48,8 @@ pub struct Load {
     /// What it speaks: resp2, resp3, memcached-text, memcached-meta or memcached-binary.
     #[arg(long, default_value = "resp2", value_parser = parse::protocol)]
     protocol: Protocol,
-    /// User to be (Redis).
-    #[arg(long, requires = "secret")]
-    user: Option<String>,
-    /// Password to say (Redis); others on this machine can see it: better a file.
-    #[arg(long, group = "secret")]
-    password: Option<String>,
-    /// File whose first line is the password.
-    #[arg(long, value_name = "FILE", group = "secret")]
-    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    entry: Entry,
     /// Database to select (Redis).
     #[arg(long, default_value_t = 0)]
     database: u32,
@@ -197,6 +191,9 @@ pub fn load(arguments: &Load) -> Result<ExitCode> {
 fn hint(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Refused { reply, .. }) if reply.starts_with("NOAUTH") => {
+            "; --password-file or REDISCLI_AUTH says a password"
+        }
+        Some(Error::Refused { reply, .. }) if reply.contains("unauthenticated") => {
             "; --password-file says a password"
         }
         Some(Error::Protocol { .. }) => "; --protocol says what it speaks",
@@ -207,9 +204,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
 impl Load {
     fn measure(&self) -> Result<Vec<Outcome>> {
         let (workloads, target, plan) = (self.workloads()?, self.target()?, self.plan());
-        if let Some(file) = &self.json {
-            writable(file)?;
-        }
+        let _file = Reserved::new(self.json.as_ref())?;
         let is_stopped = stop_flag()?;
         let watches = self.watches(&target);
         let mut outcomes = Vec::new();
@@ -257,15 +252,7 @@ impl Load {
 
     fn target(&self) -> Result<Target> {
         let mut target = Target::new(self.address.clone(), self.protocol);
-        target.user = self.user.clone();
-        target.password = match &self.password_file {
-            Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("cannot read {}", file.display()))?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
-            }
-            None => self.password.clone(),
-        };
+        self.entry.apply(&mut target)?;
         target.database = self.database;
         target.is_cluster = self.cluster;
         target.patience = self.patience;
@@ -378,10 +365,41 @@ impl Load {
     }
 }
 
-/// Fails now and not behind the run.
-pub(super) fn writable(file: &Path) -> Result<()> {
-    let opened = OpenOptions::new().create(true).append(true).open(file);
-    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
+/// Files that will be written: what cannot be written fails now and not behind the run. Those that
+/// were made for it and are still empty when this is dropped are removed.
+pub(super) struct Reserved(Vec<PathBuf>);
+
+impl Reserved {
+    pub(super) fn new<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<Reserved> {
+        let mut made = Reserved(Vec::new());
+        for file in files {
+            if made.open(file).with_context(|| format!("cannot write {}", file.display()))? {
+                made.0.push(file.clone());
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether it was made by that.
+    fn open(&self, file: &Path) -> std::io::Result<bool> {
+        let made = OpenOptions::new().append(true).create_new(true).open(file);
+        match made {
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => {
+                OpenOptions::new().append(true).open(file).map(|_| false)
+            }
+            made => made.map(|_| true),
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() == 0) {
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
 }
 
 /// Set by the first SIGINT, SIGTERM or SIGHUP; a second ends the process.

@@ -1,7 +1,9 @@
 //! `keyway bench`: load, and what it finds.
 
+mod entry;
 mod load;
 mod parse;
+mod region;
 mod report;
 mod run;
 
@@ -41,6 +43,8 @@ pub enum Bench {
     ///
     /// A result is what --json of a measurement wrote.
     Report(report::Report),
+    /// Print in few rows what several results have shown: ratios by benchmark, work and system.
+    Digest(report::Digest),
     /// Tell what differs between two results, as far as their rounds can show it.
     ///
     /// Status 0: nothing is shown to be worse. Status 1: something is. Status 2: a file is no
@@ -56,6 +60,7 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
         Bench::Run(arguments) => run::scenario(&arguments),
         Bench::RunPart { run, words } => match keyway_scenario::become_guarded(run, &words)? {},
         Bench::Report(arguments) => report::report(&arguments),
+        Bench::Digest(arguments) => report::digested(&arguments),
         Bench::Compare(arguments) => Ok(report::compared(&arguments)),
     }
 }

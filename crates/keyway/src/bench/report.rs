@@ -1,8 +1,9 @@
 //! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
 
+use super::region;
 use anyhow::{Context, Result};
 use clap::Args;
-use keyway_report::{Run, Settings, compare, csv, html, markdown, terminal};
+use keyway_report::{Run, Settings, compare, csv, digest, html, markdown, terminal};
 use keyway_scenario::read;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -31,9 +32,24 @@ pub struct Out {
     /// Write the result as JSON of the current schema.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the tables as Markdown into this document, between the lines <!-- NAME:begin --> and
+    /// <!-- NAME:end -->, NAME being the benchmark's.
+    #[arg(long, value_name = "FILE")]
+    into: Option<PathBuf>,
     /// Print no tables.
     #[arg(long)]
     quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Digest {
+    /// The results: JSON that runs wrote.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write it as Markdown into this document, between the lines <!-- digest:begin --> and
+    /// <!-- digest:end -->.
+    #[arg(long, value_name = "FILE")]
+    into: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -87,13 +103,32 @@ impl Out {
         if let Some(file) = &self.csv {
             write(file, &csv(run))?;
         }
+        if let Some(file) = &self.into {
+            region::replace(file, &run.scenario, &markdown(run))?;
+        }
         Ok(())
+    }
+
+    /// Looks whether what is asked for can be written.
+    pub fn check(&self, scenario: &str) -> Result<()> {
+        self.into.as_ref().map_or(Ok(()), |file| region::find(file, scenario))
     }
 
     /// The files that are written.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.json, &self.html, &self.markdown, &self.csv].into_iter().flatten()
     }
+}
+
+/// Prints what several results have shown.
+pub fn digested(arguments: &Digest) -> Result<ExitCode> {
+    let runs: Vec<Run> = arguments.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
+    let table = digest(&runs);
+    match &arguments.into {
+        Some(file) => region::replace(file, "digest", &table.markdown())?,
+        None => print(&table.terminal(width()))?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what differs; the status says whether anything is worse.

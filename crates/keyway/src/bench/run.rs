@@ -1,10 +1,9 @@
 //! `keyway bench run`.
 
-use super::load::{stop_flag, writable};
+use super::load::{Reserved, stop_flag};
 use super::report::Out;
 use anyhow::{Context, Result};
 use clap::Args;
-use keyway_report::{Round, Run};
 use keyway_scenario::{BUILT_IN, Given, Options, Scenario, Status, load, run, text};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -75,7 +74,9 @@ impl Arguments {
             return Ok(ExitCode::SUCCESS);
         }
         let scenario = load(self.scenario.as_deref().unwrap_or_default())?;
-        self.out.files().try_for_each(|file| writable(file))?;
+        self.out.check(&scenario.table)?;
+        // Empty ones go again where nothing comes to be written.
+        let _files = Reserved::new(self.out.files())?;
         let is_stopped = stop_flag()?;
         crate::serve::raise_descriptor_limit();
         let is_shown = std::io::stderr().is_terminal();
@@ -88,8 +89,8 @@ impl Arguments {
             eprint!("\r\x1b[K");
         }
         let found = found?;
-        self.out.write(&found)?;
-        Ok(if is_whole(&found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        self.out.write(&found.run)?;
+        Ok(if found.is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn options(&self) -> Result<Options> {
@@ -112,12 +113,6 @@ impl Arguments {
             command: ["keyway".to_owned()].into_iter().chain(typed).collect::<Vec<_>>().join(" "),
         })
     }
-}
-
-/// Whether all systems that were there did all they were asked to.
-fn is_whole(run: &Run) -> bool {
-    let mut rounds = run.cells.iter().flat_map(|cell| &cell.rounds);
-    !run.cells.is_empty() && !rounds.any(|round| matches!(round, Round::Failed(_)))
 }
 
 fn list() -> String {

@@ -1,13 +1,13 @@
 //! Requests out, replies in.
 
 use super::link::{Framer, Role, Sent};
+use super::plain::render;
 use super::state::{Fault, State};
 use crate::error::Error;
 use crate::greeting;
-use crate::program::{Cursor, Judge, Stamps};
-use crate::random::Random;
+use crate::program::{Judge, Stamps};
 use crate::reply::{self, DEPTH_MAX, LIMITS, REPLY_LEN_MAX, Told};
-use keyway_memcache::Wire;
+use keyway_memcache::{Expect, Wire};
 use keyway_resp::Kind;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +34,9 @@ impl State {
             return;
         }
         let room = self.room(client);
+        if self.is_plain {
+            return self.issue_plain(client, room, now);
+        }
         for _ in 0..room {
             self.issue(client, now);
         }
@@ -94,7 +97,11 @@ impl State {
         one.in_flight += 1;
         self.in_flight += 1;
         self.quota -= 1;
-        let sent = Sent { at, seed, key, op, hops: 0, role: Role::Step(0) };
+        let pieces = spec.pieces;
+        let sent = Sent { at, seed, key, op, hops: 0, role: Role::Step(0), join: 0 };
+        if pieces > 1 {
+            return self.put_pieces(client, sent, pieces);
+        }
         self.put(client, sent, None);
     }
 
@@ -110,18 +117,9 @@ impl State {
         };
         let index = self.link_to(client, node);
         let State { setup, links, clients, again, dirty, .. } = self;
-        let spec = &setup.program.ops[usize::from(sent.op)];
         let one = &clients[client as usize];
         let link = &mut links[index as usize];
-        let mut cursor = Cursor {
-            key: sent.key,
-            random: Random::new(sent.seed.wrapping_add(u64::from(number))),
-            owner: one.owner,
-            draw: if spec.is_write { &one.writes } else { &one.reads },
-            checks: &mut link.checks,
-            again,
-        };
-        setup.program.render(&spec.steps[usize::from(number)], &mut cursor, &mut link.out);
+        render(&setup.program, one, link, (&sent, number), again);
         link.sent.push_back(sent);
         link.calls_left = link.calls_left.saturating_sub(1);
         if !link.is_dirty {
@@ -166,6 +164,9 @@ impl State {
 
     /// Handles every whole reply; how many bytes they are.
     fn feed(&mut self, index: u32, bytes: &[u8], now: u64) -> Result<usize, Fault> {
+        if self.has_plain_replies(index) {
+            return self.feed_plain(index, bytes, now);
+        }
         match greeting::wire(self.setup.target.protocol) {
             None => self.feed_redis(index, bytes, now),
             Some(wire) => self.feed_memcached(index, bytes, wire, now),
@@ -206,7 +207,12 @@ impl State {
         while at < bytes.len() {
             let link = &mut self.links[index as usize];
             let Some(sent) = link.sent.front() else { return Err(Fault::Protocol) };
-            let expect = self.setup.program.ops[usize::from(sent.op)].steps[0].expect;
+            let expect = match sent.role {
+                Role::Step(step) => {
+                    self.setup.program.ops[usize::from(sent.op)].steps[usize::from(step)].expect
+                }
+                _ => Expect::One,
+            };
             let Framer::Memcached(framer) = &mut link.framer else { return Err(Fault::Protocol) };
             let framer = framer.get_or_insert_with(|| keyway_memcache::Framer::new(wire, expect));
             match framer.frame(&bytes[at..], &LIMITS) {
@@ -239,13 +245,14 @@ impl State {
         let Some(sent) = link.sent.pop_front() else { return Err(self.unasked(bytes, kind)) };
         let client = link.client;
         let Role::Step(number) = sent.role else {
-            self.on_other_reply(index, sent, bytes, kind, now);
+            self.on_other_reply(index, sent, (bytes, wire), kind, now);
             return Ok(());
         };
         let spec = &self.setup.program.ops[usize::from(sent.op)];
         let step = &spec.steps[usize::from(number)];
         let (judge, stamps) = (step.judge, step.stamps);
         let is_last = usize::from(number) + 1 == spec.steps.len();
+        let is_piece = spec.pieces > 1;
         let told = match wire {
             None => reply::redis(bytes, kind, judge),
             Some(wire) => reply::memcached(bytes, wire, judge),
@@ -268,13 +275,17 @@ impl State {
         if judge == Judge::Scan && !is_failed && self.read_found(index, sent, bytes) {
             return Ok(());
         }
+        if is_piece {
+            self.complete_piece((client, index), sent, now, &told);
+            return Ok(());
+        }
         self.complete(client, index, sent, now, &told);
         Ok(())
     }
 
     /// What came without being asked for: too many clients, say.
     #[cold]
-    fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
+    pub(super) fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
         if kind == Kind::Error && !self.is_started {
             let reply = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
             let address = self.setup.target.address.to_string();
@@ -285,7 +296,14 @@ impl State {
 
     /// A request is answered.
     #[inline]
-    fn complete(&mut self, client: u32, index: u32, sent: Sent, now: u64, told: &Told<'_>) {
+    pub(super) fn complete(
+        &mut self,
+        client: u32,
+        index: u32,
+        sent: Sent,
+        now: u64,
+        told: &Told<'_>,
+    ) {
         self.answered += 1;
         self.answered_badly += u64::from(told.error.is_some());
         self.record.reply(sent.op, now.saturating_sub(sent.at), told);
@@ -307,9 +325,20 @@ impl State {
 
     /// A reply to what is no step of a request.
     #[cold]
-    fn on_other_reply(&mut self, index: u32, sent: Sent, bytes: &[u8], kind: Kind, now: u64) {
-        let told = reply::redis(bytes, kind, Judge::Record);
+    fn on_other_reply(
+        &mut self,
+        index: u32,
+        sent: Sent,
+        (bytes, wire): (&[u8], Option<Wire>),
+        kind: Kind,
+        now: u64,
+    ) {
+        let told = match wire {
+            None => reply::redis(bytes, kind, Judge::Record),
+            Some(wire) => reply::memcached(bytes, wire, Judge::One),
+        };
         match sent.role {
+            Role::Apart => self.on_record(index, sent, (bytes, kind), now),
             Role::Handshake { is_last } => {
                 if let Some(text) = told.error {
                     let reply = String::from_utf8_lossy(text).into_owned();
@@ -330,12 +359,14 @@ impl State {
     /// Asks for the records that a scan found; whether there are any.
     fn read_found(&mut self, index: u32, sent: Sent, bytes: &[u8]) -> bool {
         let link = &mut self.links[index as usize];
+        if !self.slots.is_empty() {
+            let client = link.client;
+            return self.read_apart(client, sent, bytes);
+        }
         let before = link.sent.len();
         reply::values(bytes, |key| {
             let Some(key) = key else { return };
-            link.out.extend_from_slice(b"*2\r\n$7\r\nHGETALL\r\n");
-            keyway_resp::reply::bulk(&mut link.out, key);
-            link.sent.push_back(Sent { role: Role::Found { is_last: false }, ..sent });
+            link.ask_for_record(key, Sent { role: Role::Found { is_last: false }, ..sent });
         });
         if link.sent.len() == before {
             return false;

@@ -18,6 +18,8 @@ pub(super) enum Role {
     Asking,
     /// One of the records that a scan found; the last of them ends it.
     Found { is_last: bool },
+    /// One of them in a cluster, where each is asked for elsewhere.
+    Apart,
 }
 
 /// A request in flight.
@@ -32,6 +34,8 @@ pub(super) struct Sent {
     /// How often it was sent elsewhere.
     pub(super) hops: u8,
     pub(super) role: Role,
+    /// Of a request in pieces: which of its client's.
+    pub(super) join: u16,
 }
 
 /// How far a connection is.
@@ -120,6 +124,13 @@ impl Link {
                 self.out = Vec::new();
             }
         }
+    }
+
+    /// Asks for a record of YCSB whose key a scan found.
+    pub(super) fn ask_for_record(&mut self, key: &[u8], sent: Sent) {
+        self.out.extend_from_slice(b"*2\r\n$7\r\nHGETALL\r\n");
+        keyway_resp::reply::bulk(&mut self.out, key);
+        self.sent.push_back(sent);
     }
 
     /// Forgets everything of the connection that was.

@@ -7,8 +7,10 @@
 //! room for. In an open loop it sends what is due then.
 
 mod flow;
+mod joined;
 mod link;
 mod pacer;
+mod plain;
 mod redirect;
 mod state;
 mod verifying;
@@ -16,7 +18,10 @@ mod verifying;
 use crate::error::Error;
 use crate::record::{Record, Slice};
 use crate::setup::{Setup, nanos};
-use keyway_net::{EpollIo, Event, Io, Mailbox, Recv, Ringed, Send};
+use crate::target::Target;
+use keyway_net::{
+    Address, ConnectFault, EpollIo, Event, Io, Mailbox, Recv, Ringed, Secured, Send, Token,
+};
 use state::{Fault, State};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,7 +63,7 @@ pub(crate) struct Account {
 
 /// One thread.
 pub(crate) struct Crew {
-    io: Ringed,
+    io: Driver,
     events: Vec<Event>,
     state: State,
     reports: SyncSender<Report>,
@@ -189,7 +194,8 @@ impl Crew {
             },
             Event::ConnectFailed { token, fault } => {
                 if let Some(link) = self.state.link_of(token) {
-                    self.state.connect_failed(link, fault.text(), nanos());
+                    let why = self.state.explained(link, fault);
+                    self.state.connect_failed(link, &why, nanos());
                 }
             }
             Event::Incoming(_) | Event::Mail | Event::Resolved { .. } => {}
@@ -198,7 +204,7 @@ impl Crew {
 
     fn open(&mut self, link: u32) {
         let (token, node) = self.state.open(link, nanos());
-        self.io.connect(&self.state.nodes[node], token);
+        connect(&mut self.io, &self.state.setup.target, &self.state.nodes[node], token);
     }
 
     fn connected(&mut self, link: u32, socket: keyway_net::Socket) {
@@ -299,10 +305,31 @@ impl Drop for Crew {
     }
 }
 
-/// Sockets and rings, without listeners.
-pub(crate) fn driver() -> Result<Ringed, Error> {
+/// Sockets, plain and secured, and rings.
+pub(crate) type Driver = Secured<Ringed>;
+
+/// Begins a connection to one of the target's servers.
+pub(crate) fn connect(io: &mut Driver, target: &Target, address: &Address, token: Token) {
+    match &target.tls {
+        Some(tls) => io.connect_secured(address, tls, token),
+        None => io.connect(address, token),
+    }
+}
+
+/// Why a connection to one of the target's servers was not made.
+pub(crate) fn explain(target: &Target, address: &Address, fault: ConnectFault) -> String {
+    match (fault, &target.tls, address) {
+        (ConnectFault::Tls(fault), Some(tls), Address::Tcp { host, .. }) => {
+            tls.explain(fault, host)
+        }
+        _ => fault.text().to_owned(),
+    }
+}
+
+/// Without listeners.
+pub(crate) fn driver() -> Result<Driver, Error> {
     let mailbox = Mailbox::<()>::new(1).map_err(|error| Error::system("an eventfd", error))?;
     let io = EpollIo::new(Vec::new(), &mailbox)
         .map_err(|error| Error::system("an epoll instance", error))?;
-    Ok(Ringed::new(io, SPIN))
+    Ok(Secured::new(Ringed::new(io, SPIN)))
 }

@@ -45,11 +45,30 @@ impl State {
         true
     }
 
+    /// Notes who has a slot now, where an error says so.
+    pub(super) fn note_moved(&mut self, index: u32, text: &[u8]) {
+        let Some(way) = Redirect::parse(text).filter(|way| way.kind == RedirectKind::Moved) else {
+            return;
+        };
+        let asked = &self.nodes[usize::from(self.links[index as usize].node)];
+        if let Some(node) = address(&way, asked).and_then(|address| self.node_at(address)) {
+            self.slots[usize::from(way.slot)] = node;
+        }
+    }
+
     fn ask(&mut self, client: u32, node: u16) {
         let index = self.link_to(client, node) as usize;
         let link: &mut Link = &mut self.links[index];
         link.out.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
-        link.sent.push_back(Sent { at: 0, seed: 0, key: 0, op: 0, hops: 0, role: Role::Asking });
+        link.sent.push_back(Sent {
+            at: 0,
+            seed: 0,
+            key: 0,
+            op: 0,
+            hops: 0,
+            role: Role::Asking,
+            join: 0,
+        });
     }
 
     fn node_at(&mut self, address: Address) -> Option<u16> {

@@ -1,5 +1,6 @@
 //! What a thread knows: its clients, their connections, and how far the run is.
 
+use super::joined::Joins;
 use super::link::{Framer, Link, Role, Sent, Stage};
 use super::pacer::Pacer;
 use crate::draw::Draw;
@@ -10,7 +11,7 @@ use crate::random::Random;
 use crate::record::{Record, Slice};
 use crate::setup::{Setup, nanos};
 use crate::verify::Check;
-use keyway_net::{Address, Socket, Token};
+use keyway_net::{Address, ConnectFault, Socket, Token};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,6 +45,7 @@ pub(super) struct Client {
     pub(super) writes: Draw,
     pub(super) owner: (u64, u64),
     pub(super) in_flight: usize,
+    pub(super) joins: Joins,
     /// Whether it is in `State::ready`.
     pub(super) is_ready: bool,
     /// By server.
@@ -70,6 +72,8 @@ pub(super) struct State {
     /// Links to be opened again, and when.
     pausing: VecDeque<(u64, u32)>,
     pub(super) pace: Option<Pacer>,
+    /// All requests can go the short way.
+    pub(super) is_plain: bool,
     pub(super) opening: usize,
     pub(super) in_flight: u64,
     /// Requests that may still be sent.
@@ -106,6 +110,7 @@ impl State {
             spent: Vec::new(),
             pausing: VecDeque::new(),
             pace: Pacer::new(plan, thread),
+            is_plain: super::plain::is_plain(setup),
             opening: 0,
             in_flight: 0,
             quota: 0,
@@ -134,6 +139,7 @@ impl State {
                 writes,
                 owner: (number, of),
                 in_flight: 0,
+                joins: Joins::default(),
                 is_ready: false,
                 links,
             });
@@ -182,7 +188,7 @@ impl State {
         let greeted = greeting::compose(target, &mut link.out);
         for number in 1..=greeted {
             let role = Role::Handshake { is_last: number == greeted };
-            link.sent.push_back(Sent { at: now, seed: 0, key: 0, op: 0, hops: 0, role });
+            link.sent.push_back(Sent { at: now, seed: 0, key: 0, op: 0, hops: 0, role, join: 0 });
         }
         link.out.extend_from_slice(&waiting);
         link.sent.extend(sent);
@@ -233,6 +239,13 @@ impl State {
         (u64::from(link.generation) == token.0 >> LINK_BITS).then_some(index)
     }
 
+    /// Why a connection was not made, in words.
+    #[cold]
+    pub(super) fn explained(&self, index: u32, fault: ConnectFault) -> String {
+        let address = &self.nodes[usize::from(self.links[index as usize].node)];
+        super::explain(&self.setup.target, address, fault)
+    }
+
     pub(super) fn connect_failed(&mut self, index: u32, why: &str, now: u64) {
         if !self.is_started {
             let address = self.nodes[usize::from(self.links[index as usize].node)].to_string();
@@ -275,9 +288,15 @@ impl State {
 
     fn forget(&mut self, index: u32, now: u64) {
         let link = &mut self.links[index as usize];
-        let is_counted =
-            |sent: &&Sent| matches!(sent.role, Role::Step(_) | Role::Found { is_last: true });
-        let lost = link.sent.iter().filter(is_counted).count();
+        let joins = &mut self.clients[link.client as usize].joins;
+        let ops = &self.setup.program.ops;
+        // Of a request in pieces others may come yet.
+        let is_over = |sent: &&Sent| match sent.role {
+            Role::Step(_) if ops[usize::from(sent.op)].pieces > 1 => joins.lose(sent.join),
+            Role::Apart => joins.lose(sent.join),
+            role => matches!(role, Role::Step(_) | Role::Found { is_last: true }),
+        };
+        let lost = link.sent.iter().filter(is_over).count();
         link.clear();
         (link.stage, link.is_pausing) = (Stage::Closed, true);
         let client = link.client;

@@ -1,12 +1,14 @@
 //! From commands to bytes and what is put between them.
 
+use super::mold::Mold;
 use super::packet::{self, Packet};
+use super::ycsb;
 use super::{DATA_PLACES, Judge, Op, Part, Program, Stamps, Step};
 use crate::error::Error;
 use crate::random::Random;
 use crate::target::Protocol;
 use crate::verify::Ledger;
-use crate::workload::{Command, CommandKind, FIELDS, KeyForm, Piece, Sizes, Word, Workload};
+use crate::workload::{Command, CommandKind, KeyForm, Piece, Sizes, Word, Workload};
 use keyway_memcache::Expect;
 
 /// Makes a workload ready for a protocol.
@@ -72,24 +74,60 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn op(&self, command: &Command) -> Result<Op, Error> {
-        let kind = &command.kind;
-        let steps = match self.protocol {
-            Protocol::Resp2 | Protocol::Resp3 => self.redis(kind)?,
-            Protocol::MemcachedText => vec![self.text(command)?],
-            Protocol::MemcachedMeta => vec![self.meta(command)?],
-            Protocol::MemcachedBinary => vec![self.binary(command)?],
+        let (kind, pieces) = self.pieces(&command.kind);
+        let of = |kind| Command { name: command.name.clone(), kind };
+        let steps = match (self.protocol, &kind) {
+            (Protocol::Resp2 | Protocol::Resp3, kind) => self.redis(kind)?,
+            (_, CommandKind::YcsbModify) => {
+                let both = [CommandKind::YcsbRead, CommandKind::YcsbUpdate];
+                both.into_iter().map(|kind| self.memcached(&of(kind))).collect::<Result<_, _>>()?
+            }
+            (_, kind) => vec![self.memcached(&of(kind.clone()))?],
         };
-        let finish = |step| self.verified(kind, self.settled(step));
+        let kind = &kind;
+        let finish = |step| {
+            let step = self.verified(kind, self.settled(step));
+            Step { mold: Mold::of(&step), ..step }
+        };
         let steps = steps.into_iter().map(finish).collect();
-        if self.is_cluster {
-            self.check_cluster(command)?;
-        }
         Ok(Op {
             name: command.name.clone(),
             steps,
+            pieces,
             is_write: kind.is_write(),
             inserts: *kind == CommandKind::YcsbInsert,
         })
+    }
+
+    /// What a request of several keys is sent as where nobody takes it as a whole: a cluster does not
+    /// but for keys of one slot, and memcached has no words for writes.
+    fn pieces(&self, kind: &CommandKind) -> (CommandKind, u32) {
+        let prefix = &self.workload.keys.prefix;
+        let is_tagged = prefix.find('{').is_some_and(|at| prefix[at + 1..].find('}') > Some(0));
+        let is_apart = self.is_cluster && !is_tagged;
+        match kind {
+            CommandKind::Mget(keys) if is_apart => (CommandKind::Get, *keys),
+            CommandKind::Mset(keys) if is_apart || !self.protocol.is_redis() => {
+                (CommandKind::Set, *keys)
+            }
+            _ => (kind.clone(), 1),
+        }
+    }
+
+    fn memcached(&self, command: &Command) -> Result<Step, Error> {
+        match self.protocol {
+            Protocol::MemcachedMeta => self.meta(command),
+            Protocol::MemcachedBinary => self.binary(command),
+            _ => self.text(command),
+        }
+    }
+
+    /// The length of all fields of a record.
+    fn field_len(&self) -> Result<u32, Error> {
+        match self.workload.sizes {
+            Sizes::Fixed(len) => Ok(len),
+            _ => Err(Error::asked("records of memcached have fields of one length")),
+        }
     }
 
     /// With all lengths written out that are known now: most of a request never changes.
@@ -110,6 +148,14 @@ impl Compiler<'_> {
                     let value = Part::Value { len: *len as usize };
                     settled.push(format!("${len}\r\n").as_bytes()).part(value).push(b"\r\n");
                 }
+                (Part::Key, Some(digits), _) => {
+                    let prefix = self.workload.keys.prefix.as_bytes();
+                    settled.push(prefix).part(Part::KeyDigits { digits });
+                }
+                (Part::ValueText, _, Sizes::Fixed(len)) => {
+                    let value = Part::Value { len: *len as usize };
+                    settled.push(format!("{len}\r\n").as_bytes()).part(value).push(b"\r\n");
+                }
                 (other, ..) => {
                     settled.part(other);
                 }
@@ -124,28 +170,6 @@ impl Compiler<'_> {
             step.stamps = if kind.is_write() { Stamps::Write } else { Stamps::Read };
         }
         step
-    }
-
-    fn check_cluster(&self, command: &Command) -> Result<(), Error> {
-        let prefix = &self.workload.keys.prefix;
-        let is_tagged = prefix.find('{').is_some_and(|at| prefix[at + 1..].find('}') > Some(0));
-        if command.kind.keys() > 1 && !is_tagged {
-            return Err(Error::asked(format!(
-                "{}: a cluster takes several keys of one slot only; give keys a prefix with a \
-                 tag, as {{load}}:",
-                command.name
-            )));
-        }
-        match command.kind {
-            CommandKind::YcsbScan | CommandKind::YcsbInsert | CommandKind::YcsbLoad => {
-                // The index lies on another server than the record.
-                Err(Error::asked(
-                    "YCSB's scans, inserts and loads are not for a cluster asked \
-                    directly",
-                ))
-            }
-            _ => Ok(()),
-        }
     }
 
     fn redis(&self, kind: &CommandKind) -> Result<Vec<Step>, Error> {
@@ -176,22 +200,11 @@ impl Compiler<'_> {
                 step.push(bytes);
                 Ok(vec![step])
             }
-            Kind::YcsbRead => Ok(vec![ycsb_read()]),
-            Kind::YcsbUpdate => Ok(vec![ycsb_update()]),
-            Kind::YcsbModify => Ok(vec![ycsb_read(), ycsb_update()]),
-            Kind::YcsbInsert | Kind::YcsbLoad => Ok(vec![ycsb_write(), ycsb_index()]),
-            Kind::YcsbScan => {
-                let words = [
-                    text("ZRANGEBYSCORE"),
-                    text("_indices"),
-                    of(P::YcsbScore),
-                    text("+inf"),
-                    text("LIMIT"),
-                    text("0"),
-                    of(P::YcsbScanLen),
-                ];
-                Ok(vec![words_step(&words, Judge::Scan)])
-            }
+            Kind::YcsbRead => Ok(vec![ycsb::read()]),
+            Kind::YcsbUpdate => Ok(vec![ycsb::update()]),
+            Kind::YcsbModify => Ok(vec![ycsb::read(), ycsb::update()]),
+            Kind::YcsbInsert | Kind::YcsbLoad => Ok(vec![ycsb::write(), ycsb::index()]),
+            Kind::YcsbScan => Ok(vec![ycsb::scan()]),
         }
     }
 
@@ -199,7 +212,7 @@ impl Compiler<'_> {
         use CommandKind as Kind;
         let mut step = Step::new(Judge::One);
         match &command.kind {
-            Kind::Get => {
+            Kind::Get | Kind::YcsbRead => {
                 step.push(b"get ").part(Part::Key).push(b"\r\n").expect = Expect::List;
             }
             Kind::Mget(keys) => {
@@ -228,6 +241,9 @@ impl Compiler<'_> {
             Kind::Bytes(bytes) => {
                 step.push(bytes);
             }
+            Kind::YcsbUpdate | Kind::YcsbInsert | Kind::YcsbLoad => {
+                return Ok(ycsb::text_write(b"set ", b" 0 0 ", self.field_len()?));
+            }
             _ => return Err(self.unspoken(command)),
         }
         Ok(step)
@@ -245,7 +261,7 @@ impl Compiler<'_> {
         use CommandKind as Kind;
         let mut step = Step::new(Judge::One);
         match &command.kind {
-            Kind::Get => {
+            Kind::Get | Kind::YcsbRead => {
                 step.push(b"mg ").part(Part::Key).push(b" v\r\n");
             }
             Kind::Mget(keys) => {
@@ -273,6 +289,9 @@ impl Compiler<'_> {
             Kind::Bytes(bytes) => {
                 step.push(bytes);
             }
+            Kind::YcsbUpdate | Kind::YcsbInsert | Kind::YcsbLoad => {
+                return Ok(ycsb::text_write(b"ms ", b" ", self.field_len()?));
+            }
             _ => return Err(self.unspoken(command)),
         }
         Ok(step)
@@ -299,13 +318,16 @@ impl Compiler<'_> {
     fn binary(&self, command: &Command) -> Result<Step, Error> {
         use CommandKind as Kind;
         let mut step = Step::new(Judge::One);
-        let packet = |opcode| Part::Packet(Packet { opcode, opaque: 0, expires: false });
+        let packet = |opcode| Part::Packet(Packet::new(opcode));
         match &command.kind {
-            Kind::Get => step.part(packet(packet::GET)),
+            Kind::Get | Kind::YcsbRead => step.part(packet(packet::GET)),
+            Kind::YcsbUpdate | Kind::YcsbInsert | Kind::YcsbLoad => {
+                let field_len = Some(self.field_len()?);
+                step.part(Part::Packet(Packet { field_len, ..Packet::new(packet::SET) }))
+            }
             Kind::Set => step.part(packet(packet::SET)),
             Kind::Setex => {
-                let opcode = packet::SET;
-                step.part(Part::Packet(Packet { opcode, opaque: 0, expires: true }))
+                step.part(Part::Packet(Packet { expires: true, ..Packet::new(packet::SET) }))
             }
             Kind::Delete => step.part(packet(packet::DELETE)),
             Kind::Increment => step.part(packet(packet::INCREMENT)),
@@ -316,11 +338,7 @@ impl Compiler<'_> {
                     if opaque > 0 {
                         step.part(Part::NextKey);
                     }
-                    step.part(Part::Packet(Packet {
-                        opcode: packet::GET_QUIETLY,
-                        opaque,
-                        expires: false,
-                    }));
+                    step.part(Part::Packet(Packet { opaque, ..Packet::new(packet::GET_QUIETLY) }));
                 }
                 step.part(packet(packet::NOOP));
                 (step.expect, step.judge) = (Expect::UntilNoop, Judge::Many(*keys));
@@ -364,32 +382,8 @@ fn text_words(words: &[Word]) -> Result<Step, Error> {
     Ok(step)
 }
 
-fn ycsb_read() -> Step {
-    words_step(&[Word::text("HGETALL"), Word::of(Piece::Key)], Judge::Record)
-}
-
-fn ycsb_update() -> Step {
-    let (text, of) = (Word::text, Word::of);
-    let words = [text("HMSET"), of(Piece::Key), of(Piece::YcsbField), of(Piece::Data)];
-    words_step(&words, Judge::One)
-}
-
-fn ycsb_write() -> Step {
-    let mut words = vec![Word::text("HMSET"), Word::of(Piece::Key)];
-    for field in 0..FIELDS {
-        words.extend([Word::text(&format!("field{field}")), Word::of(Piece::Data)]);
-    }
-    words_step(&words, Judge::One)
-}
-
-fn ycsb_index() -> Step {
-    let (text, of) = (Word::text, Word::of);
-    let words = [text("ZADD"), text("_indices"), of(Piece::YcsbScore), of(Piece::Key)];
-    words_step(&words, Judge::One)
-}
-
 /// An array of bulks.
-fn words_step(words: &[Word], judge: Judge) -> Step {
+pub(super) fn words_step(words: &[Word], judge: Judge) -> Step {
     let mut step = Step::new(judge);
     step.push(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -433,7 +427,7 @@ fn many_step(verb: &str, keys: u32, has_values: bool) -> Step {
 }
 
 impl Step {
-    fn new(judge: Judge) -> Step {
+    pub(super) fn new(judge: Judge) -> Step {
         Step {
             parts: Vec::new(),
             bytes: Vec::new(),
@@ -442,11 +436,12 @@ impl Step {
             verified_keys: 0,
             stamps: Stamps::None,
             route: Vec::new(),
+            mold: None,
         }
     }
 
     /// Bytes that never change; put together with those before them.
-    fn push(&mut self, bytes: &[u8]) -> &mut Step {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> &mut Step {
         let from = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
         let end = self.bytes.len() as u32;
@@ -457,7 +452,7 @@ impl Step {
         self
     }
 
-    fn part(&mut self, part: Part) -> &mut Step {
+    pub(super) fn part(&mut self, part: Part) -> &mut Step {
         self.parts.push(part);
         self
     }

@@ -2,15 +2,19 @@
 //! put between them. Rendering appends to a buffer and allocates nothing once that is large enough.
 
 mod compile;
+mod mold;
 mod packet;
 mod write;
+mod ycsb;
 
 pub(crate) use compile::compile;
+pub(crate) use mold::Mold;
 
 use crate::draw::Draw;
 use crate::random::Random;
 use crate::verify::{Check, Ledger};
 use crate::workload::{KeyForm, Keys, Pattern, Piece, Sizes};
+use compile::words_step;
 use keyway_memcache::Expect;
 use std::collections::VecDeque;
 use write::{push_bulk_head, push_digits, push_number};
@@ -41,6 +45,8 @@ pub(crate) struct Program {
 pub(crate) struct Op {
     pub(crate) name: String,
     pub(crate) steps: Vec<Step>,
+    /// Requests of one step that are sent for it, each with a key of its own.
+    pub(crate) pieces: u32,
     pub(crate) is_write: bool,
     /// Whether it has a new key each time, behind all others.
     pub(crate) inserts: bool,
@@ -59,6 +65,8 @@ pub(crate) struct Step {
     pub(crate) stamps: Stamps,
     /// The word that says which server of a cluster it is for.
     route: Vec<Piece>,
+    /// All of it in one piece, where that is possible.
+    pub(crate) mold: Option<Mold>,
 }
 
 /// What of a request is verified.
@@ -107,6 +115,10 @@ enum Part {
     /// The same in its meta commands, with an expiry.
     ValueMeta {
         ttl: u32,
+    },
+    /// A record of YCSB in memcached.
+    Record {
+        field_len: u32,
     },
     Ttl,
     TtlBulk,
@@ -238,6 +250,7 @@ impl Program {
                 self.push_value(len, cursor, out);
                 out.extend_from_slice(b"\r\n");
             }
+            Part::Record { field_len } => self.push_record(*field_len, cursor, out),
             Part::Plain(pieces) => self.push_pieces(pieces, cursor, out),
             Part::Packet(packet) => self.push_packet(packet, cursor, out),
             _ => unreachable!("the others are rendered at once"),

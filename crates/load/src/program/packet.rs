@@ -1,5 +1,6 @@
 //! memcached's packets.
 
+use super::ycsb::record_len;
 use super::{Cursor, Program};
 
 const REQUEST: u8 = 0x80;
@@ -20,13 +21,25 @@ pub(super) struct Packet {
     pub(super) opaque: u32,
     /// Whether it has an expiry even where the workload has none.
     pub(super) expires: bool,
+    /// A record of YCSB in place of a value: the length of its fields.
+    pub(super) field_len: Option<u32>,
+}
+
+impl Packet {
+    pub(super) fn new(opcode: u8) -> Packet {
+        Packet { opcode, opaque: 0, expires: false, field_len: None }
+    }
 }
 
 impl Program {
     pub(super) fn push_packet(&self, packet: &Packet, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) {
         let (extras, extras_len): ([u8; 20], usize) = self.extras(packet, cursor);
         let key_len = if packet.opcode == NOOP { 0 } else { self.key_len(cursor.key) };
-        let value_len = if packet.opcode == SET { self.value_len(&mut cursor.random) } else { 0 };
+        let value_len = match packet.field_len {
+            Some(len) => record_len(len),
+            None if packet.opcode == SET => self.value_len(&mut cursor.random),
+            None => 0,
+        };
         let body = (extras_len + key_len + value_len) as u32;
         out.extend_from_slice(&[REQUEST, packet.opcode]);
         out.extend_from_slice(&(key_len as u16).to_be_bytes());
@@ -38,7 +51,9 @@ impl Program {
         if key_len > 0 {
             self.push_key(cursor.key, out);
         }
-        if packet.opcode == SET {
+        if let Some(len) = packet.field_len {
+            self.push_record(len, cursor, out);
+        } else if packet.opcode == SET {
             self.push_value(value_len, cursor, out);
         }
     }

@@ -34,6 +34,37 @@ pub(super) fn push_digits(mut number: u64, least: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&text[at..]);
 }
 
+/// Numbers below a hundred, two digits each.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// Writes a number over the end of `room`, which holds zeros and is long enough.
+#[inline]
+pub(super) fn fill_digits(mut number: u64, room: &mut [u8]) {
+    let mut rest = room;
+    while number > 0 {
+        match rest {
+            [shorter @ .., tens, ones] => {
+                [*tens, *ones] = PAIRS[(number % 100) as usize];
+                rest = shorter;
+            }
+            [one] => {
+                *one = b'0' + (number % 10) as u8;
+                return;
+            }
+            [] => return,
+        }
+        number /= 100;
+    }
+}
+
 /// Appends `$len\r\n`.
 #[inline]
 pub(super) fn push_bulk_head(len: usize, out: &mut Vec<u8>) {
@@ -54,6 +85,10 @@ mod tests {
                 let mut out = b"k".to_vec();
                 push_digits(number, least, &mut out);
                 let width = usize::from(least);
+                let mut room = vec![b'0'; width];
+                fill_digits(number, &mut room);
+                let text = format!("{number:0width$}");
+                assert_eq!(room, text.as_bytes()[text.len() - width..]);
                 assert_eq!(out, format!("k{number:0width$}").into_bytes());
             }
             assert_eq!(digits_of(number), number.to_string().len());

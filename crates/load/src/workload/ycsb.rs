@@ -1,5 +1,6 @@
-//! YCSB's core workloads, with the layout of its client for Redis: a record is a hash of ten
-//! fields, and a sorted set is the index of all.
+//! YCSB's core workloads. On Redis with the layout of its own client: a record is a hash of ten
+//! fields, and a sorted set is the index of all. On memcached a record is one value of ten fields as
+//! JSON, an update writes it anew as a whole, and there is nothing to scan.
 
 use super::{Command, CommandKind, KeyForm, Keys, Pattern, Sizes, Workload};
 use crate::error::Error;

@@ -1,0 +1,184 @@
+//! Requests of several pieces that are sent apart, each to where its key is: of several keys where
+//! nobody takes them together, and of the records that a scan found in a cluster. Such a request is
+//! answered when the last of its pieces is.
+
+use super::link::{Role, Sent};
+use super::state::State;
+use crate::program::Judge;
+use crate::random::Random;
+use crate::reply::{self, Told};
+use keyway_resp::Kind;
+
+/// The requests in pieces that a client has in flight; no more than its pipeline is deep.
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    all: Vec<Join>,
+    free: Vec<u16>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Join {
+    /// Pieces that are not answered.
+    left: u32,
+    hits: u32,
+    misses: u32,
+    /// One of its replies was an error.
+    is_failed: bool,
+    /// One of its pieces was lost.
+    is_lost: bool,
+}
+
+impl Joins {
+    fn open(&mut self, pieces: u32) -> u16 {
+        let join = Join { left: pieces, ..Join::default() };
+        match self.free.pop() {
+            Some(free) => {
+                self.all[usize::from(free)] = join;
+                free
+            }
+            None => {
+                self.all.push(join);
+                (self.all.len() - 1) as u16
+            }
+        }
+    }
+
+    /// What there is of a request once a piece of it is over; nothing while others are not.
+    fn close(&mut self, join: u16) -> Option<Join> {
+        let one = &mut self.all[usize::from(join)];
+        one.left -= 1;
+        if one.left > 0 {
+            return None;
+        }
+        self.free.push(join);
+        Some(*one)
+    }
+
+    /// A piece was lost; whether the request is over with that.
+    pub(super) fn lose(&mut self, join: u16) -> bool {
+        self.all[usize::from(join)].is_lost = true;
+        self.close(join).is_some()
+    }
+}
+
+impl State {
+    /// Sends a request of several keys, piece by piece.
+    #[inline(never)]
+    pub(super) fn put_pieces(&mut self, client: u32, mut sent: Sent, pieces: u32) {
+        let mut random = Random::new(sent.seed);
+        sent.join = self.clients[client as usize].joins.open(pieces);
+        for piece in 0..pieces {
+            if piece > 0 {
+                let program = &self.setup.program;
+                let one = &self.clients[client as usize];
+                let is_write = program.ops[usize::from(sent.op)].is_write;
+                let draw = if is_write { &one.writes } else { &one.reads };
+                sent.key = draw.beside(sent.key, &mut random);
+                if is_write {
+                    sent.key = program.own(sent.key, one.owner);
+                }
+                sent.seed = random.next();
+            }
+            self.put(client, sent, None);
+        }
+    }
+
+    /// A piece is answered, and perhaps its request.
+    #[inline(never)]
+    pub(super) fn complete_piece(
+        &mut self,
+        (client, index): (u32, u32),
+        sent: Sent,
+        now: u64,
+        told: &Told<'_>,
+    ) {
+        let joins = &mut self.clients[client as usize].joins;
+        let join = &mut joins.all[usize::from(sent.join)];
+        join.hits += told.hits;
+        join.misses += told.misses;
+        if let Some(text) = told.error
+            && !std::mem::replace(&mut join.is_failed, true)
+        {
+            self.answered_badly += 1;
+            self.record.error(sent.op, text);
+        }
+        let Some(join) = joins.close(sent.join) else { return };
+        if join.is_lost {
+            return self.abandon(client);
+        }
+        let told = Told { hits: join.hits, misses: join.misses, error: None };
+        self.complete(client, index, sent, now, &told);
+    }
+
+    /// A request of which a piece was lost is over.
+    #[cold]
+    fn abandon(&mut self, client: u32) {
+        self.record.unanswered += 1;
+        self.in_flight -= 1;
+        let one = &mut self.clients[client as usize];
+        one.in_flight -= 1;
+        if one.in_flight == 0 || self.pace.is_some() {
+            self.rest(client);
+        }
+    }
+
+    /// Asks each of the servers of a cluster for the records that a scan found and it has.
+    #[cold]
+    pub(super) fn read_apart(&mut self, client: u32, sent: Sent, bytes: &[u8]) -> bool {
+        let mut pieces = 0;
+        reply::values(bytes, |key| pieces += u32::from(key.is_some()));
+        if pieces == 0 {
+            return false;
+        }
+        let join = self.clients[client as usize].joins.open(pieces);
+        let sent = Sent { role: Role::Apart, join, ..sent };
+        reply::values(bytes, |key| {
+            let Some(key) = key else { return };
+            let node = self.slots[usize::from(keyway_topology::key_slot(key))];
+            let index = self.link_to(client, node);
+            let link = &mut self.links[index as usize];
+            link.ask_for_record(key, sent);
+            if !link.is_dirty {
+                link.is_dirty = true;
+                self.dirty.push(index);
+            }
+        });
+        true
+    }
+
+    /// A record that a scan found in a cluster has come, or an error. One whose slot has moved is an
+    /// error once: who has it now is noted.
+    pub(super) fn on_record(
+        &mut self,
+        index: u32,
+        sent: Sent,
+        (bytes, kind): (&[u8], Kind),
+        now: u64,
+    ) {
+        let told = reply::redis(bytes, kind, Judge::Record);
+        if let Some(text) = told.error {
+            self.note_moved(index, text);
+        }
+        let client = self.links[index as usize].client;
+        self.complete_piece((client, index), sent, now, &told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_over_with_the_last_of_its_pieces() {
+        let mut joins = Joins::default();
+        let (first, second) = (joins.open(2), joins.open(1));
+        assert!(joins.close(first).is_none());
+        assert!(joins.lose(second));
+        let third = joins.open(3);
+        assert_eq!(third, second, "its place is taken again");
+        assert!(!joins.lose(third) && joins.close(third).is_none());
+        assert!(joins.close(first).is_some_and(|join| !join.is_lost));
+        assert!(joins.close(third).is_some_and(|join| join.is_lost && !join.is_failed));
+        assert_eq!(joins.all.len(), 2);
+    }
+}
