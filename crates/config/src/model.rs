@@ -118,6 +118,10 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// How long requests in flight may take to finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// How long a process that is to take this one's place may take until it can serve.
+    pub upgrade_timeout: Duration,
+    /// How long clients that were there are served when another process has taken over.
+    pub upgrade_grace: Duration,
     /// How long a worker looks at shared memory before it sleeps; zero for not at all.
     pub spin: Duration,
 }

@@ -106,6 +106,8 @@ fn server_defaults() -> ServerConfig {
         admin_tls: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
         drain_timeout: Duration::ZERO,
+        upgrade_timeout: Duration::ZERO,
+        upgrade_grace: Duration::ZERO,
         spin: Duration::ZERO,
     }
 }
@@ -144,6 +146,8 @@ fn server(
         admin_tls: admin.tls,
         log: LogConfig { format, level },
         drain_timeout: section.duration("drain_timeout").unwrap_or_default(),
+        upgrade_timeout: section.duration("upgrade_timeout").unwrap_or_default(),
+        upgrade_grace: section.duration("upgrade_grace").unwrap_or_default(),
         spin: section.duration("spin").unwrap_or_default(),
     }
 }
