@@ -208,9 +208,12 @@ impl Drop for Visitors {
     }
 }
 
+fn told(what: &'static str) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
 /// Connects, writes and reads a few times with the requests in pieces, and leaves.
 fn visit(door: &Door, number: usize, turn: u64) -> Result<(), String> {
-    let told = |what: &str| move |error: std::io::Error| format!("{what}: {error}");
     let mut socket: Box<dyn Both> = match door {
         Door::Tcp(addr) => {
             let socket = TcpStream::connect(addr).map_err(told("connect"))?;
@@ -416,7 +419,7 @@ fn what_a_store_holds_is_not_lost_by_surprise() {
     assert_eq!(status, 0, "{text}");
     // Nobody goes on with what others do not see.
     assert!(one.keyway.process_mut().wait_exit(SOON).success());
-    assert_eq!(one.keyway.client(0).words("GET a"), Value::Null);
+    assert_eq!(one.keyway.client(0).words("GET a"), Value::Nil);
 }
 
 #[test]
