@@ -380,6 +380,9 @@ fn listeners_and_workers_differ_between_the_two() {
     ];
     let visitors = Visitors::start(&doors);
     visitors.wait(50);
+    // By shared memory, which stays between the two that have it.
+    let mut ring = Client::connect_shm(&one.path("shm"));
+    assert_eq!(ring.words("SET ring 1"), Value::simple("OK"));
     let comes = free_address();
     let text = one.text.replace(&format!("tcp://{goes}"), &format!("tcp://{comes}"));
     let text = text.replace("/goes\"", "/comes\"").replace("workers = 3", "workers = 1");
@@ -390,6 +393,10 @@ fn listeners_and_workers_differ_between_the_two() {
     for door in [Door::Tcp(comes), Door::Unix(one.path("comes"))] {
         assert_eq!(visit(&door, 9, 1), Ok(()));
     }
+    assert_eq!(ring.words("GET ring"), Value::bulk("1"));
+    drop(ring);
+    let mut ring = Client::connect_shm(&one.path("shm"));
+    assert_eq!(ring.words("GET ring"), Value::bulk("1"), "the next process shares memory as well");
     assert!(one.keyway.process_mut().wait_exit(SOON).success());
     assert!(TcpStream::connect(goes).is_err());
     assert!(!one.path("goes").exists());
