@@ -9,8 +9,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use keyway_testkit::{
     TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway, wait_for,
     wait_until, watchdog,
 };
+use parking_lot::Mutex;
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(30);
@@ -176,7 +177,7 @@ impl Visitors {
                     turn += 1;
                     match visit(&door, number, turn) {
                         Ok(()) => drop(visits.fetch_add(1, Ordering::Relaxed)),
-                        Err(what) => faults.lock().unwrap().push(what),
+                        Err(what) => faults.lock().push(what),
                     }
                 }
             }));
@@ -187,7 +188,7 @@ impl Visitors {
     fn wait(&self, more: u64) {
         let until = self.visits.load(Ordering::Relaxed) + more;
         wait_until("visitors come and go", SOON, || {
-            self.visits.load(Ordering::Relaxed) >= until || !self.faults.lock().unwrap().is_empty()
+            self.visits.load(Ordering::Relaxed) >= until || !self.faults.lock().is_empty()
         });
     }
 
@@ -196,7 +197,7 @@ impl Visitors {
         for thread in self.threads.drain(..) {
             thread.join().unwrap();
         }
-        let faults = self.faults.lock().unwrap();
+        let faults = self.faults.lock();
         assert!(faults.is_empty(), "{} faults, first {:?}", faults.len(), faults.first());
         self.visits.load(Ordering::Relaxed)
     }
