@@ -352,7 +352,13 @@ fn server(server: &ServerConfig, out: &mut Out) {
         out.entry(&schema::SERVER, "admin_tls", &tls_text(&tls.settings));
     }
     out.entry(&schema::SERVER, "log", &log);
-    out.entry(&schema::SERVER, "drain_timeout", &string(&format_duration(server.drain_timeout)));
+    for (name, time) in [
+        ("drain_timeout", server.drain_timeout),
+        ("upgrade_timeout", server.upgrade_timeout),
+        ("upgrade_grace", server.upgrade_grace),
+    ] {
+        out.entry(&schema::SERVER, name, &string(&format_duration(time)));
+    }
     out.entry(&schema::SERVER, "io", &string(server.io.text()));
     let spin = match server.spin.is_zero() {
         true => "off".to_owned(),

@@ -120,6 +120,10 @@ pub struct ServerConfig {
     pub drain_timeout: Duration,
     /// How workers talk to the kernel.
     pub io: IoDriver,
+    /// How long a process that is to take this one's place may take until it can serve.
+    pub upgrade_timeout: Duration,
+    /// How long clients that were there are served when another process has taken over.
+    pub upgrade_grace: Duration,
     /// How long a worker looks at shared memory before it sleeps; zero for not at all.
     pub spin: Duration,
 }

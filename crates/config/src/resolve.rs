@@ -107,6 +107,8 @@ fn server_defaults() -> ServerConfig {
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
         drain_timeout: Duration::ZERO,
         io: IoDriver::Epoll,
+        upgrade_timeout: Duration::ZERO,
+        upgrade_grace: Duration::ZERO,
         spin: Duration::ZERO,
     }
 }
@@ -150,6 +152,8 @@ fn server(
             Some("auto") => IoDriver::Auto,
             _ => IoDriver::Epoll,
         },
+        upgrade_timeout: section.duration("upgrade_timeout").unwrap_or_default(),
+        upgrade_grace: section.duration("upgrade_grace").unwrap_or_default(),
         spin: section.duration("spin").unwrap_or_default(),
     }
 }

@@ -155,6 +155,19 @@ pub(crate) static SERVER: Table = Table {
         )
         .known_elsewhere_as(&["shutdown_timeout", "grace_period"]),
         key(
+            "upgrade_timeout",
+            Kind::Duration { min: ms(100), max: hours(1) },
+            Is("\"30s\""),
+            "How long a process that is to take this one's place (docs/upgrade.md) may take until it can serve. It is ended then, and this one serves on.",
+        ),
+        key(
+            "upgrade_grace",
+            Kind::Duration { min: ms(0), max: hours(24) },
+            Is("\"30s\""),
+            "How long a process whose place another has taken serves the clients that it has, unless they leave; then it drains as after SIGTERM.",
+        )
+        .known_elsewhere_as(&["hard_stop_after", "worker_shutdown_timeout"]),
+        key(
             "io",
             Choice(&Choices { now: &["epoll", "io_uring", "auto"], later: &[] }),
             Is("\"epoll\""),

@@ -2,6 +2,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -123,10 +124,30 @@ impl Admin {
         address: &str,
         state: Arc<dyn AdminState>,
     ) -> Result<AdminHandle, AdminError> {
+        let mut handle = Self::prepare(options, address, None, state)?;
+        handle.begin();
+        Ok(handle)
+    }
+
+    /// As [`Admin::start_with`], but answers nobody before [`AdminHandle::begin`], and listens by
+    /// `socket` if there is one, which another process has listened by.
+    ///
+    /// # Errors
+    /// As [`Admin::start`].
+    pub fn prepare(
+        options: AdminOptions,
+        address: &str,
+        socket: Option<OwnedFd>,
+        state: Arc<dyn AdminState>,
+    ) -> Result<AdminHandle, AdminError> {
         let bind_error = |reason| AdminError::Bind { address: address.into(), reason };
-        let socket = std::net::TcpListener::bind(address).map_err(bind_error)?;
+        let socket = match socket {
+            Some(socket) => std::net::TcpListener::from(socket),
+            None => std::net::TcpListener::bind(address).map_err(bind_error)?,
+        };
         socket.set_nonblocking(true).map_err(bind_error)?;
         let local_addr = socket.local_addr().map_err(bind_error)?;
+        let twin = socket.try_clone().map_err(bind_error)?;
         let runtime = runtime::Builder::new_current_thread()
             .max_blocking_threads(SLOW_MAX)
             .enable_io()
@@ -138,11 +159,18 @@ impl Admin {
             TcpListener::from_std(socket).map_err(AdminError::Thread)?
         };
         let (stop, stopped) = oneshot::channel();
+        let (begin, begun) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("keyway-admin".into())
-            .spawn(move || serve(&runtime, options, listener, state, stopped))
+            .spawn(move || serve(&runtime, options, listener, state, (begun, stopped)))
             .map_err(AdminError::Thread)?;
-        Ok(AdminHandle { local_addr, stop: Some(stop), thread: Some(thread) })
+        Ok(AdminHandle {
+            local_addr,
+            socket: Some(twin),
+            begin: Some(begin),
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -150,6 +178,9 @@ impl Admin {
 /// does.
 pub struct AdminHandle {
     local_addr: SocketAddr,
+    /// The listening socket once more, to be handed to another process.
+    socket: Option<std::net::TcpListener>,
+    begin: Option<oneshot::Sender<()>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -158,6 +189,22 @@ impl AdminHandle {
     /// Where it listens, with the port that was found for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// Another descriptor of the socket that listens.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn socket(&self) -> io::Result<Option<OwnedFd>> {
+        self.socket.as_ref().map(|socket| Ok(socket.try_clone()?.into())).transpose()
+    }
+
+    /// Answers from here on, after [`Admin::prepare`].
+    pub fn begin(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            // Nobody hears it when the thread has ended.
+            let _ = begin.send(());
+        }
     }
 
     /// Stops listening, lets requests being answered end within
@@ -169,6 +216,8 @@ impl AdminHandle {
 
 impl Drop for AdminHandle {
     fn drop(&mut self) {
+        // Or clients would still come to a socket that nobody accepts from.
+        self.socket = None;
         // Dropping the sender is the signal.
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -190,15 +239,22 @@ fn serve(
     options: AdminOptions,
     listener: TcpListener,
     state: Arc<dyn AdminState>,
-    stopped: oneshot::Receiver<()>,
+    (begun, stopped): (oneshot::Receiver<()>, oneshot::Receiver<()>),
 ) {
     let limits = options.limits;
     runtime.block_on(async {
         let open = GracefulShutdown::new();
+        let serving = async {
+            match begun.await {
+                Ok(()) => accept_all(options, &listener, &state, &open).await,
+                // Who holds both senders has gone: it is stopped.
+                Err(_) => std::future::pending().await,
+            }
+        };
         tokio::select! {
             // Both a value and the sender's end mean stop.
             _ = stopped => {}
-            never = accept_all(options, &listener, &state, &open) => match never {},
+            never = serving => match never {},
         }
         drop(listener);
         // Whoever is not done by then is cut off with the runtime.

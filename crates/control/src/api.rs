@@ -67,6 +67,14 @@ pub trait Api: Send + Sync {
     /// # Errors
     /// Everything that is wrong: then nothing has changed.
     fn reload(&self) -> Result<Reloaded, Vec<String>>;
+
+    /// Starts a process that is to take this one's place. Does not wait for it:
+    /// [`ProcessStatus::upgrade`] tells what comes of it. What the process's own stores hold is
+    /// lost with it, which has to be said to be right.
+    ///
+    /// # Errors
+    /// Why none is started.
+    fn upgrade(&self, discard_store: bool) -> Result<(), Vec<String>>;
 }
 
 /// The process as a whole.
@@ -87,6 +95,31 @@ pub struct ProcessStatus {
     pub workers: u64,
     /// Clients connected.
     pub clients: u64,
+    /// What has come of the latest upgrade, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<UpgradeStatus>,
+}
+
+/// What comes of an upgrade, as the process tells whose place is to be taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UpgradeStatus {
+    /// How far it is.
+    pub state: UpgradeState,
+    /// Why it has failed.
+    pub reasons: Vec<String>,
+}
+
+/// How far an upgrade is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeState {
+    /// The next process comes up.
+    #[default]
+    Starting,
+    /// It has not come up, and this one serves on.
+    Failed,
+    /// It serves, and this one only the clients it had.
+    Done,
 }
 
 /// Who is connected.
@@ -212,6 +245,7 @@ enum Resource {
     SetLogLevel,
     Drain,
     Reload,
+    Upgrade,
     KillScript,
     Description,
 }
@@ -232,6 +266,7 @@ const ROUTES: [(Method, &str, Resource); 16] = [
     (Method::PUT, "/v1/log-level", Resource::SetLogLevel),
     (Method::POST, "/v1/drain", Resource::Drain),
     (Method::POST, "/v1/reload", Resource::Reload),
+    (Method::POST, "/v1/upgrade", Resource::Upgrade),
     (Method::POST, "/v1/scripts/kill", Resource::KillScript),
     (Method::GET, "/v1/openapi.json", Resource::Description),
 ];
@@ -341,6 +376,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
             Ok(reply)
         }
         Resource::Reload => reload(api),
+        Resource::Upgrade => upgrade(api, call),
         Resource::KillScript => kill_script(state, call),
         Resource::Description => {
             let mut reply = json(&());
@@ -398,6 +434,19 @@ struct Drain {
 struct Draining {
     draining: bool,
     then: AfterDrain,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Upgrade {
+    discard_store: bool,
+}
+
+#[derive(Serialize)]
+struct Upgrading {
+    state: UpgradeState,
+    /// The process that is to be replaced.
+    pid: u32,
 }
 
 #[derive(Deserialize)]
@@ -538,6 +587,22 @@ fn reload(api: &dyn Api) -> Result<Reply, Problem> {
         Err(faults) => {
             let what = "nothing was changed: see errors for all that is wrong";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(faults))
+        }
+    }
+}
+
+fn upgrade(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
+    let Upgrade { discard_store } = body(call)?;
+    match api.upgrade(discard_store) {
+        Ok(()) => {
+            let state = UpgradeState::Starting;
+            let mut reply = json(&Upgrading { state, pid: api.status().pid });
+            *reply.status_mut() = StatusCode::ACCEPTED;
+            Ok(reply)
+        }
+        Err(reasons) => {
+            let what = "no process was started: see errors for why";
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(reasons))
         }
     }
 }

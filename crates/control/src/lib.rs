@@ -24,7 +24,7 @@ pub use access::{Access, CHANGE_HEADER};
 pub use admin::{Admin, AdminError, AdminHandle, AdminLimits, AdminOptions};
 pub use api::{
     AfterDrain, Api, ClientStatus, Connections, LogLevel, OPENAPI, ProcessStatus, Reloaded,
-    SlowRequest,
+    SlowRequest, UpgradeState, UpgradeStatus,
 };
 pub use backends::{BackendStanding, BackendStatus, PoolStatus};
 pub use noted::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};

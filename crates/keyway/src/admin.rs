@@ -5,6 +5,7 @@ mod noted;
 use crate::log::Filter;
 use crate::reload::{Diff, Reload, Wake};
 use crate::serve::wall_clock;
+use crate::upgrade;
 use keyway_control::{
     AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
     LogLevel, NotedKeyList, PoolStatus, ProcessStatus, Reloaded, ScriptKill, SlowRequest,
@@ -38,6 +39,8 @@ pub struct Levers {
     pub wake: Sender<Wake>,
     /// Has the configuration read again.
     pub reload: Reload,
+    /// What has come of upgrades.
+    pub upgraded: upgrade::Told,
 }
 
 /// The settings in force, and what is counted by them.
@@ -366,6 +369,7 @@ impl Api for Process {
             draining: self.draining(),
             workers: plan.mailers.lock().len() as u64,
             clients: plan.clients.len() as u64,
+            upgrade: self.levers.upgraded.lock().clone(),
         }
     }
 
@@ -475,6 +479,10 @@ impl Api for Process {
             Ok(Diff { changes, warnings, .. }) => Ok(Reloaded { changed: changes, warnings }),
             Err(refusal) => Err(refusal.reasons),
         }
+    }
+
+    fn upgrade(&self, discard_store: bool) -> Result<(), Vec<String>> {
+        upgrade::request(&self.levers.wake, discard_store)
     }
 }
 

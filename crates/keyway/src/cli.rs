@@ -3,6 +3,8 @@
 use crate::driver::Wanted;
 use crate::locate::{Question, locate};
 use crate::memory;
+use crate::serve::Started;
+use crate::upgrade::TakeOver;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
@@ -86,6 +88,9 @@ pub struct Serve {
     /// admin address then: no metrics, no health checks.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
     bind: Option<String>,
+    /// Write the process's id there while it serves; after an upgrade, the next one's.
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
 }
 
 /// How log lines look.
@@ -154,17 +159,29 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 fn serve(arguments: &Serve) -> Result<ExitCode> {
+    let mut before = TakeOver::from_environment()?;
     let config = match &arguments.file {
-        Some(file) => match load(file) {
-            Ok(config) => config,
-            Err(errors) => return Ok(report(&errors, "not started")),
-        },
-        None => match default_config(arguments.bind.as_deref()) {
-            Ok(config) => config,
-            Err(errors) => return Ok(report(&errors, "not started")),
-        },
+        Some(file) => load(file),
+        None => default_config(arguments.bind.as_deref()),
     };
-    crate::serve::serve(config, (arguments.log_format, arguments.io), arguments.file.as_deref())
+    let config = match config {
+        Ok(config) => config,
+        Err(errors) => {
+            before.refuse(errors.iter().map(ToString::to_string).collect());
+            return Ok(report(&errors, "not started"));
+        }
+    };
+    let started = Started {
+        format: arguments.log_format,
+        io: arguments.io.map(Into::into),
+        file: arguments.file.as_deref(),
+        pid_file: arguments.pid_file.as_deref(),
+    };
+    let served = crate::serve::serve(config, &started, &mut before);
+    if let Err(error) = &served {
+        before.refuse(vec![format!("{error:#}")]);
+    }
+    served
 }
 
 /// Reads a file, and holds it against the machine it is to be used on.

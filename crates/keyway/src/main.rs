@@ -26,6 +26,7 @@ mod plan;
 mod reload;
 mod serve;
 mod top;
+mod upgrade;
 mod workers;
 
 use clap::Parser;

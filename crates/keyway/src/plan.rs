@@ -3,6 +3,7 @@
 use crate::facts::ProcessFacts;
 use crate::memory;
 use crate::reload::{Merge, ReloadTally};
+use crate::upgrade::TakeOver;
 use keyway_base::{Clock, Time};
 use keyway_command::Class;
 use keyway_config::EntranceConfig;
@@ -29,12 +30,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Listens on every address of the configuration, or tells every one that
 /// cannot be listened on.
-pub fn bind(config: &Config) -> Result<Vec<Listener>, Vec<String>> {
+pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>, Vec<String>> {
     let mut listeners = Vec::new();
     let mut errors = Vec::new();
     for listener in &config.listeners {
-        match Listener::bind(&options(listener)) {
-            Ok(listener) => listeners.push(listener),
+        let options = options(listener);
+        let handed = before.sockets(&listener.bind);
+        let sockets = match handed.is_empty() {
+            true => Listener::bind(&options).map(|listener| vec![listener]),
+            false => handed.into_iter().map(|it| Listener::taken(it, &options)).collect(),
+        };
+        match sockets {
+            Ok(sockets) => listeners.push(sockets),
             Err(error) => errors.push(match unusable_path(&listener.bind) {
                 Some(why) => format!("cannot listen on {}: {why}", listener.bind),
                 None => error.to_string(),
@@ -651,7 +658,7 @@ mod tests {
     fn refused(path: &std::path::Path) -> String {
         let path = path.display();
         let config = Config::default_store_at(&format!("unix://{path}")).unwrap();
-        bind(&config).unwrap_err().remove(0)
+        bind(&config, &mut TakeOver::default()).unwrap_err().remove(0)
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub use diff::diff;
 pub use live::Live;
 pub use merge::Merge;
 
+use crate::upgrade::{Asked, Heir, Reasons};
 use keyway_control::AfterDrain;
 use keyway_metrics::ReloadFigures;
 use keyway_worker::Retired;
@@ -31,6 +32,10 @@ pub enum Wake {
     Drain(AfterDrain),
     /// Somebody asks for a reload, and waits for what comes of it.
     Reload(SyncSender<Result<Diff, Refusal>>),
+    /// Somebody asks for an upgrade.
+    Upgrade(Asked),
+    /// An upgrade is over: the process that serves, or why none does.
+    Upgraded(Result<Heir, Reasons>),
 }
 
 /// What a reload has changed.
@@ -62,6 +67,8 @@ pub enum Cause {
     NeedsRestart,
     /// What earlier reloads have replaced is still being ended.
     Draining,
+    /// Another process is coming up that is to take this one's place.
+    Upgrading,
     /// Keyway is stopping.
     Stopping,
 }
@@ -73,6 +80,7 @@ impl Cause {
             Cause::Invalid => "invalid",
             Cause::NeedsRestart => "needs-restart",
             Cause::Draining => "draining",
+            Cause::Upgrading => "upgrading",
             Cause::Stopping => "stopping",
         }
     }
@@ -83,7 +91,7 @@ impl Refusal {
         Self { cause, reasons }
     }
 
-    fn stopping() -> Self {
+    pub(crate) fn stopping() -> Self {
         Self::new(Cause::Stopping, vec!["Keyway is stopping".to_owned()])
     }
 }
@@ -127,7 +135,8 @@ pub struct ReloadTally {
 }
 
 /// Causes that are counted: a process that stops counts no more.
-const REFUSED: [Cause; 3] = [Cause::Invalid, Cause::NeedsRestart, Cause::Draining];
+const REFUSED: [Cause; 4] =
+    [Cause::Invalid, Cause::NeedsRestart, Cause::Draining, Cause::Upgrading];
 
 impl ReloadTally {
     pub(crate) fn note(&self, result: &Result<Diff, Refusal>) {

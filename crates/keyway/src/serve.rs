@@ -3,17 +3,18 @@
 use crate::admin::{Levers, Process};
 use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
-use crate::reload::{Live, Reload, Wake};
+use crate::reload::{Live, Refusal, Reload, Wake};
+use crate::upgrade::{self, Heir, PidFile, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, ListenerConfig, PoolKindConfig, Protocol, size_text};
+use keyway_config::{Config, IoDriver, ListenerConfig, PoolKindConfig, Protocol, size_text};
 use keyway_control::{Access, Admin, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
 use keyway_worker::{Plan, PoolKind};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -21,34 +22,45 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Serves until told to stop.
-pub fn serve(
-    mut config: Config,
-    (format, io): (Option<LogFormat>, Option<driver::Wanted>),
-    file: Option<&Path>,
-) -> Result<ExitCode> {
-    let log = log::start(&config.server.log, format);
+/// How the process was started, beside its configuration.
+pub struct Started<'a> {
+    /// How log lines look, if not as the file says.
+    pub format: Option<LogFormat>,
+    /// How workers talk to the kernel, if not as the file says.
+    pub io: Option<IoDriver>,
+    /// The file, if there is one.
+    pub file: Option<&'a Path>,
+    /// Where to write the process's id.
+    pub pid_file: Option<&'a Path>,
+}
+
+/// Between two looks at whether the clients of a process have left that was replaced.
+const LEFT_EVERY: Duration = Duration::from_millis(100);
+
+/// Serves until told to stop, or replaced; in the place of the process before, if there is one.
+pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -> Result<ExitCode> {
+    let log = log::start(&config.server.log, started.format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     config.warnings.clear();
     raise_descriptor_limit();
-    let driver = driver::choose(io.map_or(config.server.io, Into::into))?;
+    let driver = driver::choose(started.io.unwrap_or(config.server.io))?;
     let (wake, woken) = channel();
     watch_signals(wake.clone())?;
     let clock = wall_clock();
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
-    let listeners =
-        plan::bind(&config).map_err(|errors| anyhow!("{}", errors.join("\nkeyway: ")))?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (count, count_max) = config.server.workers.bounds(cores as u16);
-    let bounds = (usize::from(count), usize::from(count_max));
+    before.receive()?;
+    let sockets =
+        plan::bind(&config, before).map_err(|errors| anyhow!("{}", errors.join("\nkeyway: ")))?;
+    let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
-    let addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
+    let addresses: Vec<_> =
+        sockets.iter().map(|sockets| sockets.first().and_then(Listener::local_addr)).collect();
     let tally = Arc::default();
     let mut passwords = crate::passwords::Passwords::default();
     let verifier = Arc::clone(passwords.verifier());
@@ -62,18 +74,20 @@ pub fn serve(
     };
     let version = plan::plan(&sources, &registry);
     let plan = Arc::clone(&version.plan);
-    let levers = Levers { log, wake: wake.clone(), reload: Reload::new(wake) };
+    let upgraded = upgrade::Told::default();
+    let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
+    let levers = Levers { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry), levers));
     let access = access(&config);
-    let admin = start_admin(&config, &process, &access)?;
+    let mut admin = prepare_admin(&config, &process, &access, before)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
-    let workers = Workers::start(Arc::clone(&plan), registry, listeners, bounds, (driver, seed))?;
+    let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, bounds, (driver, seed))?;
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
-    announce(&config, &plan, &names, bounds, admin.as_ref(), file);
-    let path = file.map(Path::to_owned);
+    let pid_file = begin(&mut workers, admin.as_mut(), started, before)?;
+    announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
-        path,
+        path: started.file.map(Path::to_owned),
         file: config.clone(),
         config,
         version,
@@ -84,14 +98,81 @@ pub fn serve(
         passwords,
         access,
     };
-    run(workers, &process, &mut live, &woken);
-    // Nobody waits for an answer from here any more.
-    drop(woken);
-    drop(admin);
-    remove_unix_sockets(&live.file);
+    let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
+    let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
+    upgrades.abort();
+    process.set_draining();
+    match ending {
+        Ending::Stop(then) => {
+            workers.drain();
+            if then == AfterDrain::Wait {
+                wait_for_end(&woken);
+            }
+            // Nobody waits for an answer from here any more.
+            drop(woken);
+            drop(admin);
+            remove_unix_sockets(&live, &[]);
+        }
+        Ending::Replaced(heir) => {
+            upgrade::tell_of_heir(heir.pid);
+            drop(admin);
+            serve_the_rest(workers, &live, &heir, &woken);
+        }
+    }
+    if let Some(file) = pid_file {
+        file.remove();
+    }
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many workers there are at first, and at most. `taken` sockets of the process before have a
+/// worker each, or who waits in them would be reset.
+fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (count, count_max) = config.server.workers.bounds(cores as u16);
+    let (count, count_max) = (usize::from(count), usize::from(count_max));
+    if taken > count_max {
+        tracing::warn!(
+            workers = taken,
+            workers_max = count_max,
+            "more workers than `workers` says: as many as the process before had; a restart has \
+             fewer"
+        );
+    }
+    (count.max(taken), count_max.max(taken))
+}
+
+/// Nothing is missing: clients are served from here on. The file with the process's id, if there
+/// is to be one.
+fn begin(
+    workers: &mut Workers,
+    admin: Option<&mut AdminHandle>,
+    started: &Started<'_>,
+    before: &mut TakeOver,
+) -> Result<Option<PidFile>> {
+    let is_upgrade = before.is_one();
+    let write = || started.pid_file.map(PidFile::write).transpose();
+    // Without a process before it is a reason not to start.
+    let written = if is_upgrade { Ok(None) } else { write() };
+    let mut pid_file = written?;
+    before.await_begin()?;
+    workers.begin();
+    if let Some(admin) = admin {
+        admin.begin();
+    }
+    if is_upgrade {
+        workers.settle();
+        pid_file = write().unwrap_or_else(|error| {
+            tracing::warn!("upgrade: {error:#}");
+            None
+        });
+        before.end();
+    } else {
+        upgrade::tell_of_start();
+    }
+    Ok(pid_file)
 }
 
 /// Tells what draining did not wait for.
@@ -117,7 +198,7 @@ pub fn wall_clock() -> Clock {
 
 fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     let mut signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot watch for signals")?;
+        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR2]).context("cannot watch for signals")?;
     std::thread::Builder::new()
         .name("keyway-signals".into())
         .spawn(move || {
@@ -131,60 +212,75 @@ fn watch_signals(tell: Sender<Wake>) -> Result<()> {
     Ok(())
 }
 
+/// What the main thread looks after besides workers and settings.
+struct Inside<'a> {
+    process: &'a Process,
+    admin: Option<&'a AdminHandle>,
+    woken: &'a Receiver<Wake>,
+}
+
+/// Why a process serves no longer.
+enum Ending {
+    /// It is to stop.
+    Stop(AfterDrain),
+    /// Another one serves in its place.
+    Replaced(Heir),
+}
+
 /// Waits for the order to stop, and looks after the workers meanwhile.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn run(mut workers: Workers, process: &Process, live: &mut Live, woken: &Receiver<Wake>) {
+fn run(
+    workers: &mut Workers,
+    inside: &Inside<'_>,
+    live: &mut Live,
+    upgrades: &mut Upgrades,
+) -> Ending {
+    let Inside { process, admin, woken } = *inside;
     let mut sampled = Instant::now();
-    let mut then = AfterDrain::Exit;
     loop {
+        let mut reload = |workers: &mut Workers, upgrades: &Upgrades| match upgrades.is_running() {
+            true => live.refuse_reload(),
+            false => live.reload(workers, process),
+        };
         match woken.recv_timeout(SAMPLE_EVERY) {
-            Ok(Wake::Signal(SIGHUP)) => drop(live.reload(&mut workers, process)),
+            Ok(Wake::Signal(SIGHUP)) => drop(reload(workers, upgrades)),
             Ok(Wake::Reload(tell)) => {
                 // Who has asked may have given up.
-                let _ = tell.send(live.reload(&mut workers, process));
+                let _ = tell.send(reload(workers, upgrades));
+            }
+            Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin), false)),
+            Ok(Wake::Upgrade(asked)) => {
+                let begun = upgrades.begin((live, workers, admin), asked.discard_store);
+                let _ = asked.tell.send(begun);
+            }
+            Ok(Wake::Upgraded(outcome)) => {
+                if let Some(heir) = upgrades.end(outcome) {
+                    return Ending::Replaced(heir);
+                }
             }
             Ok(Wake::Signal(signal)) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
-                break;
+                return Ending::Stop(AfterDrain::Exit);
             }
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
                     "draining on an operator's word: no new clients, requests in flight are \
                      answered"
                 );
-                then = after;
-                break;
+                return Ending::Stop(after);
             }
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
                 process.note_passing(elapsed);
-                match workers.sample(elapsed) {
-                    Ok(true) => {
-                        tracing::info!(workers = workers.len(), "all workers were busy: added one");
-                    }
-                    Ok(false) => {}
-                    // Those there serve on: one fewer is no reason to end.
-                    Err(error) => tracing::warn!(
-                        workers = workers.len(),
-                        "all workers are busy and another cannot be started; trying again in {} \
-                         s: {error:#}",
-                        RETRY_AFTER.as_secs()
-                    ),
+                // The sockets of a worker added now would not be among those handed over.
+                if !upgrades.is_running() {
+                    sample(workers, elapsed);
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => return Ending::Stop(AfterDrain::Exit),
         }
-    }
-    process.set_draining();
-    workers.drain();
-    if then == AfterDrain::Wait {
-        tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
-        // Those that came meanwhile are first. Who asks for a reload hears that it is over.
-        while let Ok(Wake::Signal(SIGHUP) | Wake::Drain(AfterDrain::Wait) | Wake::Reload(_)) =
-            woken.recv()
-        {}
     }
 }
 
@@ -198,12 +294,75 @@ fn access(config: &Config) -> Access {
     }
 }
 
-fn start_admin(
+fn sample(workers: &mut Workers, elapsed: Duration) {
+    match workers.sample(elapsed) {
+        Ok(true) => tracing::info!(workers = workers.len(), "all workers were busy: added one"),
+        Ok(false) => {}
+        // Those there serve on: one fewer is no reason to end.
+        Err(error) => tracing::warn!(
+            workers = workers.len(),
+            "all workers are busy and another cannot be started; trying again in {} s: {error:#}",
+            RETRY_AFTER.as_secs()
+        ),
+    }
+}
+
+/// Waits, drained, for the order to end.
+fn wait_for_end(woken: &Receiver<Wake>) {
+    tracing::info!("drained: waiting for SIGTERM, or for an operator to have it end");
+    // Those that came meanwhile are first. Who asks for more hears that it is over.
+    while let Ok(
+        Wake::Signal(SIGHUP | SIGUSR2)
+        | Wake::Drain(AfterDrain::Wait)
+        | Wake::Reload(_)
+        | Wake::Upgrade(_)
+        | Wake::Upgraded(_),
+    ) = woken.recv()
+    {}
+}
+
+/// Serves the clients that are there, while another process has those that come.
+fn serve_the_rest(workers: Workers, live: &Live, heir: &Heir, woken: &Receiver<Wake>) {
+    let (pid, grace) = (heir.pid, upgrade::grace(live));
+    workers.leave(grace);
+    remove_unix_sockets(live, &heir.kept);
+    tracing::info!(
+        pid,
+        clients = live.version.plan.clients.len(),
+        "upgraded: process {pid} serves; this one serves the clients it has for {grace:?} at \
+         most, then it drains"
+    );
+    while !workers.have_ended() {
+        match woken.recv_timeout(LEFT_EVERY) {
+            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
+                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                tracing::info!("{name}: draining: requests in flight are answered");
+                break;
+            }
+            Ok(Wake::Drain(_)) => break,
+            Ok(Wake::Signal(_)) => {
+                tracing::warn!(pid, "signal ignored: process {pid} serves now, it is to be told");
+            }
+            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
+            Ok(Wake::Upgrade(asked)) => {
+                let _ = asked.tell.send(Err(vec![format!("process {pid} serves now")]));
+            }
+            Ok(Wake::Upgraded(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    workers.drain();
+}
+
+/// What answers at the admin address, from its begin on.
+fn prepare_admin(
     config: &Config,
     process: &Arc<Process>,
     access: &Access,
+    before: &mut TakeOver,
 ) -> Result<Option<AdminHandle>> {
     let Some(addr) = &config.server.admin else { return Ok(None) };
+    let socket = before.admin(addr);
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
@@ -214,7 +373,7 @@ fn start_admin(
         tls: tls.map(|tls| tls.loaded.clone().expect("it was loaded")),
         ..AdminOptions::default()
     };
-    let admin = Admin::start_with(options, addr, state).map_err(|error| {
+    let admin = Admin::prepare(options, addr, socket, state).map_err(|error| {
         anyhow!(
             "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
              without a file, `--bind HOST:PORT` serves without it"
@@ -223,10 +382,15 @@ fn start_admin(
     Ok(Some(admin))
 }
 
-/// Removes the files of the unix sockets listened on.
-fn remove_unix_sockets(config: &Config) {
-    for listener in &config.listeners {
+/// Removes the files of the unix sockets listened on, but of those that another process has.
+fn remove_unix_sockets(live: &Live, kept: &[u16]) {
+    let there = (0..).zip(live.config.listeners.iter().zip(&live.version.plan.listeners));
+    for (index, (listener, plan)) in there {
         use keyway_config::ListenAddr::{Shm, Unix};
+        // Those that a reload has ended are gone, and another's by now perhaps.
+        if plan.is_ended || kept.contains(&index) {
+            continue;
+        }
         if let Unix(path) | Shm(path) = &listener.bind {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);

@@ -7,12 +7,13 @@
 use crate::driver::{self, Driver};
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{Listener, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
+use keyway_net::{Listener, ListenerHold, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
 use keyway_worker::{Follow, Mail, Plan, Worker};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,11 @@ pub struct Workers {
     registry: Arc<Registry>,
     /// Of each listener; of one that has ended none.
     templates: Vec<Option<ListenerTemplate>>,
+    /// Of each listener, the sockets that workers accept by, or have.
+    holds: Vec<Vec<ListenerHold>>,
     running: Vec<Running>,
+    /// Workers that are there, and serve nobody before [`Workers::begin`].
+    waiting: Option<Vec<Sender<()>>>,
     count_max: usize,
     driver: Driver,
     busy_samples: u32,
@@ -65,33 +70,77 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` workers on `listeners`; up to `count_max` may be added.
+    /// Starts `count` workers; up to `count_max` may be added. `sockets` are those of each
+    /// listener, one at least and `count` at most: further workers listen there once more. They
+    /// serve from [`Workers::begin`] on.
     pub fn start(
         plan: Arc<Plan>,
         registry: Arc<Registry>,
-        listeners: Vec<Listener>,
+        sockets: Vec<Vec<Listener>>,
         (count, count_max): (usize, usize),
         (driver, seed): (Driver, u64),
     ) -> Result<Self> {
-        let template = |listener: &Listener| listener.template().map(Some);
-        let templates = listeners.iter().map(template).collect::<std::io::Result<_>>()?;
-        let listeners = (0..).zip(listeners).collect();
+        let template =
+            |sockets: &Vec<Listener>| sockets.first().map(Listener::template).transpose();
+        let templates = sockets.iter().map(template).collect::<std::io::Result<_>>()?;
+        let mut sockets: Vec<_> = sockets.into_iter().map(Vec::into_iter).collect();
         let mut workers = Self {
             plan,
             registry,
             templates,
+            holds: Vec::new(),
             running: Vec::new(),
+            waiting: Some(Vec::new()),
             count_max,
             driver,
             busy_samples: 0,
             pause: Duration::ZERO,
             seed,
         };
-        workers.add(listeners)?;
-        for _ in 1..count {
-            workers.add_sibling()?;
+        for _ in 0..count {
+            let there = sockets.iter_mut().map(Iterator::next).collect();
+            workers.add_sibling(there)?;
         }
         Ok(workers)
+    }
+
+    /// Has all of them serve.
+    pub fn begin(&mut self) {
+        for worker in self.waiting.take().into_iter().flatten() {
+            // Nobody hears it whose thread has ended.
+            let _ = worker.send(());
+        }
+    }
+
+    /// Other descriptors of the sockets that workers accept by, of one listener.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn sockets(&self, listener: usize) -> std::io::Result<Vec<OwnedFd>> {
+        let holds = self.holds.get(listener).into_iter().flatten();
+        holds.filter_map(|hold| hold.socket().transpose()).collect()
+    }
+
+    /// Has sockets that another process has listened by listen as the settings say; what is
+    /// refused is told.
+    pub fn settle(&self) {
+        for hold in self.holds.iter().flatten() {
+            if let Err(error) = hold.settle() {
+                tracing::warn!("upgrade: a socket that was taken over stays as it was: {error}");
+            }
+        }
+    }
+
+    /// Has every worker serve only the clients it has, until they leave or the time is over.
+    pub fn leave(&self, grace: Duration) {
+        for worker in &self.running {
+            post(&worker.mailer, Mail::Leave(grace));
+        }
+    }
+
+    /// Whether every worker has ended.
+    pub fn have_ended(&self) -> bool {
+        self.running.iter().all(|worker| worker.thread.is_finished())
     }
 
     /// Number of workers.
@@ -99,19 +148,33 @@ impl Workers {
         self.running.len()
     }
 
-    fn add_sibling(&mut self) -> Result<()> {
-        let templates = (0..).zip(&self.templates);
-        let there = templates.filter_map(|(index, template)| Some((index, template.as_ref()?)));
-        let listeners = there
-            .map(|(index, template)| Ok((index, template.bind()?)))
-            .collect::<Result<_, keyway_net::BindError>>()?;
+    /// Adds a worker, by the sockets that are there for it.
+    fn add_sibling(&mut self, mut sockets: Vec<Option<Listener>>) -> Result<()> {
+        sockets.resize_with(self.templates.len(), || None);
+        let there = (0..).zip(&self.templates).zip(sockets);
+        let there = there.filter_map(|((index, template), socket)| {
+            let template = template.as_ref()?;
+            Some(socket.map_or_else(|| template.bind(), Ok).map(|listener| (index, listener)))
+        });
+        let listeners = there.collect::<Result<_, keyway_net::BindError>>()?;
         self.add(listeners)
+    }
+
+    fn hold(&mut self, listeners: &[(u16, Listener)]) {
+        for (index, listener) in listeners {
+            let index = usize::from(*index);
+            if self.holds.len() <= index {
+                self.holds.resize_with(index + 1, Vec::new);
+            }
+            self.holds[index].push(listener.hold());
+        }
     }
 
     fn add(&mut self, listeners: Vec<(u16, Listener)>) -> Result<()> {
         let index = self.running.len();
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
+        self.hold(&listeners);
         // Before it serves anybody: what others leave in its inboxes is told
         // once, and a worker that missed it would never look.
         self.plan.mailers.lock().push(mailer.clone());
@@ -136,7 +199,7 @@ impl Workers {
     /// Starts the thread of worker `index`; the thread and its kernel id, once
     /// it serves clients.
     fn start_thread(
-        &self,
+        &mut self,
         index: usize,
         listeners: Vec<(u16, Listener)>,
         mailbox: Mailbox<Mail>,
@@ -146,6 +209,11 @@ impl Workers {
         let seed = self.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (tell, told) = channel();
         let driver = self.driver;
+        let (begin, begun) = channel();
+        match &mut self.waiting {
+            Some(waiting) => waiting.push(begin),
+            None => begin.send(()).expect("the other end is here"),
+        }
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{index}"))
             .spawn(move || {
@@ -156,6 +224,10 @@ impl Workers {
                 };
                 cells.attach_thread();
                 let _ = tell.send(Ok(rustix::thread::gettid().as_raw_nonzero().get()));
+                if begun.recv().is_err() {
+                    // The process does not come up.
+                    return;
+                }
                 let gates = plan.listeners.iter().map(|one| one.entrance.gate.clone()).collect();
                 let io = Secured::with_gates(Ringed::new(io, plan.spin), gates);
                 Worker::new(io, plan, cells, mailbox, seed).run();
@@ -194,7 +266,7 @@ impl Workers {
         }
         self.busy_samples = 0;
         self.pause = RETRY_AFTER;
-        self.add_sibling()?;
+        self.add_sibling(Vec::new())?;
         self.pause = Duration::ZERO;
         self.share_out();
         Ok(true)
@@ -237,9 +309,18 @@ impl Workers {
         for (index, template) in templates {
             self.templates[usize::from(index)] = Some(template);
         }
+        for listeners in &sockets {
+            self.hold(listeners);
+        }
         for (template, listener) in self.templates.iter_mut().zip(&plan.listeners) {
             if listener.is_ended {
                 *template = None;
+            }
+        }
+        // Of workers that have ended it, or will in a moment.
+        for (holds, listener) in self.holds.iter_mut().zip(&plan.listeners) {
+            if listener.is_ended {
+                holds.clear();
             }
         }
         (self.plan, self.registry) = (Arc::clone(plan), Arc::clone(registry));
@@ -297,6 +378,7 @@ fn thread_awake_nanos(thread_id: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upgrade::TakeOver;
     use crate::{plan, serve};
     use keyway_config::Config;
 
@@ -305,7 +387,8 @@ mod tests {
         let mut config = Config::default_store();
         config.listeners[0].bind =
             keyway_config::ListenAddr::Tcp("127.0.0.1:0".parse().expect("an address"));
-        let listeners = plan::bind(&config).expect("a free port");
+        let listeners = plan::bind(&config, &mut TakeOver::default()).expect("a free port");
+        let listeners: Vec<Listener> = listeners.into_iter().flatten().collect();
         let clock = serve::wall_clock();
         let registry = plan::registry(&config.topology(keyway_topology::Epoch(1)), 1, clock);
         let addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
@@ -324,7 +407,9 @@ mod tests {
             plan,
             registry,
             templates,
+            holds: Vec::new(),
             running: Vec::new(),
+            waiting: None,
             count_max: 1,
             driver: Driver::Epoll,
             busy_samples: 0,

@@ -448,7 +448,7 @@ catalogue! {
         measures "When the first certificate in a file expires, as seconds since 1970: of every `cert_file`, and every `ca_file` with a single certificate, as they were read last."
         leaves_out "Leaves out the certificates that clients and servers show."
     CONFIG_RELOADS: Counter "keyway_config_reloads_total" in "reloads" by [Result]
-        measures "Reloads of the configuration that were asked for, by SIGHUP or otherwise: `done`, or refused because a file is wrong (`invalid`), because a restart is needed (`needs-restart`), or because what earlier ones have replaced is still being ended (`draining`)."
+        measures "Reloads of the configuration that were asked for, by SIGHUP or otherwise: `done`, or refused because a file is wrong (`invalid`), because a restart is needed (`needs-restart`), because what earlier ones have replaced is still being ended (`draining`), or because an upgrade was going on (`upgrading`)."
         leaves_out ""
     CONFIG_GENERATION: Gauge "keyway_config_generation_number" in "number" by []
         measures "Which settings are in force: 1 are those of the start, and each reload that changed something adds one."

@@ -8,6 +8,7 @@
 mod address;
 mod entrance;
 mod epoll;
+mod handover;
 mod io;
 mod listener;
 mod mailbox;
@@ -23,9 +24,10 @@ pub use entrance::{
     AWAY_LABELS, Announced, Away, Gate, HEADER_LEN_MAX, Header, HeaderFault, parse_header,
 };
 pub use epoll::EpollIo;
+pub use handover::{HANDED_AT_ONCE, Handed, Handover, Message, Place};
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
 pub use keyway_tls::{ClientTls, ServerTls, TlsFault};
-pub use listener::{BindError, Listener, ListenerOptions, ListenerTemplate};
+pub use listener::{BindError, Listener, ListenerHold, ListenerOptions, ListenerTemplate};
 pub use mailbox::{Mailbox, Mailer};
 pub use ringed::{Door, RingFault, Ringed};
 pub use secured::Secured;

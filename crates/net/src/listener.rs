@@ -1,12 +1,13 @@
 use crate::tune::{keep_alive, tune};
 use crate::{Address, Door};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How to listen.
@@ -32,7 +33,7 @@ pub struct ListenerOptions {
 /// system spreads clients over them; a unix socket is shared by all workers.
 #[derive(Debug)]
 pub struct Listener {
-    socket: Socket,
+    socket: Arc<Socket>,
     options: ListenerOptions,
 }
 
@@ -78,7 +79,32 @@ impl Listener {
         };
         let socket =
             socket.map_err(|error| BindError { address: options.address.to_string(), error })?;
-        Ok(Self { socket, options: options.clone() })
+        Ok(Self { socket: Arc::new(socket), options: options.clone() })
+    }
+
+    /// Goes on with a socket that another process listens on, or did. Nothing about it is changed
+    /// but what this process alone sees; [`ListenerHold::settle`] does the rest.
+    ///
+    /// # Errors
+    /// When it is no socket that listens at such an address.
+    pub fn taken(socket: OwnedFd, options: &ListenerOptions) -> Result<Self, BindError> {
+        let socket = Socket::from(socket);
+        let outcome = is_such_a_listener(&socket, &options.address).and_then(|is_one| {
+            if !is_one {
+                let what = "what was handed over for it is no socket that listens there";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            }
+            socket.set_nonblocking(true)
+        });
+        match outcome {
+            Ok(()) => Ok(Self { socket: Arc::new(socket), options: options.clone() }),
+            Err(error) => Err(BindError { address: options.address.to_string(), error }),
+        }
+    }
+
+    /// Who may hand the socket over later. Does not keep it open.
+    pub fn hold(&self) -> ListenerHold {
+        ListenerHold { socket: Arc::downgrade(&self.socket), options: self.options.clone() }
     }
 
     /// How to listen on the same address again, for another worker of this
@@ -132,8 +158,54 @@ impl ListenerTemplate {
         };
         let socket = socket
             .map_err(|error| BindError { address: self.options.address.to_string(), error })?;
-        Ok(Listener { socket, options: self.options.clone() })
+        Ok(Listener { socket: Arc::new(socket), options: self.options.clone() })
     }
+}
+
+/// A listening socket that is another's for as long as that one listens.
+#[derive(Debug)]
+pub struct ListenerHold {
+    socket: Weak<Socket>,
+    options: ListenerOptions,
+}
+
+impl ListenerHold {
+    /// Another descriptor of the socket, while it is open; clients come to it until all are closed.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn socket(&self) -> io::Result<Option<OwnedFd>> {
+        let Some(socket) = self.socket.upgrade() else { return Ok(None) };
+        Ok(Some(socket.try_clone()?.into()))
+    }
+
+    /// Has a socket that was [taken](Listener::taken) listen as the options say: with their backlog
+    /// and keep-alive, and with the mode and owner of a unix socket's file.
+    ///
+    /// # Errors
+    /// When the system refuses; it listens all the same.
+    pub fn settle(&self) -> Result<(), BindError> {
+        let Some(socket) = self.socket.upgrade() else { return Ok(()) };
+        settle(&socket, &self.options)
+            .map_err(|error| BindError { address: self.options.address.to_string(), error })
+    }
+}
+
+fn settle(socket: &Socket, options: &ListenerOptions) -> io::Result<()> {
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    match &options.address {
+        Address::Unix(path) | Address::Shm(path) => permit(path, options),
+        Address::Tcp { .. } => match options.tcp_keepalive {
+            Some(silence) => Ok(keep_alive(socket, silence)?),
+            None => socket.set_keepalive(false),
+        },
+    }
+}
+
+fn is_such_a_listener(socket: &Socket, address: &Address) -> io::Result<bool> {
+    let is_unix = socket.domain()? == Domain::UNIX;
+    let wants_unix = !matches!(address, Address::Tcp { .. });
+    Ok(socket.is_listener()? && socket.r#type()? == Type::STREAM && is_unix == wants_unix)
 }
 
 impl AsFd for Listener {
@@ -184,18 +256,24 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     remove_stale_socket(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
+    // Nobody can connect before it listens.
+    permit(path, options)?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Gives the file of a unix socket its mode and owner.
+fn permit(path: &Path, options: &ListenerOptions) -> io::Result<()> {
     if let Some(mode) = options.unix_mode {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
-    // Nobody can connect before it listens.
     if let (owner, group) = options.unix_owner
         && (owner.is_some() || group.is_some())
     {
         std::os::unix::fs::chown(path, owner, group)?;
     }
-    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(())
 }
 
 /// Removes a socket file nobody listens on; a live one, or a file that is no

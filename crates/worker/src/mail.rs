@@ -4,6 +4,7 @@ use keyway_net::{Listener, Mailer, Peer, Socket};
 use keyway_proxy::Identity;
 use keyway_proxy::local::Unblock;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A client at rest on its way from one worker to another.
 #[derive(Debug)]
@@ -34,6 +35,9 @@ pub struct Follow {
 pub enum Mail {
     /// Stop accepting, answer what is in flight, then end.
     Drain,
+    /// Stop accepting, as another process does that now; end when the clients have left, or
+    /// drain when this is over.
+    Leave(Duration),
     /// Serve this client from now on.
     Adopt(Box<Adopted>),
     /// Hand up to `count` clients at rest to another worker.

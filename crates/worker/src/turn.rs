@@ -10,6 +10,7 @@
 mod accepting;
 mod flush;
 mod following;
+mod leaving;
 mod subscribers;
 
 use crate::core::{Core, LinkIndex, SubscriberIndex};
@@ -19,6 +20,7 @@ use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Address, Event, Io, Mailbox, Peer, Recv, Socket, Token};
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{LinkState, Session};
+use leaving::Leaving;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -67,6 +69,8 @@ pub struct Worker<I: Io> {
     tick_again: bool,
     /// When a stopping worker gives up waiting.
     drain_deadline: Option<Time>,
+    /// Another process accepts clients now.
+    leaving: Option<Leaving>,
 }
 
 impl<I: Io> Worker<I> {
@@ -100,6 +104,7 @@ impl<I: Io> Worker<I> {
             idle_cursor: 0,
             tick_again: false,
             drain_deadline: None,
+            leaving: None,
         }
     }
 
@@ -539,6 +544,7 @@ impl<I: Io> Worker<I> {
         }
         self.tend_subscribers();
         self.tend_retired();
+        self.tend_leaving(now);
         self.core.end_pauses();
         self.core.resume_logins();
         self.core.retry_unblocks();
@@ -598,6 +604,7 @@ impl<I: Io> Worker<I> {
         while let Some(mail) = self.mailbox.take() {
             match mail {
                 Mail::Drain => self.drain(),
+                Mail::Leave(grace) => self.leave(grace),
                 Mail::Adopt(mut client) => {
                     client.socket = self.io.adopt(client.socket);
                     self.install(*client);

@@ -2,6 +2,7 @@
 
 mod client;
 mod show;
+mod upgrade;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
@@ -142,6 +143,13 @@ enum What {
     },
     /// Read again what may change while Keyway runs.
     Reload,
+    /// Have another process take this one's place, with what is installed now: nobody who connects
+    /// is refused. Waits until it serves, or has failed and this one serves on.
+    Upgrade {
+        /// Although what the embedded stores hold is lost.
+        #[arg(long)]
+        discard_store: bool,
+    },
     /// End the script or function that runs on the embedded store of a pool.
     KillScript {
         /// The pool.
@@ -172,6 +180,9 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
         Ok(client) => client,
         Err(what) => return Ok(fail(&what, 2)),
     };
+    if let What::Upgrade { discard_store } = ctl.what {
+        return Ok(upgrade::run(ctl, &client, discard_store));
+    }
     let (method, path, body) = request(&ctl.what);
     match client.ask(method, &path, body.as_ref()) {
         Ok(answer) => Ok(tell(ctl, &answer)),
@@ -215,6 +226,9 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
             ("PUT", "/v1/log-level".to_owned(), Some(json!({"level": level})))
         }
         What::Reload => post("/v1/reload", None),
+        What::Upgrade { discard_store } => {
+            post("/v1/upgrade", Some(json!({"discard_store": discard_store})))
+        }
         What::KillScript { pool } => post("/v1/scripts/kill", Some(json!({"pool": pool}))),
     }
 }
@@ -274,6 +288,7 @@ fn shown(what: &What, body: &Value) -> String {
         What::Drain { wait: false } => "draining; it ends when it is done\n".to_owned(),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
         What::Reload => show::reloaded(body),
+        What::Upgrade { .. } => upgrade::serves(body),
     }
 }
 

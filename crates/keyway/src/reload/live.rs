@@ -51,6 +51,17 @@ impl Live {
     /// what came of it.
     pub fn reload(&mut self, workers: &mut Workers, process: &Process) -> Result<Diff, Refusal> {
         let result = self.try_reload(workers, process);
+        self.note(result)
+    }
+
+    /// Refuses a reload while another process comes up: what it has read would not be in force
+    /// there.
+    pub fn refuse_reload(&self) -> Result<Diff, Refusal> {
+        let reason = "an upgrade is going on: try again when it is over".to_owned();
+        self.note(Err(Refusal::new(Cause::Upgrading, vec![reason])))
+    }
+
+    fn note(&self, result: Result<Diff, Refusal>) -> Result<Diff, Refusal> {
         self.tally.note(&result);
         match &result {
             Err(refusal) => {

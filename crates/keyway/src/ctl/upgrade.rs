@@ -1,0 +1,67 @@
+//! `keyway ctl upgrade`: asks, and waits for what comes of it.
+
+use super::client::{Answer, Client, Unreachable};
+use super::{Ctl, REFUSED, UNREACHABLE, What, fail, request, tell};
+use serde_json::Value;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Between two questions.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Questions in a row that nobody answers before it is given up: where one process stops listening
+/// and another has just begun, one may be lost.
+const UNANSWERED_MAX: u32 = 20;
+
+/// Asks for it, and waits: the process itself ends what takes longer than `upgrade_timeout`.
+pub fn run(ctl: &Ctl, client: &Client, discard_store: bool) -> ExitCode {
+    let (method, path, body) = request(&What::Upgrade { discard_store });
+    let asked = match client.ask(method, &path, body.as_ref()) {
+        Ok(answer) if answer.status == 202 => answer,
+        Ok(answer) => return tell(ctl, &answer),
+        Err(Unreachable(what)) => return fail(&what, UNREACHABLE),
+    };
+    let before = &asked.body["pid"];
+    let mut unanswered = 0;
+    loop {
+        std::thread::park_timeout(EVERY);
+        match client.ask("GET", "/v1/status", None) {
+            Ok(answer) if answer.status == 200 => {
+                unanswered = 0;
+                if let Some(code) = judge(ctl, before, &answer) {
+                    return code;
+                }
+            }
+            Ok(answer) => return tell(ctl, &answer),
+            Err(Unreachable(what)) if unanswered == UNANSWERED_MAX => {
+                let what = format!(
+                    "{what}; an upgrade was begun: the log tells what came of it, and `admin` may \
+                     be elsewhere now"
+                );
+                return fail(&what, UNREACHABLE);
+            }
+            Err(_) => unanswered += 1,
+        }
+    }
+}
+
+fn judge(ctl: &Ctl, before: &Value, answer: &Answer) -> Option<ExitCode> {
+    if answer.body["pid"] != *before {
+        return Some(tell(ctl, answer));
+    }
+    let upgrade = &answer.body["upgrade"];
+    if upgrade["state"] != "failed" {
+        return None;
+    }
+    let code = fail("the upgrade has failed, and the process serves on as before:", REFUSED);
+    for reason in upgrade["reasons"].as_array().into_iter().flatten() {
+        eprintln!("  {}", super::show::text(reason));
+    }
+    Some(code)
+}
+
+/// What is told of the process that serves now.
+pub fn serves(body: &Value) -> String {
+    let text = super::show::text;
+    format!("process {} of version {} serves\n", text(&body["pid"]), text(&body["version"]))
+}

@@ -1,0 +1,207 @@
+//! Another process takes this one's place, and nobody who connects notices.
+//!
+//! The one that serves starts the next, as it was started itself, and hands it the sockets it
+//! listens by ([`keyway_net::Handover`]); `attempt` is that side, on a thread of its own, and
+//! `take_over` the next one's. Until the next one has said that it lacks nothing to serve, nothing
+//! has happened that the first could not go on after. The main thread alone begins and ends an
+//! upgrade, as it does reloads.
+
+mod attempt;
+mod notify;
+mod pid_file;
+mod take_over;
+
+pub use attempt::Heir;
+pub use notify::{tell_of_heir, tell_of_start};
+pub use pid_file::PidFile;
+pub use take_over::TakeOver;
+
+use crate::reload::{Live, Wake};
+use crate::workers::Workers;
+use attempt::{Attempt, Order};
+use keyway_config::PoolKindConfig;
+use keyway_control::{AdminHandle, UpgradeState, UpgradeStatus};
+use keyway_net::{Handed, Place};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// How long who asks waits until the next process is started, which takes a millisecond; a reload
+/// may be before it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why no process was started, or it was ended, a line for each reason.
+pub type Reasons = Vec<String>;
+
+/// Somebody asks for an upgrade, and waits for whether it begins.
+pub struct Asked {
+    /// Whether what the stores hold may be lost.
+    pub discard_store: bool,
+    /// Where it is told.
+    pub tell: SyncSender<Result<(), Reasons>>,
+}
+
+/// Asks the main thread for an upgrade, from another one.
+///
+/// # Errors
+/// Why none begins.
+pub fn request(wake: &Sender<Wake>, discard_store: bool) -> Result<(), Reasons> {
+    let (tell, told) = sync_channel(1);
+    let stopping = || Err(vec!["Keyway is stopping".to_owned()]);
+    match wake.send(Wake::Upgrade(Asked { discard_store, tell })) {
+        Ok(()) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| stopping()),
+        Err(_) => stopping(),
+    }
+}
+
+/// What comes of upgrades, for whoever asks.
+pub type Told = Arc<Mutex<Option<UpgradeStatus>>>;
+
+/// Upgrades of this process: one at a time.
+pub struct Upgrades {
+    wake: Sender<Wake>,
+    told: Told,
+    running: Option<Attempt>,
+}
+
+impl Upgrades {
+    /// None yet; `wake` is told when one is over.
+    pub fn new(wake: Sender<Wake>, told: Told) -> Self {
+        Self { wake, told, running: None }
+    }
+
+    /// Whether the next process is coming up.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Starts the next process. Logs why not, if not.
+    pub fn begin(
+        &mut self,
+        from: (&Live, &Workers, Option<&AdminHandle>),
+        discard_store: bool,
+    ) -> Result<(), Reasons> {
+        let begun = self.try_begin(from, discard_store);
+        if let Err(reasons) = &begun {
+            log_reasons(reasons);
+            tracing::error!("upgrade refused: no process was started, this one serves on");
+        }
+        begun
+    }
+
+    fn try_begin(
+        &mut self,
+        (live, workers, admin): (&Live, &Workers, Option<&AdminHandle>),
+        discard_store: bool,
+    ) -> Result<(), Reasons> {
+        if self.is_running() {
+            return Err(vec!["another upgrade is going on".to_owned()]);
+        }
+        if std::process::id() == 1 {
+            let why = "this is the first process of its container, which ends with it; start \
+                       another container instead";
+            return Err(vec![why.to_owned()]);
+        }
+        let stores = lost_stores(live);
+        if !stores.is_empty() && !discard_store {
+            let lost = format!(
+                "what the embedded store {} holds is in this process's memory and would be lost; \
+                 keyway ctl upgrade --discard-store is for who wants that",
+                stores.join(", ")
+            );
+            return Err(vec![lost]);
+        }
+        let no_descriptor = |error| vec![format!("no file descriptor for a socket: {error}")];
+        let sockets = sockets(live, workers, admin).map_err(no_descriptor)?;
+        let order =
+            Order { sockets, timeout: live.file.server.upgrade_timeout, wake: self.wake.clone() };
+        self.running = Some(Attempt::start(order)?);
+        *self.told.lock() = Some(UpgradeStatus::default());
+        for pool in stores {
+            tracing::warn!(pool, "what this store holds will be lost with the upgrade, as asked");
+        }
+        Ok(())
+    }
+
+    /// The next process serves, or does not: returns it if it does.
+    pub fn end(&mut self, outcome: Result<Heir, Reasons>) -> Option<Heir> {
+        if let Some(attempt) = self.running.take() {
+            attempt.join();
+        }
+        let (state, reasons) = match &outcome {
+            Ok(_) => (UpgradeState::Done, Vec::new()),
+            Err(reasons) => (UpgradeState::Failed, reasons.clone()),
+        };
+        *self.told.lock() = Some(UpgradeStatus { state, reasons });
+        match outcome {
+            Ok(heir) => Some(heir),
+            Err(reasons) => {
+                log_reasons(&reasons);
+                tracing::error!("upgrade failed: this process serves on as before");
+                None
+            }
+        }
+    }
+
+    /// Ends the next process if it is still coming up.
+    pub fn abort(&mut self) {
+        if let Some(attempt) = self.running.take() {
+            tracing::warn!("the upgrade that was going on is given up");
+            attempt.abort();
+        }
+    }
+}
+
+fn log_reasons(reasons: &[String]) {
+    for reason in reasons {
+        tracing::error!("upgrade: {reason}");
+    }
+}
+
+/// Names of the stores whose contents would go.
+fn lost_stores(live: &Live) -> Vec<&str> {
+    let is_store = |kind: &PoolKindConfig| matches!(kind, PoolKindConfig::Store(_));
+    let stores = live.config.pools.iter().filter(|pool| is_store(&pool.kind));
+    stores.map(|pool| pool.name.as_str()).collect()
+}
+
+/// How long clients that are there are served on. What a store tells them is no longer what it
+/// tells others, so they are not kept there.
+pub fn grace(live: &Live) -> Duration {
+    match lost_stores(live).is_empty() {
+        true => live.file.server.upgrade_grace,
+        false => Duration::ZERO,
+    }
+}
+
+/// Every socket that this process listens by.
+fn sockets(
+    live: &Live,
+    workers: &Workers,
+    admin: Option<&AdminHandle>,
+) -> std::io::Result<Vec<Handed>> {
+    let mut all = Vec::new();
+    for (index, listener) in live.config.listeners.iter().enumerate() {
+        if live.version.plan.listeners[index].is_ended {
+            continue;
+        }
+        let addr = live.addresses[index];
+        let mut sockets = workers.sockets(index)?;
+        if addr.is_none() {
+            // Workers share a unix socket.
+            sockets.truncate(1);
+        }
+        let place = Place::Listener(index as u16);
+        all.push(Handed { place, bind: listener.bind.to_string(), addr, sockets });
+    }
+    if let (Some(bind), Some(admin)) = (&live.config.server.admin, admin) {
+        all.push(Handed {
+            place: Place::Admin,
+            bind: bind.to_string(),
+            addr: Some(admin.local_addr()),
+            sockets: admin.socket()?.into_iter().collect(),
+        });
+    }
+    Ok(all)
+}

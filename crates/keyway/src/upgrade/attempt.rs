@@ -1,0 +1,193 @@
+//! One try to have another process take over, on a thread that waits for it.
+
+use super::Reasons;
+use super::take_over::VARIABLE;
+use crate::reload::Wake;
+use keyway_net::{HANDED_AT_ONCE, Handed, Handover, Message};
+use std::ffi::OsString;
+use std::io::{Error, ErrorKind};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a process that was told to begin may take to say that it serves: it has only to wake
+/// its threads.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a process may take to end that has given up; then it is killed.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is to be done.
+pub struct Order {
+    pub sockets: Vec<Handed>,
+    /// How long the next process may take until it can serve.
+    pub timeout: Duration,
+    /// Where to tell what came of it.
+    pub wake: Sender<Wake>,
+}
+
+/// The process that serves now.
+#[derive(Debug)]
+pub struct Heir {
+    /// Its id.
+    pub pid: u32,
+    /// The positions of the listeners it goes on with.
+    pub kept: Vec<u16>,
+}
+
+/// The thread that brings the next process up.
+pub struct Attempt {
+    thread: JoinHandle<()>,
+    /// Cuts the conversation.
+    talk: Handover,
+}
+
+impl Attempt {
+    /// Starts the next process.
+    pub fn start(order: Order) -> Result<Attempt, Reasons> {
+        let failed = |what: &str, error: Error| vec![format!("{what}: {error}")];
+        let (talk, other) =
+            Handover::pair().map_err(|error| failed("no file descriptor left", error))?;
+        let twin = talk.try_clone().map_err(|error| failed("no file descriptor left", error))?;
+        let (mut command, program) = next_command();
+        command.env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(other));
+        let child = command
+            .spawn()
+            .map_err(|error| failed(&format!("cannot start {}", program.display()), error))?;
+        // The other end is only that process's from here on.
+        drop(command);
+        let pid = child.id();
+        tracing::info!(pid, "upgrade: started {} to take over", program.display());
+        let mut next = Next { child, talk: twin };
+        let thread = std::thread::Builder::new().name("keyway-upgrade".into()).spawn(move || {
+            let outcome = next.bring_up(order.sockets, order.timeout);
+            let outcome = outcome.map_err(|reasons| next.end(reasons));
+            // Nobody waits for it where this process ends.
+            let _ = order.wake.send(Wake::Upgraded(outcome));
+        });
+        match thread {
+            Ok(thread) => Ok(Attempt { thread, talk }),
+            Err(error) => {
+                // It hears that nobody is there, and ends.
+                talk.cut();
+                Err(failed("cannot start a thread", error))
+            }
+        }
+    }
+
+    /// Waits for its end, which was told.
+    pub fn join(self) {
+        let _ = self.thread.join();
+    }
+
+    /// Ends it with the process that it started.
+    pub fn abort(self) {
+        self.talk.cut();
+        self.join();
+    }
+}
+
+/// How this process was started. The name is looked for as it was then: a file that has been
+/// replaced is the new one.
+fn next_command() -> (Command, OsString) {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().filter(|name| !name.is_empty());
+    let program = program.unwrap_or_else(|| "keyway".into());
+    let mut command = Command::new(&program);
+    command.args(arguments);
+    (command, program)
+}
+
+/// The next process, and the way to talk with it.
+struct Next {
+    child: Child,
+    talk: Handover,
+}
+
+impl Next {
+    fn bring_up(&mut self, sockets: Vec<Handed>, timeout: Duration) -> Result<Heir, Reasons> {
+        let deadline = now() + timeout;
+        let left = || deadline.saturating_duration_since(now());
+        let failed = |error| self.talk_failed(&error, timeout);
+        match self.talk.hear(left()).map_err(failed)? {
+            Message::Hello => {}
+            Message::Refused { reasons } => return Err(reasons),
+            other => return Err(unexpected(&other)),
+        }
+        for handed in sockets {
+            let Handed { place, bind, addr, mut sockets } = handed;
+            loop {
+                let rest = sockets.split_off(sockets.len().min(HANDED_AT_ONCE));
+                let part = Handed { place, bind: bind.clone(), addr, sockets };
+                self.talk.say(&Message::Sockets(part), left()).map_err(failed)?;
+                if rest.is_empty() {
+                    break;
+                }
+                sockets = rest;
+            }
+        }
+        self.talk.say(&Message::AllSent, left()).map_err(failed)?;
+        let kept = match self.talk.hear(left()).map_err(failed)? {
+            Message::Ready { kept } => kept,
+            Message::Refused { reasons } => return Err(reasons),
+            other => return Err(unexpected(&other)),
+        };
+        self.talk.say(&Message::Begin, left()).map_err(failed)?;
+        match self.talk.hear(BEGIN_PATIENCE).map_err(failed)? {
+            Message::Serving => Ok(Heir { pid: self.child.id(), kept }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn talk_failed(&self, error: &Error, timeout: Duration) -> Reasons {
+        vec![match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                format!("it was not ready within upgrade_timeout ({timeout:?})")
+            }
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                "it ended before it was ready; what it has printed may say why".to_owned()
+            }
+            _ => format!("talking with it failed: {error}"),
+        }]
+    }
+
+    /// Ends the process, which may be ending already; tells of its end as well.
+    fn end(&mut self, mut reasons: Reasons) -> Reasons {
+        self.talk.cut();
+        let pid = self.child.id();
+        match self.await_end() {
+            Some(status) => reasons.push(format!("process {pid} has ended ({status})")),
+            None => {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                reasons.push(format!("process {pid} was killed"));
+            }
+        }
+        reasons
+    }
+
+    fn await_end(&mut self) -> Option<ExitStatus> {
+        let deadline = now() + END_PATIENCE;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if now() < deadline => pause(),
+                _ => return None,
+            }
+        }
+    }
+}
+
+fn unexpected(message: &Message) -> Reasons {
+    vec![format!("it said what it was not to say now: {message:?}")]
+}
+
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn pause() {
+    std::thread::park_timeout(Duration::from_millis(10));
+}

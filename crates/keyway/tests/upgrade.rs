@@ -1,0 +1,503 @@
+//! Another process takes over while clients are served.
+//!
+//! Two kinds of clients watch: those that stay, whose every reply is checked over all upgrades,
+//! and those that come and go all the time, none of which may be refused or reset.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use keyway_testkit::{
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Process, RedisServer, Signal,
+    TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway, wait_for,
+    wait_until, watchdog,
+};
+use parking_lot::Mutex;
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(30);
+
+/// A Keyway whose heirs are ended with it.
+struct Upgrading {
+    keyway: Keyway,
+    text: String,
+    folder: TempDir,
+}
+
+impl Upgrading {
+    /// `more` is appended to the file; `{}` in it is a folder for sockets.
+    fn start(pools: Vec<Pool>, server: &[(&str, &str)], more: &str) -> Upgrading {
+        let folder = TempDir::new();
+        let binary = folder.path().join("keyway");
+        symlink(keyway_binary(KEYWAY), &binary).unwrap();
+        let more = more.replace("{}", &folder.path().display().to_string());
+        let mut config = KeywayConfig::new(pools).with_tables(&more);
+        for (key, value) in server {
+            config = config.with_server(key, value);
+        }
+        let text = config.toml();
+        let keyway = Keyway::start(&binary.to_string_lossy(), config);
+        Upgrading { keyway, text, folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        self.keyway.process().log()
+    }
+
+    fn count(&self, words: &str) -> usize {
+        self.log().matches(words).count()
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.keyway.directory().join("keyway.toml"), text).unwrap();
+    }
+
+    /// Another program is installed from here on.
+    fn install(&self, program: &Path) {
+        let next = self.path("next");
+        symlink(program, &next).unwrap();
+        std::fs::rename(&next, self.path("keyway")).unwrap();
+    }
+
+    fn install_script(&self, name: &str, text: &str) {
+        let script = self.path(name);
+        std::fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        self.install(&script);
+    }
+
+    fn repair(&self) {
+        self.install(&keyway_binary(KEYWAY));
+    }
+
+    /// Which process answers at the admin address.
+    fn pid(&self) -> u32 {
+        serving(self.keyway.admin())
+    }
+
+    fn signal(&self, pid: u32, signal: Signal) {
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> (i32, String) {
+        let admin = self.keyway.admin().to_string();
+        let output = run_keyway(KEYWAY, &[&["ctl", "--admin", &admin][..], arguments].concat());
+        (output.status.code().unwrap_or(-1), output.text)
+    }
+
+    /// Upgrades by signal, and waits until another process serves.
+    fn upgrade(&self) -> u32 {
+        let before = self.pid();
+        self.signal(before, Signal::USR2);
+        wait_for("another process serves", SOON, || Some(self.pid()).filter(|pid| *pid != before))
+    }
+
+    fn is_alive(&self, pid: u32) -> bool {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let file = self.keyway.directory().display().to_string();
+        String::from_utf8_lossy(&line).contains(&file)
+    }
+}
+
+impl Drop for Upgrading {
+    fn drop(&mut self) {
+        // Of each process that was started the log tells the id.
+        let log = self.log();
+        let ids = log.split("pid=").skip(1);
+        let ids = ids.filter_map(|rest| rest.split(|it: char| !it.is_ascii_digit()).next());
+        for pid in ids.filter_map(|digits| digits.parse().ok()) {
+            if self.is_alive(pid) {
+                let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+fn serving(admin: SocketAddr) -> u32 {
+    // One question may come to a process that ends; the next does not.
+    wait_for("somebody answers at the admin address", SOON, || {
+        let mut socket = TcpStream::connect(admin).ok()?;
+        let request = "GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).ok()?;
+        let rest = reply.split("\"pid\":").nth(1)?;
+        rest.split(|it: char| !it.is_ascii_digit()).next()?.parse().ok()
+    })
+}
+
+/// Where clients come.
+#[derive(Clone)]
+enum Door {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+trait Both: Read + Write {}
+impl<T: Read + Write> Both for T {}
+
+/// Clients that come, ask, and go.
+struct Visitors {
+    stop: Arc<AtomicBool>,
+    visits: Arc<AtomicU64>,
+    faults: Arc<Mutex<Vec<String>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Visitors {
+    fn start(doors: &[Door]) -> Visitors {
+        let mut visitors = Visitors {
+            stop: Arc::default(),
+            visits: Arc::default(),
+            faults: Arc::default(),
+            threads: Vec::new(),
+        };
+        for (number, door) in doors.iter().cloned().enumerate() {
+            let (stop, visits, faults) = (
+                Arc::clone(&visitors.stop),
+                Arc::clone(&visitors.visits),
+                Arc::clone(&visitors.faults),
+            );
+            visitors.threads.push(std::thread::spawn(move || {
+                let mut turn = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    turn += 1;
+                    match visit(&door, number, turn) {
+                        Ok(()) => drop(visits.fetch_add(1, Ordering::Relaxed)),
+                        Err(what) => faults.lock().push(what),
+                    }
+                }
+            }));
+        }
+        visitors
+    }
+
+    fn wait(&self, more: u64) {
+        let until = self.visits.load(Ordering::Relaxed) + more;
+        wait_until("visitors come and go", SOON, || {
+            self.visits.load(Ordering::Relaxed) >= until || !self.faults.lock().is_empty()
+        });
+    }
+
+    fn assert_welcome(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+        let faults = self.faults.lock();
+        assert!(faults.is_empty(), "{} faults, first {:?}", faults.len(), faults.first());
+        self.visits.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Visitors {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn told(what: &'static str) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+/// Connects, writes and reads a few times with the requests in pieces, and leaves.
+fn visit(door: &Door, number: usize, turn: u64) -> Result<(), String> {
+    let mut socket: Box<dyn Both> = match door {
+        Door::Tcp(addr) => {
+            let socket = TcpStream::connect(addr).map_err(told("connect"))?;
+            socket.set_read_timeout(Some(SOON)).map_err(told("timeout"))?;
+            Box::new(socket)
+        }
+        Door::Unix(path) => {
+            let socket = UnixStream::connect(path).map_err(told("connect (unix)"))?;
+            socket.set_read_timeout(Some(SOON)).map_err(told("timeout"))?;
+            Box::new(socket)
+        }
+    };
+    for step in 0..3 {
+        let (key, value) = (format!("visit:{number}"), format!("{turn}:{step}"));
+        let request = format!("SET {key} {value}\r\nGET {key}\r\n");
+        let expected = format!("+OK\r\n${}\r\n{value}\r\n", value.len());
+        socket.write_all(request.as_bytes()).map_err(told("write"))?;
+        let mut reply = vec![0; expected.len()];
+        socket.read_exact(&mut reply).map_err(told("read"))?;
+        if reply != expected.as_bytes() {
+            return Err(format!("{:?} is not {expected:?}", String::from_utf8_lossy(&reply)));
+        }
+    }
+    Ok(())
+}
+
+fn unix_listener(name: &str) -> String {
+    format!("[[listener]]\nbind = \"unix://{{}}/{name}\"\npool = \"main\"\nmode = \"0660\"\n")
+}
+
+#[test]
+fn nobody_is_refused_reset_or_lost_by_five_upgrades_in_a_row() {
+    let _watch = watchdog(Duration::from_secs(240), "five upgrades");
+    let servers = [RedisServer::start()];
+    let server = [("workers", "3"), ("upgrade_grace", "\"10m\"")];
+    let mut one =
+        Upgrading::start(vec![Pool::over("main", &servers)], &server, &unix_listener("k.sock"));
+    let (tcp, unix) = (Door::Tcp(one.keyway.address(0)), Door::Unix(one.path("k.sock")));
+    let file = || std::fs::metadata(one.path("k.sock")).map(|it| (it.ino(), it.mode())).unwrap();
+    let first_file = file();
+    let load = CheckedLoad::start(one.keyway.address(0), LoadShape::default());
+    let visitors =
+        Visitors::start(&[tcp.clone(), tcp.clone(), tcp.clone(), tcp, unix.clone(), unix]);
+    load.wait_replies(200);
+    visitors.wait(200);
+    let mut pids = vec![one.pid()];
+    for round in 0..5 {
+        let pid = match round % 2 {
+            0 => one.upgrade(),
+            _ => {
+                let (status, text) = one.ctl(&["upgrade"]);
+                assert_eq!(status, 0, "{text}");
+                let pid = one.pid();
+                assert!(text.contains(&format!("process {pid} of version")), "{text}");
+                pid
+            }
+        };
+        assert!(!pids.contains(&pid));
+        pids.push(pid);
+        load.wait_replies(200);
+        visitors.wait(200);
+    }
+    assert_eq!(file(), first_file, "the socket's file is the one it was");
+    load.stop().assert_clean();
+    assert!(visitors.assert_welcome() > 1000);
+    // Nobody is left there.
+    let (last, before) = pids.split_last().unwrap();
+    assert!(one.keyway.process_mut().wait_exit(SOON).success());
+    wait_until("those before end", SOON, || before.iter().all(|pid| !one.is_alive(*pid)));
+    assert_eq!(visit(&Door::Unix(one.path("k.sock")), 0, 0), Ok(()), "its file has stayed");
+    assert_eq!(one.pid(), *last);
+    let log = one.log();
+    assert!(!log.contains("panicked") && !log.contains("WARN"), "{log}");
+    one.signal(*last, Signal::TERM);
+    wait_until("the last one ends", SOON, || !one.is_alive(*last));
+    assert!(!one.path("k.sock").exists(), "who listens last removes it");
+}
+
+#[test]
+fn what_does_not_come_up_leaves_the_process_as_it_was() {
+    let _watch = watchdog(Duration::from_secs(180), "upgrades that fail");
+    let servers = [RedisServer::start()];
+    let server = [("workers", "2"), ("upgrade_timeout", "\"3s\"")];
+    let one =
+        Upgrading::start(vec![Pool::over("main", &servers)], &server, &unix_listener("k.sock"));
+    let doors = [Door::Tcp(one.keyway.address(0)), Door::Unix(one.path("k.sock"))];
+    let visitors = Visitors::start(&doors);
+    let load = CheckedLoad::start(one.keyway.address(0), LoadShape::default());
+    visitors.wait(50);
+    let pid = one.pid();
+    let fails = |reason: &str| {
+        let (status, text) = one.ctl(&["upgrade"]);
+        assert_eq!(status, 1, "{text}");
+        assert!(text.contains("serves on") && text.contains(reason), "{text}");
+        assert!(one.log().contains("upgrade failed: this process serves on as before"));
+        assert_eq!(one.pid(), pid);
+        visitors.wait(20);
+    };
+    one.write(&one.text.replace("kind = \"sharded\"", "kind = \"shardet\""));
+    fails("shardet");
+    // Right, but the address is another process's.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let more = format!("[[listener]]\nbind = \"tcp://{address}\"\npool = \"main\"\n\n[pool.main]");
+    one.write(&one.text.replace("[pool.main]", &more));
+    fails("another process has it");
+    one.write(&one.text);
+    one.install_script("dies", "exit 7");
+    fails("exit status: 7");
+    one.install(Path::new("/nowhere/keyway"));
+    let (status, text) = one.ctl(&["upgrade"]);
+    assert!(status == 1 && text.contains("cannot start"), "{text}");
+    one.install_script("hangs", "exec sleep 1000");
+    one.signal(pid, Signal::USR2);
+    wait_until("it is started", SOON, || one.count("upgrade: started") == 4);
+    // One at a time, and no reload meanwhile.
+    let (status, text) = one.ctl(&["upgrade"]);
+    assert!(status == 1 && text.contains("another upgrade is going on"), "{text}");
+    let (status, text) = one.ctl(&["reload"]);
+    assert!(status == 1 && text.contains("an upgrade is going on"), "{text}");
+    wait_until("it is given up", SOON, || one.log().contains("upgrade_timeout (3s)"));
+    wait_until("it is killed", SOON, || one.count("was killed") == 1);
+    assert_eq!(one.pid(), pid);
+    visitors.wait(50);
+    // Which is no harm to the next one.
+    one.repair();
+    assert_ne!(one.upgrade(), pid);
+    visitors.wait(50);
+    load.stop().assert_clean();
+    visitors.assert_welcome();
+    assert!(!one.log().contains("panicked"));
+}
+
+#[test]
+fn sigterm_ends_an_upgrade_that_is_going_on() {
+    let _watch = watchdog(Duration::from_secs(60), "SIGTERM during an upgrade");
+    let servers = [RedisServer::start()];
+    let mut one = Upgrading::start(vec![Pool::over("main", &servers)], &[], "");
+    one.install_script("hangs", "exec sleep 1000");
+    one.signal(one.pid(), Signal::USR2);
+    wait_until("it is started", SOON, || one.count("upgrade: started") == 1);
+    one.keyway.process().terminate();
+    assert!(one.keyway.process_mut().wait_exit(SOON).success());
+    assert!(one.log().contains("the upgrade that was going on is given up"), "{}", one.log());
+    assert!(TcpStream::connect(one.keyway.address(0)).is_err(), "nobody listens");
+}
+
+#[test]
+fn listeners_and_workers_differ_between_the_two() {
+    let _watch = watchdog(Duration::from_secs(120), "other listeners");
+    let servers = [RedisServer::start()];
+    let pools = vec![Pool::over("main", &servers), Pool::over("other", &servers)];
+    let more = unix_listener("stays")
+        + &unix_listener("goes")
+        + "[[listener]]\n"
+        + "bind = \"shm://{}/shm\"\npool = \"main\"\n";
+    let mut one = Upgrading::start(pools, &[("workers", "3")], &more);
+    let (stays, goes) = (one.keyway.address(0), one.keyway.address(1));
+    let doors = [
+        Door::Tcp(stays),
+        Door::Tcp(stays),
+        Door::Unix(one.path("stays")),
+        Door::Unix(one.path("shm")),
+    ];
+    let visitors = Visitors::start(&doors);
+    visitors.wait(50);
+    // By shared memory, which stays between the two that have it.
+    let mut ring = Client::connect_shm(&one.path("shm"));
+    assert_eq!(ring.words("SET ring 1"), Value::simple("OK"));
+    let comes = free_address();
+    let text = one.text.replace(&format!("tcp://{goes}"), &format!("tcp://{comes}"));
+    let text = text.replace("/goes\"", "/comes\"").replace("workers = 3", "workers = 1");
+    let text = text.replace("0660", "0600");
+    one.write(&text);
+    one.upgrade();
+    visitors.wait(200);
+    for door in [Door::Tcp(comes), Door::Unix(one.path("comes"))] {
+        assert_eq!(visit(&door, 9, 1), Ok(()));
+    }
+    assert_eq!(ring.words("GET ring"), Value::bulk("1"));
+    drop(ring);
+    let mut ring = Client::connect_shm(&one.path("shm"));
+    assert_eq!(ring.words("GET ring"), Value::bulk("1"), "the next process shares memory as well");
+    assert!(one.keyway.process_mut().wait_exit(SOON).success());
+    assert!(TcpStream::connect(goes).is_err());
+    assert!(!one.path("goes").exists());
+    let mode = std::fs::metadata(one.path("stays")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600, "as the file says now");
+    let log = one.log();
+    assert!(log.contains("more workers than `workers` says"), "{log}");
+    visitors.wait(100);
+    visitors.assert_welcome();
+}
+
+#[test]
+fn what_a_store_holds_is_not_lost_by_surprise() {
+    let _watch = watchdog(Duration::from_secs(60), "an upgrade with a store");
+    let mut one = Upgrading::start(vec![Pool::store("kept")], &[], "");
+    let mut client = one.keyway.client(0);
+    assert_eq!(client.words("SET a 1"), Value::simple("OK"));
+    let pid = one.pid();
+    one.signal(pid, Signal::USR2);
+    wait_until("it is refused", SOON, || one.log().contains("upgrade refused: no process"));
+    assert!(one.log().contains("embedded store kept"), "{}", one.log());
+    let (status, text) = one.ctl(&["upgrade"]);
+    assert!(status == 1 && text.contains("--discard-store"), "{text}");
+    assert_eq!(one.pid(), pid);
+    assert_eq!(client.words("GET a"), Value::bulk("1"));
+    let (status, text) = one.ctl(&["upgrade", "--discard-store"]);
+    assert_eq!(status, 0, "{text}");
+    // Nobody goes on with what others do not see.
+    assert!(one.keyway.process_mut().wait_exit(SOON).success());
+    assert_eq!(one.keyway.client(0).words("GET a"), Value::Nil);
+}
+
+#[test]
+fn clients_that_stay_are_left_when_the_grace_is_over() {
+    let _watch = watchdog(Duration::from_secs(60), "the end of the grace");
+    let servers = [RedisServer::start()];
+    let server = [("upgrade_grace", "\"2s\"")];
+    let mut one = Upgrading::start(vec![Pool::over("main", &servers)], &server, "");
+    let (mut idle, mut blocked) = (one.keyway.client(0), one.keyway.client(0));
+    assert_eq!(idle.words("PING"), Value::simple("PONG"));
+    blocked.send(&encode_words("BLPOP nothing 0"));
+    wait_until("it waits", SOON, || {
+        one.keyway.client(0).words("CLIENT LIST").text().contains("cmd=blpop")
+    });
+    let before = one.pid();
+    one.upgrade();
+    assert_eq!(idle.words("SET a 1"), Value::simple("OK"), "it is served on");
+    one.signal(before, Signal::USR2);
+    wait_until("it says who serves", SOON, || one.log().contains("signal ignored"));
+    assert!(blocked.reply().error_text().contains("UNBLOCKED"));
+    assert!(one.keyway.process_mut().wait_exit(SOON).success());
+    idle.expect_closed();
+    assert!(one.log().contains("stopped"));
+}
+
+#[test]
+fn systemd_the_pid_file_and_descriptors_are_as_after_a_start() {
+    let _watch = watchdog(Duration::from_secs(60), "systemd");
+    let folder = TempDir::new();
+    let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    manager.set_read_timeout(Some(SOON)).unwrap();
+    let hear = || {
+        let mut bytes = [0; 64];
+        let len = manager.recv(&mut bytes).expect("it is told");
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    };
+    let (redis, address, admin) = (RedisServer::start(), free_address(), free_address());
+    let text = format!(
+        "[server]\nadmin = \"tcp://{admin}\"\nworkers = 2\n[[listener]]\nbind = \"tcp://{address}\"\n\
+         pool = \"main\"\n[pool.main]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n",
+        redis.address()
+    );
+    let file = folder.write("keyway.toml", &text);
+    let pid_file = folder.path().join("keyway.pid");
+    let mut command = Command::new(keyway_binary(KEYWAY));
+    command.arg("serve").arg(&file).arg("--pid-file").arg(&pid_file);
+    command.env("NOTIFY_SOCKET", folder.path().join("notify"));
+    let mut first = Process::spawn("first", &mut command, folder.path());
+    assert_eq!(hear(), "READY=1\n");
+    let written = || std::fs::read_to_string(&pid_file).unwrap().trim().parse::<u32>().unwrap();
+    assert_eq!(written(), first.pid());
+    let descriptors = |pid: u32| {
+        let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let links = links.filter_map(|it| std::fs::read_link(it.ok()?.path()).ok());
+        let kind = |link: PathBuf| link.to_string_lossy().split(':').next().unwrap().to_owned();
+        let mut kinds: Vec<String> = links.map(kind).collect();
+        kinds.sort();
+        kinds
+    };
+    let expected = descriptors(first.pid());
+    first.signal(Signal::USR2);
+    let told = hear();
+    let pid: u32 = told.trim().strip_prefix("MAINPID=").expect(&told).parse().unwrap();
+    assert_eq!((written(), serving(admin)), (pid, pid));
+    assert!(first.wait_exit(SOON).success());
+    assert_eq!(written(), pid, "it is the next one's");
+    assert_eq!(descriptors(pid), expected, "nothing is left open");
+    assert_eq!(Client::connect(address).words("PING"), Value::simple("PONG"));
+    assert_eq!(http_get(admin, "/v1/health").status, 200);
+    let raw = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(raw, Signal::TERM).unwrap();
+    wait_until("it ends", SOON, || !pid_file.exists());
+}

@@ -1,0 +1,365 @@
+//! Listening sockets go from one process to the next, by a socket between the two.
+//!
+//! ```text
+//!  the one that serves                     the next
+//!                          ◄── Hello          its configuration is right
+//!  Sockets, …, AllSent     ──►
+//!                          ◄── Ready          it lacks nothing to serve; or Refused
+//!  Begin                   ──►                it accepts clients
+//!                          ◄── Serving
+//!  accepts no more
+//! ```
+//! Each message is one packet: fields with zero bytes between, and descriptors beside them. Nothing
+//! is handed to one that has not said hello, so what is no Keyway gets none.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Descriptors in one message, at most; Linux takes 253.
+pub const HANDED_AT_ONCE: usize = 128;
+
+/// Bytes of one message, at most: reasons of a refusal are cut at half of it.
+const MESSAGE_LEN_MAX: usize = 32 << 10;
+
+/// What every message begins with. Another number is another language.
+const MAGIC: &str = "keyway-handover-1";
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Clients, by the listener at this position.
+    Listener(u16),
+    /// The admin address.
+    Admin,
+}
+
+/// Sockets that listen at one address.
+#[derive(Debug)]
+pub struct Handed {
+    /// What for.
+    pub place: Place,
+    /// As the configuration has it.
+    pub bind: String,
+    /// Where it is, on TCP.
+    pub addr: Option<SocketAddr>,
+    /// They; on TCP each worker has one, and clients are waiting in all of them.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// What one process says to the other.
+#[derive(Debug)]
+pub enum Message {
+    /// The next process is there, and its configuration is right.
+    Hello,
+    /// Some of the sockets at an address.
+    Sockets(Handed),
+    /// These were all.
+    AllSent,
+    /// The next process can serve, and goes on with these listeners.
+    Ready {
+        /// Their positions.
+        kept: Vec<u16>,
+    },
+    /// It cannot.
+    Refused {
+        /// Why, a line for each.
+        reasons: Vec<String>,
+    },
+    /// It is to serve.
+    Begin,
+    /// It does.
+    Serving,
+}
+
+impl Message {
+    fn encode(&self) -> Vec<u8> {
+        let mut fields = vec![MAGIC.to_owned()];
+        match self {
+            Message::Hello => fields.push("hello".to_owned()),
+            Message::Sockets(handed) => {
+                fields.push("sockets".to_owned());
+                fields.push(match handed.place {
+                    Place::Listener(index) => index.to_string(),
+                    Place::Admin => "admin".to_owned(),
+                });
+                fields.push(handed.bind.clone());
+                fields.push(handed.addr.map_or_else(String::new, |addr| addr.to_string()));
+            }
+            Message::AllSent => fields.push("all-sent".to_owned()),
+            Message::Ready { kept } => {
+                fields.push("ready".to_owned());
+                fields.extend(kept.iter().map(u16::to_string));
+            }
+            Message::Refused { reasons } => {
+                fields.push("refused".to_owned());
+                let mut left = MESSAGE_LEN_MAX / 2;
+                for reason in reasons {
+                    left = left.saturating_sub(reason.len() + 1);
+                    if left == 0 {
+                        break;
+                    }
+                    fields.push(reason.replace('\0', " "));
+                }
+            }
+            Message::Begin => fields.push("begin".to_owned()),
+            Message::Serving => fields.push("serving".to_owned()),
+        }
+        fields.join("\0").into_bytes()
+    }
+
+    fn decode(bytes: &[u8], sockets: Vec<OwnedFd>) -> Option<Message> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut fields = text.split('\0');
+        if fields.next()? != MAGIC {
+            return None;
+        }
+        Some(match fields.next()? {
+            "hello" => Message::Hello,
+            "sockets" => {
+                let place = match fields.next()? {
+                    "admin" => Place::Admin,
+                    index => Place::Listener(index.parse().ok()?),
+                };
+                let bind = fields.next()?.to_owned();
+                let addr = match fields.next()? {
+                    "" => None,
+                    addr => Some(addr.parse().ok()?),
+                };
+                Message::Sockets(Handed { place, bind, addr, sockets })
+            }
+            "all-sent" => Message::AllSent,
+            "ready" => {
+                let kept = fields.map(|index| index.parse().ok()).collect::<Option<_>>()?;
+                Message::Ready { kept }
+            }
+            "refused" => Message::Refused { reasons: fields.map(str::to_owned).collect() },
+            "begin" => Message::Begin,
+            "serving" => Message::Serving,
+            _ => return None,
+        })
+    }
+
+    fn sockets(&self) -> &[OwnedFd] {
+        match self {
+            Message::Sockets(handed) => &handed.sockets,
+            _ => &[],
+        }
+    }
+}
+
+/// One end of the socket between two processes.
+#[derive(Debug)]
+pub struct Handover {
+    socket: OwnedFd,
+}
+
+impl Handover {
+    /// A new one; the other end is for the next process.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn pair() -> io::Result<(Handover, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (socket, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Handover { socket }, other))
+    }
+
+    /// The end that this process was given.
+    ///
+    /// # Errors
+    /// When it is no such socket, or its other end was made by another user.
+    pub fn given(socket: OwnedFd) -> io::Result<Handover> {
+        let wrong = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        let is_one = sockopt::socket_domain(&socket) == Ok(AddressFamily::UNIX)
+            && sockopt::socket_type(&socket) == Ok(SocketType::SEQPACKET);
+        if !is_one {
+            return wrong("it is no socket of a process that hands its own over");
+        }
+        // Who has made the pair: the one that serves.
+        if sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+            return wrong("the process that hands its sockets over is another user's");
+        }
+        Ok(Handover { socket })
+    }
+
+    /// The same end once more, to [`Handover::cut`] it from another thread.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Handover> {
+        Ok(Handover { socket: self.socket.try_clone()? })
+    }
+
+    /// Ends the conversation: both sides hear of its end at once.
+    pub fn cut(&self) {
+        // Fails only where it is cut already.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Says something, within a bound of time.
+    ///
+    /// # Errors
+    /// `WouldBlock` when time is up, `BrokenPipe` when nobody is there any more.
+    pub fn say(&self, message: &Message, within: Duration) -> io::Result<()> {
+        sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(bounded(within)))?;
+        let sockets: Vec<BorrowedFd<'_>> = message.sockets().iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDED_AT_ONCE))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !sockets.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&sockets)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many sockets at once"));
+        }
+        let bytes = message.encode();
+        loop {
+            let sent =
+                sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL);
+            match sent {
+                Err(Errno::INTR) => {}
+                outcome => return outcome.map(drop).map_err(io::Error::from),
+            }
+        }
+    }
+
+    /// What the other one says next, within a bound of time.
+    ///
+    /// # Errors
+    /// `WouldBlock` when time is up, `UnexpectedEof` when nobody is there any more, `InvalidData`
+    /// when it cannot be understood.
+    pub fn hear(&self, within: Duration) -> io::Result<Message> {
+        sockopt::set_socket_timeout(&self.socket, Timeout::Recv, Some(bounded(within)))?;
+        let mut bytes = vec![0; MESSAGE_LEN_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDED_AT_ONCE))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let got = loop {
+            let mut whole = [IoSliceMut::new(&mut bytes)];
+            match recvmsg(&self.socket, &mut whole, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                outcome => break outcome?,
+            }
+        };
+        let mut sockets = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                sockets.extend(descriptors);
+            }
+        }
+        if got.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            let what = "a message was cut: a limit of file descriptors?";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Message::decode(&bytes[..got.bytes], sockets).ok_or_else(|| {
+            let what = "the other process is a Keyway of another kind, or none";
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })
+    }
+}
+
+/// A bound of zero would be none to the system.
+fn bounded(within: Duration) -> Duration {
+    within.max(Duration::from_millis(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Address, Listener, ListenerOptions};
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    fn both() -> (Handover, Handover) {
+        let (here, there) = Handover::pair().unwrap();
+        (here, Handover::given(there).expect("it is our own"))
+    }
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let (here, there) = both();
+        let messages = [
+            Message::Hello,
+            Message::AllSent,
+            Message::Ready { kept: vec![0, 3] },
+            Message::Refused { reasons: vec!["a".to_owned(), "b\nc".to_owned()] },
+            Message::Begin,
+            Message::Serving,
+        ];
+        for message in messages {
+            here.say(&message, SOON).unwrap();
+            assert_eq!(format!("{:?}", there.hear(SOON).unwrap()), format!("{message:?}"));
+        }
+        let silence = there.hear(Duration::from_millis(5)).unwrap_err();
+        assert_eq!(silence.kind(), io::ErrorKind::WouldBlock);
+        here.cut();
+        assert_eq!(there.hear(SOON).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn reasons_without_end_are_cut_and_foreign_words_are_refused() {
+        let (here, there) = both();
+        let reasons = vec!["x".repeat(1000); 1000];
+        here.say(&Message::Refused { reasons }, SOON).unwrap();
+        assert!(matches!(there.hear(SOON), Ok(Message::Refused { reasons }) if reasons.len() > 10));
+        for bytes in [&b"keyway-handover-2\0hello"[..], b"hello", b"\xff", b"keyway-handover-1"] {
+            rustix::net::send(&here.socket, bytes, SendFlags::empty()).unwrap();
+            assert_eq!(there.hear(SOON).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn a_client_that_waits_in_a_socket_is_served_by_who_takes_it() {
+        let (here, there) = both();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = socket.local_addr().unwrap();
+        let mut client = TcpStream::connect(addr).unwrap();
+        let bind = format!("tcp://{addr}");
+        let sockets = vec![socket.into()];
+        let handed = Handed { place: Place::Listener(7), bind, addr: Some(addr), sockets };
+        here.say(&Message::Sockets(handed), SOON).unwrap();
+        let Ok(Message::Sockets(mut handed)) = there.hear(SOON) else { panic!("sockets") };
+        assert_eq!((handed.place, handed.addr), (Place::Listener(7), Some(addr)));
+        let options = |address| ListenerOptions {
+            address,
+            backlog: 16,
+            unix_mode: None,
+            unix_owner: (None, None),
+            tcp_keepalive: None,
+            door: None,
+        };
+        let tcp = options(Address::Tcp { host: "127.0.0.1".to_owned(), port: addr.port() });
+        let unix = options(Address::Unix("/nowhere".into()));
+        let socket = handed.sockets.remove(0);
+        let twin = socket.try_clone().unwrap();
+        assert!(Listener::taken(twin, &unix).is_err(), "it is none of that kind");
+        let listener = Listener::taken(socket, &tcp).unwrap();
+        listener.hold().settle().unwrap();
+        let accepted = rustix::net::accept(&listener).expect("a client waits");
+        drop(accepted);
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "it was served by this one");
+        let hold = listener.hold();
+        assert!(hold.socket().unwrap().is_some());
+        drop(listener);
+        assert!(hold.socket().unwrap().is_none(), "a hold keeps nothing open");
+    }
+
+    #[test]
+    fn what_is_no_such_socket_is_not_believed() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(Handover::given(file.into()).is_err());
+        let stream = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(Handover::given(stream.into()).is_err());
+    }
+}

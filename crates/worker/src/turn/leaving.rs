@@ -1,0 +1,40 @@
+//! Another process has taken over: its clients are there, ours leave.
+
+use super::Worker;
+use keyway_base::Time;
+use keyway_net::Io;
+use std::time::Duration;
+
+/// How long a worker without a client stays all the same: another one may be giving it some.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Since when, and for how long, a worker only serves the clients it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    idle_from: Time,
+    until: Time,
+}
+
+impl<I: Io> Worker<I> {
+    /// Stops accepting. The sockets stay open in the other process, and who waits there is its
+    /// client.
+    #[cold]
+    pub(super) fn leave(&mut self, grace: Duration) {
+        if self.drain_deadline.is_some() || self.leaving.is_some() {
+            return;
+        }
+        let now = self.core.clock().now;
+        self.io.stop_listening();
+        self.leaving = Some(Leaving { idle_from: now + LINGER.min(grace), until: now + grace });
+        self.tend_leaving(now);
+    }
+
+    /// Drains when the time is over, or nobody is left.
+    pub(super) fn tend_leaving(&mut self, now: Time) {
+        let Some(leaving) = self.leaving.filter(|_| self.drain_deadline.is_none()) else { return };
+        let is_idle = leaving.idle_from <= now && !self.core.has_clients();
+        if is_idle || leaving.until <= now {
+            self.drain();
+        }
+    }
+}
