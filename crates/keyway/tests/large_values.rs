@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{
-    Action, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, ScriptedBackend,
-    Value, has_memcached, resident_bytes, resident_peak_bytes, wait_until, watchdog,
+    Action, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, ScriptedBackend, Value,
+    has_memcached, resident_bytes, resident_peak_bytes, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -201,7 +201,9 @@ fn large_and_small_ones_keep_their_order() {
             // With options behind the value, cut anywhere.
             writer.write_all(&set_head("large", len, 5)).expect("taken");
             write_value(&mut writer, 0, len);
-            for piece in [&b"\r\n$2\r"[..], b"\nEX\r\n$", b"3\r\n100\r\n*2\r\n$3\r\nTTL\r\n$5\r\nlarge\r\n"] {
+            for piece in
+                [&b"\r\n$2\r"[..], b"\nEX\r\n$", b"3\r\n100\r\n*2\r\n$3\r\nTTL\r\n$5\r\nlarge\r\n"]
+            {
                 writer.write_all(piece).expect("taken");
                 std::thread::sleep(Duration::from_millis(round));
             }
@@ -266,7 +268,9 @@ fn a_reply_cut_off_by_its_server_ends_its_client_and_nobody_else() {
     let mut got = Vec::new();
     let _ = client.read_to_end(&mut got);
     let head = b"$9000000\r\n";
-    assert!(got.starts_with(head) && got.len() > 100 && got[head.len()..].iter().all(|&b| b == b'x'));
+    assert!(
+        got.starts_with(head) && got.len() > 100 && got[head.len()..].iter().all(|&b| b == b'x')
+    );
     assert_eq!(other.words("GET a"), Value::bulk("ok"));
     wait_until("it is counted", Duration::from_secs(10), || {
         let labels = ["fault=\"backend\""];
@@ -311,7 +315,9 @@ fn large_items_of_memcached_pass_in_little_memory() {
     write_value(&mut client, 0, len);
     client.write_all(b"\r\nset small 0 0 1\r\nx\r\n").expect("taken");
     expect(&mut client, b"STORED\r\nSTORED\r\n");
-    for (asked, head) in [("get large", format!("VALUE large 0 {len}")), ("mg large v", format!("VA {len}"))] {
+    for (asked, head) in
+        [("get large", format!("VALUE large 0 {len}")), ("mg large v", format!("VA {len}"))]
+    {
         let growth = growth_during(keyway.process().pid(), || {
             client.write_all(format!("{asked}\r\nget small\r\n").as_bytes()).expect("taken");
             expect(&mut client, format!("{head}\r\n").as_bytes());

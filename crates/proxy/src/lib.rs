@@ -43,9 +43,11 @@ pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
-    Busy, BusyPool, ClientLive, ClientState, Identity, Passes, PinDue, ReplyMode, ReplySize, Session,
+    Busy, BusyPool, ClientLive, ClientState, Identity, Passes, PinDue, ReplyMode, ReplySize,
+    Session,
 };
 pub use session::{
-    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch, WatchedKeys,
+    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch,
+    WatchedKeys,
 };
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

@@ -68,8 +68,7 @@ impl Link {
             return None;
         }
         let exchange = self.fifo.front()?;
-        let was_sent =
-            self.redirected.is_none() || self.output.has_sent(exchange.len as usize);
+        let was_sent = self.redirected.is_none() || self.output.has_sent(exchange.len as usize);
         (exchange.replies_before == 0 && was_sent).then_some(exchange.owner)
     }
 

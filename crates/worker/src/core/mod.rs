@@ -426,13 +426,16 @@ impl Core {
             if let Some(busy) = session.busy.take() {
                 self.plane.busy_pool.give(busy);
             }
-        } else if session.paused {
-            if session.passing.is_some() {
-                self.plane.read_on(&mut self.links, session);
-            }
-            if !session.waits_for_link && session.is_waiting_for_itself(&self.plane.plan.limits) {
-                self.plane.mark_session_resuming(key, session);
-            }
+            return None;
+        }
+        if session.passing.is_some() {
+            self.plane.read_on(&mut self.links, session);
+        }
+        if session.paused
+            && !session.waits_for_link
+            && session.is_waiting_for_itself(&self.plane.plan.limits)
+        {
+            self.plane.mark_session_resuming(key, session);
         }
         None
     }

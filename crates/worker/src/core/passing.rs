@@ -254,7 +254,11 @@ impl Plane {
         self.passing.bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
             let is_quiet = session.busy.as_ref().is_none_or(|busy| session.is_quiet(busy));
-            let is_over = is_quiet && session.passing.is_none() && !session.is_special();
+            if is_quiet {
+                // Of one whose end the framer has found.
+                session.passing = None;
+            }
+            let is_over = is_quiet && !session.is_special();
             if is_over && session.reply_size.largest() < small {
                 session.lane = key.index();
                 return false;

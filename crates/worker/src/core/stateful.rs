@@ -614,7 +614,12 @@ impl Plane {
         leased
     }
 
-    pub(super) fn send_private(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+    pub(super) fn send_private(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+        index: LinkIndex,
+    ) {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);

@@ -101,6 +101,7 @@ impl Plane {
         }
         let mut asked = Asked { key, session, busy, request: &request };
         let left = end - bytes.len();
+        self.last_verb = Some(verb);
         // Without one it was answered, and what is still to come of it is for nobody.
         let link = self.lease_for(links, &mut asked, server);
         if let Some(index) = link {
