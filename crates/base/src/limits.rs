@@ -125,6 +125,14 @@ impl Limits {
         4 * u64::from(self.session_output_len_soft)
     }
 
+    /// Length from which replies pass through to their clients as they come, in bytes,
+    /// and how much of one waits here until its client takes it.
+    #[inline]
+    pub fn pass_len(&self) -> usize {
+        const LARGEST: usize = 512 << 10;
+        (self.session_output_len_soft as usize / 2).clamp(64, LARGEST)
+    }
+
     /// What one client may pin beyond its own large requests and replies:
     /// undelivered replies up to the soft bound, those still to come, and one
     /// read's worth of input.

@@ -140,10 +140,12 @@ pub enum CloseReason {
     Drained,
     /// It asked nothing for longer than it may.
     Idle,
+    /// A backend failed when a part of a large reply had left.
+    Backend,
 }
 
 impl CloseReason {
-    pub(crate) const ALL: [CloseReason; 7] = [
+    pub(crate) const ALL: [CloseReason; 8] = [
         CloseReason::Left,
         CloseReason::Reset,
         CloseReason::Client,
@@ -151,6 +153,7 @@ impl CloseReason {
         CloseReason::Killed,
         CloseReason::Drained,
         CloseReason::Idle,
+        CloseReason::Backend,
     ];
 
     /// The value of the `fault` label; `none` when the client left by itself.
@@ -163,6 +166,7 @@ impl CloseReason {
             CloseReason::Killed => "killed",
             CloseReason::Drained => "drained",
             CloseReason::Idle => "idle",
+            CloseReason::Backend => "backend",
         }
     }
 }

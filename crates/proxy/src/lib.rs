@@ -37,16 +37,18 @@ pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
     ASKING, Announcement, BigReply, Exchange, Hedge, Internal, Link, LinkOptions, LinkState, Lost,
-    MemcachedOptions, Owner, Redirected, Redirection, Slow, Translation,
+    MemcachedOptions, Owner, Passed, Redirected, Redirection, Slow, Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
-    Busy, BusyPool, ClientLive, ClientState, Identity, PinDue, ReplyMode, ReplySize, Session,
+    Busy, BusyPool, ClientLive, ClientState, Identity, Passes, PinDue, ReplyMode, ReplySize,
+    Session,
 };
 pub use session::{
-    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Transaction, Watch, WatchedKeys,
+    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch,
+    WatchedKeys,
 };
 pub use slow_log::{SlowEntry, SlowLog, shown_args};

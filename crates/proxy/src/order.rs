@@ -82,6 +82,11 @@ impl ReplyOrder {
         place.wrapping_sub(self.head) as i32 <= 0
     }
 
+    /// Whether the reply to the request in that place is the next to leave.
+    pub fn is_next(&self, place: u32) -> bool {
+        place == self.head && !self.slots.is_empty()
+    }
+
     /// The place of the next request's reply.
     #[inline]
     pub fn reserve(&mut self) -> u32 {

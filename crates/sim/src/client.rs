@@ -384,7 +384,8 @@ impl Client {
 
     fn on_end(&mut self, is_reset: bool, network: &mut Network, ledger: &mut Ledger) {
         let is_missing = self.expected.iter().any(|expected| !expected.is_silent);
-        let may_close = self.draining || self.habits.may_be_killed;
+        let is_cut = is_part_of_large(&self.input);
+        let may_close = self.draining || self.habits.may_be_killed || is_cut;
         let (is_due, may_lose) = match self.phase {
             Phase::Leaving { may_lose } => (true, may_lose),
             Phase::HalfClosed => (true, false),
@@ -395,7 +396,7 @@ impl Client {
             ledger.fail(|| format!("the connection was {what}: {}", self.describe()));
         } else if is_missing && !may_lose && !may_close {
             ledger.fail(|| format!("closed with replies missing: {}", self.describe()));
-        } else if self.owed > 0 && !is_reset && !self.habits.may_be_killed {
+        } else if self.owed > 0 && !is_reset && !self.habits.may_be_killed && !is_cut {
             let owed = self.owed;
             ledger.fail(|| format!("stopped with {owed} replies owed: {}", self.describe()));
         }
@@ -775,4 +776,20 @@ impl Client {
 
 fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
+}
+
+/// Whether what is left to read is a part of a value that passes through the proxy as it
+/// comes: no error can follow that, so its client is closed when the server is lost.
+fn is_part_of_large(input: &[u8]) -> bool {
+    /// What the least bound of the scenarios makes large, without what goes before a value.
+    const LARGE_LEN: u64 = 400;
+    let Some(end) = input.iter().position(|&byte| byte == b'\r') else { return false };
+    let line = String::from_utf8_lossy(&input[..end]);
+    let words: Vec<&str> = line.split(' ').collect();
+    let len = match words[..] {
+        [word] => word.strip_prefix('$'),
+        ["VALUE", _, _, len, ..] | ["VA", len, ..] => Some(len),
+        _ => None,
+    };
+    len.and_then(|len| len.parse::<u64>().ok()).is_some_and(|len| len >= LARGE_LEN)
 }

@@ -434,9 +434,9 @@ impl Scenario {
     /// Most attempts to connect to a server of a pool within a second, with
     /// all links in trouble: each waits at least half the shortest pause.
     pub fn attempts_max(&self, pool: &ShardedPool) -> usize {
-        // Of each protocol, for subscriptions, and of those who are tracked.
+        // Of each protocol, for large values, for subscriptions, and of those who are tracked.
         let tracked = self.clients.iter().filter(|habits| habits.tracks).count();
-        let links = (2 * usize::from(pool.server_connections) + 1) * self.workers + tracked;
+        let links = (2 * (usize::from(pool.server_connections) + 1) + 1) * self.workers + tracked;
         links * (2 * SECOND / nanos(pool.reconnect_min) + 30) as usize
     }
 

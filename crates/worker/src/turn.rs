@@ -209,6 +209,7 @@ impl<I: Io> Worker<I> {
             || !plane.discards.is_empty()
             || self.core.has_errands_due()
             || self.core.has_heard_of_clusters()
+            || self.core.has_freed()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -383,6 +384,9 @@ impl<I: Io> Worker<I> {
         let mut budget = self.plan.limits.read_len_per_turn as usize * 4;
         loop {
             let Some(socket) = self.core.links[index].socket else { return };
+            if self.core.is_held(index) {
+                return;
+            }
             self.core.plane.cells.recv_calls.add(1);
             let fault = match self.io.recv(socket) {
                 Recv::Data { bytes, drained } => {
@@ -454,6 +458,10 @@ impl<I: Io> Worker<I> {
         let mut links = std::mem::take(&mut self.link_rereads);
         for index in links.drain(..) {
             self.read_link(index, false);
+        }
+        while let Some(index) = self.core.next_freed() {
+            // The server's end may have been told of while nothing was read.
+            self.read_link(index, true);
         }
         if self.link_rereads.is_empty() {
             self.link_rereads = links;
@@ -546,6 +554,7 @@ impl<I: Io> Worker<I> {
         self.tend_retired();
         self.tend_leaving(now);
         self.core.end_pauses();
+        self.core.tend_large();
         self.core.resume_logins();
         self.core.retry_unblocks();
         self.core.tend_tracking();
@@ -678,6 +687,7 @@ impl<I: Io> Worker<I> {
             let has_state = session.is_special()
                 || session.subscriptions.is_some()
                 || session.is_monitor
+                || session.streaming.is_some()
                 || session.memcached.is_some_and(|client| client.skip > 0)
                 || self.core.plane.store_tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;

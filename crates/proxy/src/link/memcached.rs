@@ -19,6 +19,18 @@ pub(super) struct Framing {
     logs_in: bool,
 }
 
+impl Framing {
+    /// Whether replies are lines, with values behind some.
+    pub(super) fn is_in_text(&self) -> bool {
+        self.wire == Wire::Text
+    }
+
+    /// What follows is the next element of the reply.
+    pub(super) fn restart(&mut self) {
+        self.framer = None;
+    }
+}
+
 impl Link {
     /// Where in [`Link::unsent`] the first request ends that is longer than `len`;
     /// without one, its whole length.

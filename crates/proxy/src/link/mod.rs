@@ -17,6 +17,7 @@ mod exchange;
 mod greeting;
 mod memcached;
 mod multi;
+mod passing;
 mod precede;
 mod redirected;
 mod repeat;
@@ -27,6 +28,7 @@ mod translate;
 pub use big::BigReply;
 pub use exchange::{Exchange, Hedge, Internal, Owner};
 pub use greeting::Announcement;
+pub use passing::Passed;
 pub use redirected::{ASKING, Redirected, Redirection};
 pub use trace::Slow;
 pub use translate::Translation;
@@ -145,6 +147,8 @@ pub struct Link {
     framer: Framer,
     /// The same for a server of memcached.
     memcached: Option<memcached::Framing>,
+    /// A large reply of which a part has come, and was handed on.
+    passing: Option<Box<passing::Passing>>,
     /// Database that the last request in `output` runs on.
     database: Database,
     /// The error that answers the requests on their way, because the `SELECT`
@@ -229,6 +233,7 @@ impl Default for Link {
             input_needed: 0,
             framer: Framer::default(),
             memcached: None,
+            passing: None,
             database: Database::Own,
             refusal: Vec::new(),
             refuses_once: false,
@@ -424,6 +429,14 @@ impl Link {
             sent_on_by: Exchange::NOBODY,
             may_repeat: false,
         });
+    }
+
+    /// Appends more of the request that was enqueued last.
+    pub fn extend_last(&mut self, part: &[u8]) {
+        if let Some(exchange) = self.fifo.back_mut() {
+            exchange.len += part.len() as u32;
+            self.output.buf().extend_from_slice(part);
+        }
     }
 
     /// Tells how the reply to the request that was enqueued last is translated,
@@ -776,6 +789,7 @@ impl Link {
         self.input_needed = 0;
         self.framer.reset();
         self.memcached = None;
+        self.passing = None;
         self.send_blocked = false;
         self.is_blocking = false;
         self.state = LinkState::Idle;

@@ -59,7 +59,9 @@ impl Link {
     /// When bytes of a large request or reply last moved, if one is under way:
     /// nothing times out while it does, however long it takes.
     fn transferring(&self) -> Option<Time> {
-        let is_large = self.input.len() >= TRANSFER_LEN || self.output.len() >= TRANSFER_LEN;
+        let is_large = self.input.len() >= TRANSFER_LEN
+            || self.output.len() >= TRANSFER_LEN
+            || self.is_passing();
         is_large.then_some(self.progress)
     }
 

@@ -39,6 +39,29 @@ const OUTPUT_HELD_MAX: usize = 16 << 10;
 /// their part of a pipeline.
 const HELD_MAX: Duration = Duration::from_micros(100);
 
+/// A large reply that goes to a client as it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Passes {
+    /// Position of the link that it comes by.
+    pub link: usize,
+    /// Its place.
+    pub sequence: u32,
+    /// The rest will not come: the connection is of no more use.
+    pub is_cut: bool,
+}
+
+/// A large request that goes to its server as it comes.
+#[derive(Debug, Default)]
+pub struct Streaming {
+    /// The private link that takes it; `None` when nobody takes it any more.
+    pub link: Option<PrivateLink>,
+    /// Bytes still to come of its value.
+    pub left: usize,
+    /// What has come of the arguments behind that, with a head of its own; empty when
+    /// there are none.
+    pub tail: Vec<u8>,
+}
+
 /// One client's connection.
 #[derive(Debug)]
 pub struct Session {
@@ -95,6 +118,10 @@ pub struct Session {
     pub reply_size: ReplySize,
     /// Since when its output waits for more replies to go with it.
     pub held_since: Option<Time>,
+    /// A reply of which a part has left, and the rest is still to come.
+    pub passing: Option<Passes>,
+    /// A request of which a part has come, and was sent on.
+    pub streaming: Option<Box<Streaming>>,
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
     /// It has no client: it brings one request to another pool.
@@ -139,6 +166,8 @@ impl Session {
             tracking: None,
             reply_size: ReplySize::default(),
             held_since: None,
+            passing: None,
+            streaming: None,
             is_resuming: false,
             relay: None,
             relays: 0,

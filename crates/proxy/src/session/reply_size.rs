@@ -27,6 +27,11 @@ impl ReplySize {
         }
     }
 
+    /// The length of the largest, as far as it is not forgotten.
+    pub fn largest(self) -> usize {
+        self.0 as usize
+    }
+
     /// Notes the length of a reply.
     #[inline]
     pub fn note(&mut self, len: usize) {

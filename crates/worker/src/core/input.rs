@@ -1,3 +1,4 @@
+use super::streaming::Begun;
 use super::{Core, LinkSlot, Plane};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
@@ -25,7 +26,13 @@ impl Core {
         let clients = &plane.cells.pool(session.pool as usize).clients;
         clients.received_bytes.add(bytes.len() as u64);
         let mut busy = session.busy.take().unwrap_or_else(|| plane.busy_pool.take());
-        if busy.unparsed().is_empty() {
+        let bytes = match session.streaming {
+            None => bytes,
+            Some(_) => plane.stream_on(links, (key, session, &mut busy), bytes),
+        };
+        if bytes.is_empty() {
+            // All of it is on its way.
+        } else if busy.unparsed().is_empty() {
             let parsed = plane.parse(links, key, session, &mut busy, bytes);
             if parsed < bytes.len() {
                 busy.keep_input(&bytes[parsed..]);
@@ -77,8 +84,12 @@ impl Core {
 
     /// The client sends no more: its replies are still due.
     pub fn on_client_end(&mut self, key: Key<Session>) {
-        let Core { sessions, plane, .. } = self;
+        let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
+        if session.streaming.is_some() {
+            plane.cut_off_streaming(links, key, session);
+            session.closing = true;
+        }
         // Requests that wait for room were received whole and are answered; a
         // request cut off by the end never will be whole.
         if !session.paused {
@@ -176,6 +187,15 @@ impl Plane {
                 Ok(Parsed::Inline { consumed }) => (consumed, &inline[..]),
                 Ok(Parsed::NeedMore { at_least }) => {
                     busy.input_needed = at_least;
+                    if at_least < plan.limits.pass_len() {
+                        break;
+                    }
+                    let part = (rest, at_least);
+                    match self.begin_streaming(links, pool, (key, session, busy), part, &mut args) {
+                        Begun::Yes => pos = bytes.len(),
+                        Begun::Wait => session.paused = true,
+                        Begun::No => {}
+                    }
                     break;
                 }
                 Err(fault) => {

@@ -17,6 +17,8 @@
 //! | `routes` | requests that go over other pools, and the sessions that bring them there |
 //! | `cluster` | pools that are a Redis Cluster |
 //! | `split` | one request becomes one fragment per shard |
+//! | `passing` | large replies go to their clients as they come |
+//! | `streaming` | large requests go to their servers as they come |
 //! | `reply` | bytes of a backend become replies in their places |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `circuits` | what is refused without asking, and how requests went |
@@ -45,6 +47,7 @@ mod links;
 mod memcached;
 mod monitor;
 mod noting;
+mod passing;
 mod pools;
 mod private;
 mod pubsub;
@@ -60,6 +63,7 @@ mod store_blocking;
 mod store_scripts;
 mod store_tracking;
 mod store_transactions;
+mod streaming;
 mod tracking;
 mod troubles;
 mod wait;
@@ -143,6 +147,10 @@ pub(crate) struct LinkSlot {
     is_watched: bool,
     /// Its pool is gone: a place for a shared link of another.
     is_spare: bool,
+    /// For sessions whose replies are large.
+    is_bulk: bool,
+    /// A request of which a part is still to come is sent on it.
+    is_streamed: bool,
     /// Reads that were sent by then have been looked at whether a second server is to
     /// be sent them.
     hedged_until: Time,
@@ -223,6 +231,7 @@ pub(crate) struct Plane {
     cluster: cluster::State,
     pub(crate) routes: routes::State,
     across: across::State,
+    passing: passing::State,
     pub(crate) monitoring: monitor::Monitoring,
     noting: noting::Noting,
     /// Room for the sums that gauges are of, by server.
@@ -288,6 +297,7 @@ impl Core {
             cluster,
             routes: routes::State::default(),
             across: across::State::default(),
+            passing: passing::State::default(),
             monitoring: monitor::Monitoring::default(),
             noting,
             gauge_sums: Vec::new(),
@@ -338,6 +348,8 @@ impl Core {
         if session.has_unwritten {
             self.plane.forget_unwritten(key);
         }
+        self.plane.end_passing(&mut self.links, &session);
+        self.plane.cut_off_streaming(&mut self.links, key, &mut session);
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         self.plane.forget_wait(key);
@@ -414,15 +426,25 @@ impl Core {
             return Some(CloseReason::Limit);
         }
         let at_rest = session.is_at_rest();
-        if session.closing && (at_rest || session.has_delivered()) {
-            let reason = if session.broken { CloseReason::Client } else { CloseReason::Left };
-            return Some(reason);
+        if session.closing {
+            if session.passing.is_some_and(|passing| passing.is_cut) {
+                return Some(CloseReason::Backend);
+            }
+            if at_rest || session.has_delivered() {
+                let reason = if session.broken { CloseReason::Client } else { CloseReason::Left };
+                return Some(reason);
+            }
         }
         if at_rest {
             if let Some(busy) = session.busy.take() {
                 self.plane.busy_pool.give(busy);
             }
-        } else if session.paused
+            return None;
+        }
+        if session.passing.is_some() {
+            self.plane.read_on(&mut self.links, session);
+        }
+        if session.paused
             && !session.waits_for_link
             && session.is_waiting_for_itself(&self.plane.plan.limits)
         {

@@ -9,6 +9,10 @@ use keyway_resp::Protocol;
 use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
 use std::ops::Range;
 
+/// The lane of sessions whose replies are large: they share a connection to each
+/// server, which is made when the first of them needs it.
+pub(super) const BULK: u32 = u32::MAX;
+
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
     /// Nothing: the store is shared and always there, and other pools see to theirs.
@@ -35,6 +39,8 @@ pub(super) struct ShardedState {
     connections: usize,
     /// From a link to the one for RESP3 in the same place.
     to_resp3: usize,
+    /// First link for large values; each server has one, and one for RESP3 behind those of all.
+    first_bulk: LinkIndex,
     /// Idle private links of each server.
     pub(super) idle: Vec<Vec<LinkIndex>>,
 }
@@ -66,6 +72,15 @@ impl PoolState {
                 own.extend((0..connections).map(|_| slot()));
             }
         }
+        let shared = own.len();
+        for at in 0..protocols.len() * pool.servers.len() {
+            let like: &LinkSlot = &own[at * connections];
+            let (place, protocol) = ((like.pool, like.backend), like.link.protocol());
+            let slot = LinkSlot::new(place, like.id, protocol)
+                .following(cluster.is_some())
+                .watched(like.is_watched);
+            own.push(LinkSlot { is_bulk: true, ..slot });
+        }
         let first_link = room_for(links, own);
         let health_epoch = plan.health.pool_epoch(index);
         let cluster = cluster.as_ref().map(ClusterState::new);
@@ -84,6 +99,7 @@ impl PoolState {
             first_link,
             connections,
             to_resp3,
+            first_bulk: first_link + shared,
             idle,
         })
     }
@@ -155,9 +171,19 @@ impl ShardedState {
     /// the same one, so that a client's requests to one server keep their order.
     #[inline]
     pub(super) fn link(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
+        if lane == BULK {
+            return self.bulk_link(server, protocol);
+        }
         let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
         let index = self.first_link + usize::from(server) * self.connections + lane;
         if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
+    }
+
+    #[cold]
+    fn bulk_link(&self, server: u16, protocol: Protocol) -> LinkIndex {
+        let servers = self.to_resp3 / self.connections;
+        let index = self.first_bulk + usize::from(server);
+        if protocol == Protocol::Resp3 { index + servers } else { index }
     }
 
     /// The link that finds out whether a server answers again.
@@ -209,6 +235,8 @@ impl LinkSlot {
             role: None,
             is_watched: false,
             is_spare: false,
+            is_bulk: false,
+            is_streamed: false,
             hedged_until: Time(0),
         }
     }

@@ -140,7 +140,7 @@ impl Plane {
         slot.awaited_keys.clear();
         // What is said to the server about the client of this connection may
         // still be on its way, and must not meet another's command.
-        let is_spoilt = slot.unblock.take().is_some();
+        let is_spoilt = slot.unblock.take().is_some() || slot.is_streamed;
         if is_spoilt || slot.link.state() != LinkState::Ready {
             return self.discards.push(index);
         }

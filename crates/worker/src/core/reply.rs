@@ -19,6 +19,13 @@ impl Core {
     /// When the backend broke the protocol or refused the handshake: the
     /// connection is to be lost.
     pub fn on_backend_bytes(&mut self, index: LinkIndex, bytes: &[u8]) -> Result<(), BackendFault> {
+        let bytes = match self.links[index].link.is_passing() {
+            false => bytes,
+            true => match self.pass_on(index, bytes)? {
+                b"" => return Ok(()),
+                rest => rest,
+            },
+        };
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         let (pool, backend) = (slot.pool, slot.backend);
@@ -161,7 +168,7 @@ impl Core {
             redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
             plane.note_answers(slot, answered + redirected.len(), not_ready);
         }
-        let is_private = slot.is_private;
+        let (is_private, has_part) = (slot.is_private, slot.link.has_part());
         if !redirected.is_empty() {
             self.redirect_all(index, redirected);
         }
@@ -170,6 +177,9 @@ impl Core {
                 self.on_tracking_ready(index);
             }
             self.on_private_reply(index, client_id);
+        }
+        if has_part {
+            self.try_passing(index);
         }
         Ok(())
     }
@@ -397,6 +407,9 @@ impl Plane {
         match exchange.owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
+                if session.passing.is_some() && self.cut_short(key, session, sequence) {
+                    return self.count_fault(pool, exchange.class, fault);
+                }
                 self.count_fault(pool, exchange.class, fault);
                 if !is_blocking {
                     let class = self.cells.pool(pool as usize).class(exchange.class as usize);

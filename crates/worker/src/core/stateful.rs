@@ -592,7 +592,7 @@ impl Plane {
 
     /// A private link to `server`, unless that cannot be reached or there are
     /// too many: then the request is answered.
-    fn lease_for(
+    pub(super) fn lease_for(
         &mut self,
         links: &mut Vec<LinkSlot>,
         asked: &mut Asked,
@@ -614,7 +614,12 @@ impl Plane {
         leased
     }
 
-    fn send_private(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+    pub(super) fn send_private(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut Asked,
+        index: LinkIndex,
+    ) {
         self.count(asked.session, asked.request);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// The reply to `CLIENT ID`, which comes first on a private link.
 const ID: &[u8] = b":7\r\n";
 
-/// The first private link: each server has a shared one per protocol.
-const PRIVATE: LinkIndex = 2;
+/// The first private link: each server has a shared one per protocol, and as many for large values.
+const PRIVATE: LinkIndex = 4;
 
 /// Connects every private link that is about to be; returns how many stand.
 fn connect_all(core: &mut Core) -> usize {

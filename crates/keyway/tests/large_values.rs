@@ -1,0 +1,335 @@
+//! Values of many megabytes, both ways, and what others notice of them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use keyway_testkit::{
+    Action, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, ScriptedBackend, Value,
+    has_memcached, resident_bytes, resident_peak_bytes, wait_until, watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const MB: usize = 1 << 20;
+
+/// What a value is made of: as long as no power of two divides, so that a part that
+/// is lost, doubled or moved is noticed.
+const BLOCK_LEN: usize = 65_521;
+
+fn block() -> Vec<u8> {
+    (0..BLOCK_LEN).map(|at| b'a' + (at * 7 % 26) as u8).collect()
+}
+
+fn connect(keyway: &Keyway) -> TcpStream {
+    let stream = TcpStream::connect(keyway.address(0)).expect("a connection");
+    let bound = Some(Duration::from_secs(60));
+    stream.set_read_timeout(bound).and_then(|()| stream.set_write_timeout(bound)).expect("bounds");
+    stream
+}
+
+/// Writes bytes `from..to` of the value that all tests share.
+fn write_value(stream: &mut TcpStream, from: usize, to: usize) {
+    let (block, mut at) = (block(), from);
+    while at < to {
+        let start = at % BLOCK_LEN;
+        let end = BLOCK_LEN.min(start + to - at);
+        stream.write_all(&block[start..end]).expect("the value is taken");
+        at += end - start;
+    }
+}
+
+/// Reads as many bytes of it, and looks at each.
+fn read_value(stream: &mut TcpStream, len: usize) {
+    let (block, mut at, mut buf) = (block(), 0, vec![0; BLOCK_LEN]);
+    while at < len {
+        let start = at % BLOCK_LEN;
+        let most = (BLOCK_LEN - start).min(len - at);
+        let count = stream.read(&mut buf[..most]).expect("more of the value");
+        assert!(count > 0, "closed after {at} of {len} bytes");
+        assert!(buf[..count] == block[start..start + count], "another value around byte {at}");
+        at += count;
+    }
+}
+
+fn expect(stream: &mut TcpStream, wanted: &[u8]) {
+    let mut got = vec![0; wanted.len()];
+    stream.read_exact(&mut got).expect("a reply");
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(wanted));
+}
+
+fn set_head(key: &str, len: usize, args: usize) -> Vec<u8> {
+    format!("*{args}\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${len}\r\n", key.len()).into_bytes()
+}
+
+fn set(stream: &mut TcpStream, key: &str, len: usize) {
+    stream.write_all(&set_head(key, len, 3)).expect("taken");
+    write_value(stream, 0, len);
+    stream.write_all(b"\r\n").expect("taken");
+    expect(stream, b"+OK\r\n");
+}
+
+fn ask(stream: &mut TcpStream, key: &str) {
+    let request = format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len());
+    stream.write_all(request.as_bytes()).expect("taken");
+}
+
+fn get(stream: &mut TcpStream, key: &str, len: usize) {
+    ask(stream, key);
+    expect(stream, format!("${len}\r\n").as_bytes());
+    read_value(stream, len);
+    expect(stream, b"\r\n");
+}
+
+fn start(servers: &[RedisServer]) -> Keyway {
+    let config = KeywayConfig::new(vec![Pool::over("main", servers).with("timeout", "\"10s\"")]);
+    Keyway::start(KEYWAY, config.with_server("workers", "1"))
+}
+
+/// How much more memory a process needed at its most while `work` was done.
+fn growth_during(pid: u32, work: impl FnOnce()) -> usize {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak is forgotten");
+    let before = resident_bytes(pid);
+    work();
+    resident_peak_bytes(pid).saturating_sub(before) as usize
+}
+
+fn passes_both_ways(len: usize) {
+    let _watch = watchdog(Duration::from_secs(170), "a large value both ways");
+    let servers = RedisServer::start_many(2);
+    let keyway = start(&servers);
+    let pid = keyway.process().pid();
+    let mut client = connect(&keyway);
+    for round in 0..2 {
+        let written = growth_during(pid, || set(&mut client, "large", len));
+        let read = growth_during(pid, || get(&mut client, "large", len));
+        println!("{} MB, {round}: {written} bytes more to write, {read} to read", len / MB);
+        assert!(written < 16 * MB && read < 16 * MB, "{written} and {read} bytes");
+    }
+    assert_eq!(keyway.client(0).words("STRLEN large"), Value::Integer(len as i64));
+}
+
+#[test]
+fn a_large_value_passes_both_ways_in_little_memory() {
+    passes_both_ways(64 * MB);
+}
+
+#[test]
+#[ignore = "takes a gigabyte for the server; run with --ignored"]
+fn the_largest_value_passes_both_ways_in_little_memory() {
+    passes_both_ways(512 * MB);
+}
+
+/// Asks for what lives on the same server as long as `is_on`, and tells how long that took.
+fn small_ones(keyway: &Keyway, count: usize) -> Vec<Duration> {
+    let mut other = keyway.client(0);
+    let mut took: Vec<Duration> = (0..count)
+        .map(|number| {
+            let began = Instant::now();
+            assert_eq!(other.words(&format!("SET {{x}}{number} a")), Value::simple("OK"));
+            assert_eq!(other.words(&format!("GET {{x}}{number}")), Value::bulk("a"));
+            began.elapsed()
+        })
+        .collect();
+    took.sort();
+    took
+}
+
+#[test]
+fn who_stops_in_the_middle_of_a_large_value_holds_nobody_up() {
+    let _watch = watchdog(Duration::from_secs(120), "clients that stop");
+    let servers = RedisServer::start_many(1);
+    let keyway = start(&servers);
+    let pid = keyway.process().pid();
+    let (mut reader, mut writer) = (connect(&keyway), connect(&keyway));
+    let len = 48 * MB;
+    set(&mut writer, "{x}", len);
+    // From the second on it has a connection that it shares with its like alone.
+    get(&mut reader, "{x}", len);
+    let growth = growth_during(pid, || {
+        ask(&mut reader, "{x}");
+        expect(&mut reader, format!("${len}\r\n").as_bytes());
+        writer.write_all(&set_head("{x}other", len, 3)).expect("taken");
+        write_value(&mut writer, 0, len / 3);
+        let took = small_ones(&keyway, 300);
+        println!("beside both: median {:?}, slowest {:?}", took[150], took[299]);
+    });
+    println!("{growth} bytes more");
+    assert!(growth < 16 * MB, "{growth} bytes for two who have stopped");
+    read_value(&mut reader, len);
+    expect(&mut reader, b"\r\n");
+    write_value(&mut writer, len / 3, len);
+    writer.write_all(b"\r\n").expect("taken");
+    expect(&mut writer, b"+OK\r\n");
+    get(&mut writer, "{x}other", len);
+}
+
+/// The first large reply comes by the connection of all: these wait for a moment, and
+/// what the client does not take is kept for it then.
+#[test]
+fn who_does_not_read_a_first_large_reply_holds_others_up_for_a_moment() {
+    let _watch = watchdog(Duration::from_secs(120), "a client that does not read");
+    let servers = RedisServer::start_many(1);
+    let keyway = start(&servers);
+    let len = 32 * MB;
+    set(&mut connect(&keyway), "{x}", len);
+    let mut reader = connect(&keyway);
+    ask(&mut reader, "{x}");
+    expect(&mut reader, format!("${len}\r\n").as_bytes());
+    let took = small_ones(&keyway, 100);
+    println!("behind it: median {:?}, slowest {:?}", took[50], took[99]);
+    read_value(&mut reader, len);
+    expect(&mut reader, b"\r\n");
+}
+
+#[test]
+fn large_and_small_ones_keep_their_order() {
+    let _watch = watchdog(Duration::from_secs(120), "a pipeline");
+    let servers = RedisServer::start_many(3);
+    let keyway = start(&servers);
+    let mut client = connect(&keyway);
+    let len = 3 * MB + 17;
+    set(&mut client, "large", len);
+    for round in 0..5 {
+        let mut writer = client.try_clone().expect("another handle");
+        let sending = std::thread::spawn(move || {
+            ask(&mut writer, "large");
+            for number in 0..20 {
+                let line = format!("*3\r\n$3\r\nSET\r\n$2\r\n{:02}\r\n$1\r\nx\r\n", number);
+                writer.write_all(line.as_bytes()).expect("taken");
+            }
+            ask(&mut writer, "large");
+            // With options behind the value, cut anywhere.
+            writer.write_all(&set_head("large", len, 5)).expect("taken");
+            write_value(&mut writer, 0, len);
+            for piece in
+                [&b"\r\n$2\r"[..], b"\nEX\r\n$", b"3\r\n100\r\n*2\r\n$3\r\nTTL\r\n$5\r\nlarge\r\n"]
+            {
+                writer.write_all(piece).expect("taken");
+                std::thread::sleep(Duration::from_millis(round));
+            }
+            ask(&mut writer, "large");
+            ask(&mut writer, "19");
+        });
+        for begins in [true, false] {
+            expect(&mut client, format!("${len}\r\n").as_bytes());
+            read_value(&mut client, len);
+            expect(&mut client, b"\r\n");
+            (0..20).filter(|_| begins).for_each(|_| expect(&mut client, b"+OK\r\n"));
+        }
+        expect(&mut client, b"+OK\r\n:100\r\n");
+        expect(&mut client, format!("${len}\r\n").as_bytes());
+        read_value(&mut client, len);
+        expect(&mut client, b"\r\n$1\r\nx\r\n");
+        sending.join().expect("all was sent");
+    }
+}
+
+#[test]
+fn who_leaves_in_the_middle_leaves_nothing_behind() {
+    let _watch = watchdog(Duration::from_secs(120), "clients that leave");
+    let servers = RedisServer::start_many(1);
+    let keyway = start(&servers);
+    let mut client = connect(&keyway);
+    let len = 16 * MB;
+    set(&mut client, "{x}", len);
+    for _ in 0..3 {
+        let (mut reader, mut writer) = (connect(&keyway), connect(&keyway));
+        ask(&mut reader, "{x}");
+        expect(&mut reader, format!("${len}\r\n").as_bytes());
+        writer.write_all(&set_head("{x}", len, 3)).expect("taken");
+        write_value(&mut writer, 0, len / 2);
+    }
+    let mut other = keyway.client(0);
+    wait_until("only those who stay are there", Duration::from_secs(20), || {
+        let list = servers[0].client().words("CLIENT LIST").text();
+        // The shared links, and one that asks.
+        list.matches("addr=").count() <= 4
+    });
+    assert_eq!(other.words("STRLEN {x}"), Value::Integer(len as i64));
+    get(&mut client, "{x}", len);
+}
+
+#[test]
+fn a_reply_cut_off_by_its_server_ends_its_client_and_nobody_else() {
+    let _watch = watchdog(Duration::from_secs(60), "a server that closes");
+    let backend = ScriptedBackend::start(|request| match request[1] == b"bad" {
+        true => {
+            let mut part = b"$9000000\r\n".to_vec();
+            part.resize(3 * MB, b'x');
+            Action::Close(part)
+        }
+        false => Action::Reply(b"$2\r\nok\r\n".to_vec()),
+    });
+    let pool = Pool::sharded("main", &[format!("{}:1", backend.address())]);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let (mut client, mut other) = (connect(&keyway), keyway.client(0));
+    assert_eq!(other.words("GET a"), Value::bulk("ok"));
+    ask(&mut client, "bad");
+    let mut got = Vec::new();
+    let _ = client.read_to_end(&mut got);
+    let head = b"$9000000\r\n";
+    assert!(
+        got.starts_with(head) && got.len() > 100 && got[head.len()..].iter().all(|&b| b == b'x')
+    );
+    assert_eq!(other.words("GET a"), Value::bulk("ok"));
+    wait_until("it is counted", Duration::from_secs(10), || {
+        let labels = ["fault=\"backend\""];
+        keyway.metrics().sum("keyway_client_closed_connections_total", &labels) == 1.0
+    });
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_when_the_value_was_sent() {
+    let _watch = watchdog(Duration::from_secs(60), "no server");
+    let mut servers = RedisServer::start_many(1);
+    let keyway = start(&servers);
+    servers[0].kill();
+    let mut client = connect(&keyway);
+    let len = 4 * MB;
+    client.write_all(&set_head("a", len, 3)).expect("taken");
+    write_value(&mut client, 0, len);
+    client.write_all(b"\r\n*1\r\n$4\r\nPING\r\n").expect("taken");
+    let mut got = [0; 5];
+    client.read_exact(&mut got).expect("an error");
+    assert_eq!(&got, b"-ERR ");
+    let mut rest = Vec::new();
+    while !rest.ends_with(b"\r\n+PONG\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).expect("the rest");
+        rest.push(byte[0]);
+    }
+}
+
+#[test]
+fn large_items_of_memcached_pass_in_little_memory() {
+    if !has_memcached("large items") {
+        return;
+    }
+    let _watch = watchdog(Duration::from_secs(120), "large items");
+    let servers = vec![MemcachedServer::start_with(&["-I", "64m", "-m", "256"])];
+    let pool = Pool::memcached("main", &servers).with_listener("item_len_max", "\"64MiB\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool.with("timeout", "\"10s\"")]));
+    let mut client = connect(&keyway);
+    let len = 40 * MB;
+    client.write_all(format!("set large 0 0 {len}\r\n").as_bytes()).expect("taken");
+    write_value(&mut client, 0, len);
+    client.write_all(b"\r\nset small 0 0 1\r\nx\r\n").expect("taken");
+    expect(&mut client, b"STORED\r\nSTORED\r\n");
+    for (asked, head) in
+        [("get large", format!("VALUE large 0 {len}")), ("mg large v", format!("VA {len}"))]
+    {
+        let growth = growth_during(keyway.process().pid(), || {
+            client.write_all(format!("{asked}\r\nget small\r\n").as_bytes()).expect("taken");
+            expect(&mut client, format!("{head}\r\n").as_bytes());
+            read_value(&mut client, len);
+        });
+        expect(&mut client, if asked.starts_with("get") { b"\r\nEND\r\n" } else { b"\r\n" });
+        expect(&mut client, b"VALUE small 0 1\r\nx\r\nEND\r\n");
+        assert!(growth < 16 * MB, "{growth} bytes for {asked}");
+    }
+    // Among others of one request.
+    client.write_all(b"get small large small\r\n").expect("taken");
+    expect(&mut client, format!("VALUE small 0 1\r\nx\r\nVALUE large 0 {len}\r\n").as_bytes());
+    read_value(&mut client, len);
+    expect(&mut client, b"\r\nVALUE small 0 1\r\nx\r\nEND\r\n");
+}

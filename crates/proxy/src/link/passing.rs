@@ -1,0 +1,305 @@
+//! Large replies, which pass through to who waits for them as they come.
+//!
+//! ```text
+//!   begin_passing        pass, pass, …            its last byte
+//!  ───────────────► bytes go on, none stay ───────────────────► answered
+//! ```
+//! What a framer said is still to come of a reply belongs to it for certain, so
+//! that much is handed on without being looked at, but for the line end. The
+//! exchange stays at the front of the FIFO meanwhile: loss and time treat it as any other.
+
+use super::{Exchange, Link, LinkState, Owner};
+use keyway_base::{BackendFault, Time};
+use keyway_memcache::Expect;
+use keyway_resp::Kind;
+use std::time::Duration;
+
+/// A reply that passes through.
+#[derive(Debug)]
+pub(super) struct Passing {
+    /// Bytes still to come for certain.
+    left: usize,
+    /// With these the reply is whole; without, the framer looks at what follows.
+    ends: bool,
+    /// Since when it is not read on, as its client takes no more.
+    held_since: Option<Time>,
+    /// For how long that was so before.
+    held: Duration,
+    /// It is read on whatever its client takes.
+    is_released: bool,
+}
+
+/// What came of a reply that passes through.
+#[derive(Debug)]
+pub struct Passed<'b> {
+    /// What is handed on.
+    pub part: &'b [u8],
+    /// What came behind it.
+    pub rest: &'b [u8],
+    /// The exchange, if it is answered with this.
+    pub answered: Option<Exchange>,
+}
+
+impl Link {
+    /// Whether a reply passes through.
+    #[inline]
+    pub fn is_passing(&self) -> bool {
+        self.passing.is_some()
+    }
+
+    /// Whether a part of a reply is kept.
+    #[inline]
+    pub fn has_part(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// Who waits for the reply of which a part is kept, if that is `len_min` bytes long
+    /// or more and may pass through: nothing of it has to be looked at, or changed.
+    pub fn large_reply(&self, len_min: usize) -> Option<Owner> {
+        // The line end passes whole, and is looked at then.
+        let is_large = self.input_needed >= len_min.max(self.input.len() + 2);
+        let is_plain = match self.memcached {
+            Some(framing) => framing.is_in_text(),
+            None => !self.translates && matches!(self.input.first(), Some(b'$' | b'=')),
+        };
+        let is_clear = self.refusal.is_empty() && !self.refuses_once;
+        let is_ready = self.state == LinkState::Ready && self.passing.is_none();
+        if !(is_large && is_plain && is_clear && is_ready && !self.is_blocking) {
+            return None;
+        }
+        let exchange = self.fifo.front()?;
+        let was_sent = self.redirected.is_none() || self.output.has_sent(exchange.len as usize);
+        (exchange.replies_before == 0 && was_sent).then_some(exchange.owner)
+    }
+
+    /// Lets the reply pass through that [`Link::large_reply`] told of. Returns what is
+    /// here of it, and its length as far as that is known.
+    pub fn begin_passing(&mut self) -> (Vec<u8>, usize) {
+        let input = std::mem::take(&mut self.input);
+        let len = std::mem::take(&mut self.input_needed);
+        self.framer.reset();
+        self.answered = true;
+        self.failures = 0;
+        let mut ends = true;
+        if let Some(exchange) = self.fifo.front_mut() {
+            // Another server's would come behind the half of this one's.
+            exchange.may_repeat = false;
+            ends = self.memcached.is_none() || exchange.expect == Expect::One;
+        }
+        if let Some(framing) = &mut self.memcached {
+            framing.restart();
+        }
+        let (left, held) = (len - input.len(), Duration::ZERO);
+        let passing = Passing { left, ends, held_since: None, held, is_released: false };
+        self.passing = Some(Box::new(passing));
+        (input, len)
+    }
+
+    /// Takes bytes of a backend while a reply passes through.
+    ///
+    /// # Errors
+    /// When the reply does not end as it should: lose the connection.
+    pub fn pass<'b>(&mut self, bytes: &'b [u8], now: Time) -> Result<Passed<'b>, BackendFault> {
+        let Some(passing) = &mut self.passing else {
+            return Ok(Passed { part: &[], rest: bytes, answered: None });
+        };
+        self.progress = now;
+        self.moved = now;
+        let (part, rest) = bytes.split_at(bytes.len().min(passing.left));
+        let end_before = passing.left.min(2);
+        passing.left -= part.len();
+        let end_left = passing.left.min(2);
+        if part[part.len() - (end_before - end_left)..] != b"\r\n"[2 - end_before..2 - end_left] {
+            return Err(BackendFault::Protocol);
+        }
+        if passing.left > 0 {
+            return Ok(Passed { part, rest, answered: None });
+        }
+        let ends = passing.ends;
+        self.passing = None;
+        let mut answered = None;
+        if ends {
+            let exchange = self.take_answered()?;
+            if self.redirected.is_some() {
+                self.release_answered(&exchange, Kind::Bulk, b"")?;
+            }
+            answered = Some(exchange);
+        }
+        Ok(Passed { part, rest, answered })
+    }
+
+    /// Who waits for the reply that passes through.
+    pub fn passing_owner(&self) -> Option<Owner> {
+        self.passing.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
+    }
+
+    /// Notes that the reply that passes through is not read on for now. Returns whether
+    /// it may be so: others may have waited for long enough.
+    pub fn hold(&mut self, now: Time) -> bool {
+        let Some(passing) = &mut self.passing else { return false };
+        if passing.is_released {
+            return false;
+        }
+        passing.held_since.get_or_insert(now);
+        true
+    }
+
+    /// Whether the reply that passes through is not read on.
+    pub fn is_held(&self) -> bool {
+        self.passing.as_ref().is_some_and(|passing| passing.held_since.is_some())
+    }
+
+    /// Notes that the reply that passes through is read on. The time until then is
+    /// nobody's fault.
+    pub fn let_go(&mut self, now: Time) {
+        if let Some(passing) = &mut self.passing
+            && let Some(since) = passing.held_since.take()
+        {
+            passing.held += now.since(since);
+            self.progress = now;
+            self.moved = now;
+        }
+    }
+
+    /// Has the reply that passes through read on whatever its client takes, when others
+    /// have waited behind it for `held_max` in all. Returns whether it is to be read on.
+    pub fn release_held(&mut self, held_max: Duration, now: Time) -> bool {
+        let others_wait = self.fifo.len() > self.abandoned.max(1);
+        let Some(passing) = &mut self.passing else { return false };
+        let Some(since) = passing.held_since else { return false };
+        // It is not the server that is waited for.
+        self.progress = now;
+        self.moved = now;
+        let is_over = others_wait && passing.held + now.since(since) >= held_max;
+        if is_over {
+            passing.is_released = true;
+            passing.held_since = None;
+        }
+        is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LinkOptions, Translation};
+    use super::*;
+    use keyway_base::{Key, Limits};
+    use keyway_resp::Protocol;
+
+    fn options() -> LinkOptions {
+        LinkOptions {
+            password: None,
+            memcached: None,
+            database: 0,
+            databases: 1,
+            timeout: Some(Duration::from_millis(400)),
+            connect_timeout: Duration::from_secs(1),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            in_flight_max: 64,
+            output_len_max: 1 << 20,
+            slower_than: Duration::MAX,
+        }
+    }
+
+    fn asked(count: u32) -> Link {
+        let mut link = Link::new(Protocol::Resp2);
+        link.on_connecting(&options(), Time(0));
+        link.on_connected(&options(), Time(0));
+        for sequence in 0..count {
+            link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            let owner = Owner::Session { session: Key::NONE, sequence };
+            link.enqueue(owner, 0, 14, Time(0));
+            link.set_translation(Translation::Nulls);
+        }
+        link.advance(link.unsent().len());
+        link
+    }
+
+    fn hear(link: &mut Link, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut got = Vec::new();
+        let deliver = |_: &Exchange, _, reply: &[u8]| got.push(reply.to_vec());
+        link.handle_input(bytes, &Limits::default(), Time(0), deliver).unwrap();
+        got
+    }
+
+    #[test]
+    fn what_passes_is_the_reply_and_no_byte_more_however_it_is_cut() {
+        let mut all = b"$100\r\n".to_vec();
+        all.extend_from_slice(&[b'x'; 100]);
+        all.extend_from_slice(b"\r\n+OK\r\n");
+        let reply_len = all.len() - 5;
+        for first in 7..reply_len - 1 {
+            for second in 1..=all.len() - first {
+                let mut link = asked(2);
+                assert!(hear(&mut link, &all[..first]).is_empty());
+                assert!(link.large_reply(200).is_none() && link.large_reply(100).is_some());
+                let (mut got, len) = link.begin_passing();
+                assert_eq!((len, link.input_len(), link.in_flight()), (reply_len, 0, 2));
+                let (mut later, mut answered) = (Vec::new(), 0);
+                for piece in [&all[first..first + second], &all[first + second..]] {
+                    let passed = link.pass(piece, Time(1)).unwrap();
+                    got.extend_from_slice(passed.part);
+                    answered += passed.answered.iter().count();
+                    later.extend(hear(&mut link, passed.rest));
+                }
+                assert_eq!(got, &all[..reply_len]);
+                assert_eq!((answered, later), (1, vec![b"+OK\r\n".to_vec()]));
+                assert!(!link.is_passing() && link.in_flight() == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_that_does_not_end_in_its_line_end_ends_the_connection() {
+        for (end, cut) in [(&b"x\n"[..], 0), (b"\rx", 0), (b"x\n", 1), (b"\rx", 1)] {
+            let mut link = asked(1);
+            assert!(hear(&mut link, b"$100\r\nabc").is_empty());
+            link.begin_passing();
+            let mut bytes = vec![b'a'; 97];
+            bytes.extend_from_slice(end);
+            let (first, second) = bytes.split_at(bytes.len() - cut);
+            let outcome = link.pass(first, Time(1)).and_then(|_| link.pass(second, Time(1)));
+            assert_eq!(outcome.err(), Some(BackendFault::Protocol), "{end:?} {cut}");
+        }
+    }
+
+    #[test]
+    fn small_replies_and_those_that_are_to_be_looked_at_do_not_pass() {
+        let mut link = asked(1);
+        hear(&mut link, b"*2\r\n$1000\r\nabc");
+        assert!(link.large_reply(100).is_none());
+        let mut link = asked(1);
+        hear(&mut link, b"$99\r\nabc");
+        assert!(link.large_reply(1000).is_none());
+        let mut link = asked(1);
+        link.fifo[0].replies_before = 1;
+        hear(&mut link, b"$1000\r\nabc");
+        assert!(link.large_reply(100).is_none());
+    }
+
+    #[test]
+    fn what_is_held_back_times_nobody_out_and_gives_way_to_others() {
+        let at = |millis: u64| Time(millis * 1_000_000);
+        let mut link = asked(1);
+        hear(&mut link, b"$1000\r\nabc");
+        link.begin_passing();
+        assert!(link.hold(at(10)) && link.is_held());
+        for now in (10..5000).step_by(100) {
+            assert!(!link.release_held(Duration::from_millis(100), at(now)), "nobody waits");
+            link.handle_timeout(&options(), at(now), |_| panic!("timed out")).unwrap();
+        }
+        link.let_go(at(5000));
+        link.handle_timeout(&options(), at(5300), |_| panic!("timed out")).unwrap();
+        // Others wait, and it was held for long enough in all.
+        link.enqueue(Owner::None, 0, 0, at(5300));
+        assert!(link.hold(at(5300)));
+        assert!(link.release_held(Duration::from_millis(100), at(5300)));
+        assert!(!link.is_held() && !link.hold(at(5301)));
+        // The server is silent.
+        let mut expired = 0;
+        link.handle_timeout(&options(), at(5800), |_| expired += 1).unwrap();
+        assert_eq!(expired, 2);
+        assert_eq!(link.passing_owner(), Some(Owner::None));
+    }
+}

@@ -1,0 +1,269 @@
+//! Large replies that pass through to their clients as they come.
+//!
+//! ```text
+//!   server ──► link ──► output of the session, up to a window ──► client
+//!               ▲                                   │
+//!               └── not read while that is full ────┘
+//! ```
+//! Only the reply that a client waits for next passes: an early one has to be kept
+//! anyway. Nothing else goes into the output in between, so that clients who are
+//! told things unasked get their replies whole. While a client takes no more the
+//! link is not read, for [`HELD_MAX`] if others wait behind it; what still comes
+//! then waits in the session, within its hard bound.
+//!
+//! From then on the client has its requests sent by connections of their own
+//! ([`BULK`]), which it shares with its like, until its replies are small again.
+
+use super::pools::BULK;
+use super::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Key, Slab};
+use keyway_proxy::{Owner, Passes, Session};
+use keyway_resp::Kind;
+use std::time::Duration;
+
+/// How long in all others wait behind a reply whose client does not take it.
+/// Shorter keeps more of large replies here; longer lets one slow client hold up
+/// all that share a connection with it.
+const HELD_MAX: Duration = Duration::from_millis(100);
+
+/// The same where all that share the connection ask for large values.
+const BULK_HELD_MAX: Duration = Duration::from_secs(2);
+
+/// What is about large replies in a worker.
+#[derive(Default)]
+pub(super) struct State {
+    /// Links that are not read, as their clients take no more.
+    held: Vec<LinkIndex>,
+    /// Links to be read on.
+    freed: Vec<LinkIndex>,
+    /// Sessions whose requests go by connections for large values.
+    bulk: Vec<Key<Session>>,
+}
+
+impl Core {
+    /// Whether a link is not to be read now, as who gets what comes takes no more.
+    #[inline]
+    pub(crate) fn is_held(&mut self, index: LinkIndex) -> bool {
+        self.links[index].link.is_passing() && self.hold_passing(index)
+    }
+
+    #[cold]
+    fn hold_passing(&mut self, index: LinkIndex) -> bool {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let Some(Owner::Session { session, .. }) = slot.link.passing_owner() else { return false };
+        let window = plane.plan.limits.pass_len();
+        let is_full = |session: &Session| {
+            session.busy.as_ref().is_some_and(|busy| busy.output.len() >= window)
+        };
+        if !sessions.get(session).is_some_and(is_full) {
+            return false;
+        }
+        let was_held = slot.link.is_held();
+        let is_held = slot.link.hold(plane.clock.now);
+        if is_held && !was_held {
+            plane.passing.held.push(index);
+        }
+        is_held
+    }
+
+    /// Upkeep, a few times a second.
+    pub fn tend_large(&mut self) {
+        self.plane.release_held(&mut self.links);
+        self.plane.tend_bulk(&mut self.sessions);
+    }
+
+    /// The link to be read on next, of those that were held.
+    #[inline]
+    pub(crate) fn next_freed(&mut self) -> Option<LinkIndex> {
+        self.plane.passing.freed.pop()
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_freed(&self) -> bool {
+        !self.plane.passing.freed.is_empty()
+    }
+
+    /// Hands on what came of a large reply. Returns what came behind it.
+    ///
+    /// # Errors
+    /// When it does not end as it should.
+    #[cold]
+    pub(super) fn pass_on<'b>(
+        &mut self,
+        index: LinkIndex,
+        bytes: &'b [u8],
+    ) -> Result<&'b [u8], BackendFault> {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let server = (slot.pool, slot.backend);
+        let owner = slot.link.passing_owner();
+        let passed = slot.link.pass(bytes, plane.clock.now)?;
+        slot.heard = plane.clock.now;
+        let cells = plane.cells.pool(server.0.into()).backend(server.1.into());
+        cells.received_bytes.add(passed.part.len() as u64);
+        if let Some(Owner::Session { session: key, .. }) = owner
+            && let Some(session) = sessions.get_mut(key)
+        {
+            plane.append_passing(key, session, passed.part);
+        }
+        let Some(exchange) = passed.answered else { return Ok(passed.rest) };
+        let slow_client = exchange.is_slow.then(|| plane.client_of(sessions, exchange.owner));
+        plane.deliver_aside(sessions, server, &exchange, Kind::Bulk, b"");
+        if let Owner::Session { session, .. } = exchange.owner
+            && let Some(session) = sessions.get_mut(session)
+        {
+            session.passing = None;
+            session.reply_size.note(plane.plan.limits.pass_len());
+        }
+        if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
+            plane.log_slow(server, slow, client);
+        }
+        if exchange.owner != Owner::None {
+            plane.note_success(slot);
+        }
+        if slot.is_watched {
+            plane.note_answers(slot, 1, super::circuits::Failed::default());
+        }
+        super::reply::release_waiting(sessions, plane, slot);
+        if slot.is_private {
+            plane.after_private_reply(sessions, links, index);
+        }
+        Ok(passed.rest)
+    }
+
+    /// Lets the reply pass through of which a part has come, if it is a large one and
+    /// nobody is to look at it.
+    #[cold]
+    pub(super) fn try_passing(&mut self, index: LinkIndex) {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let len_min = plane.plan.limits.pass_len();
+        let Some(owner) = slot.link.large_reply(len_min) else { return };
+        let (key, sequence) = match owner {
+            // Nobody is to have it.
+            Owner::None => return drop(slot.link.begin_passing()),
+            Owner::Session { session, sequence } => (session, sequence),
+            _ => return,
+        };
+        let Some(session) = sessions.get_mut(key) else {
+            return drop(slot.link.begin_passing());
+        };
+        if !may_pass(session, sequence) {
+            return;
+        }
+        let (part, _) = slot.link.begin_passing();
+        session.passing = Some(Passes { link: index, sequence, is_cut: false });
+        // What it may begin next could have something to say in between.
+        session.barrier = true;
+        session.paused = true;
+        if session.lane != BULK {
+            session.lane = BULK;
+            plane.passing.bulk.push(key);
+        }
+        plane.append_passing(key, session, &part);
+    }
+}
+
+/// Whether a reply may pass through to a session: it is the next to leave, and
+/// nothing can come in between.
+fn may_pass(session: &Session, sequence: u32) -> bool {
+    let is_told_things = session.subscriptions.is_some()
+        || session.is_monitor
+        || session.tracking.is_some()
+        || session.relay.is_some();
+    let is_next = session.busy.as_ref().is_some_and(|busy| busy.order.is_next(sequence));
+    is_next && !is_told_things
+}
+
+impl Plane {
+    fn append_passing(&mut self, key: Key<Session>, session: &mut Session, part: &[u8]) {
+        if let Some(busy) = &mut session.busy {
+            busy.output.buf().extend_from_slice(part);
+            self.mark_session_dirty(key, session);
+        }
+    }
+
+    /// Ends a client whose reply failed when a part of it had left: what it would be
+    /// told now it would take for the rest. Returns whether it was so.
+    #[cold]
+    pub(super) fn cut_short(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+    ) -> bool {
+        let Some(passing) = session.passing.as_mut().filter(|it| it.sequence == sequence) else {
+            return false;
+        };
+        passing.is_cut = true;
+        session.closing = true;
+        self.mark_session_dirty(key, session);
+        true
+    }
+
+    /// A client has taken some of what passes through to it: the link is read on, if
+    /// there is room.
+    #[cold]
+    pub(super) fn read_on(&mut self, links: &mut [LinkSlot], session: &Session) {
+        let Some(passing) = session.passing else { return };
+        let window = self.plan.limits.pass_len();
+        let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
+        let Some(slot) = links.get_mut(passing.link) else { return };
+        if has_room && slot.link.is_held() {
+            slot.link.let_go(self.clock.now);
+            self.free_link(passing.link);
+        }
+    }
+
+    /// What passes to a client that is gone goes nowhere.
+    #[inline]
+    pub(super) fn end_passing(&mut self, links: &mut [LinkSlot], session: &Session) {
+        let Some(passing) = session.passing else { return };
+        if links[passing.link].link.is_held() {
+            links[passing.link].link.let_go(self.clock.now);
+            self.free_link(passing.link);
+        }
+    }
+
+    fn free_link(&mut self, index: LinkIndex) {
+        self.passing.held.retain(|&held| held != index);
+        self.passing.freed.push(index);
+    }
+
+    /// Has the links read on behind which others have waited for long enough; a few
+    /// times a second, and before anything times out.
+    pub(super) fn release_held(&mut self, links: &mut [LinkSlot]) {
+        for at in (0..self.passing.held.len()).rev() {
+            let index = self.passing.held[at];
+            let slot = &mut links[index];
+            let is_bulk = slot.is_bulk || slot.is_private;
+            let held_max = if is_bulk { BULK_HELD_MAX } else { HELD_MAX };
+            if !slot.link.is_held() {
+                // Its connection is lost.
+                self.passing.held.swap_remove(at);
+            } else if slot.link.release_held(held_max, self.clock.now) {
+                self.free_link(index);
+            }
+        }
+    }
+
+    /// Lets sessions whose replies are small again have the connections of most.
+    pub(super) fn tend_bulk(&mut self, sessions: &mut Slab<Session>) {
+        let small = self.plan.limits.pass_len() / 8;
+        self.passing.bulk.retain(|&key| {
+            let Some(session) = sessions.get_mut(key) else { return false };
+            let is_quiet = session.busy.as_ref().is_none_or(|busy| session.is_quiet(busy));
+            if is_quiet {
+                // Of one whose end the framer has found.
+                session.passing = None;
+            }
+            let is_over = is_quiet && !session.is_special();
+            if is_over && session.reply_size.largest() < small {
+                session.lane = key.index();
+                return false;
+            }
+            true
+        });
+    }
+}

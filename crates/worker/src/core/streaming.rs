@@ -1,0 +1,270 @@
+//! Large requests that go to their server as they come.
+//!
+//! ```text
+//!   client ──► link of its own, as much as a window ──► server
+//!     ▲                        │
+//!     └── not read while that is full
+//! ```
+//! A client may stop in the middle of what it sends, so nobody shares the
+//! connection with it: a private link is leased, and given back with the reply.
+//! Its requests keep their order, as the first waits until every reply to those
+//! before it is here, and those behind it wait for its own.
+//!
+//! What goes this way has its key in front and the value behind, as `SET` has. All
+//! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
+
+use super::pools::PoolState;
+use super::stateful::Asked;
+use super::{LinkIndex, LinkSlot, Plane};
+use crate::{PoolKind, PoolPlan};
+use keyway_base::{ByteRange, Key};
+use keyway_command::{Args, Request, Verb};
+use keyway_proxy::{Busy, Session, Streaming};
+use keyway_resp::{ParseLimits, Parsed, parse_request};
+use keyway_route::{Route, route};
+use keyway_topology::{Distribution, ServerProtocol};
+use std::time::Duration;
+
+/// Most arguments behind the value, such as `EX 10`.
+const TAIL_ARGS_MAX: usize = 8;
+
+/// Longest of these, in bytes.
+const TAIL_ARG_LEN_MAX: u32 = 1 << 10;
+
+/// How long a server may take for a large request, beyond the time for others, when
+/// it was sent whole: a part of it is still on its way.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What became of a request that is large.
+pub(super) enum Begun {
+    /// It goes on as it comes; all that is here of it was taken.
+    Yes,
+    /// It is kept until it is whole.
+    No,
+    /// It is looked at again when what it waits for is over.
+    Wait,
+}
+
+/// Whether the value of a command may be sent before it is whole: there is one key,
+/// in front of it, and where the command goes depends on nothing else.
+fn has_value_behind(verb: Verb) -> bool {
+    use Verb::*;
+    matches!(
+        verb,
+        Set | Setnx | Setex | Psetex | Getset | Append | Setrange | Hset | Hsetnx | Rpush | Lpush
+    )
+}
+
+impl Plane {
+    /// Begins to send a request of which a part has come: `args` are its arguments before
+    /// the one that ends at `end`, beyond the bytes.
+    #[cold]
+    pub(super) fn begin_streaming(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        (bytes, end): (&[u8], usize),
+        args: &mut Vec<ByteRange>,
+    ) -> Begun {
+        let PoolKind::Sharded { pool: sharded, cluster: None, .. } = &pool.kind else {
+            return Begun::No;
+        };
+        let Some(tail) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2) else {
+            return Begun::No;
+        };
+        let is_redis = sharded.protocol == ServerProtocol::Redis;
+        if !is_redis || !pool.pause.is_unused() || !is_plain(session) {
+            return Begun::No;
+        }
+        // Empty ones stand for what is still to come.
+        args.resize(args.len() + 1 + tail, ByteRange::new(0, 0));
+        let Ok(request) = Request::resolve(Args::new(bytes, args)) else { return Begun::No };
+        let verb = request.command.verb;
+        if !has_value_behind(verb) || (tail > 0 && verb != Verb::Set) {
+            return Begun::No;
+        }
+        let random = match sharded.distribution {
+            Distribution::Random => self.next_random() as u32,
+            _ => 0,
+        };
+        let PoolState::Sharded(state) = &self.pools[usize::from(session.pool)] else {
+            return Begun::No;
+        };
+        let Route::One(server) = route(&request, sharded, &state.ring, random, &mut self.keys)
+        else {
+            return Begun::No;
+        };
+        if !session.is_quiet(busy) {
+            session.barrier = true;
+            return Begun::Wait;
+        }
+        let mut asked = Asked { key, session, busy, request: &request };
+        let left = end - bytes.len();
+        self.last_verb = Some(verb);
+        // Without one it was answered, and what is still to come of it is for nobody.
+        let link = self.lease_for(links, &mut asked, server);
+        if let Some(index) = link {
+            self.send_begun(links, &mut asked, index);
+        }
+        let tail = match tail {
+            0 => Vec::new(),
+            _ => format!("*{tail}\r\n").into_bytes(),
+        };
+        session.streaming = Some(Box::new(Streaming { link, left, tail }));
+        Begun::Yes
+    }
+
+    fn send_begun(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+        self.note_write(asked.session, asked.busy);
+        links[index].link.is_blocking = true;
+        links[index].is_streamed = true;
+        self.send_private(links, asked, index);
+        self.batch += 1;
+    }
+
+    /// Takes more of a request that is sent as it comes. Returns what came behind it.
+    #[cold]
+    pub(super) fn stream_on<'b>(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        bytes: &'b [u8],
+    ) -> &'b [u8] {
+        let Some(mut streaming) = session.streaming.take() else { return bytes };
+        let (part, mut rest) = bytes.split_at(bytes.len().min(streaming.left));
+        streaming.left -= part.len();
+        self.send_part(links, (key, session), &mut streaming, part);
+        if streaming.left > 0 {
+            session.streaming = Some(streaming);
+            return rest;
+        }
+        if !streaming.tail.is_empty() {
+            let head_len = "*1\r\n".len();
+            streaming.tail.extend_from_slice(rest);
+            match tail_len(&streaming.tail) {
+                Tail::Whole(len) => {
+                    let tail = std::mem::take(&mut streaming.tail);
+                    rest = &rest[rest.len() - (tail.len() - len)..];
+                    self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
+                }
+                Tail::Partial => {
+                    session.streaming = Some(streaming);
+                    return &[];
+                }
+                Tail::Broken => {
+                    session.streaming = Some(streaming);
+                    self.cut_off_streaming(links, key, session);
+                    session.closing = true;
+                    session.broken = true;
+                    self.mark_session_dirty(key, session);
+                    return &[];
+                }
+            }
+        }
+        if let Some(index) = self.streamed_link(links, key, &streaming) {
+            let until = self.answered_within(session.pool, Some(ANSWERED_WITHIN));
+            links[index].is_streamed = false;
+            links[index].link.blocks_until = until;
+            self.note_deadline(until);
+        }
+        // What follows waits for the reply, unless that is here.
+        session.barrier = !session.is_quiet(busy);
+        rest
+    }
+
+    /// The link that a request is sent through, unless it was lost or has answered.
+    fn streamed_link(
+        &self,
+        links: &[LinkSlot],
+        key: Key<Session>,
+        streaming: &Streaming,
+    ) -> Option<LinkIndex> {
+        let index = streaming.link?;
+        let slot = links.get(index)?;
+        (slot.lease == Some(key) && slot.is_streamed).then_some(index)
+    }
+
+    fn send_part(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        streaming: &mut Streaming,
+        part: &[u8],
+    ) {
+        let Some(index) = self.streamed_link(links, key, streaming) else {
+            streaming.link = None;
+            return;
+        };
+        let slot = &mut links[index];
+        slot.link.extend_last(part);
+        self.mark_link_dirty(index, slot);
+        if slot.link.unsent_len() >= self.plan.limits.pass_len() && !session.waits_for_link {
+            session.paused = true;
+            session.waits_for_link = true;
+            slot.waiting.push(key);
+        }
+    }
+
+    /// Ends the connection on which half a request was sent.
+    #[cold]
+    pub(super) fn cut_off_streaming(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
+        let Some(streaming) = session.streaming.take() else { return };
+        if let Some(index) = self.streamed_link(links, key, &streaming) {
+            links[index].lease = None;
+            self.discards.push(index);
+        }
+    }
+}
+
+/// Whether nothing about a session asks for its requests to be looked at whole.
+fn is_plain(session: &Session) -> bool {
+    session.identity.is_free
+        && !Plane::is_silent(session)
+        && !session.is_special()
+        && session.subscriptions.is_none()
+        && !session.is_monitor
+        && session.relay.is_none()
+        && session.memcached.is_none()
+        && !session.closing
+        && !session.ended
+}
+
+/// How many arguments come behind the one that ends at `end`, if there are few, that one
+/// is long and its key is here.
+fn tail_of(bytes: &[u8], args: &[ByteRange], end: usize, len_min: usize) -> Option<usize> {
+    let digits = bytes.strip_prefix(b"*")?.iter().take_while(|byte| byte.is_ascii_digit());
+    let count = digits.take(4).fold(0, |sum, byte| 10 * sum + usize::from(byte - b'0'));
+    let key = args.get(1)?;
+    let before = args.last().unwrap_or(key).end as usize;
+    let tail = count.checked_sub(args.len() + 1)?;
+    // One byte more is what is asked for when nothing is known of the next.
+    let is_known = end > bytes.len() + 1 && end - before >= len_min;
+    (is_known && tail <= TAIL_ARGS_MAX).then_some(tail)
+}
+
+enum Tail {
+    /// So long, with the head that was made for it.
+    Whole(usize),
+    Partial,
+    Broken,
+}
+
+fn tail_len(bytes: &[u8]) -> Tail {
+    let limits = ParseLimits {
+        args_max: TAIL_ARGS_MAX as u32,
+        bulk_len_max: TAIL_ARG_LEN_MAX,
+        request_len_max: 2 * TAIL_ARGS_MAX as u32 * TAIL_ARG_LEN_MAX,
+        inline_len_max: 0,
+    };
+    match parse_request(bytes, &limits, &mut Vec::new(), &mut Vec::new()) {
+        Ok(Parsed::Ready { consumed }) => Tail::Whole(consumed),
+        Ok(Parsed::NeedMore { .. }) => Tail::Partial,
+        Ok(Parsed::Inline { .. }) | Err(_) => Tail::Broken,
+    }
+}
