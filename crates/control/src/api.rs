@@ -251,7 +251,7 @@ enum Resource {
 }
 
 /// Every resource: method, path, and what it is.
-const ROUTES: [(Method, &str, Resource); 16] = [
+const ROUTES: [(Method, &str, Resource); 17] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),

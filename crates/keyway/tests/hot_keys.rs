@@ -212,6 +212,12 @@ fn large_values_are_told_whichever_way_they_went() {
             row("c", "mset", "request", 70 << 10),
         ]
     );
+    // Those that pass through without being kept are told as well.
+    assert_eq!(client.command(&["SET", "passes", &of(3000)]), Value::simple("OK"));
+    assert_eq!(big(&keyway, "servers")[0], row("passes", "set", "request", 3000 << 10));
+    assert_eq!(client.command(&["GET", "passes"]).bytes().len(), 3000 << 10);
+    let head = "$3072000\r\n\r\n".len() as u64;
+    assert_eq!(big(&keyway, "servers")[0], row("passes", "get", "reply", (3000 << 10) + head));
     let mut client = keyway.client(1);
     for _ in 0..8 {
         client.command(&["RPUSH", "list", &of(10)]);

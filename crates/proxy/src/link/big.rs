@@ -28,7 +28,17 @@ impl Link {
     /// Notes a reply that is large.
     #[cold]
     pub(super) fn note_big(&mut self, exchange: &Exchange, reply: &[u8]) {
-        let (index, count, bytes) = largest_element(reply);
+        self.note_big_element(exchange, largest_element(reply));
+    }
+
+    /// The same of one that was not kept, or of its largest element: which of how many that is,
+    /// and its bytes.
+    #[cold]
+    pub(super) fn note_big_element(
+        &mut self,
+        exchange: &Exchange,
+        (index, count, bytes): (u32, u32, usize),
+    ) {
         let Some(request) = self.trace.answered_request(exchange.len) else { return };
         let big = self.big.get_or_insert_default();
         let is_larger = !big.is_new || big.bytes < bytes as u64;

@@ -17,6 +17,8 @@ use std::time::Duration;
 /// A reply that passes through.
 #[derive(Debug)]
 pub(super) struct Passing {
+    /// Bytes of it that are certain.
+    len: usize,
     /// Bytes still to come for certain.
     left: usize,
     /// With these the reply is whole; without, the framer looks at what follows.
@@ -90,7 +92,7 @@ impl Link {
             framing.restart();
         }
         let (left, held) = (len - input.len(), Duration::ZERO);
-        let passing = Passing { left, ends, held_since: None, held, is_released: false };
+        let passing = Passing { len, left, ends, held_since: None, held, is_released: false };
         self.passing = Some(Box::new(passing));
         (input, len)
     }
@@ -115,11 +117,12 @@ impl Link {
         if passing.left > 0 {
             return Ok(Passed { part, rest, answered: None });
         }
-        let ends = passing.ends;
+        let (ends, len) = (passing.ends, passing.len);
         self.passing = None;
         let mut answered = None;
         if ends {
             let exchange = self.take_answered()?;
+            self.note_big_element(&exchange, (0, 1, len));
             if self.redirected.is_some() {
                 self.release_answered(&exchange, Kind::Bulk, b"")?;
             }

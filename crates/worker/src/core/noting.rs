@@ -197,6 +197,18 @@ impl Plane {
         noted.big.note(&BigSight { key, bytes, command, direction, unix_seconds });
     }
 
+    /// Notes a value, if it is large.
+    pub(super) fn note_large(
+        &self,
+        noted: &NotedKeys,
+        sight: (&[u8], &'static str, Direction),
+        len: usize,
+    ) {
+        if len >= self.noting.big_from {
+            self.note_sight(noted, sight, len);
+        }
+    }
+
     /// Notes a large reply of an embedded store.
     #[cold]
     #[inline(never)]

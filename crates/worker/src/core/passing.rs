@@ -108,7 +108,10 @@ impl Core {
             plane.append_passing(key, session, passed.part);
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
-        let slow_client = exchange.is_slow.then(|| plane.client_of(sessions, exchange.owner));
+        let slow_client = exchange.is_slow.then(|| {
+            let place = plane.place_of(sessions, exchange.owner);
+            (plane.client_of(sessions, exchange.owner), place)
+        });
         plane.deliver_aside(sessions, server, &exchange, Kind::Bulk, b"");
         if let Owner::Session { session, .. } = exchange.owner
             && let Some(session) = sessions.get_mut(session)
@@ -118,6 +121,10 @@ impl Core {
         }
         if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
             plane.log_slow(server, slow, client);
+            plane.await_written(sessions, client.1);
+        }
+        if let Some(big) = slot.link.take_big() {
+            plane.note_big_reply(server.0, big);
         }
         if exchange.owner != Owner::None {
             plane.note_success(slot);

@@ -19,6 +19,7 @@ use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key};
 use keyway_command::{Args, Request, Verb};
+use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use keyway_route::{Route, route};
@@ -77,6 +78,7 @@ impl Plane {
         if !is_redis || !pool.pause.is_unused() || !is_plain(session) {
             return Begun::No;
         }
+        let before = args.last().map_or(0, |range| range.end as usize);
         // Empty ones stand for what is still to come.
         args.resize(args.len() + 1 + tail, ByteRange::new(0, 0));
         let Ok(request) = Request::resolve(Args::new(bytes, args)) else { return Begun::No };
@@ -105,6 +107,8 @@ impl Plane {
         // Without one it was answered, and what is still to come of it is for nobody.
         let link = self.lease_for(links, &mut asked, server);
         if let Some(index) = link {
+            let sight = (&request.args[1], request.command.name, Direction::Request);
+            self.note_large(&pool.noted, sight, value_len(bytes, before));
             self.send_begun(links, &mut asked, index);
         }
         let tail = match tail {
@@ -246,6 +250,13 @@ fn tail_of(bytes: &[u8], args: &[ByteRange], end: usize, len_min: usize) -> Opti
     // One byte more is what is asked for when nothing is known of the next.
     let is_known = end > bytes.len() + 1 && end - before >= len_min;
     (is_known && tail <= TAIL_ARGS_MAX).then_some(tail)
+}
+
+/// The length of the value whose head begins behind the argument that ends there.
+fn value_len(bytes: &[u8], before: usize) -> usize {
+    let head = bytes.get(before + 2..).and_then(|head| head.strip_prefix(b"$")).unwrap_or_default();
+    let digits = head.iter().take(20).take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |sum, byte| 10 * sum + usize::from(byte - b'0'))
 }
 
 enum Tail {
