@@ -152,7 +152,9 @@ mod tests {
         assert_eq!(given_up, 9 * PARKED_MAX as u64 + 100);
         assert_eq!((of(&parked, 1), of(&parked, 2)), (100, PARKED_MAX - 100));
         // One that floods as well has as much as the first.
-        (0..10 * PARKED_MAX as u64).for_each(|at| _ = keep(&mut parked, 3, at));
+        for at in 0..10 * PARKED_MAX as u64 {
+            keep(&mut parked, 3, at);
+        }
         let (second, third) = (of(&parked, 2), of(&parked, 3));
         assert!(of(&parked, 1) == 100 && second.abs_diff(third) <= 1, "{second}, {third}");
         assert_eq!(parked.len(), PARKED_MAX);
@@ -162,7 +164,9 @@ mod tests {
     fn what_is_old_is_given_up_and_nothing_of_it_is_left() {
         let mut parked = Parked::default();
         let second = 1_000_000_000;
-        (0..50).for_each(|at| _ = keep(&mut parked, at % 7, at * second));
+        for at in 0..50 {
+            keep(&mut parked, at % 7, at * second);
+        }
         assert_eq!(parked.expire(Time(59 * second)), 0);
         assert_eq!(parked.expire(Time(69 * second)), 10);
         assert_eq!((parked.len(), of(&parked, 3)), (40, 6));
