@@ -100,7 +100,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     };
     let inside = Inside { process: &process, admin: admin.as_ref(), woken: &woken };
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
-    upgrades.abort();
+    let kept = upgrades.abort(&woken);
     process.set_draining();
     match ending {
         Ending::Stop(then) => {
@@ -111,10 +111,11 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
             // Nobody waits for an answer from here any more.
             drop(woken);
             drop(admin);
-            remove_unix_sockets(&live, &[]);
+            remove_unix_sockets(&live, &kept);
         }
         Ending::Replaced(heir) => {
             upgrade::tell_of_heir(heir.pid);
+            workers.leave(upgrade::grace(&live));
             drop(admin);
             serve_the_rest(workers, &live, &heir, &woken);
         }
@@ -324,7 +325,6 @@ fn wait_for_end(woken: &Receiver<Wake>) {
 /// Serves the clients that are there, while another process has those that come.
 fn serve_the_rest(workers: Workers, live: &Live, heir: &Heir, woken: &Receiver<Wake>) {
     let (pid, grace) = (heir.pid, upgrade::grace(live));
-    workers.leave(grace);
     remove_unix_sockets(live, &heir.kept);
     tracing::info!(
         pid,

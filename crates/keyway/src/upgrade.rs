@@ -24,7 +24,7 @@ use keyway_control::{AdminHandle, UpgradeState, UpgradeStatus};
 use keyway_net::{Handed, Place};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// How long who asks waits until the next process is started, which takes a millisecond; a reload
@@ -144,12 +144,21 @@ impl Upgrades {
         }
     }
 
-    /// Ends the next process if it is still coming up.
-    pub fn abort(&mut self) {
-        if let Some(attempt) = self.running.take() {
+    /// Ends the next process if it is still coming up. The positions of the listeners that it has,
+    /// if it serves already: that was about to be told.
+    pub fn abort(&mut self, woken: &Receiver<Wake>) -> Vec<u16> {
+        let Some(attempt) = self.running.take() else { return Vec::new() };
+        attempt.abort();
+        let serves = woken.try_iter().find_map(|wake| match wake {
+            Wake::Upgraded(Ok(heir)) => Some(heir),
+            _ => None,
+        });
+        let Some(Heir { pid, kept }) = serves else {
             tracing::warn!("the upgrade that was going on is given up");
-            attempt.abort();
-        }
+            return Vec::new();
+        };
+        tracing::warn!(pid, "process {pid} has taken over in the meantime, and serves on");
+        kept
     }
 }
 
