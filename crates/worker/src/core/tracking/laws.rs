@@ -9,7 +9,7 @@ use keyway_topology::HealthState;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first private link: each server has a shared one per protocol.
+/// The first private link: each server has a shared one per protocol, and as many for large values.
 const OWN: LinkIndex = 4;
 
 /// What a server says to `HELLO 3`.
