@@ -28,6 +28,9 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
         ["-p", &port, "-q", "-c", "50", "-P", "75", "-n", "300000", "-d", "100", "-t", "set,get"];
     let load = run_tool("redis-benchmark", &arguments, b"", Duration::from_secs(60));
     assert!(load.status.success(), "{}", load.text);
+    // By io_uring, the buffers that the kernel receives into were not touched before.
+    let by_epoll = std::env::var("KEYWAY_IO").map_or(true, |driver| driver == "epoll");
+    let room = if by_epoll { 2 * MB } else { 3 * MB };
     let mut after = 0;
     wait_until("memory is back within 2 MB", Duration::from_secs(20), || {
         let now = resident_bytes(pid);
@@ -35,7 +38,7 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
             after = now;
             println!("{} KB after start, {} KB after work", at_start >> 10, after >> 10);
         }
-        after < at_start + 2 * MB
+        after < at_start + room
     });
 }
 

@@ -161,6 +161,8 @@ impl UringIo {
     fn take_back(&mut self) {
         if let Some(piece) = self.lent.take() {
             self.buffers.release(piece);
+        } else if !self.lent_held.is_empty() {
+            self.lent_held = Vec::new();
         }
     }
 
