@@ -220,7 +220,9 @@ fn unix_of(text: &str) -> Option<f64> {
         text.split(by).map(|word| word.parse().ok()).collect()
     };
     let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
-    let (&[year, month, day], &[hour, minute, second]) = (&date[..], &time[..]) else { return None };
+    let (&[year, month, day], &[hour, minute, second]) = (&date[..], &time[..]) else {
+        return None;
+    };
     // Years that begin with March end with the day that some have and others do not.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)

@@ -93,8 +93,8 @@ impl Sketch {
         self.total += weight;
         self.squares += weight * weight;
         let hash = Name::hash(key);
-        let is_it = |&index: &usize| self.hashes[index] == hash && self.names[index].is_of(key);
-        if let Some(index) = (0..self.len).find(is_it) {
+        let like = self.hashes[..self.len].iter().position(|other| *other == hash);
+        if let Some(index) = like.filter(|&index| self.names[index].is_of(key)) {
             self.counts[index] += weight;
             return;
         }
