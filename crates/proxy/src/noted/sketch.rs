@@ -94,7 +94,8 @@ impl Sketch {
         self.squares += weight * weight;
         let hash = Name::hash(key);
         let like = self.hashes[..self.len].iter().position(|other| *other == hash);
-        if let Some(index) = like.filter(|&index| self.names[index].is_of(key)) {
+        let is_it = |&index: &usize| self.hashes[index] == hash && self.names[index].is_of(key);
+        if let Some(index) = like.and_then(|first| (first..self.len).find(is_it)) {
             self.counts[index] += weight;
             return;
         }
