@@ -514,6 +514,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         pause: Pause::default(),
         scripts: Arc::default(),
         errors: Arc::default(),
+        noted: Arc::default(),
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {
