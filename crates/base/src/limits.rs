@@ -94,7 +94,7 @@ impl Default for Limits {
             tracking_keys_max: 1_000_000,
             failed_logins_max: 10,
             monitor_every: 1,
-            hot_keys_every: 100,
+            hot_keys_every: 200,
             big_values_from: 64 << 10,
         }
     }

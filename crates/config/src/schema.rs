@@ -267,7 +267,7 @@ pub(crate) static LIMITS: Table = Table {
         key(
             "hot_keys_every",
             Count { min: 0, max: 1_000_000 },
-            Is("100"),
+            Is("200"),
             "One request in this many, chosen by chance, is looked at for the keys that are asked for most, which the admin API, `keyway ctl hot-keys`, `keyway top` and HOTKEYS tell. Smaller is more exact and costs more. 0 turns it off.",
         ),
         key(

@@ -1,6 +1,7 @@
 //! Keys that stand out, as operators see them: those that are asked for most and those with the
 //! largest values, by the admin API, `keyway ctl` and HOTKEYS; and how long slow requests wait
 //! for their clients.
+#![allow(clippy::disallowed_methods, reason = "a test waits for a while to have passed")]
 
 use keyway_testkit::{
     Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Signal, Value, encode,

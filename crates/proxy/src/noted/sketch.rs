@@ -93,8 +93,9 @@ impl Sketch {
         self.total += weight;
         self.squares += weight * weight;
         let hash = Name::hash(key);
+        let like = self.hashes[..self.len].iter().position(|other| *other == hash);
         let is_it = |&index: &usize| self.hashes[index] == hash && self.names[index].is_of(key);
-        if let Some(index) = (0..self.len).find(is_it) {
+        if let Some(index) = like.and_then(|first| (first..self.len).find(is_it)) {
             self.counts[index] += weight;
             return;
         }
