@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-clients check bench agreement peers fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
+.PHONY: help run release test test-clients test-io-uring check bench agreement peers fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -19,6 +19,9 @@ release: ## a static program, packages of it, and what they are made of (docs/in
 
 test: ## everything: checks, all suites against real servers, simulator, short fuzz
 	@scripts/test.sh
+
+test-io-uring: ## the black-box suite with Keyway driven by io_uring; fails where the system has none
+	@KEYWAY_IO=io_uring cargo test --locked --package keyway --tests -- --test-threads 2
 
 test-clients: ## stock clients of five languages; writes docs/clients.md (ARGS=--accept, or ARGS=go)
 	@scripts/test_clients.sh $(ARGS)

@@ -2,7 +2,8 @@
 //!
 //! Never parses a byte and never knows what a session or a link is: a socket
 //! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
-//! first: [`Io`], [`Event`] and [`EpollIo`]; [`Ringed`] adds shared memory, and
+//! first: [`Io`], [`Event`] and [`EpollIo`], and [`UringIo`] that
+//! may lie over it; [`Ringed`] adds shared memory, and
 //! [`Secured`] lays TLS over both, and lets clients in by a [`Gate`].
 
 mod address;

@@ -13,7 +13,7 @@
 //!             └── buffers ran out ──────────────────┘
 //! ```
 //! Bytes are sent by a call of their own: telling the kernel of all sends at once has brought
-//! nothing (docs/adr).
+//! nothing (docs/adr/0030).
 
 mod buffers;
 mod inbox;

@@ -62,9 +62,33 @@ const LONG: &[&str] = &[
     "keyway/cluster_cut",
 ];
 
+/// What is run once more with Keyway driven by io_uring, where the system has it: how bytes come
+/// and go, under load, in bad order and at ends. `make test-io-uring` runs all that way.
+const BY_BOTH: &[&str] = &[
+    "keyway/conformance",
+    "keyway/entrance",
+    "keyway/faults",
+    "keyway/large_values",
+    "keyway/leaving",
+    "keyway/lifecycle",
+    "keyway/memcached_oracle",
+    "keyway/oracle",
+    "keyway/pipelining",
+    "keyway/pubsub",
+    "keyway/sessions",
+    "keyway/tls_clients",
+    "keyway/workers",
+];
+
+/// Tells Keyway what to be driven by.
+const DRIVER: (&str, &str) = ("KEYWAY_IO", "auto");
+
 /// A test program.
+#[derive(Clone)]
 struct Suite {
     name: String,
+    /// Run with [`DRIVER`].
+    by_both: bool,
     program: PathBuf,
     arguments: &'static [&'static str],
     directory: PathBuf,
@@ -119,9 +143,22 @@ fn build() -> Result<Vec<Suite>, String> {
     }
     let here = std::env::current_dir().map_err(|error| error.to_string())?;
     let arguments = &["test", "--workspace", "--locked", "--doc"];
-    suites.push(Suite { name: "examples".into(), program: cargo(), arguments, directory: here });
+    let again = again(&suites)?;
+    suites.extend(again);
+    let name = "examples".into();
+    suites.push(Suite { name, by_both: false, program: cargo(), arguments, directory: here });
     suites.sort_by_key(rank);
     Ok(suites)
+}
+
+/// Those that are run by the other driver, too.
+fn again(suites: &[Suite]) -> Result<Vec<Suite>, String> {
+    let of = |name: &&str| {
+        let suite = suites.iter().find(|suite| suite.name == *name);
+        let suite = suite.cloned().ok_or_else(|| format!("no test program is called {name}"))?;
+        Ok(Suite { name: format!("{name} by io_uring"), by_both: true, ..suite })
+    };
+    BY_BOTH.iter().map(of).collect()
 }
 
 /// Those that wait long, others that start servers, those that do not, those that compute
@@ -150,7 +187,7 @@ fn suite(message: &Value) -> Option<Suite> {
         _ => message["target"]["name"].as_str()?,
     };
     let name = format!("{}/{of}", directory.file_name()?.to_str()?);
-    Some(Suite { name, program, arguments: &[], directory })
+    Some(Suite { name, by_both: false, program, arguments: &[], directory })
 }
 
 /// Whether all passed, at last.
@@ -235,7 +272,7 @@ fn run<'a>(suites: &[&'a Suite], jobs: usize, logs: &Path, extension: &str) -> V
             if job == 0 { left.pop_back() } else { left.pop_front() }
         };
         while let Some(suite) = take() {
-            let log = logs.join(format!("{}.{extension}", suite.name.replace('/', "-")));
+            let log = logs.join(format!("{}.{extension}", suite.name.replace(['/', ' '], "-")));
             let outcome = run_one(suite, log).unwrap_or_else(|error| {
                 panic!("{}: {error}", suite.program.display());
             });
@@ -260,6 +297,7 @@ fn run_one(suite: &Suite, log: PathBuf) -> std::io::Result<Outcome<'_>> {
         .args(suite.arguments)
         .current_dir(&suite.directory)
         .env("CARGO_MANIFEST_DIR", &suite.directory)
+        .envs(suite.by_both.then_some(DRIVER))
         .stdin(Stdio::null())
         .stderr(file.try_clone()?)
         .stdout(file)
