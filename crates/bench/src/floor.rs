@@ -6,14 +6,13 @@
 
 use crate::error::Error;
 use rustix::event::epoll;
-use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// Bytes of the value in its replies to GET.
 const VALUE_LEN: usize = 64;
 
-const LISTENER: u64 = 0;
+const LISTENER: u64 = u64::MAX;
 
 /// Serves until it is killed.
 ///
@@ -25,8 +24,7 @@ pub fn serve(port: u16) -> Result<(), Error> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
     let data = epoll::EventData::new_u64(LISTENER);
     epoll::add(&poll, &listener, data, epoll::EventFlags::IN).map_err(failed)?;
-    let mut clients: HashMap<u64, TcpStream> = HashMap::new();
-    let mut next = LISTENER + 1;
+    let mut clients: Vec<Option<TcpStream>> = Vec::new();
     let mut events = Vec::with_capacity(512);
     let mut replies = Vec::new();
     let mut buf = vec![0; 64 << 10];
@@ -43,15 +41,14 @@ pub fn serve(port: u16) -> Result<(), Error> {
                 let set = client.set_nonblocking(true).and_then(|()| client.set_nodelay(true));
                 set.map_err(Error::io("floor"))?;
                 let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-                let data = epoll::EventData::new_u64(next);
+                let data = epoll::EventData::new_u64(clients.len() as u64);
                 epoll::add(&poll, &client, data, flags).map_err(failed)?;
-                clients.insert(next, client);
-                next += 1;
+                clients.push(Some(client));
                 continue;
             }
-            let Some(client) = clients.get_mut(&data) else { continue };
-            if !answer(client, &mut buf, &mut replies) {
-                clients.remove(&data);
+            let Some(place) = clients.get_mut(data as usize) else { continue };
+            if place.as_mut().is_some_and(|client| !answer(client, &mut buf, &mut replies)) {
+                *place = None;
             }
         }
     }

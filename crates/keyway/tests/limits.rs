@@ -29,6 +29,7 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
     let load = run_tool("redis-benchmark", &arguments, b"", Duration::from_secs(60));
     assert!(load.status.success(), "{}", load.text);
     // By io_uring, the buffers that the kernel receives into were not touched before.
+    #[allow(clippy::disallowed_methods, reason = "which driver the suite is run by")]
     let by_epoll = std::env::var("KEYWAY_IO").map_or(true, |driver| driver == "epoll");
     let room = if by_epoll { 2 * MB } else { 3 * MB };
     let mut after = 0;

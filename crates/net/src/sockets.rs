@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// One of the two drivers of real sockets, chosen when a worker starts.
+#[allow(clippy::large_enum_variant, reason = "a worker has one")]
 pub enum Sockets {
     /// By readiness: on every Linux.
     Epoll(EpollIo),
     /// By completion: where the kernel has it and lets us.
-    Uring(Box<UringIo>),
+    Uring(UringIo),
 }
 
 impl From<EpollIo> for Sockets {
@@ -20,7 +21,7 @@ impl From<EpollIo> for Sockets {
 
 impl From<UringIo> for Sockets {
     fn from(io: UringIo) -> Self {
-        Sockets::Uring(Box::new(io))
+        Sockets::Uring(io)
     }
 }
 

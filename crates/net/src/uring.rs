@@ -40,7 +40,10 @@ use std::time::Duration;
 const BY_EPOLL: u64 = 1 << 62;
 
 /// What came for sockets on their way between two workers, by descriptor.
-static MOVING: Mutex<BTreeMap<i32, (Vec<u8>, Option<Outcome>)>> = Mutex::new(BTreeMap::new());
+static MOVING: Mutex<BTreeMap<i32, Come>> = Mutex::new(BTreeMap::new());
+
+/// Bytes, and how they ended.
+type Come = (Vec<u8>, Option<Outcome>);
 
 /// How many those are: nearly always none.
 static MOVING_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -407,7 +410,7 @@ fn look_for_hangup(orders: &mut Orders, number: i32, conn: &mut Conn) {
     }
 }
 
-fn take_moving(number: i32) -> Option<(Vec<u8>, Option<Outcome>)> {
+fn take_moving(number: i32) -> Option<Come> {
     let taken = MOVING.lock().remove(&number);
     if taken.is_some() {
         MOVING_COUNT.fetch_sub(1, Ordering::AcqRel);

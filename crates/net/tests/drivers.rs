@@ -1,6 +1,8 @@
 //! Both drivers of real sockets keep the same contract: whoever is told reads all there is, nothing
 //! comes twice or out of order, and nothing of a socket that was closed or handed over is left.
 
+#![allow(clippy::disallowed_methods, reason = "real sockets, and peers that take their time")]
+
 use keyway_net::{
     Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, ListenerOptions, Mailbox, Recv,
     Send, Socket, Token, UringIo,
