@@ -71,7 +71,8 @@ fn rows(run: &Run) -> Vec<Row> {
 /// The row of a system and a group; none when there is nothing to divide.
 fn row(run: &Run, group: &str, system: &System, baseline: &str) -> Option<Row> {
     let items: Vec<&Item> = run.items.iter().filter(|item| item.group == group).collect();
-    let mut values = [&run.scenario, group, &system.name, baseline].map(Value::text).to_vec();
+    let work = if group.is_empty() { "all" } else { group };
+    let mut values = [&run.scenario, work, &system.name, baseline].map(Value::text).to_vec();
     let mut is_empty = true;
     for (metric, _) in METRICS {
         let of = |name: &str, item: &Item| Some(figures(run.cell(name, &item.id)?, metric));
