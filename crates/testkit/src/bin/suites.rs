@@ -373,6 +373,7 @@ mod tests {
         let logs = std::env::temp_dir().join(format!("keyway-suites-{}", std::process::id()));
         let script = |name: &str, arguments| Suite {
             name: name.to_owned(),
+            by_both: false,
             program: "sh".into(),
             arguments,
             directory: logs.clone(),
