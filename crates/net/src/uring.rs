@@ -29,7 +29,7 @@ use orders::{Done, Kind, Orders};
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,9 +63,11 @@ pub struct UringIo {
     lent_held: Vec<u8>,
     /// Descriptors of those with something to read.
     unread: Vec<i32>,
+    /// Orders to receive, by generation and descriptor, of sockets that were closed meanwhile.
+    ending: BTreeSet<(u32, i32)>,
     generation: u32,
-    /// Counts polls.
-    turn: u32,
+    /// Counts how often it was looked what is done.
+    reaped: u32,
     early: Vec<Event>,
     done: Vec<Done>,
 }
@@ -113,8 +115,9 @@ impl UringIo {
             lent: None,
             lent_held: Vec::new(),
             unread: Vec::new(),
+            ending: BTreeSet::new(),
             generation: 0,
-            turn: 0,
+            reaped: 0,
             early: Vec::new(),
             done: Vec::new(),
         };
@@ -178,7 +181,8 @@ impl UringIo {
         let Self { unread, conns, pieces, buffers, orders, .. } = self;
         unread.retain(|&number| {
             let Some(Some(conn)) = conns.get_mut(number as usize) else { return false };
-            if is_scarce {
+            // Who has read all there was waits to be told of more.
+            if is_scarce && conn.has_pieces() {
                 hold(conn, pieces, buffers);
                 stop(orders, number, conn);
             }
@@ -188,6 +192,8 @@ impl UringIo {
     }
 
     fn reap(&mut self, events: &mut Vec<Event>) {
+        // Whoever was told before may have read all there was since.
+        self.reaped = self.reaped.wrapping_add(1);
         let mut done = std::mem::take(&mut self.done);
         self.orders.take_done(&mut done);
         for one in done.drain(..) {
@@ -195,7 +201,7 @@ impl UringIo {
                 Kind::Receive => self.on_received(one, events),
                 Kind::Room | Kind::Hangup => self.on_polled(one, events),
                 Kind::Base => self.poll_base(events),
-                Kind::Cancel => {}
+                Kind::Cancel => self.on_cancelled(one),
             }
         }
         self.done = done;
@@ -203,7 +209,7 @@ impl UringIo {
 
     #[inline]
     fn on_received(&mut self, one: Done, events: &mut Vec<Event>) {
-        let Self { conns, pieces, buffers, orders, unread, turn, .. } = self;
+        let Self { conns, pieces, buffers, orders, unread, reaped, ending, .. } = self;
         let piece = match cqueue::buffer_select(one.flags) {
             Some(buffer) if one.result >= 0 => {
                 buffers.fill(buffer, one.result as u32, cqueue::buffer_more(one.flags))
@@ -211,10 +217,13 @@ impl UringIo {
             _ => None,
         };
         let conn = conns.get_mut(one.number as usize).and_then(Option::as_mut);
+        let has_more = cqueue::more(one.flags);
         let Some(conn) = conn.filter(|conn| conn.generation == one.generation) else {
+            if !has_more {
+                ending.remove(&(one.generation, one.number));
+            }
             return piece.into_iter().for_each(|piece| buffers.release(piece));
         };
-        let has_more = cqueue::more(one.flags);
         let mut is_news = true;
         match (one.result, piece) {
             (1.., Some(piece)) => {
@@ -243,14 +252,29 @@ impl UringIo {
             conn.is_awaited = false;
         }
         let hangup = conn.outcome.is_some();
-        if is_news && (hangup || conn.told_at != *turn) {
-            conn.told_at = *turn;
+        if is_news && (hangup || conn.told_at != *reaped) {
+            conn.told_at = *reaped;
             events.push(Event::Ready {
                 token: conn.token,
                 readable: true,
                 writable: false,
                 hangup,
             });
+        }
+    }
+
+    /// An order to receive was to end. One that the kernel was at in that moment was not found:
+    /// as long as it has not ended, it is told again.
+    fn on_cancelled(&mut self, one: Done) {
+        let name = (Kind::Receive, one.generation, one.number);
+        if one.result >= 0 || one.generation == 0 {
+            return;
+        }
+        let is_stopping = self.conn(Socket(one.number)).is_some_and(|conn| {
+            conn.generation == one.generation && conn.reading == Reading::Stopping
+        });
+        if is_stopping || self.ending.contains(&(one.generation, one.number)) {
+            self.orders.cancel(name);
         }
     }
 
@@ -354,6 +378,9 @@ impl UringIo {
             self.orders.submit();
         }
         let armed = conn.reading == Reading::Armed;
+        if conn.reading != Reading::Idle {
+            self.ending.insert((conn.generation, number));
+        }
         let orders = [
             (armed, Kind::Receive),
             (conn.polls_room, Kind::Room),
@@ -426,7 +453,6 @@ impl Io for UringIo {
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         self.take_back();
         self.hold_unread();
-        self.turn = self.turn.wrapping_add(1);
         events.append(&mut self.early);
         let wait = if events.is_empty() { wait } else { Some(Duration::ZERO) };
         let slept = self.orders.enter(wait);

@@ -193,6 +193,23 @@ fn everything_arrives_once_and_in_order() {
 }
 
 #[test]
+fn what_comes_while_another_is_asked_is_told() {
+    on_all(|seat| {
+        let mut clients = seat.connected(2);
+        let tokens = seat.introduced(&mut clients);
+        let len = |seat: &Seat| seat.got.get(&tokens[0]).map_or(0, Vec::len);
+        for round in 0..50 {
+            clients[0].write_all(b"one").unwrap();
+            seat.until("the first", |seat| len(seat) == 6 * round + 3);
+            clients[0].write_all(b"two").unwrap();
+            // Nobody has told of anything there.
+            seat.read(tokens[1], false);
+            seat.until("the second", |seat| len(seat) == 6 * round + 6);
+        }
+    });
+}
+
+#[test]
 fn a_long_stream_arrives_whole_while_others_speak() {
     on_all(|seat| {
         let mut clients = seat.connected(2);

@@ -41,7 +41,7 @@ pub(super) struct Conn {
     pub(super) polls_hangup: bool,
     /// It is among those with something to read.
     pub(super) is_listed: bool,
-    /// The poll in which it was told of last.
+    /// When it was told of last.
     pub(super) told_at: u32,
     /// How often the kernel had been called when something was ordered last.
     pub(super) ordered_at: u32,

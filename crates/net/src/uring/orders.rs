@@ -107,7 +107,9 @@ impl Orders {
 
     pub(super) fn cancel(&mut self, name: Name) {
         let entry = opcode::AsyncCancel::new(bits(name)).build();
-        self.push(entry.user_data(bits((Kind::Cancel, 0, 0))));
+        // Only of those to receive it matters whether they were found.
+        let generation = if name.0 == Kind::Receive { name.1 } else { 0 };
+        self.push(entry.user_data(bits((Kind::Cancel, generation, name.2))));
     }
 
     fn push(&mut self, entry: squeue::Entry) {
