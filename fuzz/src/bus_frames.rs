@@ -27,13 +27,7 @@ const KINDS: [Kind; 14] = [
 ];
 
 fn line(nonce: u8) -> Line {
-    Line {
-        binding: b"mem".to_vec(),
-        vouch: None,
-        nonce: [nonce; 32],
-        is_within_host: false,
-        from: None,
-    }
+    Line { binding: b"mem".to_vec(), nonce: [nonce; 32], ..Line::default() }
 }
 
 /// Two nodes, connected: the upstream and its child, each with the key of the other.

@@ -24,13 +24,7 @@ fn settings(id: u64) -> Settings {
 }
 
 fn line(binding: &[u8]) -> Line {
-    Line {
-        binding: binding.to_vec(),
-        vouch: None,
-        nonce: [7; 32],
-        is_within_host: false,
-        from: None,
-    }
+    Line { binding: binding.to_vec(), nonce: [7; 32], ..Line::default() }
 }
 
 /// Runs the target on one input.

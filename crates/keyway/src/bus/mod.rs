@@ -30,8 +30,9 @@ pub enum Bus {
     /// A line for each: `ready ID ADDRESSES`; `peer ID dialled|accepted LABELS` and `lost ID: why` of
     /// connections; `unreached ADDRESS: why` of an address that was dialled, `refused ID: why` of a dial that came
     /// to nothing, `refused ID from WHERE: why` of a dialler (ID is `none` of one that has not proved any, WHERE an
-    /// address, or a process and its user), `refused COUNT more` where there were too many of them; `joined ID` and `left ID` of nodes below; `unshared ADDRESS: why` of one of shared memory that is
-    /// spoken to over its socket; `upstream ID|none`; `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`,
+    /// address, or a process and its user), `refused COUNT more` where there were too many of them; `joined ID` and
+    /// `left ID` of nodes below; `unshared ADDRESS: why` of one of shared memory that is spoken to over its socket;
+    /// `upstream ID|none`; `message FROM TEXT`; `push TOPIC EPOCH VERSION LENGTH bytes`,
     /// `withdrawn TOPIC EPOCH VERSION`, `conflict TOPIC EPOCH VERSION` of two bodies that are one version,
     /// `unkept TOPIC EPOCH VERSION: why` of one that there is no room for; `published TOPIC EPOCH VERSION LENGTH
     /// bytes` by command; `metrics URL`; `cannot accept: why`, as for want of descriptors; `left out COUNT lines: why`
