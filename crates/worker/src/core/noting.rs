@@ -118,7 +118,8 @@ impl Plane {
         if let Some(weight) = weight {
             let picked = Picked::of(&request, random >> 32);
             let weight = weight * picked.stands_for;
-            let keys = picked.iter().map(|(index, access)| (&request.args[index], access, weight));
+            let keys =
+                picked.iter().map(|(index, access)| (argument(&request, index), access, weight));
             noted.hot.note(self.worker(), self.clock.now, keys);
         }
         if frame.len() >= self.noting.big_from {
@@ -131,10 +132,10 @@ impl Plane {
     fn note_big_request(&self, noted: &NotedKeys, request: &Request) {
         let mut before: Option<(usize, bool)> = None;
         let tell = |(key, writes): (usize, bool), end: usize| {
-            let bytes: usize = (key + 1..end).map(|index| request.args[index].len()).sum();
+            let bytes: usize = (key + 1..end).map(|index| argument(request, index).len()).sum();
             if writes && bytes >= self.noting.big_from {
                 noted.big.note(&BigSight {
-                    key: &request.args[key],
+                    key: argument(request, key),
                     bytes: bytes as u64,
                     command: request.command.name,
                     direction: Direction::Request,
@@ -217,7 +218,7 @@ impl Plane {
         request.for_each_key(|index, _| keys = (keys.0 + 1, index));
         // Of several keys it is not known whose value is large.
         if let (1, key) = keys {
-            let sight = (&request.args[key], request.command.name, Direction::Reply);
+            let sight = (argument(request, key), request.command.name, Direction::Reply);
             self.note_sight(noted, sight, len);
         }
     }
@@ -258,7 +259,7 @@ impl Plane {
             && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
             && let Some(key) = key_of(&request, big.element)
         {
-            let sight = (&request.args[key], request.command.name, Direction::Reply);
+            let sight = (argument(&request, key), request.command.name, Direction::Reply);
             self.note_sight(&plan.noted, sight, big.bytes as usize);
         }
         (self.args, self.inline) = (ranges, inline);
@@ -275,6 +276,11 @@ impl Plane {
         }
         self.noting.item = request;
     }
+}
+
+/// An argument; of wrong arguments there may be fewer than are said to be keys.
+fn argument<'a>(request: &Request<'a>, index: usize) -> &'a [u8] {
+    request.args.get(index).unwrap_or_default()
 }
 
 /// The argument that is the key of an element of so many of a reply: of one key all is.
