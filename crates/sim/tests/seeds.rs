@@ -84,7 +84,8 @@ fn no_seed_of_primaries_with_replicas_breaks_a_law() {
     assert_eq!(summary.violation_count, 0);
     let total = &summary.total;
     assert!(total.refused > 10 * REPLICATED_SEEDS && total.excused > 10 * REPLICATED_SEEDS);
-    assert!(total.hedged > REPLICATED_SEEDS);
+    // Who has large replies has a connection of its own, and is not hedged.
+    assert!(total.hedged > REPLICATED_SEEDS / 2);
     assert!(total.commits > 10 * REPLICATED_SEEDS && total.replies > 500 * REPLICATED_SEEDS);
 }
 
