@@ -35,15 +35,29 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Tokens with this bit are of sockets that stay with epoll: their first bytes may bring
-/// descriptors, which the ring would drop.
-const BY_EPOLL: u64 = 1 << 62;
+/// Tokens with these two of the three topmost bits are of sockets that stay with epoll: their first
+/// bytes may bring descriptors, which the ring would drop.
+const BY_EPOLL: u64 = 3 << 61;
+
+fn is_by_epoll(token: Token) -> bool {
+    token.0 & 7 << 61 == BY_EPOLL
+}
+
+/// Bytes that wait for who does not read them, above which no more are received for it.
+const WAITING_MAX: u32 = 64 << 10;
+
+/// How often a socket that is handed over is waited for, a tenth of a second each.
+const QUIET_WAITS: usize = 50;
 
 /// What came for sockets on their way between two workers, by descriptor.
 static MOVING: Mutex<BTreeMap<i32, Come>> = Mutex::new(BTreeMap::new());
 
-/// Bytes, and how they ended.
-type Come = (Vec<u8>, Option<Outcome>);
+/// What goes with a socket to another worker.
+struct Come {
+    held: Vec<u8>,
+    outcome: Option<Outcome>,
+    awaits_room: bool,
+}
 
 /// How many those are: nearly always none.
 static MOVING_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -96,8 +110,12 @@ impl UringIo {
     /// # Errors
     /// Says what is missing.
     pub fn probe() -> io::Result<()> {
-        let orders = Orders::new()?;
-        Buffers::lend(orders.ring()).map(drop)
+        let mut orders = Orders::new()?;
+        let buffers = Buffers::lend(orders.ring())?;
+        let outcome = orders.try_one();
+        orders.end_buffers();
+        drop(buffers);
+        outcome
     }
 
     fn over(
@@ -154,9 +172,15 @@ impl UringIo {
         self.generation = (self.generation + 1) & orders::GENERATION_MAX;
         let mut conn = Conn::new(token, self.generation);
         if MOVING_COUNT.load(Ordering::Acquire) > 0
-            && let Some((held, outcome)) = take_moving(socket.0)
+            && let Some(come) = take_moving(socket.0)
         {
-            (conn.held, conn.outcome) = (held, outcome);
+            (conn.held, conn.outcome) = (come.held, come.outcome);
+            conn.polls_room = come.awaits_room;
+            if conn.polls_room {
+                self.orders.poll((Kind::Room, conn.generation, socket.0), PollFlags::OUT);
+            }
+            let hangup = conn.outcome.is_some();
+            self.early.push(Event::Ready { token, readable: true, writable: false, hangup });
         }
         arm(&mut self.orders, socket.0, &mut conn);
         self.conns[index] = Some(conn);
@@ -184,6 +208,8 @@ impl UringIo {
             // Who has read all there was waits to be told of more.
             if is_scarce && conn.has_pieces() {
                 hold(conn, pieces, buffers);
+                stop(orders, number, conn);
+            } else if conn.waiting > WAITING_MAX {
                 stop(orders, number, conn);
             }
             conn.is_listed = conn.has_pieces();
@@ -241,8 +267,6 @@ impl UringIo {
             (result, _) => match Errno::from_raw_os_error(-result) {
                 Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN if !has_more => {
                     is_news = conn.reading == Reading::Armed || conn.is_awaited;
-                    // Who does not read hears of the end by this.
-                    look_for_hangup(orders, one.number, conn);
                 }
                 _ => conn.outcome = Some(Outcome::Failed),
             },
@@ -250,6 +274,10 @@ impl UringIo {
         if !has_more {
             conn.reading = Reading::Idle;
             conn.is_awaited = false;
+            if conn.outcome.is_none() {
+                // Who does not read hears of the end by this.
+                look_for_hangup(orders, one.number, conn);
+            }
         }
         let hangup = conn.outcome.is_some();
         if is_news && (hangup || conn.told_at != *reaped) {
@@ -305,7 +333,7 @@ impl UringIo {
         self.watch_base();
         for event in &events[first..] {
             if let Event::Connected { token, socket } = *event
-                && token.0 & BY_EPOLL == 0
+                && !is_by_epoll(token)
             {
                 let socket = self.base.release(socket);
                 self.own(socket, token);
@@ -335,8 +363,13 @@ impl UringIo {
     #[cold]
     fn recv_late(&mut self, socket: Socket) -> Recv<'_> {
         let mut events = std::mem::take(&mut self.early);
-        self.orders.enter(Some(Duration::ZERO));
-        self.reap(&mut events);
+        loop {
+            self.orders.enter(Some(Duration::ZERO));
+            self.reap(&mut events);
+            if !self.orders.has_overflown() {
+                break;
+            }
+        }
         self.early = events;
         let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else { return Recv::Failed };
         match (self.pieces.pop(conn), conn.outcome) {
@@ -346,7 +379,12 @@ impl UringIo {
             }
             (None, Some(Outcome::End)) => Recv::End,
             (None, Some(Outcome::Failed)) => Recv::Failed,
-            (None, None) => Recv::Empty,
+            (None, None) => {
+                conn.is_awaited = conn.reading == Reading::Stopping;
+                // The kernel receives for us only while we call it for that, and all that it has
+                // received then was read: what is in the socket is next.
+                self.recv_direct(socket)
+            }
         }
     }
 
@@ -373,6 +411,9 @@ impl UringIo {
         while let Some(piece) = self.pieces.pop(&mut conn) {
             self.buffers.release(piece);
         }
+        // What is known of it already is of no more use.
+        self.early
+            .retain(|event| !matches!(event, Event::Ready { token, .. } if *token == conn.token));
         if conn.ordered_at == self.orders.submitted() {
             // What was ordered goes by the descriptor, whose number may soon be another's.
             self.orders.submit();
@@ -397,11 +438,19 @@ impl UringIo {
         let Self { conns, orders, .. } = self;
         let Some(Some(conn)) = conns.get_mut(number as usize) else { return };
         stop(orders, number, conn);
-        while self.conn(Socket(number)).is_some_and(|conn| conn.reading != Reading::Idle) {
-            self.orders.enter(None);
+        for _ in 0..QUIET_WAITS {
+            let Some(conn) = self.conn(Socket(number)) else { return };
+            if conn.reading == Reading::Idle {
+                return;
+            }
+            self.orders.enter(Some(Duration::from_millis(100)));
             let mut events = std::mem::take(&mut self.early);
             self.reap(&mut events);
             self.early = events;
+        }
+        // The kernel does not say that it has ended: nobody may read there any more.
+        if let Some(conn) = self.conn(Socket(number)) {
+            conn.outcome = Some(Outcome::Failed);
         }
     }
 }
@@ -493,7 +542,7 @@ impl Io for UringIo {
     }
 
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
-        if token.0 & BY_EPOLL != 0 {
+        if is_by_epoll(token) {
             return self.base.watch(socket, token);
         }
         self.own(socket, token);
@@ -527,11 +576,7 @@ impl Io for UringIo {
         match (conn.outcome, conn.reading) {
             (Some(Outcome::End), _) => Recv::End,
             (Some(Outcome::Failed), _) => Recv::Failed,
-            (None, Reading::Armed) => self.recv_late(socket),
-            (None, Reading::Stopping) => {
-                conn.is_awaited = true;
-                Recv::Empty
-            }
+            (None, Reading::Armed | Reading::Stopping) => self.recv_late(socket),
             (None, Reading::Idle) => self.recv_direct(socket),
         }
     }
@@ -558,10 +603,11 @@ impl Io for UringIo {
             hold(conn, pieces, buffers);
         }
         if let Some(conn) = self.disown(socket.0)
-            && (!conn.held.is_empty() || conn.outcome.is_some())
+            && (!conn.held.is_empty() || conn.outcome.is_some() || conn.polls_room)
         {
+            let Conn { held, outcome, polls_room: awaits_room, .. } = conn;
             MOVING_COUNT.fetch_add(1, Ordering::AcqRel);
-            MOVING.lock().insert(socket.0, (conn.held, conn.outcome));
+            MOVING.lock().insert(socket.0, Come { held, outcome, awaits_room });
         }
         socket
     }

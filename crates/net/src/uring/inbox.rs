@@ -31,6 +31,8 @@ pub(super) struct Conn {
     pub(super) generation: u32,
     head: u32,
     tail: u32,
+    /// Bytes of it that are in the buffers.
+    pub(super) waiting: u32,
     pub(super) reading: Reading,
     pub(super) outcome: Option<Outcome>,
     /// The worker has read all there was while the ring was stopping.
@@ -56,6 +58,7 @@ impl Conn {
             generation,
             head: NONE,
             tail: NONE,
+            waiting: 0,
             reading: Reading::Idle,
             outcome: None,
             is_awaited: false,
@@ -89,6 +92,7 @@ pub(super) struct Pieces {
 impl Pieces {
     /// Appends; returns whether it became one with the last.
     pub(super) fn push(&mut self, conn: &mut Conn, piece: Piece) -> bool {
+        conn.waiting += piece.len;
         if conn.tail != NONE {
             let last = &mut self.entries[conn.tail as usize].piece;
             if let Some(joined) = last.joined(piece) {
@@ -122,6 +126,7 @@ impl Pieces {
         let index = conn.head;
         let Entry { piece, next } = self.entries[index as usize];
         conn.head = next;
+        conn.waiting -= piece.len;
         if next == NONE {
             conn.tail = NONE;
         }

@@ -15,6 +15,12 @@ const ORDERS_MAX: u32 = 512;
 /// What is done that can wait to be read; the kernel keeps what is beyond.
 const DONE_MAX: u32 = 4096;
 
+/// What is done that makes a turn; more waits for the next.
+const TURN_LEN: usize = 512;
+
+/// Calls for one turn.
+const CALLS_MAX: usize = 24;
+
 /// Generations fit into the name of an order beside its kind and a descriptor.
 pub(super) const GENERATION_MAX: u32 = (1 << 29) - 1;
 
@@ -127,10 +133,31 @@ impl Orders {
     pub(super) fn submit(&mut self) {
         /// `IORING_ENTER_GETEVENTS`: without it, what follows from the orders waits for the next call.
         const GET_EVENTS: u32 = 1;
-        self.submitted = self.submitted.wrapping_add(1);
         let count = self.ring.submission().len() as u32;
         // SAFETY: the orders point to no memory (see `push`), and no argument is given.
         check(unsafe { self.ring.submitter().enter::<()>(count, 0, GET_EVENTS, None) });
+        self.note_submitted();
+    }
+
+    /// Orders that the kernel had no memory for are still to be told.
+    fn note_submitted(&mut self) {
+        if self.ring.submission().is_empty() {
+            self.submitted = self.submitted.wrapping_add(1);
+        }
+    }
+
+    /// Whether the kernel has more to say than it had room for.
+    pub(super) fn has_overflown(&mut self) -> bool {
+        self.ring.submission().cq_overflow()
+    }
+
+    /// Has the kernel do one thing, to see whether it lets us.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(super) fn try_one(&mut self) -> io::Result<()> {
+        self.push(opcode::Nop::new().build().user_data(bits((Kind::Cancel, 0, 0))));
+        self.ring.submit_and_wait(1).map(drop)
     }
 
     /// Tells the kernel of all orders, and waits up to `wait` (`None`: for ever; zero: not at all)
@@ -144,10 +171,10 @@ impl Orders {
         if is_done || wait == Some(Duration::ZERO) {
             if has_work {
                 self.submit();
+                self.catch_up();
             }
             return false;
         }
-        self.submitted = self.submitted.wrapping_add(1);
         let start = clock_gettime(ClockId::Monotonic);
         check(match wait {
             None => self.ring.submit_and_wait(1),
@@ -157,7 +184,21 @@ impl Orders {
             }
         });
         // The kernel does not say whether it put us to sleep.
-        crate::epoll::has_slept(start)
+        let slept = crate::epoll::has_slept(start);
+        self.note_submitted();
+        self.catch_up();
+        slept
+    }
+
+    /// Since Linux 6.13 a call does twenty of the things that it has put off: has it do the others,
+    /// as far as they make one turn.
+    fn catch_up(&mut self) {
+        for _ in 0..CALLS_MAX {
+            if !self.ring.submission().taskrun() || self.ring.completion().len() >= TURN_LEN {
+                return;
+            }
+            self.submit();
+        }
     }
 
     /// Takes what the kernel has said.
