@@ -101,7 +101,7 @@ mod tests {
         );
         assert_eq!(hot.rows[1].cells[5..], ["25.0%".to_owned(), "1.5%".to_owned()]);
         let big = big_keys(&seen, &turned);
-        assert_eq!(big.rows[0].cells[..6], ["web", "b:1", "page", "get", "reply", "1.0M"]);
+        assert_eq!(big.rows[0].cells[..6], ["web", "a:1", "page", "get", "reply", "1.0M"]);
         assert_eq!(big.rows.len(), 2);
         let only = Choice { filter: "LOG".into(), ..choice(0) };
         assert_eq!((hot_keys(&seen, &only).rows.len(), big_keys(&seen, &only).rows.len()), (2, 0));
