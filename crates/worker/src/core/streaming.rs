@@ -166,6 +166,9 @@ impl Plane {
         }
         let (part, mut rest) = bytes.split_at(bytes.len().min(streaming.left));
         streaming.left -= part.len();
+        if streaming.left == 0 && streaming.tail.is_empty() {
+            self.cut_off_paused(links, (key, session), &mut streaming);
+        }
         self.send_part(links, (key, session), &mut streaming, part);
         if streaming.left > 0 {
             session.streaming = Some(streaming);
@@ -182,6 +185,7 @@ impl Plane {
                 Tail::Whole(len) => {
                     let tail = std::mem::take(&mut streaming.tail);
                     rest = &rest[rest.len() - (tail.len() - len)..];
+                    self.cut_off_paused(links, (key, session), &mut streaming);
                     self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
                 }
                 Tail::Partial(at_least) => {
@@ -245,6 +249,25 @@ impl Plane {
             session.paused = true;
             session.waits_for_link = true;
             slot.waiting.push(key);
+        }
+    }
+
+    /// Ends the connection of a request that would be whole while its pool is paused: it
+    /// must not be executed now, and its client is told that it failed.
+    fn cut_off_paused(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &Session),
+        streaming: &mut Streaming,
+    ) {
+        let pause = &self.plan.pools[usize::from(session.pool)].pause;
+        if pause.is_unused() || pause.end(self.clock.now).is_none() {
+            return;
+        }
+        if let Some(index) = self.streamed_link(links, key, streaming) {
+            streaming.link = None;
+            links[index].lease = None;
+            self.discards.push(index);
         }
     }
 

@@ -1,7 +1,7 @@
-use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::super::Core;
+use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
-use keyway_base::BackendFault;
+use keyway_base::{BackendFault, Time};
 use keyway_net::Socket;
 use keyway_proxy::LinkState;
 
@@ -158,4 +158,25 @@ fn so_many_large_requests_have_connections_of_their_own_and_no_more() {
         core.on_client_bytes(client, &whole[..300_000]);
     }
     assert_eq!(core.leases(), PER_SERVER_MAX);
+}
+
+#[test]
+fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
+    let value = vec![b'v'; 600 << 10];
+    for args in [&[&b"SET"[..], b"k", &value][..], &[b"SET", b"k", &value, b"KEEPTTL"]] {
+        let whole = frame(args);
+        let mut core = connected_core();
+        let client = client(&mut core);
+        begin(&mut core, client, &whole[..300_000]);
+        let mut all = sent(&mut core, PRIVATE);
+        core.plane.plan.pools[0].pause.extend(Time(1 << 40), true, Time(0));
+        core.on_client_bytes(client, &whole[300_000..]);
+        all.extend(sent(&mut core, PRIVATE));
+        assert!(!all.ends_with(&whole));
+        assert_eq!(core.plane.discards, [PRIVATE]);
+        core.on_link_lost(PRIVATE, BackendFault::Closed);
+        assert!(output(&core, client).starts_with('-'), "{}", output(&core, client));
+        let session = core.session(client).unwrap();
+        assert!(!session.closing && session.streaming.is_none());
+    }
 }
