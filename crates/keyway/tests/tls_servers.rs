@@ -285,7 +285,7 @@ fn what_is_pending_is_not_lost_to_a_server_that_reads_slowly() {
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     let value = vec![b'y'; 1 << 20];
     // What is large has a connection of its own, which a server at a halt would not make.
-    assert_eq!(client.call(&[&b"SET"[..], b"a", &value]), Value::simple("OK"));
+    assert_eq!(client.command(&[&b"SET"[..], b"a", &value]), Value::simple("OK"));
     server.redis.process().pause();
     let mut bytes = Vec::new();
     for number in 0..12 {

@@ -32,8 +32,8 @@ const TAIL_ARGS_MAX: usize = 8;
 /// Most arguments in all. Of more the end of the value may not be what is told.
 const ARGS_MAX: usize = 1000;
 
-/// Requests that are sent to a server as they come, of each worker. Each has a
-/// connection of its own; more are kept until they are whole.
+/// Requests that a worker sends to one server as they come. Each has a connection of
+/// its own; more of them take those of others, fewer have more kept until they are whole.
 const PER_SERVER_MAX: usize = 64;
 
 /// How long a server may take for a large request, beyond the time for others, when
