@@ -164,10 +164,25 @@ impl Link {
         }
     }
 
+    /// Whether anybody waits behind the reply that passes through but who gets that.
+    fn others_wait(&self) -> bool {
+        let own = match self.fifo.front().map(|exchange| exchange.owner) {
+            Some(Owner::Session { session, .. }) => Some(session),
+            _ => None,
+        };
+        let is_others = |exchange: &Exchange| match exchange.owner {
+            Owner::Session { session, .. } => Some(session) != own,
+            Owner::None | Owner::Internal(_) => false,
+            _ => true,
+        };
+        self.fifo.iter().skip(1).any(is_others)
+    }
+
     /// Has the reply that passes through read on whatever its client takes, when others
-    /// have waited behind it for `held_max` in all. Returns whether it is to be read on.
-    pub fn release_held(&mut self, held_max: Duration, now: Time) -> bool {
-        let others_wait = self.fifo.len() > self.abandoned.max(1);
+    /// have waited behind it for `held_max` in all, here or for room (`others`). Returns
+    /// whether it is to be read on.
+    pub fn release_held(&mut self, held_max: Duration, others: bool, now: Time) -> bool {
+        let others_wait = others || self.others_wait();
         let Some(passing) = &mut self.passing else { return false };
         let Some(since) = passing.held_since else { return false };
         // It is not the server that is waited for.
@@ -289,20 +304,27 @@ mod tests {
         link.begin_passing();
         assert!(link.hold(at(10)) && link.is_held());
         for now in (10..5000).step_by(100) {
-            assert!(!link.release_held(Duration::from_millis(100), at(now)), "nobody waits");
+            let is_over = link.release_held(Duration::from_millis(100), false, at(now));
+            assert!(!is_over, "nobody waits");
             link.handle_timeout(&options(), at(now), |_| panic!("timed out")).unwrap();
         }
         link.let_go(at(5000));
         link.handle_timeout(&options(), at(5300), |_| panic!("timed out")).unwrap();
         // Others wait, and it was held for long enough in all.
-        link.enqueue(Owner::None, 0, 0, at(5300));
+        let ask = |link: &mut Link, session| {
+            link.enqueue(Owner::Session { session, sequence: 1 }, 0, 0, at(5300));
+        };
+        ask(&mut link, Key::NONE);
         assert!(link.hold(at(5300)));
-        assert!(link.release_held(Duration::from_millis(100), at(5300)));
+        let is_over = link.release_held(Duration::from_millis(100), false, at(5300));
+        assert!(!is_over, "it waits for its own reply");
+        ask(&mut link, Key::from_bits(1));
+        assert!(link.release_held(Duration::from_millis(100), false, at(5300)));
         assert!(!link.is_held() && !link.hold(at(5301)));
         // The server is silent.
         let mut expired = 0;
         link.handle_timeout(&options(), at(5800), |_| expired += 1).unwrap();
-        assert_eq!(expired, 2);
+        assert_eq!(expired, 3);
         assert_eq!(link.passing_owner(), Some(Owner::None));
     }
 }

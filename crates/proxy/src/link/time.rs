@@ -23,7 +23,7 @@ impl Link {
         };
         if self.is_blocking && self.state == LinkState::Ready {
             // One that is to be sent again is timed where it waits for that.
-            return self.blocks_until.filter(|_| !self.fifo.is_empty());
+            return self.blocked_until(options).filter(|_| !self.fifo.is_empty());
         }
         let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
         let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
@@ -37,6 +37,17 @@ impl Link {
         match (request, connection) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        }
+    }
+
+    /// Until when a command that blocks may go on: as long as was said, and as long as
+    /// the server takes what it is sent.
+    fn blocked_until(&self, options: &LinkOptions) -> Option<Time> {
+        let grace = options.timeout.unwrap_or(STUCK_WITHOUT_TIMEOUT);
+        let stalled = (!self.output.is_empty()).then(|| self.progress + grace);
+        match (self.blocks_until, stalled) {
+            (Some(until), Some(stalled)) => Some(until.max(stalled)),
+            (until, stalled) => until.or(stalled),
         }
     }
 
@@ -106,7 +117,7 @@ impl Link {
         mut expired: impl FnMut(&Exchange),
     ) -> Result<(), BackendFault> {
         if self.is_blocking && self.state == LinkState::Ready {
-            let is_over = self.blocks_until.is_some_and(|until| now >= until);
+            let is_over = self.blocked_until(options).is_some_and(|until| now >= until);
             return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
         }
         let last_moved = self.last_moved();

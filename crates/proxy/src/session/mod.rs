@@ -60,6 +60,8 @@ pub struct Streaming {
     /// What has come of the arguments behind that, with a head of its own; empty when
     /// there are none.
     pub tail: Vec<u8>,
+    /// Before that has so many bytes there is no use in looking at it.
+    pub tail_at_least: usize,
 }
 
 /// One client's connection.

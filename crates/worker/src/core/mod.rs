@@ -150,7 +150,9 @@ pub(crate) struct LinkSlot {
     /// For sessions whose replies are large.
     is_bulk: bool,
     /// A request of which a part is still to come is sent on it.
-    is_streamed: bool,
+    pub(crate) is_streamed: bool,
+    /// The request on it was sent as it came, if only in part yet.
+    takes_large: bool,
     /// Reads that were sent by then have been looked at whether a second server is to
     /// be sent them.
     hedged_until: Time,
@@ -232,6 +234,8 @@ pub(crate) struct Plane {
     pub(crate) routes: routes::State,
     across: across::State,
     passing: passing::State,
+    /// Links on which large requests are sent as they come.
+    streamed: Vec<LinkIndex>,
     pub(crate) monitoring: monitor::Monitoring,
     noting: noting::Noting,
     /// Room for the sums that gauges are of, by server.
@@ -298,6 +302,7 @@ impl Core {
             routes: routes::State::default(),
             across: across::State::default(),
             passing: passing::State::default(),
+            streamed: Vec::new(),
             monitoring: monitor::Monitoring::default(),
             noting,
             gauge_sums: Vec::new(),

@@ -61,7 +61,8 @@ impl Core {
         }
         let was_held = slot.link.is_held();
         let is_held = slot.link.hold(plane.clock.now);
-        if is_held && !was_held {
+        // A link may have been lost, and held anew, since it was noted.
+        if is_held && !was_held && !plane.passing.held.contains(&index) {
             plane.passing.held.push(index);
         }
         is_held
@@ -117,7 +118,6 @@ impl Core {
             && let Some(session) = sessions.get_mut(session)
         {
             session.passing = None;
-            session.reply_size.note(plane.plan.limits.pass_len());
         }
         if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
             plane.log_slow(server, slow, client);
@@ -159,7 +159,8 @@ impl Core {
         if !may_pass(session, sequence) {
             return;
         }
-        let (part, _) = slot.link.begin_passing();
+        let (part, len) = slot.link.begin_passing();
+        session.reply_size.note(len);
         session.passing = Some(Passes { link: index, sequence, is_cut: false });
         // What it may begin next could have something to say in between.
         session.barrier = true;
@@ -181,6 +182,17 @@ fn may_pass(session: &Session, sequence: u32) -> bool {
         || session.relay.is_some();
     let is_next = session.busy.as_ref().is_some_and(|busy| busy.order.is_next(sequence));
     is_next && !is_told_things
+}
+
+impl LinkSlot {
+    /// Whether others than who gets what passes wait for room on this link.
+    fn has_others(&self) -> bool {
+        let own = match self.link.passing_owner() {
+            Some(Owner::Session { session, .. }) => Some(session),
+            _ => None,
+        };
+        self.waiting.iter().any(|&key| Some(key) != own)
+    }
 }
 
 impl Plane {
@@ -241,18 +253,22 @@ impl Plane {
     /// Has the links read on behind which others have waited for long enough; a few
     /// times a second, and before anything times out.
     pub(super) fn release_held(&mut self, links: &mut [LinkSlot]) {
-        for at in (0..self.passing.held.len()).rev() {
-            let index = self.passing.held[at];
+        let mut held = std::mem::take(&mut self.passing.held);
+        held.retain(|&index| {
             let slot = &mut links[index];
-            let is_bulk = slot.is_bulk || slot.is_private;
-            let held_max = if is_bulk { BULK_HELD_MAX } else { HELD_MAX };
             if !slot.link.is_held() {
                 // Its connection is lost.
-                self.passing.held.swap_remove(at);
-            } else if slot.link.release_held(held_max, self.clock.now) {
-                self.free_link(index);
+                return false;
             }
-        }
+            let is_bulk = slot.is_bulk || slot.is_private;
+            let held_max = if is_bulk { BULK_HELD_MAX } else { HELD_MAX };
+            let is_over = slot.link.release_held(held_max, slot.has_others(), self.clock.now);
+            if is_over {
+                self.passing.freed.push(index);
+            }
+            !is_over
+        });
+        self.passing.held = held;
     }
 
     /// Lets sessions whose replies are small again have the connections of most.
@@ -274,3 +290,6 @@ impl Plane {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

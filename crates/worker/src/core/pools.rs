@@ -237,6 +237,7 @@ impl LinkSlot {
             is_spare: false,
             is_bulk: false,
             is_streamed: false,
+            takes_large: false,
             hedged_until: Time(0),
         }
     }

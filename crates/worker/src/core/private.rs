@@ -134,13 +134,15 @@ impl Plane {
             return;
         }
         slot.lease = None;
-        slot.link.is_blocking = false;
+        slot.takes_large = false;
+        // A server that answers half a request takes the rest for another.
+        let is_cut = std::mem::take(&mut slot.link.is_blocking) && slot.link.unsent_len() > 0;
         slot.link.blocks_until = None;
         slot.awaits_retry = false;
         slot.awaited_keys.clear();
         // What is said to the server about the client of this connection may
         // still be on its way, and must not meet another's command.
-        let is_spoilt = slot.unblock.take().is_some() || slot.is_streamed;
+        let is_spoilt = slot.unblock.take().is_some() || slot.is_streamed || is_cut;
         if is_spoilt || slot.link.state() != LinkState::Ready {
             return self.discards.push(index);
         }
@@ -363,16 +365,16 @@ impl Core {
             }
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
-            if !plane.plan.health.is_usable(slot.id) {
-                // It may never answer, not even that the command has ended.
+            let is_astray = plane.is_displaced(slot);
+            if !plane.plan.health.is_usable(slot.id) || (slot.is_streamed && is_astray) {
+                // It may never answer, not even that the command has ended; or it has half
+                // of one.
                 let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
                 let place = (slot.pool, slot.backend);
                 slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
                 plane.end_lease(sessions, index, slot);
                 plane.discards.push(index);
-            } else if plane.is_displaced(slot)
-                && slot.unblock.replace(UnblockReason::Displaced).is_none()
-            {
+            } else if is_astray && slot.unblock.replace(UnblockReason::Displaced).is_none() {
                 plane.unblocking.push((index, slot.generation));
                 self.send_unblock(index);
             }

@@ -215,7 +215,7 @@ pub(super) fn release_waiting(
     plane: &mut Plane,
     slot: &mut LinkSlot,
 ) {
-    if !slot.waiting.is_empty() && slot.link.has_drained(plane.link_options(slot.pool)) {
+    if !slot.waiting.is_empty() && plane.takes_more(slot) {
         release_all(sessions, plane, slot);
     }
 }
@@ -364,6 +364,9 @@ impl Plane {
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
         busy.order.complete(sequence, busy.output.buf(), |out| errors.watch(out, write));
         session.reply_size.note(busy.undelivered().saturating_sub(before));
+        if session.passing.is_some_and(|passing| passing.sequence == sequence) {
+            session.passing = None;
+        }
         if session.identity.pin_due.is_some() {
             let is_last = busy.order.is_empty() && session.unheard == 0;
             session.identity.on_reply(sequence, is_last, self.clock.now);

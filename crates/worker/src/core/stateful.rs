@@ -576,7 +576,7 @@ impl Plane {
 
     /// Hashes of the request's keys, where a pool has several servers and keys
     /// have places.
-    fn hashes_of(&mut self, asked: &Asked) -> Vec<u32> {
+    pub(super) fn hashes_of(&mut self, asked: &Asked) -> Vec<u32> {
         let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(asked.session.pool)].kind
         else {
             return Vec::new();

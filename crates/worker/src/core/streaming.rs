@@ -17,7 +17,7 @@ use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
-use keyway_base::{ByteRange, Key};
+use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Session, Streaming};
@@ -29,8 +29,12 @@ use std::time::Duration;
 /// Most arguments behind the value, such as `EX 10`.
 const TAIL_ARGS_MAX: usize = 8;
 
-/// Longest of these, in bytes.
-const TAIL_ARG_LEN_MAX: u32 = 1 << 10;
+/// Most arguments in all. Of more the end of the value may not be what is told.
+const ARGS_MAX: usize = 1000;
+
+/// Requests that a worker sends to one server as they come. Each has a connection of
+/// its own; more of them take those of others, fewer have more kept until they are whole.
+const PER_SERVER_MAX: usize = 64;
 
 /// How long a server may take for a large request, beyond the time for others, when
 /// it was sent whole: a part of it is still on its way.
@@ -71,14 +75,14 @@ impl Plane {
         let PoolKind::Sharded { pool: sharded, cluster: None, .. } = &pool.kind else {
             return Begun::No;
         };
-        let Some(tail) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2) else {
+        let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
+        else {
             return Begun::No;
         };
         let is_redis = sharded.protocol == ServerProtocol::Redis;
         if !is_redis || !pool.pause.is_unused() || !is_plain(session) {
             return Begun::No;
         }
-        let before = args.last().map_or(0, |range| range.end as usize);
         // Empty ones stand for what is still to come.
         args.resize(args.len() + 1 + tail, ByteRange::new(0, 0));
         let Ok(request) = Request::resolve(Args::new(bytes, args)) else { return Begun::No };
@@ -97,6 +101,9 @@ impl Plane {
         else {
             return Begun::No;
         };
+        if !self.has_room_for_large(links, (session.pool, server)) {
+            return Begun::No;
+        }
         if !session.is_quiet(busy) {
             session.barrier = true;
             return Begun::Wait;
@@ -108,14 +115,14 @@ impl Plane {
         let link = self.lease_for(links, &mut asked, server);
         if let Some(index) = link {
             let sight = (&request.args[1], request.command.name, Direction::Request);
-            self.note_large(&pool.noted, sight, value_len(bytes, before));
+            self.note_large(&pool.noted, sight, value_len);
             self.send_begun(links, &mut asked, index);
         }
         let tail = match tail {
             0 => Vec::new(),
             _ => format!("*{tail}\r\n").into_bytes(),
         };
-        session.streaming = Some(Box::new(Streaming { link, left, tail }));
+        session.streaming = Some(Box::new(Streaming { link, left, tail, tail_at_least: 0 }));
         Begun::Yes
     }
 
@@ -123,8 +130,26 @@ impl Plane {
         self.note_write(asked.session, asked.busy);
         links[index].link.is_blocking = true;
         links[index].is_streamed = true;
+        links[index].takes_large = true;
+        links[index].awaited_keys = self.hashes_of(asked);
         self.send_private(links, asked, index);
+        self.note_deadline(links[index].link.deadline(self.link_options(asked.session.pool)));
+        self.streamed.push(index);
         self.batch += 1;
+    }
+
+    /// Whether another large request may be sent to a server as it comes.
+    fn has_room_for_large(&mut self, links: &[LinkSlot], server: (u16, u16)) -> bool {
+        self.streamed.retain(|&index| links[index].takes_large && !links[index].is_free);
+        let is_there = |&&index: &&LinkIndex| (links[index].pool, links[index].backend) == server;
+        self.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
+    }
+
+    /// Whether clients that wait for room on a link may go on.
+    pub(super) fn takes_more(&self, slot: &LinkSlot) -> bool {
+        let has_window =
+            !slot.is_streamed || slot.link.unsent_len() <= self.plan.limits.pass_len() / 2;
+        has_window && slot.link.has_drained(self.link_options(slot.pool))
     }
 
     /// Takes more of a request that is sent as it comes. Returns what came behind it.
@@ -136,8 +161,14 @@ impl Plane {
         bytes: &'b [u8],
     ) -> &'b [u8] {
         let Some(mut streaming) = session.streaming.take() else { return bytes };
+        if !bytes.is_empty() {
+            session.identity.live.note_request(None, self.clock.now);
+        }
         let (part, mut rest) = bytes.split_at(bytes.len().min(streaming.left));
         streaming.left -= part.len();
+        if streaming.left == 0 && streaming.tail.is_empty() {
+            self.cut_off_paused(links, (key, session), &mut streaming);
+        }
         self.send_part(links, (key, session), &mut streaming, part);
         if streaming.left > 0 {
             session.streaming = Some(streaming);
@@ -146,13 +177,19 @@ impl Plane {
         if !streaming.tail.is_empty() {
             let head_len = "*1\r\n".len();
             streaming.tail.extend_from_slice(rest);
-            match tail_len(&streaming.tail) {
+            if streaming.tail.len() < streaming.tail_at_least {
+                session.streaming = Some(streaming);
+                return &[];
+            }
+            match tail_len(&streaming.tail, &self.plan.limits) {
                 Tail::Whole(len) => {
                     let tail = std::mem::take(&mut streaming.tail);
                     rest = &rest[rest.len() - (tail.len() - len)..];
+                    self.cut_off_paused(links, (key, session), &mut streaming);
                     self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
                 }
-                Tail::Partial => {
+                Tail::Partial(at_least) => {
+                    streaming.tail_at_least = at_least;
                     session.streaming = Some(streaming);
                     return &[];
                 }
@@ -169,8 +206,9 @@ impl Plane {
         if let Some(index) = self.streamed_link(links, key, &streaming) {
             let until = self.answered_within(session.pool, Some(ANSWERED_WITHIN));
             links[index].is_streamed = false;
+            links[index].awaited_keys.clear();
             links[index].link.blocks_until = until;
-            self.note_deadline(until);
+            self.note_deadline(links[index].link.deadline(self.link_options(session.pool)));
         }
         // What follows waits for the reply, unless that is here.
         session.barrier = !session.is_quiet(busy);
@@ -201,12 +239,35 @@ impl Plane {
             return;
         };
         let slot = &mut links[index];
+        if slot.link.unsent_len() == 0 && !part.is_empty() {
+            slot.link.note_progress(self.clock.now);
+        }
         slot.link.extend_last(part);
+        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         self.mark_link_dirty(index, slot);
         if slot.link.unsent_len() >= self.plan.limits.pass_len() && !session.waits_for_link {
             session.paused = true;
             session.waits_for_link = true;
             slot.waiting.push(key);
+        }
+    }
+
+    /// Ends the connection of a request that would be whole while its pool is paused: it
+    /// must not be executed now, and its client is told that it failed.
+    fn cut_off_paused(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &Session),
+        streaming: &mut Streaming,
+    ) {
+        let pause = &self.plan.pools[usize::from(session.pool)].pause;
+        if pause.is_unused() || pause.end(self.clock.now).is_none() {
+            return;
+        }
+        if let Some(index) = self.streamed_link(links, key, streaming) {
+            streaming.link = None;
+            links[index].lease = None;
+            self.discards.push(index);
         }
     }
 
@@ -239,43 +300,47 @@ fn is_plain(session: &Session) -> bool {
         && !session.ended
 }
 
-/// How many arguments come behind the one that ends at `end`, if there are few, that one
-/// is long and its key is here.
-fn tail_of(bytes: &[u8], args: &[ByteRange], end: usize, len_min: usize) -> Option<usize> {
-    let digits = bytes.strip_prefix(b"*")?.iter().take_while(|byte| byte.is_ascii_digit());
-    let count = digits.take(4).fold(0, |sum, byte| 10 * sum + usize::from(byte - b'0'));
-    let key = args.get(1)?;
-    let before = args.last().unwrap_or(key).end as usize;
+/// How many arguments come behind the value that ends at `end`, and the length of that,
+/// if there are few, it is long, and all before it is here.
+fn tail_of(bytes: &[u8], args: &[ByteRange], end: usize, len_min: usize) -> Option<(usize, usize)> {
+    let (count, _) = number(bytes, b'*')?;
     let tail = count.checked_sub(args.len() + 1)?;
+    let before = args.get(1).and(args.last())?.end as usize + 2;
+    let (len, head_len) = number(bytes.get(before..)?, b'$')?;
     // One byte more is what is asked for when nothing is known of the next.
-    let is_known = end > bytes.len() + 1 && end - before >= len_min;
-    (is_known && tail <= TAIL_ARGS_MAX).then_some(tail)
+    let is_known = end > bytes.len() + 1 && before + head_len + len + 2 == end;
+    let is_fit = count <= ARGS_MAX && tail <= TAIL_ARGS_MAX && len >= len_min;
+    (is_known && is_fit).then_some((tail, len))
 }
 
-/// The length of the value whose head begins behind the argument that ends there.
-fn value_len(bytes: &[u8], before: usize) -> usize {
-    let head = bytes.get(before + 2..).and_then(|head| head.strip_prefix(b"$")).unwrap_or_default();
-    let digits = head.iter().take(20).take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |sum, byte| 10 * sum + usize::from(byte - b'0'))
+/// The number in a line that begins with `sign`, and how long that is.
+fn number(bytes: &[u8], sign: u8) -> Option<(usize, usize)> {
+    let line = bytes.strip_prefix(&[sign])?;
+    let at = line.iter().take(20).position(|&byte| byte == b'\r')?;
+    let number = usize::try_from(keyway_resp::parse_integer(&line[..at])?).ok()?;
+    (line.get(at + 1) == Some(&b'\n')).then_some((number, at + 3))
 }
 
 enum Tail {
     /// So long, with the head that was made for it.
     Whole(usize),
-    Partial,
+    /// There is no use in looking again before so much is here.
+    Partial(usize),
     Broken,
 }
 
-fn tail_len(bytes: &[u8]) -> Tail {
+fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
     let limits = ParseLimits {
         args_max: TAIL_ARGS_MAX as u32,
-        bulk_len_max: TAIL_ARG_LEN_MAX,
-        request_len_max: 2 * TAIL_ARGS_MAX as u32 * TAIL_ARG_LEN_MAX,
         inline_len_max: 0,
+        ..ParseLimits::of(limits)
     };
     match parse_request(bytes, &limits, &mut Vec::new(), &mut Vec::new()) {
         Ok(Parsed::Ready { consumed }) => Tail::Whole(consumed),
-        Ok(Parsed::NeedMore { .. }) => Tail::Partial,
+        Ok(Parsed::NeedMore { at_least }) => Tail::Partial(at_least),
         Ok(Parsed::Inline { .. }) | Err(_) => Tail::Broken,
     }
 }
+
+#[cfg(test)]
+mod tests;

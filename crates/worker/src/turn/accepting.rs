@@ -92,7 +92,9 @@ impl<I: Io> Worker<I> {
         let place = &self.plan.listeners[usize::from(session.listener)];
         let Some(timeout) = place.entrance.idle_timeout else { return false };
         let waits = session.subscriptions.is_some() || session.is_monitor || session.is_blocked();
-        if waits || session.closing || !session.has_delivered() {
+        // One that stops in the middle of a large value has a reply to come.
+        let stops = session.streaming.is_some() && !session.paused;
+        if waits || session.closing || !(stops || session.has_delivered()) {
             return false;
         }
         let now = self.core.clock().now;

@@ -1,0 +1,56 @@
+use super::super::tests::{client, connected_core, output, pass_to};
+use super::*;
+use keyway_net::Socket;
+
+/// A large reply of which so much has come that its client must take it first.
+fn hold(core: &mut Core, client: Key<Session>) {
+    core.on_client_bytes(client, b"GET k\r\n");
+    let len = core.links[0].link.unsent_len();
+    core.links[0].link.advance(len);
+    let mut part = b"$9000000\r\n".to_vec();
+    part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+    assert!(core.is_held(0), "{} bytes", output(core, client).len());
+}
+
+#[test]
+fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
+    let mut core = connected_core();
+    let first = client(&mut core);
+    hold(&mut core, first);
+    core.on_link_lost(0, BackendFault::Closed);
+    pass_to(&mut core, 5000);
+    core.plane.connects.clear();
+    core.on_connecting(0);
+    core.on_connected(0, Socket(2));
+    // Whether it serves again is looked at first.
+    core.links[0].link.advance(14);
+    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+    let second = client(&mut core);
+    hold(&mut core, second);
+    assert_eq!(core.plane.passing.held, [0]);
+    let third = client(&mut core);
+    core.on_client_bytes(third, b"GET other\r\n");
+    assert_eq!(core.links[0].link.in_flight(), 2);
+    pass_to(&mut core, 8000);
+    core.tend_large();
+    assert_eq!((core.next_freed(), core.next_freed()), (Some(0), None));
+    assert!(core.plane.passing.held.is_empty());
+}
+
+#[test]
+fn what_a_slow_client_asked_for_itself_waits_until_it_takes_its_reply() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"GET k\r\nGET other\r\nGET third\r\n");
+    let len = core.links[0].link.unsent_len();
+    core.links[0].link.advance(len);
+    let mut part = b"$9000000\r\n".to_vec();
+    part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+    assert!(core.is_held(0));
+    pass_to(&mut core, 8000);
+    core.tend_large();
+    assert_eq!(core.next_freed(), None);
+    assert!(core.session(client).unwrap().reply_size.largest() >= 9_000_000);
+}
