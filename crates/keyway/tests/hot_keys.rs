@@ -147,7 +147,7 @@ fn a_user_sees_no_keys_but_those_that_it_may_read_and_what_was_refused_is_not_co
     assert_eq!((row[2].text(), row[3].text()), ("set".into(), "request".into()));
     let config = keyway.directory().join("keyway.toml");
     let text = std::fs::read_to_string(&config).expect("its file");
-    let off = "hot_keys_every = 0\nbig_values_from = 0\n";
+    let off = "hot_keys_every = 0\nbig_values_from = \"0B\"\n";
     std::fs::write(&config, text.replace("hot_keys_every = 1\n", off)).expect("a file");
     keyway.process().signal(Signal::HUP);
     wait_until("the reload", SOON, || keyway.process().log().contains(" reloaded "));
