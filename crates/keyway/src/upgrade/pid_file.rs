@@ -34,7 +34,7 @@ impl PidFile {
 /// written.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => File::create_new(path)?.write_all(text.as_bytes()),
     }
 }
