@@ -274,7 +274,7 @@ pub(crate) static LIMITS: Table = Table {
             "big_values_from",
             Size { min: 0, max: GIB },
             Is("\"64KiB\""),
-            "Requests and replies of so many bytes or more are looked at for the keys with the largest values, which are told of beside the hot ones. 0 turns it off.",
+            "Requests and replies of so many bytes or more are looked at for the keys with the largest values, which are told of beside the hot ones. 0B turns it off.",
         ),
         key(
             "session_in_flight_max",

@@ -290,9 +290,10 @@ pub(crate) fn kind(method: &Method, path: &str) -> Kind {
     }
 }
 
-/// Whether an answer may take seconds: a reload waits for every worker.
+/// Whether an answer may take seconds: a reload waits for every worker, and an upgrade for a reload
+/// that is before it.
 pub(crate) fn takes_long(method: &Method, path: &str) -> bool {
-    method == Method::POST && path == "/v1/reload"
+    method == Method::POST && matches!(path, "/v1/reload" | "/v1/upgrade")
 }
 
 /// One request, after its body.

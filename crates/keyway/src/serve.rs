@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How the process was started, beside its configuration.
@@ -81,10 +82,12 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, before)?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
-    let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, bounds, (driver, seed))?;
+    let first = first_workers(bounds.0, &sockets, before);
+    let counts = (first, bounds.1);
+    let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
-    let pid_file = begin(&mut workers, admin.as_mut(), started, before)?;
+    let pid_file = begin((&mut workers, bounds.0), admin.as_mut(), started, before)?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -102,6 +105,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let ending = run(&mut workers, &inside, &mut live, &mut upgrades);
     let kept = upgrades.abort(&woken);
     process.set_draining();
+    let mut status = ExitCode::SUCCESS;
     match ending {
         Ending::Stop(then) => {
             workers.drain();
@@ -112,20 +116,48 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
             drop(woken);
             drop(admin);
             remove_unix_sockets(&live, &kept);
+            if let (Some(file), true) = (pid_file, kept.is_empty()) {
+                file.remove();
+            }
         }
         Ending::Replaced(heir) => {
             upgrade::tell_of_heir(heir.pid);
             workers.leave(upgrade::grace(&live));
-            drop(admin);
-            serve_the_rest(workers, &live, &heir, &woken);
+            let closing = close_beside(admin);
+            if serve_the_rest(workers, &live, &heir, &woken).is_err() {
+                status = ExitCode::FAILURE;
+                // Otherwise it is the other process's, or will be in a moment.
+                if let Some(file) = pid_file {
+                    file.remove();
+                }
+            }
+            // Nobody waits for an answer from here any more.
+            drop(woken);
+            if let Some(thread) = closing {
+                let _ = thread.join();
+            }
         }
-    }
-    if let Some(file) = pid_file {
-        file.remove();
     }
     warn_of_cut_off(&plan);
     tracing::info!("stopped");
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
+}
+
+/// How many workers there are before the first client is served. Beside a process that serves they
+/// are only as many as have sockets from it: who comes to another socket would be reset if this
+/// process failed.
+fn first_workers(count: usize, sockets: &[Vec<Listener>], before: &TakeOver) -> usize {
+    match before.is_one() {
+        true => TakeOver::workers(sockets).clamp(1, count),
+        false => count,
+    }
+}
+
+/// Closes it on a thread of its own: requests that it has taken may wait for the main thread.
+fn close_beside(admin: Option<AdminHandle>) -> Option<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("keyway-admin-end".into());
+    // Where no thread can be started it has been closed here.
+    thread.spawn(move || drop(admin)).ok()
 }
 
 /// How many workers there are at first, and at most. `taken` sockets of the process before have a
@@ -148,7 +180,7 @@ fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
 /// Nothing is missing: clients are served from here on. The file with the process's id, if there
 /// is to be one.
 fn begin(
-    workers: &mut Workers,
+    (workers, count): (&mut Workers, usize),
     admin: Option<&mut AdminHandle>,
     started: &Started<'_>,
     before: &mut TakeOver,
@@ -163,13 +195,15 @@ fn begin(
     if let Some(admin) = admin {
         admin.begin();
     }
+    workers.grow(count);
     if is_upgrade {
+        // A file system that stalls is no reason to be ended.
+        before.end();
         workers.settle();
         pid_file = write().unwrap_or_else(|error| {
             tracing::warn!("upgrade: {error:#}");
             None
         });
-        before.end();
     } else {
         upgrade::tell_of_start();
     }
@@ -250,10 +284,7 @@ fn run(
                 let _ = tell.send(reload(workers, upgrades));
             }
             Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin), false)),
-            Ok(Wake::Upgrade(asked)) => {
-                let begun = upgrades.begin((live, workers, admin), asked.discard_store);
-                let _ = asked.tell.send(begun);
-            }
+            Ok(Wake::Upgrade(asked)) => upgrades.answer((live, workers, admin), &asked),
             Ok(Wake::Upgraded(outcome)) => {
                 if let Some(heir) = upgrades.end(outcome) {
                     return Ending::Replaced(heir);
@@ -323,7 +354,15 @@ fn wait_for_end(woken: &Receiver<Wake>) {
 }
 
 /// Serves the clients that are there, while another process has those that come.
-fn serve_the_rest(workers: Workers, live: &Live, heir: &Heir, woken: &Receiver<Wake>) {
+///
+/// # Errors
+/// When that process has failed.
+fn serve_the_rest(
+    workers: Workers,
+    live: &Live,
+    heir: &Heir,
+    woken: &Receiver<Wake>,
+) -> Result<(), upgrade::HeirFailed> {
     let (pid, grace) = (heir.pid, upgrade::grace(live));
     remove_unix_sockets(live, &heir.kept);
     tracing::info!(
@@ -332,7 +371,17 @@ fn serve_the_rest(workers: Workers, live: &Live, heir: &Heir, woken: &Receiver<W
         "upgraded: process {pid} serves; this one serves the clients it has for {grace:?} at \
          most, then it drains"
     );
+    let mut outcome = Ok(());
     while !workers.have_ended() {
+        outcome = heir.check();
+        if outcome.is_err() {
+            tracing::error!(
+                pid,
+                "process {pid}, which had taken over, has failed: nobody listens; draining, so \
+                 that whoever watches starts another"
+            );
+            break;
+        }
         match woken.recv_timeout(LEFT_EVERY) {
             Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
                 let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
@@ -352,6 +401,7 @@ fn serve_the_rest(workers: Workers, live: &Live, heir: &Heir, woken: &Receiver<W
         }
     }
     workers.drain();
+    outcome
 }
 
 /// What answers at the admin address, from its begin on.

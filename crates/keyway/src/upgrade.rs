@@ -11,7 +11,7 @@ mod notify;
 mod pid_file;
 mod take_over;
 
-pub use attempt::Heir;
+pub use attempt::{Heir, HeirFailed};
 pub use notify::{tell_of_heir, tell_of_start};
 pub use pid_file::PidFile;
 pub use take_over::TakeOver;
@@ -24,12 +24,15 @@ use keyway_control::{AdminHandle, UpgradeState, UpgradeStatus};
 use keyway_net::{Handed, Place};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 /// How long who asks waits until the next process is started, which takes a millisecond; a reload
 /// may be before it.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it may take to start a process, when that begins at the last moment.
+const STARTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why no process was started, or it was ended, a line for each reason.
 pub type Reasons = Vec<String>;
@@ -38,6 +41,8 @@ pub type Reasons = Vec<String>;
 pub struct Asked {
     /// Whether what the stores hold may be lost.
     pub discard_store: bool,
+    /// When it is too late to begin: who asked is told that none did.
+    pub until: Instant,
     /// Where it is told.
     pub tell: SyncSender<Result<(), Reasons>>,
 }
@@ -49,10 +54,25 @@ pub struct Asked {
 pub fn request(wake: &Sender<Wake>, discard_store: bool) -> Result<(), Reasons> {
     let (tell, told) = sync_channel(1);
     let stopping = || Err(vec!["Keyway is stopping".to_owned()]);
-    match wake.send(Wake::Upgrade(Asked { discard_store, tell })) {
-        Ok(()) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| stopping()),
-        Err(_) => stopping(),
+    let until = now() + PATIENCE;
+    if wake.send(Wake::Upgrade(Asked { discard_store, until, tell })).is_err() {
+        return stopping();
     }
+    match told.recv_timeout(PATIENCE + STARTED_WITHIN) {
+        Ok(begun) => begun,
+        Err(RecvTimeoutError::Timeout) => Err(too_late()),
+        Err(RecvTimeoutError::Disconnected) => stopping(),
+    }
+}
+
+fn too_late() -> Reasons {
+    let secs = PATIENCE.as_secs();
+    vec![format!("it did not begin within {secs} s, as something else goes on; it does not begin")]
+}
+
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// What comes of upgrades, for whoever asks.
@@ -74,6 +94,16 @@ impl Upgrades {
     /// Whether the next process is coming up.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// Starts the next process for who has asked, unless that was told that none is started.
+    pub fn answer(&mut self, from: (&Live, &Workers, Option<&AdminHandle>), asked: &Asked) {
+        let begun = match now() < asked.until {
+            true => self.begin(from, asked.discard_store),
+            false => Err(too_late()),
+        };
+        // Who has asked may have gone.
+        let _ = asked.tell.send(begun);
     }
 
     /// Starts the next process. Logs why not, if not.

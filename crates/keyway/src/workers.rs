@@ -112,6 +112,16 @@ impl Workers {
         }
     }
 
+    /// Adds workers, which serve at once, until there are `count`; tells it if there are fewer.
+    pub fn grow(&mut self, count: usize) {
+        while self.running.len() < count {
+            if let Err(error) = self.add_sibling(Vec::new()) {
+                let workers = self.running.len();
+                return tracing::warn!(workers, "fewer workers than `workers` says: {error:#}");
+            }
+        }
+    }
+
     /// Other descriptors of the sockets that workers accept by, of one listener.
     ///
     /// # Errors
@@ -132,7 +142,10 @@ impl Workers {
     }
 
     /// Has every worker serve only the clients it has, until they leave or the time is over.
-    pub fn leave(&self, grace: Duration) {
+    pub fn leave(&mut self, grace: Duration) {
+        // None is added any more, and by a unix socket that is open here clients would still come
+        // when the process that has it is gone.
+        self.templates.clear();
         for worker in &self.running {
             post(&worker.mailer, Mail::Leave(grace));
         }

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Process, RedisServer, Signal,
@@ -454,6 +454,50 @@ fn clients_that_stay_are_left_when_the_grace_is_over() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a while is to pass")]
+fn who_has_begun_to_come_in_does_so_still() {
+    let _watch = watchdog(Duration::from_secs(60), "a client at the door");
+    let servers = [RedisServer::start()];
+    let door = "[[listener]]\nbind = \"unix://{}/door\"\npool = \"main\"\n\
+                proxy_protocol = true\nhandshake_timeout = \"30s\"\n";
+    let workers = [("workers", "1")];
+    let one = Upgrading::start(vec![Pool::over("main", &servers)], &workers, door);
+    let mut old = one.keyway.client(0);
+    let mut entering = UnixStream::connect(one.path("door")).unwrap();
+    entering.write_all(b"PROXY TCP4 192.0.2.1").unwrap();
+    (0..3).for_each(|_| assert_eq!(old.words("PING"), Value::simple("PONG")));
+    one.upgrade();
+    wait_until("it is left", SOON, || one.count("upgraded: process") == 1);
+    (0..3).for_each(|_| assert_eq!(old.words("PING"), Value::simple("PONG")));
+    drop(old);
+    // By then a worker with nobody has ended.
+    let since = Instant::now();
+    wait_until("a while", SOON, || since.elapsed() > Duration::from_millis(1500));
+    entering.write_all(b" 192.0.2.2 1 2\r\nPING\r\n").unwrap();
+    let mut reply = [0; 7];
+    entering.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
+}
+
+#[test]
+fn a_process_that_fails_after_it_has_taken_over_is_missed() {
+    let _watch = watchdog(Duration::from_secs(60), "the end of an heir");
+    let servers = [RedisServer::start()];
+    let grace = [("upgrade_grace", "\"1h\"")];
+    let local = unix_listener("local");
+    let mut one = Upgrading::start(vec![Pool::over("main", &servers)], &grace, &local);
+    let mut idle = one.keyway.client(0);
+    assert_eq!(idle.words("PING"), Value::simple("PONG"));
+    let heir = one.upgrade();
+    wait_until("it is left", SOON, || one.count("upgraded: process") == 1);
+    assert_eq!(idle.words("PING"), Value::simple("PONG"), "it is served on");
+    one.signal(heir, Signal::KILL);
+    assert!(!one.keyway.process_mut().wait_exit(SOON).success());
+    assert!(one.log().contains("which had taken over, has failed"));
+    idle.expect_closed();
+}
+
+#[test]
 fn systemd_the_pid_file_and_descriptors_are_as_after_a_start() {
     let _watch = watchdog(Duration::from_secs(60), "systemd");
     let folder = TempDir::new();
@@ -500,7 +544,8 @@ fn systemd_the_pid_file_and_descriptors_are_as_after_a_start() {
     first.signal(Signal::USR2);
     let told = hear();
     let pid: u32 = told.trim().strip_prefix("MAINPID=").expect(&told).parse().unwrap();
-    assert_eq!((written(), serving(admin)), (pid, pid));
+    assert_eq!(serving(admin), pid);
+    wait_until("it has written its file", SOON, || written() == pid);
     assert!(first.wait_exit(SOON).success());
     assert_eq!(written(), pid, "it is the next one's");
     assert_eq!(settled(pid), expected, "nothing is left open");

@@ -202,6 +202,16 @@ pub trait Io {
     /// Stops listening: new clients are refused by the system from here on.
     fn stop_listening(&mut self);
 
+    /// The same, but who has begun to come in may do so still.
+    fn leave_listening(&mut self) {
+        self.stop_listening();
+    }
+
+    /// Whether anybody has begun to come in, of whom nobody was told yet.
+    fn has_arrivals(&self) -> bool {
+        false
+    }
+
     /// Names an accepted or adopted socket; its events start here.
     fn watch(&mut self, socket: Socket, token: Token) -> bool;
 

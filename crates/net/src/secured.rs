@@ -409,6 +409,14 @@ impl<I: Io> Io for Secured<I> {
         self.io.stop_listening();
     }
 
+    fn leave_listening(&mut self) {
+        self.io.stop_listening();
+    }
+
+    fn has_arrivals(&self) -> bool {
+        self.arrivals.is_busy()
+    }
+
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
         assert_eq!(token.0 & RESERVED, 0, "these bits of a token are the drivers'");
         if !is_secured(socket) {

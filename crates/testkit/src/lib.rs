@@ -59,8 +59,8 @@ pub use memcached_steps::{
 pub use nutcracker::{Nutcracker, NutcrackerPool};
 pub use ports::{free_address, free_port};
 pub use proc::{
-    cpu_seconds, cpu_seconds_over, fd_count, memory_available_bytes, raise_descriptor_limit,
-    resident_bytes, resident_peak_bytes, thread_count,
+    anonymous_bytes, cpu_seconds, cpu_seconds_over, fd_count, memory_available_bytes,
+    raise_descriptor_limit, resident_bytes, resident_peak_bytes, thread_count,
 };
 pub use process::{Process, Signal};
 pub use random::Random;

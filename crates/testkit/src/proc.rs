@@ -27,6 +27,12 @@ pub fn resident_bytes(pid: u32) -> u64 {
     status_kib(&format!("/proc/{pid}/status"), "VmRSS:") * 1024
 }
 
+/// What of it is no file's: all that a process holds but pages of programs, which a build without
+/// optimization has several times as many of.
+pub fn anonymous_bytes(pid: u32) -> u64 {
+    status_kib(&format!("/proc/{pid}/status"), "RssAnon:") * 1024
+}
+
 /// The most memory it ever had in RAM (VmHWM), in bytes.
 pub fn resident_peak_bytes(pid: u32) -> u64 {
     status_kib(&format!("/proc/{pid}/status"), "VmHWM:") * 1024

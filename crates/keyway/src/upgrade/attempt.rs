@@ -4,10 +4,11 @@ use super::Reasons;
 use super::take_over::VARIABLE;
 use crate::reload::Wake;
 use keyway_net::{HANDED_AT_ONCE, Handed, Handover, Message};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,24 @@ pub struct Heir {
     pub kept: Vec<u16>,
 }
 
+/// The process that took over has ended as it was not to.
+#[derive(Debug)]
+pub struct HeirFailed;
+
+impl Heir {
+    /// Whether it serves, or was told to end. It is not waited for: it stays known until this
+    /// process ends.
+    pub fn check(&self) -> Result<(), HeirFailed> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let ended = pid.and_then(|pid| waitid(WaitId::Pid(pid), options).ok().flatten());
+        match ended.is_some_and(|how| how.exit_status() != Some(0)) {
+            true => Err(HeirFailed),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The thread that brings the next process up.
 pub struct Attempt {
     thread: JoinHandle<()>,
@@ -60,17 +79,21 @@ impl Attempt {
         let pid = child.id();
         tracing::info!(pid, "upgrade: started {} to take over", program.display());
         let mut next = Next { child, talk: twin };
+        let (give, given) = channel::<Next>();
         let thread = std::thread::Builder::new().name("keyway-upgrade".into()).spawn(move || {
+            let Ok(mut next) = given.recv() else { return };
             let outcome = next.bring_up(order.sockets, order.timeout);
             let outcome = outcome.map_err(|reasons| next.end(reasons));
             // Nobody waits for it where this process ends.
             let _ = order.wake.send(Wake::Upgraded(outcome));
         });
         match thread {
-            Ok(thread) => Ok(Attempt { thread, talk }),
+            Ok(thread) => {
+                give.send(next).expect("the thread takes it first of all");
+                Ok(Attempt { thread, talk })
+            }
             Err(error) => {
-                // It hears that nobody is there, and ends.
-                talk.cut();
+                next.kill();
                 Err(failed("cannot start a thread", error))
             }
         }
@@ -159,12 +182,16 @@ impl Next {
         match self.await_end() {
             Some(status) => reasons.push(format!("process {pid} has ended ({status})")),
             None => {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                self.kill();
                 reasons.push(format!("process {pid} was killed"));
             }
         }
         reasons
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     fn await_end(&mut self) -> Option<ExitStatus> {

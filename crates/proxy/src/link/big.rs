@@ -7,7 +7,9 @@ use super::{Exchange, Link, Owner};
 pub struct BigReply {
     /// The request, whole.
     pub request: Vec<u8>,
-    /// Bytes of the reply, or of the largest of its elements.
+    /// Bytes of the reply.
+    pub whole: u64,
+    /// Bytes of the largest of its elements, or of the reply.
     pub bytes: u64,
     /// Which of so many elements that is; of what is no array the only one.
     pub element: (u32, u32),
@@ -28,24 +30,26 @@ impl Link {
     /// Notes a reply that is large.
     #[cold]
     pub(super) fn note_big(&mut self, exchange: &Exchange, reply: &[u8]) {
-        self.note_big_element(exchange, largest_element(reply));
+        self.note_big_element(exchange, largest_element(reply), reply.len());
     }
 
-    /// The same of one that was not kept, or of its largest element: which of how many that is,
-    /// and its bytes.
+    /// The same of one that was not kept: which of how many its largest element is, that one's
+    /// bytes, and those of all.
     #[cold]
     pub(super) fn note_big_element(
         &mut self,
         exchange: &Exchange,
         (index, count, bytes): (u32, u32, usize),
+        whole: usize,
     ) {
         let Some(request) = self.trace.answered_request(exchange.len) else { return };
         let big = self.big.get_or_insert_default();
-        let is_larger = !big.is_new || big.bytes < bytes as u64;
+        let is_larger = !big.is_new || big.whole < whole as u64;
         if is_larger && !matches!(exchange.owner, Owner::Internal(_)) {
             big.request.clear();
             big.request.extend_from_slice(request);
-            (big.bytes, big.element, big.is_new) = (bytes as u64, (index, count), true);
+            (big.whole, big.bytes) = (whole as u64, bytes as u64);
+            (big.element, big.is_new) = ((index, count), true);
         }
     }
 }

@@ -122,7 +122,7 @@ impl Link {
         let mut answered = None;
         if ends {
             let exchange = self.take_answered()?;
-            self.note_big_element(&exchange, (0, 1, len));
+            self.note_big_element(&exchange, (0, 1, len), len);
             if self.redirected.is_some() {
                 self.release_answered(&exchange, Kind::Bulk, b"")?;
             }

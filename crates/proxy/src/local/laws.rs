@@ -3,7 +3,7 @@
 use super::After;
 use super::bench::Bench;
 use crate::ReplyMode;
-use keyway_command::{COMMANDS, Command, Handling};
+use keyway_command::{COMMANDS, Command, Handling, Verb};
 use keyway_resp::{Framer, Framing, Protocol};
 use proptest::prelude::*;
 
@@ -14,7 +14,9 @@ fn every_command() -> impl Iterator<Item = &'static Command> {
 /// The name as a client sends it, and as few arguments as the arity allows.
 fn least_args(command: &Command) -> Vec<&str> {
     let mut args: Vec<&str> = command.name.split('|').collect();
-    args.resize(args.len().max(usize::from(command.arity.unsigned_abs())), "1");
+    // Its subcommands are words to the table.
+    let word = if command.verb == Verb::Hotkeys { "help" } else { "1" };
+    args.resize(args.len().max(usize::from(command.arity.unsigned_abs())), word);
     args
 }
 

@@ -4,7 +4,7 @@
 use super::Plane;
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Limits};
-use keyway_command::{Args, KeyFlags, Request};
+use keyway_command::{Args, KeyFlags, Request, Verb};
 use keyway_memcache as memcache;
 use keyway_proxy::noted::{Access, BigSight, Direction, NotedKeys};
 use keyway_proxy::{BigReply, Session};
@@ -245,7 +245,7 @@ impl Plane {
     pub(super) fn note_big_reply(&mut self, pool: u16, big: &BigReply) {
         let plan = Arc::clone(&self.plan.pools[usize::from(pool)]);
         let PoolKind::Sharded { options, .. } = &plan.kind else { return };
-        if (big.bytes as usize) < self.noting.big_from {
+        if (big.whole as usize) < self.noting.big_from {
             return;
         }
         if options.memcached.is_some() {
@@ -257,10 +257,16 @@ impl Plane {
         let parsed = parse_request(&big.request, &limits, &mut ranges, &mut inline);
         if matches!(parsed, Ok(Parsed::Ready { .. }))
             && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
-            && let Some(key) = key_of(&request, big.element)
         {
-            let sight = (argument(&request, key), request.command.name, Direction::Reply);
-            self.note_sight(&plan.noted, sight, big.bytes as usize);
+            // Of others an element is a part of what one key has.
+            let (element, bytes) = match request.command.verb {
+                Verb::Mget => (big.element, big.bytes),
+                _ => ((0, 1), big.whole),
+            };
+            if let Some(key) = key_of(&request, element) {
+                let sight = (argument(&request, key), request.command.name, Direction::Reply);
+                self.note_large(&plan.noted, sight, bytes as usize);
+            }
         }
         (self.args, self.inline) = (ranges, inline);
     }
@@ -272,7 +278,7 @@ impl Plane {
         let wire = memcache::Wire::of(first);
         let parsed = memcache::parse_request(&big.request, wire, &limits, &mut request);
         if matches!(parsed, memcache::Parsed::Ready { .. }) {
-            self.note_large_item(pool, &request, &big.request, big.bytes as usize);
+            self.note_large_item(pool, &request, &big.request, big.whole as usize);
         }
         self.noting.item = request;
     }

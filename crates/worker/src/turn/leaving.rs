@@ -16,15 +16,15 @@ pub(super) struct Leaving {
 }
 
 impl<I: Io> Worker<I> {
-    /// Stops accepting. The sockets stay open in the other process, and who waits there is its
-    /// client.
+    /// Stops accepting, but for who has begun to come in. The sockets stay open in the other
+    /// process, and who waits there is its client.
     #[cold]
     pub(super) fn leave(&mut self, grace: Duration) {
         if self.drain_deadline.is_some() || self.leaving.is_some() {
             return;
         }
         let now = self.core.clock().now;
-        self.io.stop_listening();
+        self.io.leave_listening();
         self.leaving = Some(Leaving { idle_from: now + LINGER.min(grace), until: now + grace });
         self.tend_leaving(now);
     }
@@ -32,7 +32,8 @@ impl<I: Io> Worker<I> {
     /// Drains when the time is over, or nobody is left.
     pub(super) fn tend_leaving(&mut self, now: Time) {
         let Some(leaving) = self.leaving.filter(|_| self.drain_deadline.is_none()) else { return };
-        let is_idle = leaving.idle_from <= now && !self.core.has_clients();
+        let has_clients = self.core.has_clients() || self.io.has_arrivals();
+        let is_idle = leaving.idle_from <= now && !has_clients;
         if is_idle || leaving.until <= now {
             self.drain();
         }
