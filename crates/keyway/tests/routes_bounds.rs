@@ -252,11 +252,12 @@ fn who_does_not_read_what_many_keys_have_is_cut_off_and_told_of_once() {
     let keyway = Keyway::start(KEYWAY, config);
     let mut client = keyway.memcached_client(0);
     let value = "v".repeat(1_000_000);
+    // Of one server alone they would pass through, and not be read on.
     for nth in 0..10 {
-        let set = format!("set k{nth} 0 0 {}\r\n{value}\r\n", value.len());
+        let set = format!("set {nth}-of-many-keys 0 0 {}\r\n{value}\r\n", value.len());
         assert_eq!(client.say(&set), "STORED\r\n");
     }
-    let all: String = (0..40).map(|nth| format!(" k{}", nth % 10)).collect();
+    let all: String = (0..40).map(|nth| format!(" {}-of-many-keys", nth % 10)).collect();
     for _ in 0..3 {
         let mut idle = keyway.memcached_client(0);
         idle.send(format!("get{all}\r\n").as_bytes());
@@ -268,5 +269,5 @@ fn who_does_not_read_what_many_keys_have_is_cut_off_and_told_of_once() {
     });
     let log = keyway.process().log();
     assert_eq!(log.matches("client disconnected: it does not read").count(), 1, "{log}");
-    assert!(client.say("get k1\r\n").starts_with("VALUE k1 0 1000000\r\n"));
+    assert!(client.say("get 1-of-many-keys\r\n").starts_with("VALUE 1-of-many-keys 0 1000000\r\n"));
 }
