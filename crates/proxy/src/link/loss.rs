@@ -1,0 +1,89 @@
+//! The end of a connection: what becomes of the requests it had, and when the next is tried.
+
+use super::{Database, Exchange, Link, LinkOptions, LinkState, Owner};
+use keyway_base::{Sent, Time};
+use std::time::Duration;
+
+/// An exchange that will get no reply from the backend.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost<'r> {
+    /// The exchange.
+    pub exchange: Exchange,
+    /// Whether the backend may have seen its request.
+    pub sent: Sent,
+    /// Its request, if it may go to another server: a read.
+    pub read: Option<&'r [u8]>,
+}
+
+impl Link {
+    /// Ends the connection. Each exchange goes to `lost`, with whether its
+    /// request may have reached the backend; with `keep_unsent`, those of
+    /// which not a byte was sent stay and go out on the next connection.
+    pub fn on_lost(&mut self, keep_unsent: bool, mut lost: impl FnMut(Lost<'_>)) {
+        // The unsent requests are the last of the output: count backwards.
+        // What is kept is in one piece, so it ends at the first that is not to
+        // go out again: an abandoned one, or a question of the worker's own
+        // about the connection that is lost.
+        let (mut unsent_len, mut unsent, mut kept_len, mut kept) = (self.output.len(), 0, 0, 0);
+        let mut keeps = keep_unsent;
+        for (index, exchange) in self.fifo.iter().enumerate().rev() {
+            let len = exchange.len as usize;
+            if len > unsent_len {
+                break;
+            }
+            unsent_len -= len;
+            unsent += 1;
+            let is_internal = matches!(exchange.owner, Owner::Internal(_));
+            keeps &= index >= self.abandoned && !is_internal;
+            if keeps {
+                kept += 1;
+                kept_len += len;
+            }
+        }
+        let (total, mut at) = (self.fifo.len(), 0);
+        for (index, exchange) in self.fifo.drain(..total - kept).enumerate() {
+            let sent = if index + unsent >= total { Sent::No } else { Sent::Maybe };
+            let len = exchange.len as usize;
+            let read = exchange.is_plain_read().then(|| self.output.held(at, len));
+            at += len;
+            lost(Lost { exchange, sent, read });
+        }
+        self.output.keep_last(kept_len);
+        self.database = Database::Own;
+        self.refusal = Vec::new();
+        self.refuses_once = false;
+        self.multi_refused = None;
+        self.reads_replica = false;
+        if let Some(aside) = &mut self.redirected {
+            aside.restart();
+        }
+        self.trace.restart();
+        self.abandoned = 0;
+        self.answered = false;
+        self.was_lost_greeting = self.greeting.take().is_some() && self.handshake.is_empty();
+        self.handshake.clear();
+        self.handshake_refusal = Vec::new();
+        self.input = Vec::new();
+        self.input_needed = 0;
+        self.framer.reset();
+        self.memcached = None;
+        self.passing = None;
+        self.send_blocked = false;
+        self.is_blocking = false;
+        self.state = LinkState::Idle;
+        self.trim();
+    }
+
+    /// Notes that connecting failed, and how long to wait before the next
+    /// attempt: doubling, with `jitter` (any random number) so that many links
+    /// do not come back at once. Call after [`Link::on_lost`].
+    pub fn on_backoff(&mut self, options: &LinkOptions, now: Time, jitter: u64) {
+        let doubled = options.backoff_min * 2u32.saturating_pow(self.failures.min(16));
+        let pause = doubled.min(options.backoff_max).max(options.backoff_min);
+        let half = pause / 2;
+        let spread = half.as_nanos().max(1) as u64;
+        self.failures = self.failures.saturating_add(1);
+        self.state =
+            LinkState::Backoff { until: now + half + Duration::from_nanos(jitter % spread) };
+    }
+}
