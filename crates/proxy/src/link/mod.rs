@@ -733,7 +733,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_base::Key;
+    use keyway_base::{Key, Sent};
 
     fn options() -> LinkOptions {
         LinkOptions {
