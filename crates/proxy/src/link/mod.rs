@@ -295,13 +295,6 @@ impl Link {
             && self.output.held_len() < options.output_len_max as usize
     }
 
-    /// Whether it has drained far enough to let waiting clients go on: well
-    /// below the bound, so that they do not stop again at once.
-    pub fn has_drained(&self, options: &LinkOptions) -> bool {
-        self.fifo.len() <= options.in_flight_max as usize / 2
-            && self.output.held_len() <= options.output_len_max as usize / 2
-    }
-
     /// Whether a connection must be made for the requests that wait.
     pub fn wants_connection(&self, now: Time) -> bool {
         match self.state {
@@ -420,14 +413,6 @@ impl Link {
             sent_on_by: Exchange::NOBODY,
             may_repeat: false,
         });
-    }
-
-    /// Appends more of the request that was enqueued last.
-    pub fn extend_last(&mut self, part: &[u8]) {
-        if let Some(exchange) = self.fifo.back_mut() {
-            exchange.len += part.len() as u32;
-            self.output.buf().extend_from_slice(part);
-        }
     }
 
     /// Tells how the reply to the request that was enqueued last is translated,

@@ -131,6 +131,21 @@ impl Link {
         Ok(Passed { part, rest, answered })
     }
 
+    /// Appends more of the request that was enqueued last.
+    pub fn extend_last(&mut self, part: &[u8]) {
+        if let Some(exchange) = self.fifo.back_mut() {
+            exchange.len += part.len() as u32;
+            self.output.buf().extend_from_slice(part);
+        }
+    }
+
+    /// Whether it has drained far enough to let waiting clients go on: well
+    /// below the bound, so that they do not stop again at once.
+    pub fn has_drained(&self, options: &super::LinkOptions) -> bool {
+        self.fifo.len() <= options.in_flight_max as usize / 2
+            && self.output.held_len() <= options.output_len_max as usize / 2
+    }
+
     /// Who waits for the reply that passes through.
     pub fn passing_owner(&self) -> Option<Owner> {
         self.passing.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
