@@ -210,6 +210,9 @@ impl Programs {
     /// What the program of `kind` says its version is; none when it cannot be
     /// run.
     pub fn version(&self, kind: Kind) -> Option<String> {
+        if kind == Kind::Floor {
+            return None;
+        }
         version_of(self.path(kind).ok()?, kind.version_flag())
     }
 }
