@@ -246,6 +246,8 @@ impl<I: Io> Worker<I> {
                     let slot = &mut self.core.links[index];
                     if writable && slot.link.send_blocked {
                         slot.link.send_blocked = false;
+                        // The server has taken what was sent before.
+                        slot.link.note_progress(self.core.plane.clock.now);
                         self.core.mark_link_dirty(index);
                     }
                     if readable || hangup {

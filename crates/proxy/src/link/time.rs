@@ -46,8 +46,9 @@ impl Link {
         let grace = options.timeout.unwrap_or(STUCK_WITHOUT_TIMEOUT);
         let stalled = (!self.output.is_empty()).then(|| self.progress + grace);
         match (self.blocks_until, stalled) {
-            (Some(until), Some(stalled)) => Some(until.max(stalled)),
-            (until, stalled) => until.or(stalled),
+            // From when the last of it was taken.
+            (Some(until), _) => Some(until.max(self.progress + grace)),
+            (None, stalled) => stalled,
         }
     }
 

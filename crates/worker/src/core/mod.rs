@@ -152,7 +152,7 @@ pub(crate) struct LinkSlot {
     /// A request of which a part is still to come is sent on it.
     pub(crate) is_streamed: bool,
     /// The request on it was sent as it came, if only in part yet.
-    takes_large: bool,
+    pub(crate) takes_large: bool,
     /// Reads that were sent by then have been looked at whether a second server is to
     /// be sent them.
     hedged_until: Time,

@@ -111,7 +111,7 @@ impl<I: Io> Worker<I> {
             Send::Taken(taken) => {
                 slot.link.advance(taken);
                 slot.link.send_blocked = taken < len;
-                if taken > 0 && (taken < len || slot.is_streamed) {
+                if taken > 0 && (taken < len || slot.takes_large) {
                     slot.link.note_progress(self.core.plane.clock.now);
                 }
                 let cells = self.core.plane.cells.pool(slot.pool as usize);
