@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// How many messages a sender has underway: a relay that is sent more than its receiver takes gives them back.
+const UNDERWAY_MAX: u64 = 20_000;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn settings(id: u64, upstream: Option<&Url>) -> Settings {
@@ -134,25 +136,31 @@ fn a_relay_of_small_messages() {
         let count = Arc::new(AtomicU64::new(0));
         below(3, &at, Arc::clone(&count));
         let sender = at.clone();
+        let arrived = Arc::clone(&count);
         std::thread::spawn(move || {
             let mut settings = settings(2, Some(&sender));
             settings.queue_len_max = 1 << 20;
             let mut driver = driver(settings);
             let body = noise(128);
+            let (mut sent_count, mut failed) = (0, 0);
             loop {
                 driver.turn(Duration::from_millis(1)).unwrap();
                 while let Some(event) = driver.poll_event() {
-                    if matches!(event, Event::PeerDown { .. }) {
-                        return;
+                    match event {
+                        Event::PeerDown { .. } => return,
+                        Event::Failed { .. } => failed += 1,
+                        _ => {}
                     }
                 }
+                let underway = sent_count - failed - arrived.load(Ordering::Relaxed);
                 if driver.node().upstream().is_some() {
-                    for _ in 0..2000 {
+                    for _ in 0..2000.min(UNDERWAY_MAX.saturating_sub(underway)) {
                         let sent =
                             driver.node().send(NodeId(3), &body, SendOptions::default(), clock());
                         if sent.is_err() {
                             break;
                         }
+                        sent_count += 1;
                     }
                 }
             }
