@@ -133,6 +133,14 @@ impl Limits {
         (self.session_output_len_soft as usize / 2).clamp(64, LARGEST)
     }
 
+    /// Length from which replies are not copied on their way through, in bytes. A shorter one
+    /// costs less copied than sent as a piece of its own.
+    #[inline]
+    pub fn refer_len(&self) -> usize {
+        const SHORTEST: usize = 12 << 10;
+        (self.pass_len() / 2).min(SHORTEST)
+    }
+
     /// What one client may pin beyond its own large requests and replies:
     /// undelivered replies up to the soft bound, those still to come, and one
     /// read's worth of input.

@@ -225,6 +225,57 @@ fn large_and_small_ones_keep_their_order() {
     }
 }
 
+/// A value of its own for each number, of that many bytes.
+fn numbered(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 5) as u8 ^ (at >> 9) as u8 ^ (number * 37) as u8).collect()
+}
+
+#[test]
+fn pipelines_of_values_of_all_lengths_come_whole_and_in_order() {
+    const LENS: [usize; 9] =
+        [3, 11_000, 12_288, 16_384, 16_385, 65_530, 65_536, 200_000, 1_300_000];
+    let _watch = watchdog(Duration::from_secs(120), "pipelines");
+    let servers = RedisServer::start_many(3);
+    let keyway = start(&servers);
+    let mut client = connect(&keyway);
+    for (number, len) in LENS.into_iter().enumerate() {
+        client.write_all(&set_head(&format!("k{number}"), len, 3)).expect("taken");
+        client.write_all(&numbered(number, len)).and_then(|()| client.write_all(b"\r\n")).unwrap();
+        expect(&mut client, b"+OK\r\n");
+    }
+    let readers: Vec<_> = (0..6_usize)
+        .map(|reader| {
+            let mut client = connect(&keyway);
+            std::thread::spawn(move || {
+                let mut random = 0x9e37_79b9_u64 + reader as u64;
+                for _ in 0..30 {
+                    let mut numbers = Vec::new();
+                    for _ in 0..24 {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        // The longest seldom: they pass by another way.
+                        numbers.push((random >> 33) as usize % if reader < 4 { 7 } else { 9 });
+                    }
+                    for number in &numbers {
+                        ask(&mut client, &format!("k{number}"));
+                    }
+                    if reader % 2 == 0 {
+                        // Its replies have to wait meanwhile.
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    for number in numbers {
+                        let len = LENS[number];
+                        let mut got = vec![0; len + 2];
+                        expect(&mut client, format!("${len}\r\n").as_bytes());
+                        client.read_exact(&mut got).expect("the value");
+                        assert!(got[len..] == *b"\r\n" && got[..len] == numbered(number, len));
+                    }
+                }
+            })
+        })
+        .collect();
+    readers.into_iter().for_each(|reader| reader.join().expect("all was right"));
+}
+
 #[test]
 fn who_leaves_in_the_middle_leaves_nothing_behind() {
     let _watch = watchdog(Duration::from_secs(120), "clients that leave");

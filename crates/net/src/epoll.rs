@@ -1,6 +1,7 @@
 //! [`Io`] over epoll: edge-triggered, each socket registered once for both
 //! directions, so that no request costs an `epoll_ctl`.
 
+use crate::blocks::Blocks;
 use crate::resolver::{Answer, Resolver};
 use crate::tune::{tune, watch_over};
 use crate::{
@@ -12,8 +13,11 @@ use rustix::event::epoll;
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sendmsg,
+};
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -45,7 +49,7 @@ struct Connecting {
 pub struct EpollIo {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
-    read_buf: Box<[u8]>,
+    blocks: Blocks,
     /// Some were ended.
     listeners: Vec<Option<Listener>>,
     /// By listener, whether nothing is told of who waits there.
@@ -78,7 +82,7 @@ impl EpollIo {
         Ok(Self {
             epoll,
             ready: Vec::with_capacity(EVENTS_MAX),
-            read_buf: vec![0; READ_LEN].into_boxed_slice(),
+            blocks: Blocks::new(READ_LEN),
             held: vec![false; listeners.len()],
             is_paused: false,
             listeners: listeners.into_iter().map(Some).collect(),
@@ -97,7 +101,7 @@ impl EpollIo {
 
     /// The buffer that `recv` reads into.
     pub(crate) fn read_buf(&mut self) -> &mut [u8] {
-        &mut self.read_buf
+        self.blocks.buf()
     }
 
     /// Readable when something has happened.
@@ -328,6 +332,9 @@ impl Io for EpollIo {
         }
         self.ready = ready;
         events.append(&mut self.early);
+        if self.blocks.has_lent() && slept && events.is_empty() {
+            self.blocks.tidy();
+        }
         slept
     }
 
@@ -450,14 +457,11 @@ impl Io for EpollIo {
     #[inline]
     fn recv(&mut self, socket: Socket) -> Recv<'_> {
         loop {
-            return match rustix::net::recv(
-                borrow(&socket),
-                &mut self.read_buf[..],
-                RecvFlags::empty(),
-            ) {
+            return match rustix::net::recv(borrow(&socket), self.blocks.buf(), RecvFlags::empty()) {
                 Ok((0, _)) => Recv::End,
                 Ok((len, _)) => {
-                    Recv::Data { bytes: &self.read_buf[..len], drained: len < READ_LEN }
+                    let block = self.blocks.block();
+                    Recv::Data { bytes: &block[..len], drained: len < READ_LEN, block: Some(block) }
                 }
                 Err(Errno::AGAIN) => Recv::Empty,
                 Err(Errno::INTR) => continue,
@@ -470,6 +474,19 @@ impl Io for EpollIo {
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         loop {
             return match rustix::net::send(borrow(&socket), bytes, SendFlags::NOSIGNAL) {
+                Ok(len) => Send::Taken(len),
+                Err(Errno::AGAIN) => Send::Taken(0),
+                Err(Errno::INTR) => continue,
+                Err(_) => Send::Failed,
+            };
+        }
+    }
+
+    fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
+        loop {
+            let mut control = SendAncillaryBuffer::default();
+            let sent = sendmsg(borrow(&socket), pieces, &mut control, SendFlags::NOSIGNAL);
+            return match sent {
                 Ok(len) => Send::Taken(len),
                 Err(Errno::AGAIN) => Send::Taken(0),
                 Err(Errno::INTR) => continue,

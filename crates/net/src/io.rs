@@ -1,6 +1,7 @@
 use crate::{Address, Away, Peer, RingFault};
-use keyway_base::Clock;
+use keyway_base::{Block, Clock};
 use keyway_tls::{ClientTls, TlsFault};
+use std::io::IoSlice;
 use std::time::Duration;
 
 /// A connected stream socket owned by an [`Io`]: a file descriptor, or a
@@ -104,6 +105,8 @@ pub enum Recv<'a> {
         /// Whether this read emptied the socket, so that another would only
         /// be told to wait.
         drained: bool,
+        /// The buffer, if parts of it may be held: the next call reads into another then.
+        block: Option<&'a Block>,
     },
     /// Nothing to read now.
     Empty,
@@ -254,6 +257,11 @@ pub trait Io {
     /// Writes `bytes`.
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send;
 
+    /// Writes `pieces`, one behind the other.
+    fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
+        send_each(self, socket, pieces)
+    }
+
     /// Forgets a socket's events without closing it, to hand it to another
     /// worker, which is to [`Io::adopt`] what is returned here.
     fn release(&mut self, socket: Socket) -> Socket;
@@ -265,4 +273,21 @@ pub trait Io {
 
     /// Closes a socket. Its token never appears in a later `poll`.
     fn close(&mut self, socket: Socket);
+}
+
+/// Writes `pieces` by a call for each.
+pub(crate) fn send_each<I: Io + ?Sized>(
+    io: &mut I,
+    socket: Socket,
+    pieces: &[IoSlice<'_>],
+) -> Send {
+    let mut taken = 0;
+    for piece in pieces {
+        match io.send(socket, piece) {
+            Send::Taken(len) if len == piece.len() => taken += len,
+            Send::Taken(len) => return Send::Taken(taken + len),
+            Send::Failed => return Send::Failed,
+        }
+    }
+    Send::Taken(taken)
 }

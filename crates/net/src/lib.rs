@@ -7,6 +7,7 @@
 //! [`Secured`] lays TLS over both, and lets clients in by a [`Gate`].
 
 mod address;
+mod blocks;
 mod entrance;
 mod epoll;
 mod handover;

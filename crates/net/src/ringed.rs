@@ -21,6 +21,7 @@ mod terms;
 
 pub use terms::{Door, RingFault};
 
+use crate::io::send_each;
 use crate::{Accept, Address, ConnectFault, Event, Io, ListenerIndex, Peer, Recv, Send, Socket};
 use crate::{Sockets, Token};
 use keyway_base::{Clock, Time};
@@ -31,6 +32,7 @@ use parking_lot::Mutex;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 use terms::open;
@@ -505,7 +507,7 @@ impl Ringed {
                     let drained = len < buf.len()
                         && !rings.is_left()
                         && rings.wait_for_bytes((number, now), looking, hot);
-                    return Recv::Data { bytes: &buf[..len], drained };
+                    return Recv::Data { bytes: &buf[..len], drained, block: None };
                 }
                 Err(Ended::Closed) => return Recv::End,
                 Err(Ended::Broken) => {
@@ -523,7 +525,7 @@ impl Ringed {
             let len = std::mem::take(len);
             let buf = io.read_buf();
             buf[..len].copy_from_slice(&said[..len]);
-            return Recv::Data { bytes: &buf[..len], drained: false };
+            return Recv::Data { bytes: &buf[..len], drained: false, block: None };
         }
         io.recv(plain(line))
     }
@@ -698,6 +700,13 @@ impl Io for Ringed {
         } else {
             self.io.send(socket, bytes)
         }
+    }
+
+    fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
+        if !is_ringed(socket) {
+            return self.io.send_pieces(socket, pieces);
+        }
+        send_each(self, socket, pieces)
     }
 
     fn has_lied(&mut self, socket: Socket) -> bool {

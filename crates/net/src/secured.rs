@@ -22,6 +22,7 @@
 mod arrivals;
 mod line;
 
+use crate::io::send_each;
 use crate::{Accept, Address, ConnectFault, Event, Gate, Io, ListenerIndex, Recv, Send, Socket};
 use crate::{TlsFault, Token};
 use arrivals::Arrivals;
@@ -30,6 +31,7 @@ use keyway_tls::ClientTls;
 use line::{Line, Progress, Side, Stage};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -270,7 +272,7 @@ impl<I: Io> Secured<I> {
             line.was_heard = true;
             std::mem::swap(plain, &mut line.early);
             line.early = Vec::new();
-            return Recv::Data { bytes: plain, drained: false };
+            return Recv::Data { bytes: plain, drained: false, block: None };
         }
         for _ in 0..IDLE_READS_MAX {
             if let Stage::Plain { socket } = line.stage {
@@ -284,7 +286,7 @@ impl<I: Io> Secured<I> {
                 return Recv::End;
             }
             let (outcome, drained) = match io.recv(*socket) {
-                Recv::Data { bytes, drained } => (channel.handle_input(bytes, plain), drained),
+                Recv::Data { bytes, drained, .. } => (channel.handle_input(bytes, plain), drained),
                 Recv::Empty => return Recv::Empty,
                 Recv::End => return Recv::End,
                 Recv::Failed => return Recv::Failed,
@@ -299,7 +301,7 @@ impl<I: Io> Secured<I> {
                 line.was_heard = true;
                 // How it ends is for the next call to tell.
                 let drained = drained && !has_ended && line.fault.is_none();
-                return Recv::Data { bytes: plain, drained };
+                return Recv::Data { bytes: plain, drained, block: None };
             }
             if drained && !has_ended && line.fault.is_none() {
                 return Recv::Empty;
@@ -495,6 +497,13 @@ impl<I: Io> Io for Secured<I> {
         } else {
             self.io.send(socket, bytes)
         }
+    }
+
+    fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
+        if !is_secured(socket) {
+            return self.io.send_pieces(socket, pieces);
+        }
+        send_each(self, socket, pieces)
     }
 
     fn has_lied(&mut self, socket: Socket) -> bool {

@@ -1,6 +1,7 @@
 use crate::{Accept, Address, Door, EpollIo, Event, Io, Listener, ListenerIndex, Recv, Send};
 use crate::{Socket, Token, UringIo};
 use keyway_base::Clock;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -125,6 +126,11 @@ impl Io for Sockets {
     #[inline]
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         either!(self, io => io.send(socket, bytes))
+    }
+
+    #[inline]
+    fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
+        either!(self, io => io.send_pieces(socket, pieces))
     }
 
     fn release(&mut self, socket: Socket) -> Socket {

@@ -31,6 +31,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -345,7 +346,7 @@ impl UringIo {
     #[inline(never)]
     fn recv_direct(&mut self, socket: Socket) -> Recv<'_> {
         let (len, drained) = match self.base.recv(socket) {
-            Recv::Data { bytes, drained } => (bytes.len(), drained),
+            Recv::Data { bytes, drained, .. } => (bytes.len(), drained),
             Recv::Empty => (0, true),
             Recv::End => return Recv::End,
             Recv::Failed => return Recv::Failed,
@@ -355,7 +356,7 @@ impl UringIo {
         }
         match len {
             0 => Recv::Empty,
-            _ => Recv::Data { bytes: &self.base.read_buf()[..len], drained },
+            _ => Recv::Data { bytes: &self.base.read_buf()[..len], drained, block: None },
         }
     }
 
@@ -375,7 +376,7 @@ impl UringIo {
         match (self.pieces.pop(conn), conn.outcome) {
             (Some(piece), _) => {
                 self.lent = Some(piece);
-                Recv::Data { bytes: self.buffers.bytes(piece), drained: false }
+                Recv::Data { bytes: self.buffers.bytes(piece), drained: false, block: None }
             }
             (None, Some(Outcome::End)) => Recv::End,
             (None, Some(Outcome::Failed)) => Recv::Failed,
@@ -392,7 +393,7 @@ impl UringIo {
     fn recv_held(&mut self, socket: Socket) -> Recv<'_> {
         let held = self.conn(socket).map(|conn| std::mem::take(&mut conn.held));
         self.lent_held = held.unwrap_or_default();
-        Recv::Data { bytes: &self.lent_held, drained: false }
+        Recv::Data { bytes: &self.lent_held, drained: false, block: None }
     }
 
     #[cold]
@@ -571,7 +572,7 @@ impl Io for UringIo {
             let is_all = !conn.has_pieces() && conn.outcome.is_none();
             let drained = is_all && conn.reading == Reading::Armed;
             self.lent = Some(piece);
-            return Recv::Data { bytes: self.buffers.bytes(piece), drained };
+            return Recv::Data { bytes: self.buffers.bytes(piece), drained, block: None };
         }
         match (conn.outcome, conn.reading) {
             (Some(Outcome::End), _) => Recv::End,
@@ -586,6 +587,16 @@ impl Io for UringIo {
         let sent = self.base.send(socket, bytes);
         if let Send::Taken(len) = sent
             && len < bytes.len()
+        {
+            self.await_room(socket);
+        }
+        sent
+    }
+
+    fn send_pieces(&mut self, socket: Socket, pieces: &[IoSlice<'_>]) -> Send {
+        let sent = self.base.send_pieces(socket, pieces);
+        if let Send::Taken(len) = sent
+            && len < pieces.iter().map(|piece| piece.len()).sum()
         {
             self.await_room(socket);
         }

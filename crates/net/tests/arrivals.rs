@@ -103,7 +103,7 @@ impl Io for Crowd {
             return Recv::Empty;
         }
         conn.read_buf = std::mem::take(&mut conn.arriving);
-        Recv::Data { bytes: &conn.read_buf, drained: true }
+        Recv::Data { bytes: &conn.read_buf, drained: true, block: None }
     }
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         let conn = self.conns.get_mut(&socket.0).unwrap();

@@ -3,12 +3,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "real sockets, and peers that take their time")]
 
+use keyway_base::Part;
 use keyway_net::{
     Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, ListenerOptions, Mailbox, Recv,
     Send, Socket, Token, UringIo,
 };
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -115,7 +116,7 @@ impl Seat {
         let Some(&socket) = self.sockets.get(&token) else { return };
         loop {
             match self.io.recv(socket) {
-                Recv::Data { bytes, drained } => {
+                Recv::Data { bytes, drained, .. } => {
                     self.got.entry(token).or_default().extend_from_slice(bytes);
                     if drained && !hangup {
                         return;
@@ -459,5 +460,68 @@ fn connections_that_are_made_are_read_too() {
         peer.read_exact(&mut said).unwrap();
         drop(peer);
         seat.until("its end", |seat| seat.ended == [name]);
+    });
+}
+
+#[test]
+fn what_is_held_of_a_read_is_not_read_over() {
+    on_all(|seat| {
+        let mut clients = seat.connected(1);
+        let token = seat.introduced(&mut clients)[0];
+        let socket = seat.sockets[&token];
+        let (mut held, mut read): (Vec<Part>, _) = (Vec::new(), 0);
+        for round in 0..50_u8 {
+            let sent = pattern(1000, round);
+            clients[0].write_all(&sent).unwrap();
+            let mut got = Vec::new();
+            while got.len() < sent.len() {
+                seat.io.poll(Some(Duration::from_millis(50)), &mut Vec::new());
+                while let Recv::Data { bytes, block, .. } = seat.io.recv(socket) {
+                    got.extend_from_slice(bytes);
+                    held.extend(block.and_then(|block| Part::of(block, bytes)));
+                    read += bytes.len();
+                }
+            }
+            assert!(got == sent);
+        }
+        let all: Vec<u8> = (0..50_u8).flat_map(|round| pattern(1000, round)).collect();
+        let kept: Vec<u8> = held.iter().flat_map(|part| part.bytes().to_vec()).collect();
+        assert!(read == all.len() && (kept.is_empty() || kept == all), "another read is in it");
+    });
+}
+
+#[test]
+fn pieces_arrive_in_their_order_as_far_as_there_is_room() {
+    on_all(|seat| {
+        let mut clients = seat.connected(1);
+        let token = seat.introduced(&mut clients)[0];
+        let socket = seat.sockets[&token];
+        let wanted = pattern(9 << 20, 3);
+        let mut client = clients.remove(0);
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            let mut got = vec![0; 9 << 20];
+            client.read_exact(&mut got).unwrap();
+            got
+        });
+        let (mut at, mut was_full) = (0, false);
+        while at < wanted.len() {
+            let lens = [1, 40_000, 0, 16_384, 70_000, 3];
+            let mut rest = &wanted[at..];
+            let mut pieces = Vec::new();
+            for len in lens {
+                let (piece, behind) = rest.split_at(len.min(rest.len()));
+                pieces.push(IoSlice::new(piece));
+                rest = behind;
+            }
+            let all: usize = pieces.iter().map(|piece| piece.len()).sum();
+            let Send::Taken(taken) = seat.io.send_pieces(socket, &pieces) else { panic!("broken") };
+            at += taken;
+            if taken < all {
+                was_full = true;
+                seat.io.poll(Some(Duration::from_millis(20)), &mut Vec::new());
+            }
+        }
+        assert!(was_full && reader.join().unwrap() == wanted);
     });
 }

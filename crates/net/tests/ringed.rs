@@ -128,7 +128,7 @@ fn bytes_are_told_of_once_until_the_ring_was_read_empty() {
             wait(&mut driver.io, is_readable);
             assert!(!driver.poll(Duration::ZERO).iter().any(is_readable), "it was told already");
             match driver.io.recv(socket) {
-                Recv::Data { bytes, drained } => assert!(bytes == said && drained),
+                Recv::Data { bytes, drained, .. } => assert!(bytes == said && drained),
                 other => panic!("{other:?}"),
             }
         }
@@ -270,7 +270,7 @@ fn who_was_written_to_is_looked_at_whatever_came_of_other_waits() {
     let (mut client, socket) = driver.client_by(Teller::at);
     let hear = |driver: &mut Driver| {
         wait(&mut driver.io, is_readable);
-        assert!(matches!(driver.io.recv(socket), Recv::Data { bytes: b"x", drained: true }));
+        assert!(matches!(driver.io.recv(socket), Recv::Data { bytes: b"x", drained: true, .. }));
     };
     // Nothing follows by itself: it is looked for in vain, and less and less.
     let mut rung = 0;

@@ -74,7 +74,7 @@ impl Io for Wire {
         match self.arriving.pop_front() {
             Some(piece) => {
                 self.read_buf = piece;
-                Recv::Data { bytes: &self.read_buf, drained: self.arriving.is_empty() }
+                Recv::Data { bytes: &self.read_buf, drained: self.arriving.is_empty(), block: None }
             }
             None if self.has_ended => Recv::End,
             None => Recv::Empty,
@@ -189,7 +189,7 @@ impl Worker {
         let Some(socket) = self.socket else { return };
         loop {
             match self.io.recv(socket) {
-                Recv::Data { bytes, drained } => {
+                Recv::Data { bytes, drained, .. } => {
                     assert!(!bytes.is_empty());
                     self.heard.extend_from_slice(bytes);
                     if drained && !hangup {

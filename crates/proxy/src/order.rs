@@ -9,6 +9,8 @@
 //! early one waits in the stash. The stash is one buffer, emptied whenever no
 //! reply waits in it.
 
+use crate::Output;
+use keyway_base::Part;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,13 @@ struct Slot {
 
 impl Slot {
     const WAITING: Slot = Slot { offset: 0, len: u64::MAX };
+    /// Its reply is a part, and not in the stash.
+    const KEPT: u64 = u64::MAX - 1;
+
+    /// One that is kept as the part of that number.
+    fn kept(number: usize) -> Slot {
+        Slot { offset: number as u64, len: Slot::KEPT }
+    }
 
     fn stashed(start: usize, end: usize) -> Slot {
         Slot { offset: start as u64, len: (end - start) as u64 }
@@ -37,11 +46,19 @@ pub struct ReplyOrder {
     slots: VecDeque<Slot>,
     head: u32,
     stash: Vec<u8>,
+    /// Early replies that are not copied; none where one has left.
+    parts: Vec<Option<Part>>,
+    /// How many bytes those have that have not left.
+    parts_len: usize,
+    /// Early replies, in the stash or not.
     stashed: u32,
 }
 
 /// Capacity the stash keeps when it empties, in bytes.
 const STASH_KEPT_MAX: usize = 64 << 10;
+
+/// Room for parts it keeps when none is left, in parts.
+const PARTS_KEPT_MAX: usize = 64;
 
 impl ReplyOrder {
     /// Requests whose reply has not left yet.
@@ -58,12 +75,14 @@ impl ReplyOrder {
 
     /// Bytes of early replies.
     pub fn stash_len(&self) -> usize {
-        self.stash.len()
+        self.stash.len() + self.parts_len
     }
 
     /// Bytes of memory held.
     pub fn capacity(&self) -> usize {
-        self.stash.capacity() + self.slots.capacity() * size_of::<Slot>()
+        self.stash.capacity()
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.parts.capacity() * size_of::<Option<Part>>()
     }
 
     /// Whether replies are here that wait for an earlier one.
@@ -101,14 +120,10 @@ impl ReplyOrder {
     /// # Panics
     /// When `sequence` is not waiting: each request has exactly one reply.
     #[inline]
-    pub fn complete(&mut self, sequence: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-        let index = sequence.wrapping_sub(self.head) as usize;
-        assert!(
-            self.slots.get(index).is_some_and(|slot| slot.len == Slot::WAITING.len),
-            "a reply for no request"
-        );
+    pub fn complete(&mut self, sequence: u32, out: &mut Output, write: impl FnOnce(&mut Vec<u8>)) {
+        let index = self.waiting(sequence);
         if index == 0 {
-            write(out);
+            write(out.buf());
             self.pop_head();
             if self.stashed > 0 {
                 self.release_ready(out);
@@ -121,22 +136,64 @@ impl ReplyOrder {
         }
     }
 
+    /// Puts a reply into its place without copying it.
+    ///
+    /// # Panics
+    /// When `sequence` is not waiting: each request has exactly one reply.
+    pub fn complete_with(&mut self, sequence: u32, out: &mut Output, part: Part) {
+        let index = self.waiting(sequence);
+        if index == 0 {
+            out.append(part);
+            self.pop_head();
+            if self.stashed > 0 {
+                self.release_ready(out);
+            }
+        } else {
+            self.slots[index] = Slot::kept(self.parts.len());
+            self.parts_len += part.len();
+            self.parts.push(Some(part));
+            self.stashed += 1;
+        }
+    }
+
+    /// The position of the slot of that sequence, which waits.
+    #[inline]
+    fn waiting(&self, sequence: u32) -> usize {
+        let index = sequence.wrapping_sub(self.head) as usize;
+        assert!(
+            self.slots.get(index).is_some_and(|slot| slot.len == Slot::WAITING.len),
+            "a reply for no request"
+        );
+        index
+    }
+
     #[inline]
     fn pop_head(&mut self) {
         self.slots.pop_front();
         self.head = self.head.wrapping_add(1);
     }
 
-    fn release_ready(&mut self, out: &mut Vec<u8>) {
+    fn release_ready(&mut self, out: &mut Output) {
         while let Some(&slot) = self.slots.front() {
             if slot.len == Slot::WAITING.len {
                 return;
             }
-            out.extend_from_slice(&self.stash[slot.range()]);
+            if slot.len == Slot::KEPT {
+                let part = self.parts[slot.offset as usize].take();
+                let part = part.expect("a part leaves once");
+                self.parts_len -= part.len();
+                out.append(part);
+            } else {
+                out.buf().extend_from_slice(&self.stash[slot.range()]);
+            }
             self.pop_head();
             self.stashed -= 1;
             if self.stashed == 0 {
                 self.stash.clear();
+                self.parts.clear();
+                if self.parts.capacity() > PARTS_KEPT_MAX {
+                    self.parts = Vec::new();
+                }
                 if self.stash.capacity() > STASH_KEPT_MAX {
                     self.stash = Vec::new();
                 }
@@ -149,6 +206,7 @@ impl ReplyOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::IoSlice;
 
     /// Completes replies in an arbitrary order, reserving in between, and
     /// checks what leaves against the order of reservation.
@@ -163,7 +221,8 @@ mod tests {
                 (state % below as u64) as usize
             };
             let mut order = ReplyOrder { head: u32::MAX - 20, ..ReplyOrder::default() };
-            let (mut out, mut expected, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut out, mut expected, mut waiting) = (Output::default(), Vec::new(), Vec::new());
+            let mut left = Vec::new();
             for step in 0..300 {
                 if waiting.is_empty() || (step < 200 && random(2) == 0) {
                     let reply = format!("<{step}{}>", "x".repeat(random(20)));
@@ -171,18 +230,50 @@ mod tests {
                     waiting.push((order.reserve(), reply));
                 } else {
                     let (sequence, reply) = waiting.swap_remove(random(waiting.len()));
-                    order.complete(sequence, &mut out, |out| {
-                        out.extend_from_slice(reply.as_bytes())
-                    });
-                    assert!(expected.starts_with(&out));
+                    answer(&mut order, &mut out, sequence, &reply, random(3) == 0);
+                    let left_before = left.len();
+                    send(&mut out, random(60), &mut left);
+                    assert!(left.len() - left_before < 60 && expected.starts_with(&left));
                 }
             }
             for (sequence, reply) in waiting.drain(..) {
-                order.complete(sequence, &mut out, |out| out.extend_from_slice(reply.as_bytes()));
+                answer(&mut order, &mut out, sequence, &reply, sequence % 2 == 0);
             }
-            assert_eq!(out, expected);
-            assert!(order.is_empty());
+            assert_eq!(left.len() + out.len(), expected.len());
+            send(&mut out, usize::MAX, &mut left);
+            assert_eq!(left, expected);
+            assert!(order.is_empty() && out.is_empty() && !out.has_parts());
             assert_eq!(order.stash_len(), 0);
+        }
+    }
+
+    /// Answers with a copy of a reply or with a part of a block.
+    fn answer(order: &mut ReplyOrder, out: &mut Output, sequence: u32, reply: &str, is_part: bool) {
+        let before = out.len() + order.stash_len();
+        if is_part {
+            let block = format!("head{reply}tail").into_bytes().into();
+            let part = Part::of(&block, &block[4..4 + reply.len()]).unwrap();
+            order.complete_with(sequence, out, part);
+        } else {
+            order.complete(sequence, out, |out| out.extend_from_slice(reply.as_bytes()));
+        }
+        if order.has_early() {
+            assert!(out.len() + order.stash_len() >= before + reply.len());
+        }
+    }
+
+    /// Sends up to `len` bytes, in few pieces at a time.
+    fn send(out: &mut Output, mut len: usize, left: &mut Vec<u8>) {
+        while len > 0 && !out.is_empty() {
+            let mut pieces = [IoSlice::new(b""); 3];
+            let count = out.pieces(&mut pieces);
+            let before = left.len();
+            for piece in &pieces[..count] {
+                left.extend_from_slice(&piece[..piece.len().min(len - (left.len() - before))]);
+            }
+            let sent = left.len() - before;
+            len -= sent;
+            out.advance(sent);
         }
     }
 
@@ -201,7 +292,7 @@ mod tests {
     fn a_second_reply_is_a_bug() {
         let mut order = ReplyOrder::default();
         let (first, second) = (order.reserve(), order.reserve());
-        let mut out = Vec::new();
+        let mut out = Output::default();
         order.complete(second, &mut out, |_| ());
         let _ = first;
         order.complete(second, &mut out, |_| ());

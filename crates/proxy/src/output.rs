@@ -1,8 +1,16 @@
+use keyway_base::Part;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
 /// Bytes on their way to a socket: appended at the end, taken from the front
 /// as the socket has room.
 #[derive(Debug)]
 pub struct Output {
     bytes: Vec<u8>,
+    /// What goes between them, by where it goes.
+    parts: VecDeque<Inserted>,
+    /// How many bytes the parts have.
+    parts_len: usize,
     sent: usize,
     /// Bytes at the front that are needed no more; all that were sent, unless
     /// it `keeps_sent`.
@@ -11,6 +19,17 @@ pub struct Output {
     keeps_sent: bool,
     capacity_kept_max: u32,
 }
+
+/// Bytes that lie elsewhere.
+#[derive(Debug)]
+struct Inserted {
+    /// In front of which of the output's own bytes they go.
+    at: usize,
+    part: Part,
+}
+
+/// Room for parts that an emptied output keeps, in parts.
+const PARTS_KEPT_MAX: usize = 64;
 
 /// Sent bytes are kept in front of unsent ones up to this many, then the rest
 /// is moved down. Smaller moves memory often; larger holds it longer.
@@ -30,7 +49,15 @@ impl Default for Output {
 impl Output {
     /// An output that keeps up to this many bytes of capacity when it is empty.
     pub fn keeping(capacity_kept_max: u32) -> Self {
-        Self { bytes: Vec::new(), sent: 0, released: 0, keeps_sent: false, capacity_kept_max }
+        Self {
+            bytes: Vec::new(),
+            parts: VecDeque::new(),
+            parts_len: 0,
+            sent: 0,
+            released: 0,
+            keeps_sent: false,
+            capacity_kept_max,
+        }
     }
 
     /// Keeps what is sent from here on until it is released.
@@ -83,22 +110,59 @@ impl Output {
         self.tidy();
     }
 
-    /// What has not been sent yet.
+    /// What has not been sent yet, of an output without parts.
     #[inline]
     pub fn unsent(&self) -> &[u8] {
+        debug_assert!(!self.has_parts(), "there are pieces");
         &self.bytes[self.sent..]
+    }
+
+    /// Whether what has not been sent is in pieces.
+    #[inline]
+    pub fn has_parts(&self) -> bool {
+        self.parts_len > 0
+    }
+
+    /// The pieces of what has not been sent, as many as `into` takes, and how many they are.
+    pub fn pieces<'o>(&'o self, into: &mut [IoSlice<'o>]) -> usize {
+        let (mut at, mut count) = (self.sent, 0);
+        for inserted in &self.parts {
+            for piece in [&self.bytes[at..inserted.at], inserted.part.bytes()] {
+                if piece.is_empty() {
+                    continue;
+                }
+                let Some(place) = into.get_mut(count) else { return count };
+                *place = IoSlice::new(piece);
+                count += 1;
+            }
+            at = inserted.at;
+        }
+        if at < self.bytes.len()
+            && let Some(place) = into.get_mut(count)
+        {
+            *place = IoSlice::new(&self.bytes[at..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// Appends bytes without copying them.
+    pub fn append(&mut self, part: Part) {
+        assert!(!self.keeps_sent, "what is kept is not in pieces");
+        self.parts_len += part.len();
+        self.parts.push_back(Inserted { at: self.bytes.len(), part });
     }
 
     /// Number of bytes not sent yet.
     #[inline]
     pub fn len(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.bytes.len() - self.sent + self.parts_len
     }
 
     /// Whether everything was sent.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bytes.len() == self.sent
+        self.len() == 0
     }
 
     /// Whether there is something to send of which not a byte was sent yet.
@@ -115,6 +179,7 @@ impl Output {
     /// Notes that the socket took `len` bytes.
     #[inline]
     pub fn advance(&mut self, len: usize) {
+        let len = if self.has_parts() { self.advance_pieces(len) } else { len };
         self.sent += len;
         assert!(self.sent <= self.bytes.len(), "more bytes sent than there were");
         if !self.keeps_sent {
@@ -123,10 +188,36 @@ impl Output {
         }
     }
 
+    /// Lets go of what was sent in front of the last part and of that; returns how much
+    /// of what was sent lies behind.
+    #[cold]
+    fn advance_pieces(&mut self, mut len: usize) -> usize {
+        while let Some(first) = self.parts.front_mut() {
+            let before = first.at - self.sent;
+            if len <= before {
+                return len;
+            }
+            self.sent = first.at;
+            len -= before;
+            let of_part = len.min(first.part.len());
+            first.part.advance(of_part);
+            self.parts_len -= of_part;
+            len -= of_part;
+            if !first.part.is_empty() {
+                return 0;
+            }
+            self.parts.pop_front();
+        }
+        if self.parts.capacity() > PARTS_KEPT_MAX {
+            self.parts = VecDeque::new();
+        }
+        len
+    }
+
     /// Makes room where much at the front was released.
     #[inline]
     fn tidy(&mut self) {
-        if self.released == self.bytes.len() {
+        if self.released == self.bytes.len() && !self.has_parts() {
             self.bytes.clear();
             self.sent = 0;
             self.released = 0;
@@ -135,13 +226,15 @@ impl Output {
             }
         } else if self.released > SENT_KEPT_MAX && self.released > self.bytes.len() / 2 {
             self.bytes.drain(..self.released);
+            self.parts.iter_mut().for_each(|inserted| inserted.at -= self.released);
             self.sent -= self.released;
             self.released = 0;
         }
     }
 
-    /// Drops everything up to `len` unsent bytes from the end.
+    /// Drops everything up to `len` unsent bytes from the end, of an output without parts.
     pub fn keep_last(&mut self, len: usize) {
+        debug_assert!(!self.has_parts(), "there are pieces");
         let start = self.bytes.len() - len.min(self.len());
         self.bytes.drain(..start);
         self.sent = 0;
@@ -151,12 +244,14 @@ impl Output {
     /// Drops everything.
     pub fn clear(&mut self) {
         self.bytes = Vec::new();
+        self.parts = VecDeque::new();
+        self.parts_len = 0;
         self.sent = 0;
         self.released = 0;
     }
 
     /// Bytes of memory held.
     pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.capacity() + self.parts.capacity() * size_of::<Inserted>()
     }
 }

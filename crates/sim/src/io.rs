@@ -1,7 +1,7 @@
 use crate::counting;
 use crate::network::{Nanos, Received, Sent, end_of};
 use crate::world::World;
-use keyway_base::{Clock, Time};
+use keyway_base::{Block, Clock, Time};
 use keyway_net::Token;
 use keyway_net::{Accept, Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Send, Socket};
 use std::cell::RefCell;
@@ -32,6 +32,8 @@ pub struct SimIo {
     world: Rc<RefCell<World>>,
     worker: usize,
     read_buf: Vec<u8>,
+    /// What was read last, of which parts may be held.
+    block: Option<Block>,
     found: Vec<Event>,
     mail: File,
     /// What the worker asked of its first poll since this was last taken.
@@ -51,7 +53,7 @@ impl SimIo {
     ) -> std::io::Result<Self> {
         let mail = File::from(mailbox.wake_fd().try_clone_to_owned()?);
         let (read_buf, found) = (Vec::new(), Vec::new());
-        Ok(Self { world, worker, read_buf, found, mail, asked: None, clock: 0 })
+        Ok(Self { world, worker, read_buf, block: None, found, mail, asked: None, clock: 0 })
     }
 
     /// Notes whether mail was posted.
@@ -140,7 +142,10 @@ impl Io for SimIo {
             station_moved(network, worker);
         }
         match outcome {
-            Received::Data(len) => Recv::Data { bytes: &self.read_buf, drained: len < len_max },
+            Received::Data(len) => {
+                let block = self.block.insert(self.read_buf.as_slice().into());
+                Recv::Data { bytes: block, drained: len < len_max, block: Some(block) }
+            }
             Received::Empty => Recv::Empty,
             Received::End => Recv::End,
             Received::Failed => Recv::Failed,

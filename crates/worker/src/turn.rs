@@ -359,7 +359,7 @@ impl<I: Io> Worker<I> {
             }
             self.core.plane.cells.recv_calls.add(1);
             match self.io.recv(client.socket) {
-                Recv::Data { bytes, drained } => {
+                Recv::Data { bytes, drained, .. } => {
                     let len = bytes.len();
                     self.core.on_client_bytes(key, bytes);
                     if !self.core.plane.full_links.is_empty() {
@@ -391,9 +391,9 @@ impl<I: Io> Worker<I> {
             }
             self.core.plane.cells.recv_calls.add(1);
             let fault = match self.io.recv(socket) {
-                Recv::Data { bytes, drained } => {
+                Recv::Data { bytes, drained, block } => {
                     let len = bytes.len();
-                    match self.core.on_backend_bytes(index, bytes) {
+                    match self.core.on_backend_block(index, bytes, block) {
                         Ok(()) if drained && !hangup => return,
                         Ok(()) => {
                             budget = budget.saturating_sub(len);

@@ -2,7 +2,7 @@
 //! is left to the system's whim is decided by the input.
 
 use crate::laws::{shown, tell};
-use keyway_base::Clock;
+use keyway_base::{Block, Clock};
 use keyway_net::{Accept, Address, Event, Io, ListenerIndex, Peer, Recv, Send, Socket, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub struct Wires {
     events: Vec<Event>,
     backlogs: [VecDeque<Socket>; 8],
     is_listening: bool,
-    buf: Vec<u8>,
+    block: Option<Block>,
 }
 
 impl Wires {
@@ -74,7 +74,7 @@ impl Wires {
             events: Vec::new(),
             backlogs: Default::default(),
             is_listening: true,
-            buf: Vec::new(),
+            block: None,
         }
     }
 
@@ -241,8 +241,8 @@ impl Io for Wires {
         }
         let bytes: Vec<u8> = wire.to_worker.drain(..len).collect();
         let drained = wire.to_worker.is_empty() && wire.end.is_none() && tells_drained;
-        self.buf = bytes;
-        Recv::Data { bytes: &self.buf, drained }
+        let block = self.block.insert(bytes.into());
+        Recv::Data { bytes: block, drained, block: Some(block) }
     }
 
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {

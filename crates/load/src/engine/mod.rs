@@ -219,7 +219,7 @@ impl Crew {
         loop {
             let Some(socket) = self.state.links[link as usize].socket else { return };
             let (outcome, drained) = match self.io.recv(socket) {
-                Recv::Data { bytes, drained } => {
+                Recv::Data { bytes, drained, .. } => {
                     let now = nanos();
                     (self.state.input(link, bytes, now).map(|()| now), drained)
                 }

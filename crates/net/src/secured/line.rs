@@ -153,7 +153,7 @@ impl Line {
                 return Progress::Waiting;
             };
             let (outcome, drained) = match io.recv(*socket) {
-                Recv::Data { bytes, drained } => {
+                Recv::Data { bytes, drained, .. } => {
                     if let Side::Theirs(arrival) = &mut self.side {
                         arrival.said += bytes.len();
                     }

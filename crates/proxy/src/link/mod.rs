@@ -202,6 +202,11 @@ const FIFO_KEPT_MAX: usize = 4096;
 /// many clients share it, with values of 16 KiB among them.
 const OUTPUT_KEPT_MAX: u32 = 160 << 10;
 
+/// How much is put behind the part of a reply that is kept, at first, if it is not known how
+/// much is missing. Less looks at a reply of many elements more often, more copies more of
+/// what comes behind it.
+const JOINED_LEN_MIN: usize = 256;
+
 /// Capacity the input buffer keeps when it empties, in bytes.
 const INPUT_KEPT_MAX: usize = 64 << 10;
 
@@ -495,22 +500,57 @@ impl Link {
         limits: &Limits,
         deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
     ) -> Result<(), BackendFault> {
-        if self.input.is_empty() {
+        let bytes = match self.input.is_empty() {
+            true => bytes,
+            false => self.end_part(bytes, limits, deliver)?,
+        };
+        if !bytes.is_empty() {
             let consumed = self.take_replies(bytes, limits, deliver)?;
             self.input.extend_from_slice(&bytes[consumed..]);
-            return Ok(());
-        }
-        self.input.extend_from_slice(bytes);
-        if self.input.len() < self.input_needed {
-            return Ok(());
-        }
-        let mut input = std::mem::take(&mut self.input);
-        let consumed = self.take_replies(&input, limits, deliver)?;
-        input.drain(..consumed);
-        if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
-            self.input = input;
         }
         Ok(())
+    }
+
+    /// Completes the reply of which a part is kept, as far as `bytes` have more of it.
+    /// Returns those that came behind, which are not copied: the next reply starts with them.
+    fn end_part<'b>(
+        &mut self,
+        mut bytes: &'b [u8],
+        limits: &Limits,
+        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
+    ) -> Result<&'b [u8], BackendFault> {
+        let mut len_min = JOINED_LEN_MIN;
+        loop {
+            let kept = self.input.len();
+            let missing = self.input_needed.saturating_sub(kept);
+            let joined = missing.max(len_min).min(bytes.len());
+            self.input.extend_from_slice(&bytes[..joined]);
+            if joined < missing {
+                return Ok(&[]);
+            }
+            let mut input = std::mem::take(&mut self.input);
+            let consumed = self.take_replies(&input, limits, deliver)?;
+            let is_over = consumed >= kept;
+            let behind = if is_over { &bytes[consumed - kept..] } else { &bytes[joined..] };
+            let is_known = consumed < input.len() && behind.len() < self.input_needed;
+            input.drain(..consumed);
+            if is_over && !is_known {
+                // What is behind is looked at where it lies.
+                input.clear();
+            }
+            if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
+                self.input = input;
+            }
+            match is_over {
+                true if is_known => {
+                    self.input.extend_from_slice(&bytes[joined..]);
+                    return Ok(&[]);
+                }
+                true => return Ok(behind),
+                false if behind.is_empty() => return Ok(&[]),
+                false => (bytes, len_min) = (behind, len_min * 2),
+            }
+        }
     }
 
     fn take_replies(

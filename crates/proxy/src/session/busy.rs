@@ -54,6 +54,12 @@ impl Busy {
         self.input.extend_from_slice(bytes);
     }
 
+    /// Lets input go that was not parsed.
+    pub fn drop_input(&mut self) {
+        self.input.clear();
+        self.parsed = 0;
+    }
+
     fn capacity(&self) -> usize {
         self.input.capacity() + self.order.capacity() + self.output.capacity()
     }

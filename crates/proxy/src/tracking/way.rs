@@ -111,6 +111,7 @@ pub fn announcement(tracking: &Tracking, receiver: Option<i64>) -> Announcement 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Output;
 
     #[test]
     fn a_push_leaves_behind_what_came_before_it_and_in_order() {
@@ -130,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_push_waits_for_the_parts_of_a_reply_and_for_early_ones() {
-        let (mut held, mut order, mut out) = (Held::default(), ReplyOrder::default(), Vec::new());
+        let (mut held, mut order, mut out) =
+            (Held::default(), ReplyOrder::default(), Output::default());
         let first = order.reserve();
         assert!(!held.must_hold(&order), "its own reply is still to come");
         held.note_fragments(order.next_place());

@@ -116,7 +116,7 @@ impl Plane {
                     let place = busy.order.reserve();
                     busy.order.complete(
                         place,
-                        busy.output.buf(),
+                        &mut busy.output,
                         keyway_proxy::memcached::write_no_room,
                     );
                 }

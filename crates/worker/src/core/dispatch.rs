@@ -469,7 +469,7 @@ impl Plane {
         // about the request behind it.
         if !Self::is_silent(session) {
             let place = busy.order.reserve();
-            busy.order.complete(place, busy.output.buf(), |dest| {
+            busy.order.complete(place, &mut busy.output, |dest| {
                 pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
             });
         } else {
@@ -556,7 +556,7 @@ impl Plane {
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
     }
 
     /// As [`Plane::answer`], with what counts its errors itself.
@@ -572,7 +572,7 @@ impl Plane {
             return Self::end_skip(session);
         }
         let place = busy.order.reserve();
-        busy.order.complete(place, busy.output.buf(), write);
+        busy.order.complete(place, &mut busy.output, write);
     }
 
     /// Answers with an error that is the client's own doing.

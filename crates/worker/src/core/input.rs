@@ -15,6 +15,11 @@ pub(super) enum Step {
     Wait,
 }
 
+/// How much is put behind the part of a request that is kept, if it is not known how much is
+/// missing. Less parses a request of many arguments twice more often, more copies more of
+/// what comes behind it.
+const JOINED_LEN_MIN: usize = 512;
+
 /// Input capacity kept once everything is parsed, in bytes.
 const INPUT_KEPT_MAX: usize = 32 << 10;
 
@@ -26,20 +31,9 @@ impl Core {
         let clients = &plane.cells.pool(session.pool as usize).clients;
         clients.received_bytes.add(bytes.len() as u64);
         let mut busy = session.busy.take().unwrap_or_else(|| plane.busy_pool.take());
-        let bytes = match session.streaming {
-            None => bytes,
-            Some(_) => plane.stream_on(links, (key, session, &mut busy), bytes),
-        };
-        if bytes.is_empty() {
-            // All of it is on its way.
-        } else if busy.unparsed().is_empty() {
-            let parsed = plane.parse(links, key, session, &mut busy, bytes);
-            if parsed < bytes.len() {
-                busy.keep_input(&bytes[parsed..]);
-            }
-        } else {
-            busy.keep_input(bytes);
-            plane.parse_kept(links, key, session, &mut busy);
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
+            bytes = plane.take_input(links, key, session, &mut busy, bytes);
         }
         plane.settle(key, session, busy);
     }
@@ -110,6 +104,47 @@ impl Plane {
         } else {
             session.busy = Some(busy);
         }
+    }
+
+    /// Takes bytes of a client, or the first of them: returns the rest, to be taken next.
+    fn take_input<'b>(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        bytes: &'b [u8],
+    ) -> &'b [u8] {
+        if session.streaming.is_some() {
+            return self.stream_on(links, (key, session, busy), bytes);
+        }
+        let kept = busy.unparsed().len();
+        if kept == 0 {
+            let parsed = self.parse(links, key, session, busy, bytes);
+            if parsed < bytes.len() {
+                busy.keep_input(&bytes[parsed..]);
+            }
+            return &[];
+        }
+        // The request of which a part is kept is completed; what comes behind it is not copied.
+        let missing = busy.input_needed.saturating_sub(kept);
+        let is_whole = session.paused || missing >= bytes.len();
+        let joined = if is_whole { bytes.len() } else { missing.max(JOINED_LEN_MIN) };
+        let (joined, rest) = bytes.split_at(joined.min(bytes.len()));
+        busy.keep_input(joined);
+        self.parse_kept(links, key, session, busy);
+        let left = busy.unparsed().len();
+        if rest.is_empty() || left == 0 {
+            return rest;
+        }
+        let is_started = left <= joined.len();
+        if session.paused || session.streaming.is_some() || !is_started {
+            busy.keep_input(rest);
+            self.parse_kept(links, key, session, busy);
+            return &[];
+        }
+        busy.drop_input();
+        &bytes[joined.len() - left..]
     }
 
     /// Parses what the session has kept.
@@ -248,7 +283,7 @@ impl Plane {
         self.cells.pool(session.pool as usize).refused.of(keyway_base::Fault::Client).add(1);
         let place = busy.order.reserve();
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(place, busy.output.buf(), |out| errors.watch(out, write));
+        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
         session.closing = true;
         session.broken = true;
     }

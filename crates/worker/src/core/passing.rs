@@ -15,6 +15,7 @@
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
 
 use super::pools::BULK;
+use super::reply::Lent;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Key, Slab};
 use keyway_proxy::{Owner, Passes, Session};
@@ -94,6 +95,7 @@ impl Core {
         &mut self,
         index: LinkIndex,
         bytes: &'b [u8],
+        lent: Lent<'_>,
     ) -> Result<&'b [u8], BackendFault> {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
@@ -106,7 +108,7 @@ impl Core {
         if let Some(Owner::Session { session: key, .. }) = owner
             && let Some(session) = sessions.get_mut(key)
         {
-            plane.append_passing(key, session, passed.part);
+            plane.append_passing(key, session, passed.part, lent);
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
         let slow_client = exchange.is_slow.then(|| {
@@ -169,7 +171,7 @@ impl Core {
             session.lane = BULK;
             plane.passing.bulk.push(key);
         }
-        plane.append_passing(key, session, &part);
+        plane.append_passing(key, session, &part, Lent::NONE);
     }
 }
 
@@ -196,9 +198,19 @@ impl LinkSlot {
 }
 
 impl Plane {
-    fn append_passing(&mut self, key: Key<Session>, session: &mut Session, part: &[u8]) {
+    fn append_passing(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        bytes: &[u8],
+        lent: Lent<'_>,
+    ) {
+        let part = self.part_for(session, lent, bytes);
         if let Some(busy) = &mut session.busy {
-            busy.output.buf().extend_from_slice(part);
+            match part {
+                Some(part) => busy.output.append(part),
+                None => busy.output.buf().extend_from_slice(bytes),
+            }
             self.mark_session_dirty(key, session);
         }
     }

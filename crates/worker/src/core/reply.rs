@@ -1,7 +1,7 @@
 use super::across::Due;
 use super::circuits::Failed;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Slab};
+use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::write_text_failure;
@@ -19,9 +19,22 @@ impl Core {
     /// When the backend broke the protocol or refused the handshake: the
     /// connection is to be lost.
     pub fn on_backend_bytes(&mut self, index: LinkIndex, bytes: &[u8]) -> Result<(), BackendFault> {
+        self.on_backend_block(index, bytes, None)
+    }
+
+    /// The same for bytes in a block of which parts may be held.
+    ///
+    /// # Errors
+    /// As [`Core::on_backend_bytes`].
+    pub fn on_backend_block(
+        &mut self,
+        index: LinkIndex,
+        bytes: &[u8],
+        block: Option<&Block>,
+    ) -> Result<(), BackendFault> {
         let bytes = match self.links[index].link.is_passing() {
             false => bytes,
-            true => match self.pass_on(index, bytes)? {
+            true => match self.pass_on(index, bytes, Lent::of(block, &self.plane.plan.limits))? {
                 b"" => return Ok(()),
                 rest => rest,
             },
@@ -35,6 +48,7 @@ impl Core {
         slot.heard = plane.clock.now;
         plane.note_latency(slot);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
+        let lent = Lent::of(block, &limits);
         let mut said = None;
         let (mut answered, mut not_ready) = (0, Failed::default());
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
@@ -121,7 +135,7 @@ impl Core {
                     if refused && matches!(exchange.owner, Owner::Gather { .. }) {
                         plane.on_gather_refused(index, reply);
                     }
-                    plane.deliver(sessions, (pool, backend), exchange, kind, reply);
+                    plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
                 }
             }
         })?;
@@ -245,7 +259,50 @@ fn error_reason(reply: &[u8]) -> Option<FailureReason> {
     }
 }
 
+/// What was read, as far as parts of it may be held.
+#[derive(Clone, Copy)]
+pub(super) struct Lent<'b> {
+    block: Option<&'b Block>,
+    /// Replies from this length on are worth it.
+    len_min: usize,
+}
+
+impl<'b> Lent<'b> {
+    pub(super) const NONE: Lent<'static> = Lent { block: None, len_min: usize::MAX };
+
+    pub(super) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
+        match block {
+            Some(_) => Lent { block, len_min: limits.refer_len() },
+            None => Lent::NONE,
+        }
+    }
+}
+
 impl Plane {
+    /// The place of a reply in a block, if it is long and its session may have it without
+    /// a copy: nobody but its client looks at what is on its way there.
+    #[cold]
+    pub(super) fn part_for(&self, session: &Session, lent: Lent<'_>, reply: &[u8]) -> Option<Part> {
+        let is_plain = session.relay.is_none() && session.tracking.is_none() && !session.is_monitor;
+        let is_long = reply.len() >= lent.len_min;
+        if is_plain && is_long { Part::of(lent.block?, reply) } else { None }
+    }
+
+    /// Puts a reply into its place in a session without copying it.
+    #[cold]
+    fn complete_with(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+        part: Part,
+    ) {
+        let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
+        let before = busy.undelivered();
+        busy.order.complete_with(sequence, &mut busy.output, part);
+        self.after_completion(key, session, sequence, before);
+    }
+
     /// Hands a reply that was put aside to whoever waits for it.
     #[inline(never)]
     pub(super) fn deliver_aside(
@@ -256,7 +313,7 @@ impl Plane {
         kind: Kind,
         reply: &[u8],
     ) {
-        self.deliver(sessions, server, exchange, kind, reply);
+        self.deliver(sessions, server, exchange, (kind, Lent::NONE), reply);
     }
 
     /// Hands a backend's reply to whoever waits for it.
@@ -270,7 +327,7 @@ impl Plane {
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),
         exchange: &Exchange,
-        kind: Kind,
+        (kind, lent): (Kind, Lent<'_>),
         reply: &[u8],
     ) {
         let cells = self.cells.pool(pool as usize).backend(backend as usize);
@@ -289,6 +346,12 @@ impl Plane {
                 class.latency.add(latency, 1);
                 if kind == Kind::Error {
                     class.error_replies.add(1);
+                }
+                if reply.len() >= lent.len_min
+                    && kind != Kind::Error
+                    && let Some(part) = self.part_for(session, lent, reply)
+                {
+                    return self.complete_with(key, session, sequence, part);
                 }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
@@ -362,7 +425,20 @@ impl Plane {
         let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
         let before = busy.undelivered();
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
-        busy.order.complete(sequence, busy.output.buf(), |out| errors.watch(out, write));
+        busy.order.complete(sequence, &mut busy.output, |out| errors.watch(out, write));
+        self.after_completion(key, session, sequence, before);
+    }
+
+    /// What follows when a reply has got its place; `before` were undelivered until then.
+    #[inline]
+    fn after_completion(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+        before: usize,
+    ) {
+        let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
         session.reply_size.note(busy.undelivered().saturating_sub(before));
         if session.passing.is_some_and(|passing| passing.sequence == sequence) {
             session.passing = None;
@@ -489,7 +565,7 @@ impl Plane {
             let sequence = join.sequence;
             let plan = &self.plan;
             let errors = &plan.pools[usize::from(session.pool)].errors;
-            busy.order.complete(sequence, busy.output.buf(), |out| {
+            busy.order.complete(sequence, &mut busy.output, |out| {
                 errors.watch(out, |out| write_join(plan, &mut join, out));
             });
         }

@@ -4,9 +4,10 @@ use super::Worker;
 use crate::core::{LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::{BackendFault, Key};
-use keyway_metrics::CloseReason;
-use keyway_net::{Io, Send};
-use keyway_proxy::Session;
+use keyway_metrics::{CloseReason, Counter};
+use keyway_net::{Io, Send, Socket};
+use keyway_proxy::{Output, Session};
+use std::io::IoSlice;
 use std::time::Duration;
 
 /// How long links' output is held while clients keep coming. Longer gathers no
@@ -36,6 +37,45 @@ fn piece_len(plan: &Plan, slot: &LinkSlot, all: usize) -> usize {
         }
         _ => all,
     }
+}
+
+/// Pieces that are sent at once.
+const PIECES_MAX: usize = 64;
+
+/// Sends what a client is to have.
+#[inline]
+fn send_output<I: Io>(io: &mut I, socket: Socket, output: &mut Output, calls: &Counter) -> Send {
+    if output.has_parts() {
+        return send_pieces(io, socket, output, calls);
+    }
+    calls.add(1);
+    let sent = io.send(socket, output.unsent());
+    if let Send::Taken(taken) = sent {
+        output.advance(taken);
+    }
+    sent
+}
+
+#[inline(never)]
+fn send_pieces<I: Io>(io: &mut I, socket: Socket, output: &mut Output, calls: &Counter) -> Send {
+    let mut all_taken = 0;
+    while !output.is_empty() {
+        let mut pieces = [IoSlice::new(b""); PIECES_MAX];
+        let count = output.pieces(&mut pieces);
+        let len: usize = pieces[..count].iter().map(|piece| piece.len()).sum();
+        calls.add(1);
+        match io.send_pieces(socket, &pieces[..count]) {
+            Send::Taken(taken) => {
+                output.advance(taken);
+                all_taken += taken;
+                if taken < len {
+                    break;
+                }
+            }
+            Send::Failed => return Send::Failed,
+        }
+    }
+    Send::Taken(all_taken)
 }
 
 impl<I: Io> Worker<I> {
@@ -167,13 +207,11 @@ impl<I: Io> Worker<I> {
             self.core.plane.mark_unwritten(key, session);
         }
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
-            let unsent = busy.output.unsent();
-            if !unsent.is_empty() {
-                let len = unsent.len();
-                self.core.plane.cells.send_calls.add(1);
-                match self.io.send(client.socket, unsent) {
+            let len = busy.output.len();
+            if len > 0 {
+                let calls = &self.core.plane.cells.send_calls;
+                match send_output(&mut self.io, client.socket, &mut busy.output, calls) {
                     Send::Taken(taken) => {
-                        busy.output.advance(taken);
                         session.send_blocked = taken < len;
                         let cells = self.core.plane.cells.pool(session.pool as usize);
                         cells.clients.sent_bytes.add(taken as u64);

@@ -57,7 +57,7 @@ impl<I: Io> Worker<I> {
             let Some(socket) = self.core.plane.pubsub.slots[index].socket else { return };
             self.core.plane.cells.recv_calls.add(1);
             let fault = match self.io.recv(socket) {
-                Recv::Data { bytes, drained: _ } => {
+                Recv::Data { bytes, .. } => {
                     let len = bytes.len();
                     match self.core.on_subscriber_bytes(index, bytes) {
                         Ok(()) => {

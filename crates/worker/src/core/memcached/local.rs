@@ -107,7 +107,7 @@ impl Plane {
         }
         write_end(&mut told, call.head());
         let place = call.busy.order.reserve();
-        call.busy.order.complete(place, call.busy.output.buf(), |out| out.extend_from_slice(&told));
+        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
         Some(Step::Started)
     }
 

@@ -294,7 +294,7 @@ impl Plane {
     ) {
         let cells = self.cells.pool(usize::from(session.pool));
         let place = busy.order.reserve();
-        busy.order.complete(place, busy.output.buf(), |out| fault.write(&request.head, out));
+        busy.order.complete(place, &mut busy.output, |out| fault.write(&request.head, out));
         if fault.closes() {
             cells.refused.of(Fault::Client).add(1);
             session.closing = true;
@@ -409,7 +409,7 @@ impl Plane {
             key: if call.request.keys.is_empty() { b"" } else { call.request.key(call.bytes, 0) },
             meta: call.request.meta.of(call.bytes),
         };
-        call.busy.order.complete(place, call.busy.output.buf(), |out| {
+        call.busy.order.complete(place, &mut call.busy.output, |out| {
             write_reply(out, &asker, outcome);
         });
     }

@@ -487,7 +487,7 @@ impl Plane {
         let asker = call.asker();
         let mut told = Vec::new();
         write_failure(&mut told, &asker, fault, backend);
-        call.busy.order.complete(place, call.busy.output.buf(), |out| out.extend_from_slice(&told));
+        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
     }
 
     /// Takes a server's reply to a part of a request.
@@ -557,7 +557,7 @@ impl Plane {
         }
         let mut told = Vec::new();
         self.write_gather(&gather, &mut told);
-        let out = call.busy.output.buf();
+        let out = &mut call.busy.output;
         call.busy.order.complete(gather.sequence, out, |out| out.extend_from_slice(&told));
         self.memcached.free.give(gather);
     }

@@ -19,7 +19,7 @@ impl Plane {
         } else {
             let (mut is_ok, mut len) = (true, 0);
             let place = call.busy.order.reserve();
-            call.busy.order.complete(place, call.busy.output.buf(), |out| {
+            call.busy.order.complete(place, &mut call.busy.output, |out| {
                 let start = out.len();
                 store.execute_memcached(call.request, call.bytes, context, out);
                 is_ok = !is_error(&out[start..], wire_of(call.request.head.dialect));
@@ -59,7 +59,7 @@ impl Plane {
         let place = call.busy.order.reserve();
         let mut refused_full = false;
         let is_ok = held.is_ok();
-        call.busy.order.complete(place, call.busy.output.buf(), |out| match held {
+        call.busy.order.complete(place, &mut call.busy.output, |out| match held {
             Ok(held) => {
                 held.execute_memcached(call.request, call.bytes, context, out);
             }

@@ -1,0 +1,118 @@
+//! The buffer that reads go into, and those of which parts are still held.
+
+use keyway_base::Block;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Lent buffers that are looked at again, rather than given back to the allocator when
+/// the last part of them is let go. Fewer make buffers anew under deep pipelines of large
+/// values; more keep more memory of a burst until nothing happens for a while.
+const LENT_MAX: usize = 256;
+
+/// How many of these are looked at for one that is free. The oldest come first.
+const LOOKED_AT: usize = 4;
+
+/// Buffers to read into.
+pub(crate) struct Blocks {
+    block: Block,
+    lent: VecDeque<Block>,
+    len: usize,
+}
+
+impl Blocks {
+    /// Of `len` bytes each.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { block: fresh(len), lent: VecDeque::new(), len }
+    }
+
+    /// One of which nobody holds a part.
+    #[inline]
+    pub(crate) fn buf(&mut self) -> &mut [u8] {
+        if Arc::strong_count(&self.block) > 1 {
+            self.take_another();
+        }
+        Arc::get_mut(&mut self.block).expect("nobody else has it")
+    }
+
+    /// The one that [`Blocks::buf`] has returned last.
+    #[inline]
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
+    #[cold]
+    fn take_another(&mut self) {
+        let mut another = None;
+        for _ in 0..LOOKED_AT.min(self.lent.len()) {
+            let Some(oldest) = self.lent.pop_front() else { break };
+            if Arc::strong_count(&oldest) == 1 {
+                another = Some(oldest);
+                break;
+            }
+            self.lent.push_back(oldest);
+        }
+        let another = another.unwrap_or_else(|| fresh(self.len));
+        let lent = std::mem::replace(&mut self.block, another);
+        if self.lent.len() < LENT_MAX {
+            self.lent.push_back(lent);
+        }
+    }
+
+    /// Gives back what nobody holds.
+    #[cold]
+    pub(crate) fn tidy(&mut self) {
+        self.lent.retain(|block| Arc::strong_count(block) > 1);
+    }
+
+    /// Whether there is anything to give back, now or later.
+    #[inline]
+    pub(crate) fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
+    }
+}
+
+fn fresh(len: usize) -> Block {
+    std::iter::repeat_n(0, len).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Part;
+
+    #[test]
+    fn what_is_held_is_never_read_into() {
+        let mut blocks = Blocks::new(16);
+        let mut held = VecDeque::new();
+        for round in 0..2000_u32 {
+            blocks.buf()[..4].copy_from_slice(&round.to_le_bytes());
+            let part = Part::of(blocks.block(), &blocks.block()[..4]).unwrap();
+            held.push_back((round, part));
+            // As long as a deep queue, and then a short one.
+            while held.len() > if round < 1000 { 400 } else { 3 } {
+                held.pop_front();
+            }
+            assert!(held.iter().all(|(at, part)| part.bytes() == at.to_le_bytes()));
+            assert!(blocks.lent.len() <= LENT_MAX);
+        }
+        blocks.tidy();
+        assert!(blocks.lent.len() <= held.len() && blocks.has_lent());
+        held.clear();
+        blocks.tidy();
+        assert!(!blocks.has_lent());
+    }
+
+    #[test]
+    fn a_buffer_that_is_free_again_is_used_again() {
+        let mut blocks = Blocks::new(16);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            blocks.buf();
+            let held = Arc::clone(blocks.block());
+            seen.insert(held.as_ptr() as usize);
+            blocks.buf();
+            drop(held);
+        }
+        assert!(seen.len() <= 3, "{seen:?}");
+    }
+}
