@@ -114,7 +114,7 @@ const fn cross_check(row: Row) -> Row {
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 40] = [
+pub const ROWS: [Row; 42] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -133,6 +133,22 @@ pub const ROWS: [Row; 40] = [
     proxy("mget20", "MGET of 20 keys, 50 clients, depth 1", Work::Mget(20), 50, 1, [1.5, 2.0]),
     large(proxy("large-get", "GET 16 KiB, 50 clients, depth 1", Work::Get, 50, 1, [1.15, 1.4])),
     large(proxy("large-set", "SET 16 KiB, 50 clients, depth 1", Work::Set, 50, 1, [1.15, 1.4])),
+    large(proxy(
+        "large-depth16-get",
+        "GET 16 KiB, 50 clients, depth 16",
+        Work::Get,
+        50,
+        16,
+        [1.4, 1.4],
+    )),
+    large(proxy(
+        "large-depth16-set",
+        "SET 16 KiB, 50 clients, depth 16",
+        Work::Set,
+        50,
+        16,
+        [1.4, 1.4],
+    )),
     cluster(over(1, proxy("cl-1-get", "GET, 1 client", Work::Get, 1, 1, [1.2, 1.4]))),
     cluster(proxy("cl-depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.2, 1.4])),
     cluster(proxy("cl-depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.2, 1.4])),
