@@ -4,12 +4,13 @@
 
 use crate::Choices;
 use crate::laws::{one_reply, shown};
-use keyway_base::{BackendFault, Fault, Sent};
+use keyway_base::{BackendFault, Block, Fault, Part, Sent};
 use keyway_command::Join as Rule;
 use keyway_proxy::tracking::{Held, is_invalidation, write_invalidation};
 use keyway_proxy::{Join, Output, ReplyOrder};
 use keyway_resp::{Framing, Kind, frame_reply, reply};
 use std::collections::VecDeque;
+use std::io::IoSlice;
 
 /// Runs the target on one input.
 pub fn run(data: &[u8]) {
@@ -101,7 +102,13 @@ impl Client {
         let reply = [self.replies.to_string().as_bytes(), &filler].concat();
         self.replies += 1;
         let sequence = self.places[at].sequence;
-        self.order.complete(sequence, self.output.buf(), |out| out.extend_from_slice(&reply));
+        if choices.flip() {
+            let block: Block = reply.as_slice().into();
+            let part = Part::of(&block, &block[..]).expect("it is all of it");
+            self.order.complete_with(sequence, &mut self.output, part);
+        } else {
+            self.order.complete(sequence, &mut self.output, |out| out.extend_from_slice(&reply));
+        }
         self.places[at].reply = Some(reply);
         while let Some(reply) = self.places.front_mut().and_then(|place| place.reply.take()) {
             self.unsent.extend_from_slice(&reply);
@@ -116,7 +123,10 @@ impl Client {
     }
 
     fn check(&self) {
-        assert!(self.output.unsent() == self.unsent, "replies left out of order");
+        let mut pieces = vec![IoSlice::new(b""); 2 * self.output.parts_count() + 1];
+        let count = self.output.pieces(&mut pieces);
+        let unsent: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.to_vec()).collect();
+        assert!(unsent == self.unsent, "replies left out of order");
         assert_eq!(self.output.len(), self.unsent.len());
         assert_eq!(self.order.len(), self.places.len());
         let early: usize = self.places.iter().flat_map(|place| &place.reply).map(Vec::len).sum();

@@ -25,6 +25,10 @@ pub struct Limits {
     /// Undelivered reply bytes of one client above which its input is left
     /// unread.
     pub session_output_len_soft: u32,
+    /// Length from which a reply is not copied on its way through, in bytes. A shorter one
+    /// costs less copied than sent as a piece of its own; the shorter, the more of what was
+    /// read with it is held for it.
+    pub refer_len: u32,
     /// Undelivered reply bytes of one client above which it is disconnected:
     /// reached only when replies to requests already in flight are far larger
     /// than those before them and the client does not read.
@@ -83,6 +87,7 @@ impl Default for Limits {
             reply_depth_max: 10_000,
             session_in_flight_max: 1024,
             session_output_len_soft: 1 << 20,
+            refer_len: 12 << 10,
             session_output_len_hard: 1 << 30,
             link_in_flight_max: 64 << 10,
             link_output_len_max: 16 << 20,
@@ -133,19 +138,18 @@ impl Limits {
         (self.session_output_len_soft as usize / 2).clamp(64, LARGEST)
     }
 
-    /// Length from which replies are not copied on their way through, in bytes. A shorter one
-    /// costs less copied than sent as a piece of its own.
+    /// How many replies of one client may lie where they were read, each of which may pin all
+    /// that was read with it, `block_len` bytes: together what undelivered replies may take.
     #[inline]
-    pub fn refer_len(&self) -> usize {
-        const SHORTEST: usize = 12 << 10;
-        (self.pass_len() / 2).min(SHORTEST)
+    pub fn parts_max(&self, block_len: usize) -> usize {
+        self.session_output_len_soft as usize / block_len.max(1)
     }
 
     /// What one client may pin beyond its own large requests and replies:
-    /// undelivered replies up to the soft bound, those still to come, and one
-    /// read's worth of input.
+    /// undelivered replies up to the soft bound, as much that was read with them, those
+    /// still to come, and one read's worth of input.
     pub fn session_overhead_bytes(&self) -> u64 {
-        u64::from(self.session_output_len_soft)
+        2 * u64::from(self.session_output_len_soft)
             + self.session_replies_len_max()
             + u64::from(self.read_len_per_turn)
     }

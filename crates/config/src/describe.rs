@@ -791,7 +791,7 @@ mod tests {
                 script_bytes: 64 << 20,
                 links: 2 * (4 * 2 + 2) + 2 + 1 + 2 * (15 * 2) + 2 * (20 + 4) + 2 * 2 + 4 * (3 + 1),
                 link_bytes: 151 * (4 << 20),
-                session_bytes: 5 * (64 << 10) + (64 << 10),
+                session_bytes: 6 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,
                 subscriber_bytes: None,

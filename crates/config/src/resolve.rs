@@ -184,6 +184,7 @@ fn limits(section: &Section, report: &mut Report<'_>) -> Limits {
             .map_or(0, |time| time.as_secs() as u32),
         tracking_keys_max: section.number_u32("tracking_keys_max"),
         failed_logins_max: section.number_u32("failed_logins_max"),
+        refer_len: Limits::default().refer_len,
     };
     let mut at_least = |larger: &str, smaller: &str, why: &str| {
         let (Some(large), Some(small)) = (section.number(larger), section.number(smaller)) else {

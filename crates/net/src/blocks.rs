@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// values; more keep more memory of a burst until nothing happens for a while.
 const LENT_MAX: usize = 256;
 
+/// Polls after which a busy worker gives back what nobody holds.
+const TIDIED_AFTER: u32 = 4096;
+
 /// How many of these are looked at for one that is free. The oldest come first.
 const LOOKED_AT: usize = 4;
 
@@ -17,12 +20,14 @@ pub(crate) struct Blocks {
     block: Block,
     lent: VecDeque<Block>,
     len: usize,
+    /// Since buffers were given back.
+    polls: u32,
 }
 
 impl Blocks {
     /// Of `len` bytes each.
     pub(crate) fn new(len: usize) -> Self {
-        Self { block: fresh(len), lent: VecDeque::new(), len }
+        Self { block: fresh(len), lent: VecDeque::new(), len, polls: 0 }
     }
 
     /// One of which nobody holds a part.
@@ -58,10 +63,14 @@ impl Blocks {
         }
     }
 
-    /// Gives back what nobody holds.
+    /// Gives back what nobody holds, now and then or when there is nothing to do.
     #[cold]
-    pub(crate) fn tidy(&mut self) {
-        self.lent.retain(|block| Arc::strong_count(block) > 1);
+    pub(crate) fn note_poll(&mut self, has_rest: bool) {
+        self.polls += 1;
+        if has_rest || self.polls >= TIDIED_AFTER {
+            self.polls = 0;
+            self.lent.retain(|block| Arc::strong_count(block) > 1);
+        }
     }
 
     /// Whether there is anything to give back, now or later.
@@ -95,10 +104,10 @@ mod tests {
             assert!(held.iter().all(|(at, part)| part.bytes() == at.to_le_bytes()));
             assert!(blocks.lent.len() <= LENT_MAX);
         }
-        blocks.tidy();
+        blocks.note_poll(true);
         assert!(blocks.lent.len() <= held.len() && blocks.has_lent());
         held.clear();
-        blocks.tidy();
+        (0..TIDIED_AFTER).for_each(|_| blocks.note_poll(false));
         assert!(!blocks.has_lent());
     }
 

@@ -8,7 +8,7 @@ use crate::{
     Accept, Address, ConnectFault, Door, Event, Io, Listener, ListenerIndex, Mailbox, Peer,
 };
 use crate::{Recv, Send, Socket, Token};
-use keyway_base::{Clock, Time};
+use keyway_base::{Block, Clock, Time};
 use rustix::event::epoll;
 use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Bytes one `recv` may bring. Smaller costs more calls under deep pipelines;
 /// larger only touches more memory.
-const READ_LEN: usize = 64 << 10;
+pub(crate) const READ_LEN: usize = 64 << 10;
 
 /// Events one `epoll_wait` may bring; the rest come with the next.
 const EVENTS_MAX: usize = 512;
@@ -102,6 +102,12 @@ impl EpollIo {
     /// The buffer that `recv` reads into.
     pub(crate) fn read_buf(&mut self) -> &mut [u8] {
         self.blocks.buf()
+    }
+
+    /// Copies bytes into the buffer that `recv` reads into, of which parts may be held.
+    pub(crate) fn lend(&mut self, bytes: &[u8]) -> &Block {
+        self.blocks.buf()[..bytes.len()].copy_from_slice(bytes);
+        self.blocks.block()
     }
 
     /// Readable when something has happened.
@@ -332,8 +338,8 @@ impl Io for EpollIo {
         }
         self.ready = ready;
         events.append(&mut self.early);
-        if self.blocks.has_lent() && slept && events.is_empty() {
-            self.blocks.tidy();
+        if self.blocks.has_lent() {
+            self.blocks.note_poll(slept && events.is_empty());
         }
         slept
     }

@@ -19,6 +19,7 @@ mod buffers;
 mod inbox;
 mod orders;
 
+use crate::epoll::READ_LEN;
 use crate::{Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, Mailbox, Recv, Send};
 use crate::{Socket, Token};
 use buffers::{Buffers, Piece};
@@ -39,6 +40,10 @@ use std::time::Duration;
 /// Tokens with these two of the three topmost bits are of sockets that stay with epoll: their first
 /// bytes may bring descriptors, which the ring would drop.
 const BY_EPOLL: u64 = 3 << 61;
+
+/// Receptions from this length on are copied to where parts of them may be held: long replies
+/// in them are then not copied again.
+const LENT_LEN_MIN: usize = 12 << 10;
 
 fn is_by_epoll(token: Token) -> bool {
     token.0 & 7 << 61 == BY_EPOLL
@@ -572,7 +577,12 @@ impl Io for UringIo {
             let is_all = !conn.has_pieces() && conn.outcome.is_none();
             let drained = is_all && conn.reading == Reading::Armed;
             self.lent = Some(piece);
-            return Recv::Data { bytes: self.buffers.bytes(piece), drained, block: None };
+            let bytes = self.buffers.bytes(piece);
+            if (LENT_LEN_MIN..=READ_LEN).contains(&bytes.len()) {
+                let block = self.base.lend(bytes);
+                return Recv::Data { bytes: &block[..bytes.len()], drained, block: Some(block) };
+            }
+            return Recv::Data { bytes, drained, block: None };
         }
         match (conn.outcome, conn.reading) {
             (Some(Outcome::End), _) => Recv::End,

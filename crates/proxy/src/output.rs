@@ -149,8 +149,16 @@ impl Output {
     /// Appends bytes without copying them.
     pub fn append(&mut self, part: Part) {
         assert!(!self.keeps_sent, "what is kept is not in pieces");
+        if part.is_empty() {
+            return;
+        }
         self.parts_len += part.len();
         self.parts.push_back(Inserted { at: self.bytes.len(), part });
+    }
+
+    /// How many parts have not been sent.
+    pub fn parts_count(&self) -> usize {
+        self.parts.len()
     }
 
     /// Number of bytes not sent yet.

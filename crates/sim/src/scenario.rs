@@ -540,9 +540,12 @@ fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {
 }
 
 fn limits(random: &mut Random) -> Limits {
+    let session_in_flight_max = random.scaled(4, 512) as u32;
+    let session_output_len_soft = random.scaled(1 << 10, 128 << 10) as u32;
     Limits {
-        session_in_flight_max: random.scaled(4, 512) as u32,
-        session_output_len_soft: random.scaled(1 << 10, 128 << 10) as u32,
+        session_in_flight_max,
+        session_output_len_soft,
+        refer_len: session_output_len_soft / 64,
         link_in_flight_max: random.scaled(8, 2048) as u32,
         link_output_len_max: random.scaled(1 << 10, 512 << 10) as u32,
         read_len_per_turn: random.scaled(64, 256 << 10) as u32,

@@ -317,6 +317,7 @@ fn limits(choices: &mut Choices) -> Limits {
         1 => Limits {
             session_in_flight_max: 3,
             session_output_len_soft: 64,
+            refer_len: 20,
             link_in_flight_max: 4,
             link_output_len_max: 200,
             read_len_per_turn: 50,

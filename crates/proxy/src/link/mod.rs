@@ -14,6 +14,7 @@
 
 mod big;
 mod exchange;
+mod framing;
 mod greeting;
 mod loss;
 mod memcached;
@@ -38,7 +39,7 @@ pub use translate::Translation;
 use crate::Output;
 use keyway_base::{BackendFault, Limits, ReplyBound, Time};
 use keyway_memcache::{Dialect, Expect};
-use keyway_resp::{Framer, Framing, FramingFault, Kind, Protocol, reply};
+use keyway_resp::{Framer, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
 use std::time::Duration;
 use trace::Trace;
@@ -201,14 +202,6 @@ const FIFO_KEPT_MAX: usize = 4096;
 /// Capacity kept by an output that was sent, in bytes: a turn's requests of
 /// many clients share it, with values of 16 KiB among them.
 const OUTPUT_KEPT_MAX: u32 = 160 << 10;
-
-/// How much is put behind the part of a reply that is kept, at first, if it is not known how
-/// much is missing. Less looks at a reply of many elements more often, more copies more of
-/// what comes behind it.
-const JOINED_LEN_MIN: usize = 256;
-
-/// Capacity the input buffer keeps when it empties, in bytes.
-const INPUT_KEPT_MAX: usize = 64 << 10;
 
 impl Default for Link {
     fn default() -> Self {
@@ -494,131 +487,6 @@ impl Link {
         }
     }
 
-    fn frame_input(
-        &mut self,
-        bytes: &[u8],
-        limits: &Limits,
-        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
-    ) -> Result<(), BackendFault> {
-        let bytes = match self.input.is_empty() {
-            true => bytes,
-            false => self.end_part(bytes, limits, deliver)?,
-        };
-        if !bytes.is_empty() {
-            let consumed = self.take_replies(bytes, limits, deliver)?;
-            self.input.extend_from_slice(&bytes[consumed..]);
-        }
-        Ok(())
-    }
-
-    /// Completes the reply of which a part is kept, as far as `bytes` have more of it.
-    /// Returns those that came behind, which are not copied: the next reply starts with them.
-    fn end_part<'b>(
-        &mut self,
-        mut bytes: &'b [u8],
-        limits: &Limits,
-        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
-    ) -> Result<&'b [u8], BackendFault> {
-        let mut len_min = JOINED_LEN_MIN;
-        loop {
-            let kept = self.input.len();
-            let missing = self.input_needed.saturating_sub(kept);
-            let joined = missing.max(len_min).min(bytes.len());
-            self.input.extend_from_slice(&bytes[..joined]);
-            if joined < missing {
-                return Ok(&[]);
-            }
-            let mut input = std::mem::take(&mut self.input);
-            let consumed = self.take_replies(&input, limits, deliver)?;
-            let is_over = consumed >= kept;
-            let behind = if is_over { &bytes[consumed - kept..] } else { &bytes[joined..] };
-            let is_known = consumed < input.len() && behind.len() < self.input_needed;
-            input.drain(..consumed);
-            if is_over && !is_known {
-                // What is behind is looked at where it lies.
-                input.clear();
-            }
-            if !input.is_empty() || input.capacity() <= INPUT_KEPT_MAX {
-                self.input = input;
-            }
-            match is_over {
-                true if is_known => {
-                    self.input.extend_from_slice(&bytes[joined..]);
-                    return Ok(&[]);
-                }
-                true => return Ok(behind),
-                false if behind.is_empty() => return Ok(&[]),
-                false => (bytes, len_min) = (behind, len_min * 2),
-            }
-        }
-    }
-
-    fn take_replies(
-        &mut self,
-        bytes: &[u8],
-        limits: &Limits,
-        deliver: &mut impl FnMut(&Exchange, Kind, &[u8]),
-    ) -> Result<usize, BackendFault> {
-        if self.memcached.is_some() {
-            return self.take_memcached_replies(bytes, limits, deliver);
-        }
-        let mut pos = 0;
-        while pos < bytes.len() {
-            let rest = &bytes[pos..];
-            match self.framer.frame(rest, limits.reply_len_max, limits.reply_depth_max) {
-                Ok(Framing::Ready { len, kind }) => {
-                    pos += len;
-                    // It answers nothing, and only one client's own link has
-                    // asked for any.
-                    if kind == Kind::Push {
-                        let is_asked =
-                            self.announcement.is_some() && self.state == LinkState::Ready;
-                        let push = if is_asked { &Exchange::PUSH } else { &Exchange::UNASKED };
-                        deliver(push, kind, &rest[..len]);
-                        continue;
-                    }
-                    if let LinkState::Handshaking { left, deadline } = self.state {
-                        self.on_handshake_reply(kind, &rest[..len], (left, deadline))?;
-                        continue;
-                    }
-                    if !self.answered {
-                        self.on_first_reply(&rest[..len])?;
-                    }
-                    if let Some(Exchange { replies_before: 1.., .. }) = self.fifo.front() {
-                        self.skip_reply(kind, &rest[..len]);
-                        continue;
-                    }
-                    let exchange = self.take_answered()?;
-                    if len >= limits.big_reply_len() {
-                        self.note_big(&exchange, &rest[..len]);
-                    }
-                    if self.redirected.is_some()
-                        && self.release_answered(&exchange, kind, &rest[..len])?
-                    {
-                        continue;
-                    }
-                    let is_select = exchange.owner == Owner::Internal(Internal::Select);
-                    if is_select {
-                        self.on_select_reply(kind, &rest[..len]);
-                    }
-                    if self.translates {
-                        self.deliver_translated(&exchange, &rest[..len], deliver);
-                    } else if is_select || self.refusal.is_empty() {
-                        deliver(&exchange, kind, &rest[..len]);
-                    } else {
-                        self.deliver_refusal(&exchange, deliver);
-                    }
-                }
-                Ok(Framing::NeedMore { at_least }) => {
-                    self.input_needed = at_least;
-                    break;
-                }
-                Err(fault) => return Err(self.framing_fault(fault)),
-            }
-        }
-        Ok(pos)
-    }
-
     /// The exchange that a reply is for.
     #[inline]
     fn take_answered(&mut self) -> Result<Exchange, BackendFault> {
@@ -696,7 +564,7 @@ impl Link {
         if let Some(kind) = Kind::of(&self.translated) {
             deliver(exchange, kind, &self.translated);
         }
-        if self.translated.capacity() > INPUT_KEPT_MAX {
+        if self.translated.capacity() > framing::INPUT_KEPT_MAX {
             self.translated = Vec::new();
         }
     }

@@ -25,6 +25,11 @@ impl Busy {
         self.output.len() + self.order.stash_len()
     }
 
+    /// How many of them are parts of what was read.
+    pub fn parts_count(&self) -> usize {
+        self.output.parts_count() + self.order.parts_count()
+    }
+
     /// Whether another request may be started: the pipeline has room and the
     /// client reads its replies.
     #[inline]
@@ -52,12 +57,6 @@ impl Busy {
             self.parsed = 0;
         }
         self.input.extend_from_slice(bytes);
-    }
-
-    /// Lets input go that was not parsed.
-    pub fn drop_input(&mut self) {
-        self.input.clear();
-        self.parsed = 0;
     }
 
     fn capacity(&self) -> usize {

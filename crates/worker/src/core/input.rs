@@ -15,11 +15,6 @@ pub(super) enum Step {
     Wait,
 }
 
-/// How much is put behind the part of a request that is kept, if it is not known how much is
-/// missing. Less parses a request of many arguments twice more often, more copies more of
-/// what comes behind it.
-const JOINED_LEN_MIN: usize = 512;
-
 /// Input capacity kept once everything is parsed, in bytes.
 const INPUT_KEPT_MAX: usize = 32 << 10;
 
@@ -126,25 +121,21 @@ impl Plane {
             }
             return &[];
         }
-        // The request of which a part is kept is completed; what comes behind it is not copied.
+        // A request of which all but so much is kept is completed; what comes behind it is not
+        // copied.
         let missing = busy.input_needed.saturating_sub(kept);
-        let is_whole = session.paused || missing >= bytes.len();
-        let joined = if is_whole { bytes.len() } else { missing.max(JOINED_LEN_MIN) };
-        let (joined, rest) = bytes.split_at(joined.min(bytes.len()));
+        let is_completed = !session.paused && (1..bytes.len()).contains(&missing);
+        let (joined, rest) = bytes.split_at(if is_completed { missing } else { bytes.len() });
         busy.keep_input(joined);
         self.parse_kept(links, key, session, busy);
-        let left = busy.unparsed().len();
-        if rest.is_empty() || left == 0 {
+        if rest.is_empty() || busy.unparsed().is_empty() {
             return rest;
         }
-        let is_started = left <= joined.len();
-        if session.paused || session.streaming.is_some() || !is_started {
-            busy.keep_input(rest);
+        busy.keep_input(rest);
+        if !session.paused {
             self.parse_kept(links, key, session, busy);
-            return &[];
         }
-        busy.drop_input();
-        &bytes[joined.len() - left..]
+        &[]
     }
 
     /// Parses what the session has kept.

@@ -272,7 +272,7 @@ impl<'b> Lent<'b> {
 
     pub(super) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
         match block {
-            Some(_) => Lent { block, len_min: limits.refer_len() },
+            Some(_) => Lent { block, len_min: limits.refer_len as usize },
             None => Lent::NONE,
         }
     }
@@ -283,9 +283,13 @@ impl Plane {
     /// a copy: nobody but its client looks at what is on its way there.
     #[cold]
     pub(super) fn part_for(&self, session: &Session, lent: Lent<'_>, reply: &[u8]) -> Option<Part> {
+        let block = lent.block.filter(|_| reply.len() >= lent.len_min)?;
+        let busy = session.busy.as_ref()?;
         let is_plain = session.relay.is_none() && session.tracking.is_none() && !session.is_monitor;
-        let is_long = reply.len() >= lent.len_min;
-        if is_plain && is_long { Part::of(lent.block?, reply) } else { None }
+        let has_room = busy.parts_count() < self.plan.limits.parts_max(block.len());
+        // What waits for a client that takes no more pins little but itself.
+        let may_wait = !session.send_blocked || reply.len() >= block.len() / 4 * 3;
+        if is_plain && has_room && may_wait { Part::of(block, reply) } else { None }
     }
 
     /// Puts a reply into its place in a session without copying it.
