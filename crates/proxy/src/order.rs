@@ -48,7 +48,7 @@ pub struct ReplyOrder {
     stash: Vec<u8>,
     /// Early replies that are not copied; none where one has left.
     parts: Vec<Option<Part>>,
-    /// How many of them have not left, and how many bytes those have.
+    /// How many of them have not left, and how many bytes those and the list have.
     parts_left: usize,
     parts_len: usize,
     /// Early replies, in the stash or not.
@@ -76,7 +76,7 @@ impl ReplyOrder {
 
     /// Bytes of early replies, with what those take that have left since one was here last.
     pub fn stash_len(&self) -> usize {
-        self.stash.len() + self.parts_len + self.parts.len() * size_of::<Option<Part>>()
+        self.stash.len() + self.parts_len
     }
 
     /// How many early replies are parts of what was read.
@@ -156,7 +156,7 @@ impl ReplyOrder {
             }
         } else {
             self.slots[index] = Slot::kept(self.parts.len());
-            self.parts_len += part.len();
+            self.parts_len += part.len() + size_of::<Option<Part>>();
             self.parts_left += 1;
             self.parts.push(Some(part));
             self.stashed += 1;
@@ -193,6 +193,7 @@ impl ReplyOrder {
                 out.append(part);
                 if self.parts_left == 0 {
                     self.parts.clear();
+                    self.parts_len = 0;
                 }
             } else {
                 out.buf().extend_from_slice(&self.stash[slot.range()]);

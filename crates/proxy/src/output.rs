@@ -187,7 +187,9 @@ impl Output {
     /// Notes that the socket took `len` bytes.
     #[inline]
     pub fn advance(&mut self, len: usize) {
-        let len = if self.has_parts() { self.advance_pieces(len) } else { len };
+        if self.has_parts() {
+            return self.advance_pieces(len);
+        }
         self.sent += len;
         assert!(self.sent <= self.bytes.len(), "more bytes sent than there were");
         if !self.keeps_sent {
@@ -196,14 +198,13 @@ impl Output {
         }
     }
 
-    /// Lets go of what was sent in front of the last part and of that; returns how much
-    /// of what was sent lies behind.
+    /// The same where there are parts.
     #[cold]
-    fn advance_pieces(&mut self, mut len: usize) -> usize {
+    fn advance_pieces(&mut self, mut len: usize) {
         while let Some(first) = self.parts.front_mut() {
             let before = first.at - self.sent;
             if len <= before {
-                return len;
+                break;
             }
             self.sent = first.at;
             len -= before;
@@ -212,20 +213,28 @@ impl Output {
             self.parts_len -= of_part;
             len -= of_part;
             if !first.part.is_empty() {
-                return 0;
+                break;
             }
             self.parts.pop_front();
         }
-        if self.parts.capacity() > PARTS_KEPT_MAX {
-            self.parts = VecDeque::new();
+        self.sent += len;
+        assert!(self.sent <= self.bytes.len(), "more bytes sent than there were");
+        self.released = self.sent;
+        if !self.has_parts() {
+            if self.parts.capacity() > PARTS_KEPT_MAX {
+                self.parts = VecDeque::new();
+            }
+            self.tidy();
+        } else if self.released > SENT_KEPT_MAX {
+            self.parts.iter_mut().for_each(|inserted| inserted.at -= self.released);
+            self.move_down();
         }
-        len
     }
 
-    /// Makes room where much at the front was released.
+    /// Makes room where much at the front was released, of an output without parts.
     #[inline]
     fn tidy(&mut self) {
-        if self.released == self.bytes.len() && !self.has_parts() {
+        if self.released == self.bytes.len() {
             self.bytes.clear();
             self.sent = 0;
             self.released = 0;
@@ -233,11 +242,15 @@ impl Output {
                 self.bytes = Vec::new();
             }
         } else if self.released > SENT_KEPT_MAX && self.released > self.bytes.len() / 2 {
-            self.bytes.drain(..self.released);
-            self.parts.iter_mut().for_each(|inserted| inserted.at -= self.released);
-            self.sent -= self.released;
-            self.released = 0;
+            self.move_down();
         }
+    }
+
+    #[cold]
+    fn move_down(&mut self) {
+        self.bytes.drain(..self.released);
+        self.sent -= self.released;
+        self.released = 0;
     }
 
     /// Drops everything up to `len` unsent bytes from the end, of an output without parts.
