@@ -110,6 +110,11 @@ impl EpollIo {
         self.blocks.block()
     }
 
+    /// The buffer that was read into last.
+    pub(crate) fn block(&self) -> &Block {
+        self.blocks.block()
+    }
+
     /// Readable when something has happened.
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()

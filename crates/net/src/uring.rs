@@ -361,7 +361,10 @@ impl UringIo {
         }
         match len {
             0 => Recv::Empty,
-            _ => Recv::Data { bytes: &self.base.read_buf()[..len], drained, block: None },
+            _ => {
+                let block = self.base.block();
+                Recv::Data { bytes: &block[..len], drained, block: Some(block) }
+            }
         }
     }
 
