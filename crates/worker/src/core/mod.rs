@@ -432,7 +432,9 @@ impl Core {
         }
         let at_rest = session.is_at_rest();
         if session.closing {
-            if session.passing.is_some_and(|passing| passing.is_cut) {
+            let is_cut = session.passing.is_some_and(|passing| passing.is_cut);
+            // The replies before it are whole, and so are told.
+            if is_cut && session.busy.as_ref().is_none_or(|busy| busy.output.is_empty()) {
                 return Some(CloseReason::Backend);
             }
             if at_rest || session.has_delivered() {
