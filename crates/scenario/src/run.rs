@@ -362,10 +362,8 @@ impl<'a> Runner<'a> {
                 let (over, spent) = ((self.over, all), (self.spent, self.each()));
                 (self.look)(&status(what, over, spent, Duration::ZERO, 0.0));
                 let channel = self.channel(&system.name)?;
-                let again = &self.options.bus_again;
-                let round = bus::measure(channel, (*sizes, *senders), self.timing.seconds, again);
-                let is_cut = self.is_stopped.load(Ordering::Relaxed);
-                return Some(round).filter(|round| !is_cut || round.measured().is_some());
+                let (seconds, again) = (self.timing.seconds, &self.options.bus_again);
+                return bus::measure(channel, (*sizes, *senders), seconds, again, self.is_stopped);
             }
         };
         if is_filled && let Err(why) = self.filled(system, workload, plan) {
