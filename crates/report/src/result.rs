@@ -46,6 +46,10 @@ pub struct Run {
     /// The system that the others' ratios are to; without one the first that was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// The system that a digest compares the others with as well, where the baseline has no
+    /// processor time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// What each system was asked to do, in the order of the table.
     pub items: Vec<Item>,
     /// The measurements: at most one for each system and item.
