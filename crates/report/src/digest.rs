@@ -60,7 +60,7 @@ fn about(run: &Run) -> String {
 
 /// Whom systems are compared with beside the baseline: the run's peer, where the baseline's
 /// processor time is known nowhere.
-fn peer(run: &Run) -> Option<&str> {
+pub(crate) fn peer(run: &Run) -> Option<&str> {
     let (peer, baseline) = (run.peer.as_deref()?, run.baseline()?);
     let is_there = run.systems.iter().any(|one| one.name == peer && one.missing.is_none());
     let has_cpu = |cell: &Cell| figures(cell, Metric::PerCpuSecond).iter().any(Option::is_some);

@@ -18,10 +18,12 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
     let (bytes, shown) = (read_bytes(path)?, path.display().to_string());
     match serde_json::from_slice::<Head>(&bytes) {
         Ok(Head { schema: Some(SCHEMA) }) => {
-            let document = serde_json::from_slice(&bytes).map_err(|error| ReadError::Foreign {
-                path: shown.clone(),
-                why: error.to_string(),
-            })?;
+            let foreign = |why: String| ReadError::Foreign { path: shown.clone(), why };
+            let document: Document =
+                serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
+            if document.outcomes.is_empty() {
+                return Err(foreign("it has no outcome".to_owned()));
+            }
             let run = run_of(document);
             check(&run).map_err(|(at, why)| ReadError::Value { path: shown, at, why })?;
             Ok(run)
