@@ -28,7 +28,7 @@ pub fn text(name: &str) -> Result<&'static str, Error> {
 
 /// Has a result that names no peer, as those of earlier versions, take that of the scenario whose
 /// table it has.
-pub fn name_peer(run: &mut Run) {
+pub(crate) fn name_peer(run: &mut Run) {
     let found = BUILT_IN.iter().find(|(name, _)| *name == run.scenario);
     let scenario = found.and_then(|(name, text)| Scenario::parse(name, name, text).ok());
     let peer = scenario.and_then(|scenario| scenario.peer);

@@ -1,5 +1,6 @@
 //! What `keyway bench load` wrote, as a result that reports are made of.
 
+use crate::builtin::name_peer;
 use keyway_load::outcome::{Document, Outcome, ProcessUsage, SCHEMA, Second};
 use keyway_load::{Ended, Latency};
 use keyway_report::{
@@ -29,7 +30,11 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
             Ok(run)
         }
         Ok(Head { schema: Some(found) }) => Err(ReadError::Version { path: shown, found }),
-        _ => read_slice(&bytes, &shown),
+        _ => {
+            let mut run = read_slice(&bytes, &shown)?;
+            name_peer(&mut run);
+            Ok(run)
+        }
     }
 }
 

@@ -23,7 +23,7 @@ mod run;
 mod start;
 mod works;
 
-pub use builtin::{BUILT_IN, load, name_peer, text};
+pub use builtin::{BUILT_IN, load, text};
 pub use convert::read;
 pub use error::{Error, FileError};
 pub use model::{

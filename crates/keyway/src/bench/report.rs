@@ -4,7 +4,7 @@ use super::region;
 use anyhow::{Context, Result};
 use clap::Args;
 use keyway_report::{Run, Settings, compare, csv, digest, html, markdown, terminal};
-use keyway_scenario::{name_peer, read};
+use keyway_scenario::read;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -122,9 +122,7 @@ impl Out {
 
 /// Prints what several results have shown.
 pub fn digested(arguments: &Digest) -> Result<ExitCode> {
-    let mut runs: Vec<Run> =
-        arguments.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
-    runs.iter_mut().for_each(name_peer);
+    let runs: Vec<Run> = arguments.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
     let table = digest(&runs);
     match &arguments.into {
         Some(file) => region::replace(file, "digest", &table.markdown())?,
