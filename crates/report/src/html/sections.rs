@@ -265,9 +265,9 @@ mod tests {
     fn works_of_one_title_are_a_family_and_each_has_a_name_of_its_own() {
         let all =
             [("mget of 20", 1.0), ("mset of 20", 1.0), ("mget of 20", 9.0), ("mset of 20", 9.0)];
-        let mut run = Run::default();
-        run.items = all.map(|(title, connections)| item(title, connections)).to_vec();
-        run.items.push(item("alone", 1.0));
+        let mut items = all.map(|(title, connections)| item(title, connections)).to_vec();
+        items.push(item("alone", 1.0));
+        let run = Run { items, ..Run::default() };
         let found = families(&run);
         let counts: Vec<(&str, usize)> =
             found.iter().map(|(title, items)| (title.as_str(), items.len())).collect();
