@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much longer than it measures anything may take. A machine with few cores and many senders
@@ -18,8 +19,21 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// and be seen first.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
+/// How long is waited before it is looked whether to go on: who has interrupted a measurement is not
+/// to wait for it.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Bytes of output read at once.
 const READ_LEN: usize = 4096;
+
+/// When a measurement is not waited for any longer.
+pub struct End<'a> {
+    /// It is over at this time at the latest.
+    pub until: Instant,
+    /// Somebody has ended it before.
+    // ORDER: a flag that tells nothing but itself.
+    pub is_stopped: &'a AtomicBool,
+}
 
 /// A process. It does not outlive this.
 pub struct Process {
@@ -102,11 +116,11 @@ impl Drop for Process {
 /// The next line of each of the crew from number `first` on. All are watched meanwhile.
 ///
 /// # Errors
-/// When one of the crew fails, or not all have told by `until`.
+/// When one of the crew fails, or not all have told by `end`.
 pub fn hear<T: DeserializeOwned>(
     crew: &mut [Process],
     first: usize,
-    until: Instant,
+    end: &End,
 ) -> Result<Vec<T>, Fault> {
     let mut lines: Vec<Option<Vec<u8>>> = crew.iter().map(|_| None).collect();
     loop {
@@ -122,17 +136,21 @@ pub fn hear<T: DeserializeOwned>(
             }
         }
         let Some(awaited) = awaited else { break };
-        if !watch(crew, until)? {
+        if !watch(crew, end)? {
             return Err(Fault::Late(awaited));
         }
     }
     lines.iter().flatten().map(|line| Ok(serde_json::from_slice(line)?)).collect()
 }
 
-/// Waits until one of the crew tells something or ends, and hears it; whether one has by `until`.
-fn watch(crew: &mut [Process], until: Instant) -> Result<bool, Fault> {
-    let left = until.saturating_duration_since(Instant::now());
-    for number in ready(crew, left)? {
+/// Waits a while for one of the crew to tell something or end, and hears it; whether there is time left.
+fn watch(crew: &mut [Process], end: &End) -> Result<bool, Fault> {
+    let left = end.until.saturating_duration_since(Instant::now());
+    let told = ready(crew, left.min(LOOK))?;
+    if end.is_stopped.load(Ordering::Relaxed) {
+        return Err(Fault::Interrupted);
+    }
+    for number in told {
         crew[number].read()?;
     }
     match crew.iter().any(Process::has_failed) {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Bytes of the message.
@@ -182,18 +183,17 @@ pub fn round_trips(options: &Options) -> Result<Vec<Trips>, Fault> {
 }
 
 fn between_two(options: &Options, way: Way) -> Result<Trips, Fault> {
-    let path = options.socket();
-    let (cores, until) = (cores()?, options.until());
+    let socket = options.socket();
+    let is_stopped = AtomicBool::new(false);
+    let (cores, end) = (cores()?, options.end(&is_stopped));
     let length_ms = options.length.as_millis() as u64;
-    let core = cores.map(|cores| cores[0]);
+    let (path, core) = (socket.0.clone(), cores.map(|cores| cores[0]));
     let mut order = RoundOrder { way, path, length_ms, core, is_echo: true };
     let mut crew = vec![Process::start("the echo", options, &round(&order))?];
-    hear::<u16>(&mut crew, 0, until)?;
+    hear::<u16>(&mut crew, 0, &end)?;
     (order.is_echo, order.core) = (false, cores.map(|cores| cores[1]));
     crew.push(Process::start("who asks", options, &round(&order))?);
-    let trips = hear::<Trips>(&mut crew, 1, until);
-    let _ = std::fs::remove_file(&order.path);
-    Ok(trips?.remove(0))
+    Ok(hear::<Trips>(&mut crew, 1, &end)?.remove(0))
 }
 
 fn round(order: &RoundOrder) -> Task<&Order, &RoundOrder> {

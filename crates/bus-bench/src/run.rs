@@ -1,7 +1,7 @@
 //! Starts the processes of a case, and makes a row of what they tell.
 
 use crate::case::{Case, Channel, Sizes};
-use crate::crew::{PATIENCE, Process, hear};
+use crate::crew::{End, PATIENCE, Process, hear};
 use crate::ends::{Account, Order, Task};
 use crate::round::RoundOrder;
 use keyway_ring::{Ended, Segment, SharedDoorbell};
@@ -9,6 +9,7 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::thread::CpuSet;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// What a run is to measure.
@@ -32,16 +33,31 @@ pub struct Options {
 
 impl Options {
     /// Where a socket may be made: nothing is there.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> SocketPlace {
         let name = format!("keyway-bus-bench-{}.sock", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_file(&path);
-        path
+        let place = SocketPlace(std::env::temp_dir().join(name));
+        place.clear();
+        place
     }
 
-    /// When what begins now is over at the latest.
-    pub(crate) fn until(&self) -> Instant {
-        Instant::now() + self.length + PATIENCE
+    /// When what begins now is over.
+    pub(crate) fn end<'a>(&self, is_stopped: &'a AtomicBool) -> End<'a> {
+        End { until: Instant::now() + self.length + PATIENCE, is_stopped }
+    }
+}
+
+/// Where a socket is made, which is not left behind however the measurement ends.
+pub(crate) struct SocketPlace(pub PathBuf);
+
+impl SocketPlace {
+    fn clear(&self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Drop for SocketPlace {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -92,6 +108,9 @@ pub enum Fault {
     /// A process did nothing for too long.
     #[error("{0} does not come to an end")]
     Late(&'static str),
+    /// Somebody has ended the run.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl From<rustix::io::Errno> for Fault {
@@ -100,12 +119,14 @@ impl From<rustix::io::Errno> for Fault {
     }
 }
 
-/// Measures every combination, round by round; `progress` hears of each case before it begins.
+/// Measures every combination, round by round; `progress` hears of each case before it begins, and
+/// `is_stopped` ends the one that is measured within a tenth of a second.
 ///
 /// # Errors
-/// When a case cannot be measured.
+/// When a case cannot be measured, or was ended so.
 pub fn run(
     options: &Options,
+    is_stopped: &AtomicBool,
     mut progress: impl FnMut(&Case, usize),
 ) -> Result<Vec<Outcome>, Fault> {
     let cases = cases(options);
@@ -113,7 +134,7 @@ pub fn run(
     for round in 0..options.rounds {
         for (case, outcomes) in cases.iter().zip(&mut rounds) {
             progress(case, round);
-            outcomes.push(measure(options, *case)?);
+            outcomes.push(measure(options, *case, is_stopped)?);
         }
     }
     Ok(rounds.into_iter().filter_map(median).collect())
@@ -139,7 +160,7 @@ fn median(mut rounds: Vec<Outcome>) -> Option<Outcome> {
     Some(Outcome { spread, lost, wrong, ..middle })
 }
 
-fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
+fn measure(options: &Options, case: Case, is_stopped: &AtomicBool) -> Result<Outcome, Fault> {
     let memory = match case.channel {
         Channel::Shm => Some(Memory::new(options.ring_len, case.senders)?),
         _ => None,
@@ -151,23 +172,21 @@ fn measure(options: &Options, case: Case) -> Result<Outcome, Fault> {
         sender: None,
         send_ms: options.length.as_millis() as u64,
         ring_len: options.ring_len,
-        places: memory.as_ref().map_or_else(|| vec![socket.clone()], Memory::places),
+        places: memory.as_ref().map_or_else(|| vec![socket.0.clone()], Memory::places),
         port: 0,
         core: cores.map(|cores| cores[0]),
     };
-    let until = options.until();
+    let end = options.end(is_stopped);
     let mut crew = vec![Process::start("the receiver", options, &flow(&order))?];
     if case.channel != Channel::Shm {
-        order.port = hear(&mut crew, 0, until)?[0];
+        order.port = hear(&mut crew, 0, &end)?[0];
     }
     order.core = cores.map(|cores| cores[1]);
     for sender in 0..case.senders {
         order.sender = Some(sender);
         crew.push(Process::start("a sender", options, &flow(&order))?);
     }
-    let accounts = hear::<Account>(&mut crew, 0, until);
-    let _ = std::fs::remove_file(&socket);
-    let mut received = accounts?;
+    let mut received = hear::<Account>(&mut crew, 0, &end)?;
     let sent = received.split_off(1);
     Ok(outcome(case, &sent, &received[0]))
 }

@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::net::{Ipv6Addr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ fn all() {
             who_is_killed_is_told_of(channel, senders, RECEIVER, "the receiver has failed");
             who_is_killed_is_told_of(channel, senders, SENDER, "a sender has failed");
             what_is_no_message_is_told_of(channel, senders);
+            what_is_interrupted_ends(channel, senders);
             what_is_whole_is_counted(channel, senders);
         }
     }
@@ -60,7 +62,7 @@ fn options(channel: Channel, senders: usize, how: &str, length: Duration) -> Opt
 /// The error of a benchmark, which comes long before it is over.
 fn error(options: &Options) -> String {
     let start = Instant::now();
-    let error = run(options, |_, _| {}).unwrap_err().to_string();
+    let error = run(options, &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
     assert!(start.elapsed() < options.length / 2, "{error}, after {:?}", start.elapsed());
     assert_eq!(children(""), [], "no process is left");
     error
@@ -105,8 +107,28 @@ fn what_is_no_message_is_told_of(channel: Channel, senders: usize) {
     assert!(error.starts_with("the receiver has failed"), "{channel}, {senders}: {error}");
 }
 
+fn what_is_interrupted_ends(channel: Channel, senders: usize) {
+    let long = options(channel, senders, RIGHT, Duration::from_secs(40));
+    let (start, is_stopped) = (Instant::now(), AtomicBool::new(false));
+    let error = thread::scope(|scope| {
+        scope.spawn(|| {
+            while children("").len() <= senders {
+                thread::sleep(Duration::from_millis(10));
+            }
+            is_stopped.store(true, Ordering::Relaxed);
+        });
+        run(&long, &is_stopped, |_, _| {}).unwrap_err().to_string()
+    });
+    assert_eq!(error, "interrupted", "{channel}, {senders}");
+    assert!(start.elapsed() < long.length / 2, "{channel}, {senders}");
+    assert_eq!(children(""), [], "no process is left");
+    let socket = format!("keyway-bus-bench-{}.sock", std::process::id());
+    assert!(!std::env::temp_dir().join(socket).exists(), "no socket is left");
+}
+
 fn what_is_whole_is_counted(channel: Channel, senders: usize) {
-    let outcomes = run(&options(channel, senders, RIGHT, Duration::from_millis(100)), |_, _| {});
+    let short = options(channel, senders, RIGHT, Duration::from_millis(100));
+    let outcomes = run(&short, &AtomicBool::new(false), |_, _| {});
     let [Outcome { messages_per_second, lost: 0, wrong: 0, .. }] = outcomes.unwrap()[..] else {
         panic!("{channel}, {senders}: something is lost or wrong");
     };

@@ -152,11 +152,40 @@ fn an_interrupted_run_prints_what_it_has() {
 }
 
 #[test]
+fn a_run_that_is_ended_before_it_measures_says_so() {
+    let server = RedisServer::start();
+    let address = server.address().to_string();
+    let directory = TempDir::new();
+    let file = directory.path().join("run.json");
+    let connected = || server.client().words("INFO clients").text();
+    for (arguments, clients) in
+        [(["--fill", "--keys", "100000000"], 2), (["--warm-up", "10m", "--verify"], 51)]
+    {
+        let mut command = Command::new(KEYWAY);
+        command.args(["bench", "load", &address, "--json"]).arg(&file).args(arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let wanted = format!("connected_clients:{clients}\r");
+        wait_until("its connections", Duration::from_secs(20), || connected().contains(&wanted));
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("interrupted before anything was measured"), "{arguments:?}: {text}");
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{output:?}");
+        assert!(!file.exists(), "no result is left that says nothing");
+        wait_until("its end", Duration::from_secs(20), || {
+            connected().contains("connected_clients:1\r")
+        });
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_told_before_anything_is_sent() {
     let server = RedisServer::start_with(&["--requirepass", "secret"]);
     let address = server.address().to_string();
     for (arguments, told) in [
         (&["127.0.0.1:1"][..], "connection refused"),
+        (&["unix:///nonexistent.sock"], "unix:///nonexistent.sock: no such socket"),
         (&["nowhere"], "is no address"),
         (&[&address], "NOAUTH"),
         (&[&address, "--password", "wrong"], "WRONGPASS"),

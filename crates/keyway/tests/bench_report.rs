@@ -117,11 +117,13 @@ fn files_that_are_no_results_are_named() {
     let later = directory.write("later.json", r#"{"format":"keyway-bench","version":7}"#);
     let later_load = directory.write("later_load.json", r#"{"schema":7,"outcomes":[]}"#);
     let broken = directory.write("broken.json", r#"{"schema":1,"outcomes":[{"seconds":-1}]}"#);
+    let empty = directory.write("empty.json", r#"{"schema":1,"outcomes":[]}"#);
     let absent = directory.path().join("absent.json");
     for (file, wanted) in [
         (&later, "version 7"),
         (&later_load, "version 7"),
         (&broken, "no result of keyway bench"),
+        (&empty, "it has no outcome"),
         (&absent, "cannot read"),
     ] {
         let output = bench(&["compare", name(&good), name(file)]);

@@ -280,6 +280,38 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing() {
 }
 
 #[test]
+fn an_interrupted_run_of_messages_does_not_wait_for_those_that_are_sent() {
+    let place = Place::new();
+    let json = place.path("run.json");
+    let arguments = ["atbus", "--only", "shm", "--rounds", "1", "--seconds", "3", "--json", &json];
+    let child = place.command(&arguments).spawn().unwrap();
+    wait_until("the second work", PATIENCE, || has_child(child.id(), r#""max":128"#));
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!(json["interrupted"], true);
+    let first = &cell(&json, "shm", "messages-8-16384").unwrap()["rounds"][0]["measured"];
+    assert!(first["requests"].as_u64().unwrap() > 1000, "{json}");
+    // Waited for, it would be there.
+    assert!(cell(&json, "shm", "messages-8-128").is_none(), "{json}");
+    place.is_clean();
+}
+
+/// Whether a process has one with these words in its command.
+fn has_child(parent: u32, words: &str) -> bool {
+    let is_it = |entry: &std::fs::DirEntry| {
+        let read = |name: &str| std::fs::read_to_string(entry.path().join(name));
+        let (stat, line) = (read("stat").unwrap_or_default(), read("cmdline").unwrap_or_default());
+        // Behind the name: the state, and the parent.
+        let of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        of == Some(&parent.to_string()) && line.contains(words)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| is_it(&entry))
+}
+
+#[test]
 fn a_killed_run_takes_its_programs_along() {
     let place = Place::new();
     let mut child = place.command(&[&place.path("mine.toml"), "--seconds", "60"]).spawn().unwrap();

@@ -149,7 +149,7 @@ fn notes(text: &mut String, outcome: &Outcome) {
         line(
             text,
             format_args!(
-                "verified: {} values, {} wrong, {} stale, {} missing, {} of earlier runs",
+                "verified: {} values, {} wrong, {} stale, {} missing, {} from before this run",
                 found.checked, found.wrong, found.stale, found.missing, found.foreign,
             ),
         );

@@ -43,7 +43,7 @@ pub enum Verdict {
     Wrong,
     /// Older than it may be.
     Stale,
-    /// Right, but not of this run.
+    /// Not of this run, and there before it.
     Foreign,
 }
 
@@ -88,6 +88,10 @@ impl Ledger {
 
     /// What is to be said of a value that came for `check`.
     pub fn judge(&self, value: &[u8], check: Check) -> Verdict {
+        // What was written without verification has no stamp, and is right until it is written over.
+        if check.version == 0 && !value.starts_with(MARK) {
+            return Verdict::Foreign;
+        }
         let Some((run, key, version)) = read(value) else { return Verdict::Wrong };
         if key != check.key {
             return Verdict::Wrong;
@@ -180,10 +184,22 @@ mod tests {
             let mut broken = whole.clone();
             broken[at] ^= 1;
             // The four zeros are part of what is summed up.
-            assert_eq!(ledger.judge(&broken, check(0)), Verdict::Wrong, "byte {at}");
+            assert_eq!(ledger.judge(&broken, check(1)), Verdict::Wrong, "byte {at}");
+            // As if it had no stamp: whose it is cannot be told.
+            let unwritten = if at < MARK.len() { Verdict::Foreign } else { Verdict::Wrong };
+            assert_eq!(ledger.judge(&broken, check(0)), unwritten, "byte {at}");
         }
         assert_eq!(ledger.judge(&whole[..59], check(0)), Verdict::Wrong);
-        assert_eq!(ledger.judge(b"", check(0)), Verdict::Wrong);
+    }
+
+    #[test]
+    fn what_has_no_stamp_is_wrong_once_a_write_was_acknowledged() {
+        let ledger = Ledger::new(10, 7);
+        ledger.issue(4);
+        for value in [&b"plain"[..], b"", &[b'x'; 100]] {
+            assert_eq!(ledger.judge(value, Check { key: 4, version: 0 }), Verdict::Foreign);
+            assert_eq!(ledger.judge(value, Check { key: 4, version: 1 }), Verdict::Wrong);
+        }
     }
 
     #[test]

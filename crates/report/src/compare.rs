@@ -156,7 +156,7 @@ impl Comparison {
         let was = old.cell(system, &item.id).filter(|cell| is_measured(cell));
         let is = new.cell(system, &item.id).filter(|cell| is_measured(cell));
         let again = new.items.iter().find(|one| one.id == item.id);
-        let name = item.name();
+        let name = &old.label(item);
         let (Some(was), Some(is)) = (was, is) else {
             return match (was.is_some(), is.is_some()) {
                 (true, _) => self.skip(system, name, "only in the old run"),

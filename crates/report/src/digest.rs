@@ -11,7 +11,8 @@ use crate::table::{Align, Column, Row, Table, Value};
 const METRICS: [(Metric, &str); 2] =
     [(Metric::Throughput, "Throughput"), (Metric::PerCpuSecond, "Requests/CPU-s")];
 
-/// How systems did beside the one that ratios are to, in each of these runs.
+/// How systems did beside the one that ratios are to, in each of these runs; and beside the run's
+/// peer, where the former has no processor time of its own.
 pub fn digest(runs: &[Run]) -> Table {
     let column = |title: &str, align| Column { title: title.to_owned(), align };
     let mut columns =
@@ -49,7 +50,22 @@ fn about(run: &Run) -> String {
     if run.interrupted {
         text.push_str("; interrupted");
     }
+    if let (Some(peer), Some(baseline)) = (peer(run), run.baseline()) {
+        text.push_str(&format!(
+            "; {baseline} has no processor time of its own, so others are compared with {peer} as well"
+        ));
+    }
     text + "."
+}
+
+/// Whom systems are compared with beside the baseline: the run's peer, where the baseline's
+/// processor time is known nowhere.
+pub(crate) fn peer(run: &Run) -> Option<&str> {
+    let (peer, baseline) = (run.peer.as_deref()?, run.baseline()?);
+    let is_there = run.systems.iter().any(|one| one.name == peer && one.missing.is_none());
+    let has_cpu = |cell: &Cell| figures(cell, Metric::PerCpuSecond).iter().any(Option::is_some);
+    let mut own = run.cells.iter().filter(|cell| cell.system == baseline);
+    (is_there && peer != baseline && !own.any(has_cpu)).then_some(peer)
 }
 
 fn rows(run: &Run) -> Vec<Row> {
@@ -60,25 +76,31 @@ fn rows(run: &Run) -> Vec<Row> {
             groups.push(&item.group);
         }
     }
-    let others = || run.systems.iter().filter(|one| one.missing.is_none() && one.name != baseline);
-    groups
-        .iter()
-        .flat_map(|group| others().map(move |system| (group, system)))
-        .filter_map(|(group, system)| row(run, group, system, baseline))
-        .collect()
+    let others = |to: &str| -> Vec<&System> {
+        // The baseline beside the peer would be the peer beside the baseline, turned round.
+        let is_other = |one: &&System| one.name != baseline && one.name != to;
+        run.systems.iter().filter(|one| one.missing.is_none()).filter(is_other).collect()
+    };
+    let mut rows = Vec::new();
+    for group in groups {
+        for to in [Some(baseline), peer(run)].into_iter().flatten() {
+            rows.extend(others(to).into_iter().filter_map(|system| row(run, group, system, to)));
+        }
+    }
+    rows
 }
 
-/// The row of a system and a group; none when there is nothing to divide.
-fn row(run: &Run, group: &str, system: &System, baseline: &str) -> Option<Row> {
+/// The row of a system and a group beside the system `to`; none when there is nothing to divide.
+fn row(run: &Run, group: &str, system: &System, to: &str) -> Option<Row> {
     let items: Vec<&Item> = run.items.iter().filter(|item| item.group == group).collect();
     let work = if group.is_empty() { "all" } else { group };
-    let mut values = [&run.scenario, work, &system.name, baseline].map(Value::text).to_vec();
+    let mut values = [&run.scenario, work, &system.name, to].map(Value::text).to_vec();
     let mut is_empty = true;
     for (metric, _) in METRICS {
         let of = |name: &str, item: &Item| Some(figures(run.cell(name, &item.id)?, metric));
         let found: Vec<Spread> = items
             .iter()
-            .filter_map(|item| ratios(&of(&system.name, item)?, &of(baseline, item)?))
+            .filter_map(|item| ratios(&of(&system.name, item)?, &of(to, item)?))
             .collect();
         is_empty &= found.is_empty();
         let shown = found.iter().filter(|one| !one.holds(1.0)).count();
@@ -100,7 +122,7 @@ fn figures(cell: &Cell, metric: Metric) -> Vec<Option<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Measured, Round};
+    use crate::result::{Measured, Process, Role, Round};
 
     /// Two rounds, with so many requests in a second.
     fn cell(system: &str, item: &str, requests: [u64; 2]) -> Cell {
@@ -109,6 +131,54 @@ mod tests {
         };
         let (system, item) = (system.to_owned(), item.to_owned());
         Cell { system, item, rounds: requests.map(round).to_vec() }
+    }
+
+    /// The same, with so much processor time in each round.
+    fn cell_with_cpu(system: &str, requests: [u64; 2], role: Role, seconds: f64) -> Cell {
+        let mut cell = cell(system, "one", requests);
+        for round in &mut cell.rounds {
+            let Round::Measured(one) = round else { unreachable!() };
+            one.processes = vec![Process { role, user_seconds: seconds, ..Process::default() }];
+        }
+        cell
+    }
+
+    #[test]
+    fn a_baseline_without_processor_time_has_a_peer_beside_it() {
+        let system = |name: &str| System { name: name.to_owned(), ..System::default() };
+        let mut run = Run {
+            scenario: "mine".to_owned(),
+            baseline: Some("direct".to_owned()),
+            peer: Some("other".to_owned()),
+            systems: ["direct", "own", "other"].map(system).to_vec(),
+            items: vec![Item { id: "one".to_owned(), ..Item::default() }],
+            cells: vec![
+                cell_with_cpu("direct", [100, 100], Role::Backend, 1.0),
+                cell_with_cpu("own", [90, 90], Role::Tested, 0.5),
+                cell_with_cpu("other", [60, 60], Role::Tested, 1.0),
+            ],
+            ..Run::default()
+        };
+        let lines = |run: &Run| -> Vec<Vec<String>> {
+            let rows = digest(std::slice::from_ref(run)).rows;
+            rows.iter().map(|row| row.values.iter().skip(2).map(Value::line).collect()).collect()
+        };
+        let beside_direct = [
+            ["own", "direct", "0.90", "1 of 1", "-", "-"],
+            ["other", "direct", "0.60", "1 of 1", "-", "-"],
+        ];
+        assert_eq!(lines(&run)[..2], beside_direct);
+        assert_eq!(lines(&run)[2..], [["own", "other", "1.50", "1 of 1", "3.00", "1 of 1"]]);
+        assert!(
+            digest(std::slice::from_ref(&run)).notes[1].contains("compared with other as well")
+        );
+
+        // A peer that is not there, and a baseline that has its own.
+        run.systems[2].missing = Some("gone".to_owned());
+        assert_eq!(lines(&run).len(), 1);
+        run.systems[2].missing = None;
+        run.cells[0] = cell_with_cpu("direct", [100, 100], Role::Tested, 1.0);
+        assert_eq!(lines(&run).len(), 2);
     }
 
     #[test]

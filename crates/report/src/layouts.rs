@@ -1,8 +1,9 @@
 //! The tables of the five reports, each with its own columns, and one for all else. Behind each
 //! stand what the reports leave out: requests for a second of processor time, and ratios to the
-//! baseline with their spread.
+//! baseline with their spread; where that has no processor time of its own, to the peer as well.
 
 use crate::cell::{Figures, Metric};
+use crate::digest::peer;
 use crate::number;
 use crate::result::{Cell, Item, Measured, Role, Run, System};
 use crate::statistics::{Spread, ratios};
@@ -15,6 +16,7 @@ struct Place<'a> {
     system: &'a System,
     cell: &'a Cell,
     baseline: Option<&'a Cell>,
+    peer: Option<&'a Cell>,
 }
 
 /// A column, and what stands in it.
@@ -91,7 +93,7 @@ fn by_row(run: &Run, group: &str, items: &[&Item]) -> Table {
     let mut fields = fields(&run.scenario);
     fields.push(spread("Requests/CPU-s", Metric::PerCpuSecond));
     if is_comparison(run) {
-        fields.extend(to_baseline(run.baseline().unwrap_or_default()));
+        fields.extend(ratio_fields(run));
     }
     let words = fields.iter().take_while(|field| field.align == Align::Left).count();
     let mut rows = Vec::new();
@@ -117,8 +119,11 @@ fn row(run: &Run, item: &Item, system: &System, fields: &[Field], words: usize) 
     let nothing = Cell::default();
     let cell = run.cell(&system.name, &item.id);
     let baseline = run.baseline().filter(|name| *name != system.name);
-    let baseline = baseline.and_then(|name| run.cell(name, &item.id));
-    let place = Place { item, system, cell: cell.unwrap_or(&nothing), baseline };
+    // The baseline beside the peer would be the peer beside the baseline, turned round.
+    let peer = peer(run).filter(|name| baseline.is_some() && *name != system.name);
+    let of = |name: Option<&str>| run.cell(name?, &item.id);
+    let (baseline, peer) = (of(baseline), of(peer));
+    let place = Place { item, system, cell: cell.unwrap_or(&nothing), baseline, peer };
     let is_measured = place.cell.measured().next().is_some();
     let shown = if is_measured { fields.len() } else { words };
     let values = fields[..shown].iter().map(|field| (field.value)(&place)).collect();
@@ -288,24 +293,43 @@ fn is_comparison(run: &Run) -> bool {
     run.systems.iter().filter(|one| one.missing.is_none()).count() > 1
 }
 
-/// The ratios behind every table's own columns.
-fn to_baseline(baseline: &str) -> Vec<Field> {
-    let mut fields = Vec::new();
-    for (title, metric) in
-        [("Throughput", Metric::Throughput), ("Requests/CPU-s", Metric::PerCpuSecond)]
-    {
-        fields.push(Field {
-            title: format!("{title} to {baseline}'s"),
-            align: Align::Right,
-            value: Box::new(move |place| ratio(place.cell, place.baseline, metric)),
-        });
+/// What systems are compared by, and with whom: what the baseline has no figures of is left out
+/// where there is a peer.
+fn compared(run: &Run) -> Vec<(&str, Metric)> {
+    let baseline = run.baseline().unwrap_or_default();
+    match peer(run) {
+        None => vec![(baseline, Metric::Throughput), (baseline, Metric::PerCpuSecond)],
+        Some(peer) => vec![
+            (baseline, Metric::Throughput),
+            (peer, Metric::Throughput),
+            (peer, Metric::PerCpuSecond),
+        ],
     }
-    fields
 }
 
-fn ratio(cell: &Cell, baseline: Option<&Cell>, metric: Metric) -> Value {
+/// The ratios behind every table's own columns.
+fn ratio_fields(run: &Run) -> Vec<Field> {
+    let field = |(to, metric): (&str, Metric)| {
+        let title = match metric {
+            Metric::PerCpuSecond => "Requests/CPU-s",
+            _ => "Throughput",
+        };
+        let is_peer = run.baseline() != Some(to);
+        Field {
+            title: format!("{title} to {to}'s"),
+            align: Align::Right,
+            value: Box::new(move |place| {
+                let other = if is_peer { place.peer } else { place.baseline };
+                ratio(place.cell, other, metric)
+            }),
+        }
+    };
+    compared(run).into_iter().map(field).collect()
+}
+
+fn ratio(cell: &Cell, other: Option<&Cell>, metric: Metric) -> Value {
     let figures = |cell| Figures::of(cell, |one| metric.of(one)).rounds;
-    let spread = baseline.and_then(|baseline| ratios(&figures(cell), &figures(baseline)));
+    let spread = other.and_then(|other| ratios(&figures(cell), &figures(other)));
     let Some(spread) = spread else { return Value::absent() };
     let mut value = with_spread(Some(spread), number::ratio);
     if spread.holds(1.0) {
@@ -398,14 +422,18 @@ fn by_system(run: &Run, group: &str, items: &[&Item]) -> Table {
     let baseline = run.baseline().unwrap_or_default();
     let column = |title: String, align| Column { title, align };
     let there: Vec<&System> = run.systems.iter().filter(|one| one.missing.is_none()).collect();
-    let others = || there.iter().filter(|one| one.name != baseline);
+    let pairs: Vec<(&System, &str, Metric)> = there
+        .iter()
+        .filter(|one| one.name != baseline)
+        .flat_map(|one| compared(run).into_iter().map(|(to, metric)| (*one, to, metric)))
+        .filter(|(one, to, _)| one.name != *to)
+        .collect();
     let mut columns = vec![column("Command".to_owned(), Align::Left)];
     columns.extend(there.iter().map(|one| column(one.name.clone(), Align::Right)));
     columns.extend(there.iter().map(|one| column(format!("{} per CPU-s", one.name), Align::Right)));
-    for system in others() {
-        for what in ["to", "per CPU-s, to"] {
-            columns.push(column(format!("{} {what} {baseline}'s", system.name), Align::Right));
-        }
+    for (system, to, metric) in &pairs {
+        let what = if *metric == Metric::PerCpuSecond { "per CPU-s, to" } else { "to" };
+        columns.push(column(format!("{} {what} {to}'s", system.name), Align::Right));
     }
     let row = |item: &&Item| {
         let cell = |system: &System| run.cell(&system.name, &item.id);
@@ -416,12 +444,9 @@ fn by_system(run: &Run, group: &str, items: &[&Item]) -> Table {
                 with_spread(figures.and_then(|figures| figures.spread()), number::plain)
             }));
         }
-        let base = run.cell(baseline, &item.id);
-        for system in others() {
-            for metric in [Metric::Throughput, Metric::PerCpuSecond] {
-                let value = cell(system).map(|cell| ratio(cell, base, metric));
-                values.push(value.unwrap_or_else(Value::absent));
-            }
+        for (system, to, metric) in &pairs {
+            let value = cell(system).map(|cell| ratio(cell, run.cell(to, &item.id), *metric));
+            values.push(value.unwrap_or_else(Value::absent));
         }
         Row { values, remark: None }
     };

@@ -171,8 +171,10 @@ pub fn check(run: &Run) -> Result<(), Fault> {
     for (nth, one) in run.items.iter().enumerate() {
         item(one).map_err(|(at, why)| fault(format!("items[{nth}].{at}"), why))?;
     }
-    if let Some(name) = run.baseline.as_deref().filter(|name| !systems.contains(name)) {
-        return Err(fault("baseline", format!("there is no system {name:?}")));
+    for (place, name) in [("baseline", &run.baseline), ("peer", &run.peer)] {
+        if let Some(name) = name.as_deref().filter(|name| !systems.contains(name)) {
+            return Err(fault(place, format!("there is no system {name:?}")));
+        }
     }
     length("cells", run.cells.len(), CELLS_MAX)?;
     let mut seen = BTreeSet::new();

@@ -46,6 +46,10 @@ pub struct Run {
     /// The system that the others' ratios are to; without one the first that was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
+    /// The system that a digest compares the others with as well, where the baseline has no
+    /// processor time of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// What each system was asked to do, in the order of the table.
     pub items: Vec<Item>,
     /// The measurements: at most one for each system and item.
@@ -269,6 +273,18 @@ impl Run {
         self.cells.iter().find(|cell| cell.system == system && cell.item == item)
     }
 
+    /// An item's name; behind it the parameters that tell it from others of that name.
+    pub fn label(&self, item: &Item) -> String {
+        let name = item.name();
+        let others = || self.items.iter().filter(|one| one.id != item.id && one.name() == name);
+        let differs = |name: &String, value: &Scalar| {
+            others().any(|other| other.parameters.get(name) != Some(value))
+        };
+        let own = item.parameters.iter().filter(|(name, value)| differs(name, value));
+        let own = own.map(|(name, value)| value.told(name));
+        std::iter::once(name.to_owned()).chain(own).collect::<Vec<_>>().join(", ")
+    }
+
     /// The title, or the scenario's name where there is none.
     pub fn heading(&self) -> &str {
         if self.title.is_empty() { &self.scenario } else { &self.title }
@@ -316,6 +332,16 @@ impl Round {
         match self {
             Round::Measured(measured) => Some(measured),
             Round::Failed(_) => None,
+        }
+    }
+}
+
+impl Scalar {
+    /// With the parameter's name: `pipeline 75`. Text speaks for itself.
+    pub(crate) fn told(&self, name: &str) -> String {
+        match self {
+            Scalar::Text(text) => text.clone(),
+            _ => format!("{} {self}", name.replace('_', " ")),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 mod sample;
 
-use keyway_report::{Figures, Metric, Run, csv, html, markdown, read, tables, terminal, write};
+use keyway_report::{
+    Cell, Figures, Metric, Role, Round, Run, Table, Value, csv, html, markdown, read, tables,
+    terminal, write,
+};
 use keyway_testkit::TempDir;
 
 /// The head of each report's table, as it was published, and what is added to all.
@@ -125,6 +128,53 @@ fn the_suite_has_a_column_for_each_system() {
         "keyway per CPU-s, to direct's",
     ];
     assert_eq!(heads, wanted);
+}
+
+#[test]
+fn a_baseline_without_processor_time_has_the_peer_in_its_place() {
+    let mut runs = all();
+    let run = runs.iter_mut().find(|run| run.scenario == "cluster-proxies").unwrap();
+    let mut third = run.systems[1].clone();
+    third.name = "other".to_owned();
+    run.systems.push(third);
+    let copies: Vec<Cell> =
+        run.cells.iter().filter(|one| one.system == "keyway").cloned().collect();
+    run.cells.extend(copies.into_iter().map(|one| Cell { system: "other".to_owned(), ..one }));
+    for round in
+        run.cells.iter_mut().filter(|one| one.system == "direct").flat_map(|one| &mut one.rounds)
+    {
+        let Round::Measured(one) = round else { panic!("it was measured") };
+        one.processes.iter_mut().for_each(|process| process.role = Role::Backend);
+    }
+    let heads = |run: &Run| -> Vec<Vec<String>> {
+        let titles = |table: &Table| table.columns.iter().map(|one| one.title.clone()).collect();
+        tables(run).iter().map(titles).collect()
+    };
+    assert!(
+        heads(run)[0].ends_with(
+            &["Throughput to direct's", "Requests/CPU-s to direct's"].map(str::to_owned)
+        )
+    );
+    run.baseline = Some("direct".to_owned());
+    run.peer = Some("other".to_owned());
+    let found = heads(run);
+    let wanted = ["Throughput to direct's", "Throughput to other's", "Requests/CPU-s to other's"];
+    assert!(found[0].ends_with(&wanted.map(str::to_owned)), "{found:?}");
+    let wanted = [
+        "keyway to direct's",
+        "keyway to other's",
+        "keyway per CPU-s, to other's",
+        "other to direct's",
+    ];
+    assert!(found[1].ends_with(&wanted.map(str::to_owned)), "{found:?}");
+    let rows = &tables(run)[0].rows;
+    let last = |nth: usize| -> Vec<String> {
+        let values = &rows[nth].values;
+        values[values.len() - 3..].iter().map(Value::line).collect()
+    };
+    assert_eq!(last(0), ["-", "-", "-"], "direct");
+    assert!(last(1)[1..].iter().all(|ratio| ratio.starts_with("1.00")), "keyway: {:?}", last(1));
+    assert!(last(2)[0] != "-" && last(2)[1..] == ["-", "-"], "other: {:?}", last(2));
 }
 
 #[test]

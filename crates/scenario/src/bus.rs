@@ -4,18 +4,20 @@ use crate::convert::plain;
 use crate::machine::load_average;
 use keyway_bus_bench::{Channel, Options, Outcome, Sizes, run};
 use keyway_report::{Measured, Process, Role, Round};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Capacity of each ring, in bytes: the same as `keyway bus bench` takes.
 const RING_LEN: usize = 1 << 20;
 
-/// Sends for so long over a channel.
+/// Sends for so long over a channel; none when it was ended before.
 pub fn measure(
     channel: Channel,
     (sizes, senders): (Sizes, usize),
     seconds: f64,
     again: &[String],
-) -> Round {
+    is_stopped: &AtomicBool,
+) -> Option<Round> {
     let options = Options {
         channels: vec![channel],
         sizes: vec![sizes],
@@ -25,12 +27,14 @@ pub fn measure(
         ring_len: RING_LEN,
         again: again.to_vec(),
     };
-    match run(&options, |_, _| {}) {
-        Ok(mut outcomes) => match outcomes.pop() {
+    match run(&options, is_stopped, |_, _| {}) {
+        Ok(mut outcomes) => Some(match outcomes.pop() {
             Some(outcome) => Round::Measured(Box::new(measured(&outcome, seconds))),
             None => Round::Failed("nothing was measured".to_owned()),
-        },
-        Err(why) => Round::Failed(plain(&why.to_string())),
+        }),
+        // A terminal interrupts its processes as well, which is no failure of theirs.
+        Err(_) if is_stopped.load(Ordering::Relaxed) => None,
+        Err(why) => Some(Round::Failed(plain(&why.to_string()))),
     }
 }
 

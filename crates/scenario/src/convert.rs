@@ -1,5 +1,6 @@
 //! What `keyway bench load` wrote, as a result that reports are made of.
 
+use crate::builtin::name_peer;
 use keyway_load::outcome::{Document, Outcome, ProcessUsage, SCHEMA, Second};
 use keyway_load::{Ended, Latency};
 use keyway_report::{
@@ -18,16 +19,22 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
     let (bytes, shown) = (read_bytes(path)?, path.display().to_string());
     match serde_json::from_slice::<Head>(&bytes) {
         Ok(Head { schema: Some(SCHEMA) }) => {
-            let document = serde_json::from_slice(&bytes).map_err(|error| ReadError::Foreign {
-                path: shown.clone(),
-                why: error.to_string(),
-            })?;
+            let foreign = |why: String| ReadError::Foreign { path: shown.clone(), why };
+            let document: Document =
+                serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
+            if document.outcomes.is_empty() {
+                return Err(foreign("it has no outcome".to_owned()));
+            }
             let run = run_of(document);
             check(&run).map_err(|(at, why)| ReadError::Value { path: shown, at, why })?;
             Ok(run)
         }
         Ok(Head { schema: Some(found) }) => Err(ReadError::Version { path: shown, found }),
-        _ => read_slice(&bytes, &shown),
+        _ => {
+            let mut run = read_slice(&bytes, &shown)?;
+            name_peer(&mut run);
+            Ok(run)
+        }
     }
 }
 

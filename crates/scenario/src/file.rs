@@ -12,8 +12,8 @@ use std::fmt::Display;
 use toml::de::DeTable;
 
 const TOP: &[&str] = &[
-    "title", "table", "baseline", "seconds", "warm_up", "rounds", "notes", "full", "servers",
-    "system", "item",
+    "title", "table", "baseline", "peer", "seconds", "warm_up", "rounds", "notes", "full",
+    "servers", "system", "item",
 ];
 const FULL: &[&str] = &["seconds", "warm_up", "rounds"];
 const SERVERS: &[&str] = &["name", "kind", "count", "replicas"];
@@ -93,10 +93,12 @@ fn read(name: &str, top: &Table) -> Scenario {
     let groups: Vec<&str> = servers.iter().map(|one| one.name.as_str()).collect();
     let systems = systems(top, &servers, &groups);
     let items = items(top, &systems);
-    let baseline = top.text("baseline");
-    if let Some(baseline) = &baseline {
-        one_of(top, "baseline", baseline, systems.iter().map(|one| one.name.as_str()));
-    }
+    let named = |key: &str| {
+        let name = top.text(key)?;
+        one_of(top, key, &name, systems.iter().map(|one| one.name.as_str()));
+        Some(name)
+    };
+    let (baseline, peer) = (named("baseline"), named("peer"));
     let is_bus = |system: &System| matches!(system.kind, SystemKind::Channel(_));
     if systems.iter().any(is_bus)
         != items.iter().any(|item| matches!(item.work, Work::Messages { .. }))
@@ -112,6 +114,7 @@ fn read(name: &str, top: &Table) -> Scenario {
         title: top.text("title").unwrap_or_else(|| name.to_owned()),
         table: top.text("table").unwrap_or_else(|| name.to_owned()),
         baseline,
+        peer,
         usual,
         full,
         notes: top.texts("notes").unwrap_or_default(),

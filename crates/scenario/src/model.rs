@@ -14,6 +14,9 @@ pub struct Scenario {
     pub table: String,
     /// The system that ratios are to; the first that is there without one.
     pub baseline: Option<String>,
+    /// The system that a digest compares with as well, where the baseline has no processor time of
+    /// its own.
+    pub peer: Option<String>,
     /// How long and how often, as a rule.
     pub usual: Timing,
     /// The same at the report's size.

@@ -284,7 +284,7 @@ impl<'a> Runner<'a> {
             TaskKind::Messages { .. } => None,
         });
         let Some((workload, plan)) = first else {
-            self.note_baseline(run);
+            self.note_compared(run);
             return Ok(());
         };
         let mut ready = Vec::new();
@@ -303,15 +303,16 @@ impl<'a> Runner<'a> {
             }
         }
         self.started = ready;
-        self.note_baseline(run);
+        self.note_compared(run);
         Ok(())
     }
 
-    /// Which system the others are compared with, if it is there.
-    fn note_baseline(&self, run: &mut Run) {
-        let baseline = self.scenario.baseline.as_ref();
+    /// Which systems the others are compared with, if they are there.
+    fn note_compared(&self, run: &mut Run) {
         let is_there = |name: &&String| self.started.iter().any(|one| one.name == **name);
-        run.baseline = baseline.filter(is_there).cloned();
+        let there = |name: &Option<String>| name.as_ref().filter(is_there).cloned();
+        run.baseline = there(&self.scenario.baseline);
+        run.peer = there(&self.scenario.peer);
     }
 
     fn round(&mut self, round: usize, site: &mut Site, backends: &Backends, run: &mut Run) {
@@ -362,10 +363,8 @@ impl<'a> Runner<'a> {
                 let (over, spent) = ((self.over, all), (self.spent, self.each()));
                 (self.look)(&status(what, over, spent, Duration::ZERO, 0.0));
                 let channel = self.channel(&system.name)?;
-                let again = &self.options.bus_again;
-                let round = bus::measure(channel, (*sizes, *senders), self.timing.seconds, again);
-                let is_cut = self.is_stopped.load(Ordering::Relaxed);
-                return Some(round).filter(|round| !is_cut || round.measured().is_some());
+                let (seconds, again) = (self.timing.seconds, &self.options.bus_again);
+                return bus::measure(channel, (*sizes, *senders), seconds, again, self.is_stopped);
             }
         };
         if is_filled && let Err(why) = self.filled(system, workload, plan) {

@@ -57,6 +57,11 @@ fn every_mistake_has_its_line_and_a_way_out() {
             "mine.toml:1: unknown key \"tittle\" in the file; did you mean \"title\"?",
         ),
         (
+            "title = \"mine\"",
+            "peer = \"redis itsel\"",
+            "mine.toml:1: peer is \"redis itsel\"; did you mean \"redis itself\"?",
+        ),
+        (
             "kind = \"redis\"",
             "kind = \"redsi\"",
             "mine.toml:4: kind is \"redsi\"; did you mean \"redis\"?",

@@ -221,7 +221,7 @@ impl Load {
                     ..plan.clone()
                 };
                 let filled = watch(&workload.filling(), &target, &fill, &[], &is_stopped)?;
-                if filled.totals.errors > 0 {
+                if let Some(filled) = filled.filter(|filled| filled.totals.errors > 0) {
                     bail!(
                         "filling: {} errors, first: {}",
                         filled.totals.errors,
@@ -232,13 +232,18 @@ impl Load {
             if is_stopped.load(Ordering::Relaxed) {
                 break;
             }
-            let outcome = watch(workload, &target, &plan, &watches, &is_stopped)?;
+            let Some(outcome) = watch(workload, &target, &plan, &watches, &is_stopped)? else {
+                break;
+            };
             let text = table(&outcome);
             crate::cli::print(text.as_bytes())?;
             outcomes.push(outcome);
             if is_stopped.load(Ordering::Relaxed) {
                 break;
             }
+        }
+        if outcomes.is_empty() {
+            bail!("interrupted before anything was measured");
         }
         if let Some(file) = &self.json {
             let document = Document { schema: SCHEMA, outcomes };
@@ -414,26 +419,32 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Runs, with a line of progress on a terminal.
+/// Runs, with a line of progress on a terminal; none when it was stopped while it warmed up.
 fn watch(
     workload: &Workload,
     target: &Target,
     plan: &Plan,
     watches: &[Watch],
     is_stopped: &AtomicBool,
-) -> Result<Outcome> {
+) -> Result<Option<Outcome>> {
     let is_shown = std::io::stderr().is_terminal();
+    let mut is_early = false;
     let outcome = run(workload, target, plan, watches, &mut |progress| {
         if is_shown {
             show(&workload.name, progress);
         }
         // ORDER: nothing but the flag itself is told.
-        if is_stopped.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+        if !is_stopped.load(Ordering::Relaxed) {
+            return Flow::Continue;
+        }
+        is_early |= progress.is_warming_up;
+        Flow::Stop
     });
     if is_shown {
         eprint!("\r\x1b[K");
     }
-    Ok(outcome?)
+    let outcome = outcome?;
+    Ok((!is_early).then_some(outcome))
 }
 
 fn show(name: &str, progress: &Progress) {

@@ -8,6 +8,7 @@ use keyway_bus_bench::{
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -76,7 +77,7 @@ pub fn bench(arguments: Bench) -> Result<ExitCode> {
         again: [&program.display().to_string(), "bus", "bench-end"].map(str::to_owned).to_vec(),
     };
     let is_shown = std::io::stderr().is_terminal();
-    let outcomes = run(&options, |case: &Case, round| {
+    let outcomes = run(&options, &AtomicBool::new(false), |case: &Case, round| {
         if is_shown {
             let Case { channel, sizes, senders } = case;
             eprint!("\r\x1b[Kround {}: {channel}, {sizes} B, {senders} senders", round + 1);

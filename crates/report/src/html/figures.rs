@@ -150,10 +150,10 @@ pub fn bars(
     let x = Axis::new(unit, Scale::Linear, most, number::short);
     let bands = found
         .iter()
-        .map(|(item, systems)| Band { name: item.name().to_owned(), systems: systems.clone() });
+        .map(|(item, systems)| Band { name: run.label(item), systems: systems.clone() });
     let svg = rows::draw(&x, &bands.collect::<Vec<_>>(), text)?;
     let (items, found): (Vec<&Item>, Vec<_>) = found.into_iter().unzip();
-    let heads = items.iter().map(|item| item.name().to_owned());
+    let heads = items.iter().map(|item| run.label(item));
     Ok(Some(Figure {
         title: title.to_owned(),
         says: String::new(),
@@ -206,12 +206,12 @@ pub fn percentiles(run: &Run, item: &Item) -> Result<Option<Figure>, DrawError> 
     let ys = curves.iter().flat_map(|curve| &curve.points).map(|point| point.y);
     let y = Axis::new("latency", Scale::Log, ys, number::time_ns);
     Ok(Some(Figure {
-        title: item.name().to_owned(),
+        title: run.label(item),
         says: String::new(),
         described: format!(
             "Percentiles of latency on a logarithmic axis, a line for each system: {}. The \
              figures are in the table below.",
-            item.name()
+            run.label(item)
         ),
         systems: found.iter().map(|(nth, _)| *nth).collect(),
         svg: curve::draw(&x, &y, &curves)?,
@@ -258,11 +258,11 @@ pub fn heat_maps(run: &Run, item: &Item) -> Result<Vec<Figure>, DrawError> {
         let name = &run.systems[nth].name;
         figures.push(Figure {
             title: name.clone(),
-            says: format!("Round {} of {}", round + 1, item.name()),
+            says: format!("Round {} of {}", round + 1, run.label(item)),
             described: format!(
                 "Heat map of latency over time of {name}, {}: the figures of each second are in \
                  the table below.",
-                item.name()
+                run.label(item)
             ),
             systems: vec![nth],
             svg: map.draw()?,

@@ -2,9 +2,10 @@
 
 use super::figures::{self, Figure};
 use crate::cell::{Figures, Metric};
+use crate::digest::peer;
 use crate::number;
 use crate::plot::DrawError;
-use crate::result::{Item, Measured, Run, Scalar, System};
+use crate::result::{Item, Measured, Run, System};
 use crate::statistics::{Spread, ratios};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,10 +80,17 @@ fn throughput(run: &Run) -> Result<Section, DrawError> {
 /// the others.
 fn families(run: &Run) -> Vec<(String, Vec<&Item>)> {
     type Rest<'a> = (&'a str, Vec<(&'a str, String)>);
+    // A title that several items have says what they do, which no parameter may.
+    let is_shared = |title: &String| {
+        !title.is_empty() && run.items.iter().filter(|other| other.title == *title).count() > 1
+    };
     let rest = |item: &'_ Item| -> Vec<(String, String)> {
+        let title = Some(&item.title).filter(|title| is_shared(title));
+        let title = title.map(|title| (String::new(), title.clone()));
         let own = item.parameters.iter();
         let own = own.filter(|(name, _)| !matches!(name.as_str(), "connections" | "threads"));
-        own.map(|(name, value)| (name.clone(), shown(name, value))).collect()
+        let own = own.map(|(name, value)| (name.clone(), value.told(name)));
+        title.into_iter().chain(own).collect()
     };
     let mut families: Vec<(Rest, Vec<&Item>)> = Vec::new();
     let rests: Vec<Vec<(String, String)>> = run.items.iter().map(rest).collect();
@@ -116,14 +124,6 @@ fn families(run: &Run) -> Vec<(String, Vec<&Item>)> {
     let titled: Vec<String> =
         families.iter().zip(&titles).map(|(family, title)| full(family, title)).collect();
     titled.into_iter().zip(families).map(|(title, (_, items))| (title, items)).collect()
-}
-
-/// `pipeline 75`; text speaks for itself.
-fn shown(name: &str, value: &Scalar) -> String {
-    match value {
-        Scalar::Text(text) => text.clone(),
-        _ => format!("{} {value}", name.replace('_', " ")),
-    }
 }
 
 fn cpu(run: &Run) -> Result<Section, DrawError> {
@@ -173,7 +173,7 @@ fn heat(run: &Run) -> Result<Section, DrawError> {
         let figures = figures::heat_maps(run, item)?;
         if !figures.is_empty() {
             let is_open = folds.is_empty();
-            folds.push(Fold { title: item.name().to_owned(), is_open, figures });
+            folds.push(Fold { title: run.label(item), is_open, figures });
         }
     }
     let mut says = vec![
@@ -192,20 +192,23 @@ fn left_out(run: &Run) -> Option<String> {
 }
 
 /// For each system beside the baseline: how its medians stand to the baseline's, and in how many
-/// works it is ahead in every round, behind in every round, or neither.
+/// works it is ahead in every round, behind in every round, or neither; and the same to the peer
+/// where the baseline has no processor time of its own.
 pub fn summary(run: &Run) -> Vec<String> {
     let Some(baseline) = run.baseline() else { return Vec::new() };
-    let others = run.systems.iter().filter(|one| one.name != baseline && one.missing.is_none());
-    others
-        .flat_map(|system| {
-            [Metric::Throughput, Metric::PerCpuSecond]
-                .into_iter()
-                .filter_map(move |metric| standing(run, system, baseline, metric))
-        })
-        .collect()
+    let there = run.systems.iter().filter(|one| one.name != baseline && one.missing.is_none());
+    let mut lines = Vec::new();
+    for to in [Some(baseline), peer(run)].into_iter().flatten() {
+        for system in there.clone().filter(|one| one.name != to) {
+            for metric in [Metric::Throughput, Metric::PerCpuSecond] {
+                lines.extend(standing(run, system, to, metric));
+            }
+        }
+    }
+    lines
 }
 
-fn standing(run: &Run, system: &System, baseline: &str, metric: Metric) -> Option<String> {
+fn standing(run: &Run, system: &System, to: &str, metric: Metric) -> Option<String> {
     let found: Vec<Spread> = run
         .items
         .iter()
@@ -214,7 +217,7 @@ fn standing(run: &Run, system: &System, baseline: &str, metric: Metric) -> Optio
                 let cell = run.cell(name, &item.id)?;
                 Some(Figures::of(cell, |one| metric.of(one)).rounds)
             };
-            ratios(&figures(&system.name)?, &figures(baseline)?)
+            ratios(&figures(&system.name)?, &figures(to)?)
         })
         .collect();
     let all = Spread::of(found.iter().map(|spread| spread.median))?;
@@ -235,10 +238,43 @@ fn standing(run: &Run, system: &System, baseline: &str, metric: Metric) -> Optio
     let counts: Vec<String> = counts.map(|(count, what)| format!("{what} {count}")).collect();
     let works = if found.len() == 1 { "work" } else { "works" };
     Some(format!(
-        "{}: {times} times {baseline}'s {} over {} {works} ({}).",
+        "{}: {times} times {to}'s {} over {} {works} ({}).",
         system.name,
         metric.name(),
         found.len(),
         counts.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Scalar;
+
+    /// With a title, and so many connections.
+    fn item(title: &str, connections: f64) -> Item {
+        Item {
+            id: format!("{title}-{connections}"),
+            title: title.to_owned(),
+            parameters: [("connections".to_owned(), Scalar::Number(connections))].into(),
+            ..Item::default()
+        }
+    }
+
+    #[test]
+    fn works_of_one_title_are_a_family_and_each_has_a_name_of_its_own() {
+        let all =
+            [("mget of 20", 1.0), ("mset of 20", 1.0), ("mget of 20", 9.0), ("mset of 20", 9.0)];
+        let mut items = all.map(|(title, connections)| item(title, connections)).to_vec();
+        items.push(item("alone", 1.0));
+        let run = Run { items, ..Run::default() };
+        let found = families(&run);
+        let counts: Vec<(&str, usize)> =
+            found.iter().map(|(title, items)| (title.as_str(), items.len())).collect();
+        assert_eq!(counts, [("mget of 20", 2), ("mset of 20", 2), ("All", 1)]);
+        let labels: Vec<String> = run.items.iter().map(|item| run.label(item)).collect();
+        assert_eq!(labels[0], "mget of 20, connections 1");
+        assert_eq!(labels[3], "mset of 20, connections 9");
+        assert_eq!(labels[4], "alone");
+    }
 }
