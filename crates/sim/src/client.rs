@@ -782,14 +782,26 @@ fn ok() -> Value {
 /// comes: no error can follow that, so its client is closed when the server is lost.
 fn is_part_of_large(input: &[u8]) -> bool {
     /// What the least bound of the scenarios makes large, without what goes before a value.
-    const LARGE_LEN: u64 = 400;
-    let Some(end) = input.iter().position(|&byte| byte == b'\r') else { return false };
-    let line = String::from_utf8_lossy(&input[..end]);
-    let words: Vec<&str> = line.split(' ').collect();
-    let len = match words[..] {
-        [word] => word.strip_prefix('$'),
-        ["VALUE", _, _, len, ..] | ["VA", len, ..] => Some(len),
-        _ => None,
-    };
-    len.and_then(|len| len.parse::<u64>().ok()).is_some_and(|len| len >= LARGE_LEN)
+    const LARGE_LEN: usize = 400;
+    let mut rest = input;
+    while let Some(end) = rest.iter().position(|&byte| byte == b'\r') {
+        let line = String::from_utf8_lossy(&rest[..end]);
+        let words: Vec<&str> = line.split(' ').collect();
+        // Of a list of items any may be the large one.
+        let (len, is_listed) = match words[..] {
+            [word] => (word.strip_prefix('$'), false),
+            ["VALUE", _, _, len, ..] => (Some(len), true),
+            ["VA", len, ..] => (Some(len), false),
+            _ => (None, false),
+        };
+        let Some(len) = len.and_then(|len| len.parse::<usize>().ok()) else { return false };
+        if len >= LARGE_LEN {
+            return true;
+        }
+        match rest.get(end + 2 + len + 2..) {
+            Some(behind) if is_listed => rest = behind,
+            _ => return false,
+        }
+    }
+    false
 }
