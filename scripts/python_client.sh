@@ -33,12 +33,20 @@ check() {
     sleep 0.1
   done
   echo "python client over $transport"
-  KEYWAY_URL="$url" KEYWAY_TRANSPORT="$transport" timeout 120 "$python" -m unittest -q clients/python/tests/test_client.py
+  KEYWAY_URL="$url" KEYWAY_TRANSPORT="$transport" timeout 120 "$python" -m unittest -q clients/python/tests/test_client.py || {
+    # What the servers have to say of it.
+    tail -n 20 "$directory"/*.log >&2
+    return 1
+  }
 }
 
 keyway="${KEYWAY:-$target/debug/keyway}"
 [ -x "$keyway" ] || cargo build --quiet --locked --package keyway
+# No admin listener: its usual port may be another Keyway's.
 cat >"$directory/keyway.toml" <<END
+[server]
+admin = "off"
+
 [[listener]]
 bind = "shm://$directory/keyway.shm"
 pool = "local"

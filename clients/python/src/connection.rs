@@ -1,12 +1,12 @@
 //! Commands and replies.
 
-use crate::stream::{SLICE, name, seconds};
+use crate::stream::{INHERITED, SLICE, name, seconds};
 use crate::turns::{Taken, Turn, Turns};
 use crate::values::{ReplyError, argument, error, value};
 use keyway_client::{Connection as Inner, Error, Options, Refusal, Value};
-use pyo3::exceptions::PyConnectionError;
+use pyo3::exceptions::{PyConnectionError, PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -106,13 +106,16 @@ impl Connection {
         self.all_or_closed(py, &mut turn, |inner| Ok(inner.is_flushed()?.then_some(())))
     }
 
-    /// Waits for the next reply or message. A signal's handler that raises ends the wait alone.
-    fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// Waits for the next reply or message, for `within` seconds where that is said: TimeoutError then
+    /// leaves the connection as it is. So does a signal's handler that raises.
+    #[pyo3(signature = (within = None))]
+    fn receive<'py>(&self, py: Python<'py>, within: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+        let until = seconds(within)?.map(|within| Instant::now().checked_add(within));
         let mut turn = self.turn(py)?;
-        let came = self.all(py, &mut turn, |inner| match inner.take_push() {
-            None => inner.ready(),
-            push => Ok(push),
-        })?;
+        let came = match until.flatten() {
+            None => self.all(py, &mut turn, next)?,
+            Some(until) => self.before(py, &mut turn, until)?,
+        };
         drop(turn);
         raised(py, came)
     }
@@ -140,6 +143,7 @@ impl Connection {
                 Taken::Turn(turn) => return Ok(turn),
                 Taken::Busy => py.check_signals()?,
                 Taken::Closed => return Err(closed()),
+                Taken::Inherited => return Err(PyConnectionError::new_err(INHERITED)),
             }
         }
     }
@@ -149,6 +153,36 @@ impl Connection {
         let mut turn = self.turn(py)?;
         turn.append(command).map_err(error)?;
         self.all_or_closed(py, &mut turn, Inner::ready_reply)
+    }
+
+    /// What comes next before `until`, whatever the timeout is.
+    fn before(
+        &self,
+        py: Python<'_>,
+        turn: &mut Turn<'_, Inner>,
+        until: Instant,
+    ) -> PyResult<Value> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let came = py.detach(|| match next(turn)? {
+                None => turn.receive_within(left.min(SLICE)),
+                some => Ok(some),
+            });
+            match came {
+                Ok(Some(value)) => return Ok(value),
+                Ok(None) if left.is_zero() => {
+                    return Err(PyTimeoutError::new_err("nothing has come in time"));
+                }
+                Ok(None) => py.check_signals()?,
+                Err(why) => {
+                    self.close(py);
+                    return Err(error(why));
+                }
+            }
+            if self.inner.is_closed() {
+                return Err(closed());
+            }
+        }
     }
 
     /// As [`Connection::all`]; a wait that was ended before leaves replies that would be taken for
@@ -219,6 +253,14 @@ fn slice<T>(
     }
 }
 
+/// A message that came between replies, or what is there next.
+fn next(inner: &mut Inner) -> Result<Option<Value>, Error> {
+    match inner.take_push() {
+        None => inner.ready(),
+        push => Ok(push),
+    }
+}
+
 fn closed() -> PyErr {
     PyConnectionError::new_err("the connection is closed")
 }
@@ -231,6 +273,15 @@ fn raised(py: Python<'_>, reply: Value) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
+/// The arguments of a command.
 fn words(command: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    // Both would be taken for as many arguments as they have characters.
+    if command.is_instance_of::<PyString>() || command.is_instance_of::<PyBytes>() {
+        let what = format!(
+            "a command is a list of arguments, not {}: [\"GET\", \"k\"]",
+            command.get_type().name()?
+        );
+        return Err(PyTypeError::new_err(what));
+    }
     command.try_iter()?.map(|word| argument(&word?)).collect()
 }

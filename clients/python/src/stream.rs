@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// How long a wait goes on before it is asked whether a signal came.
 pub const SLICE: Duration = Duration::from_millis(100);
 
+/// What who uses an inherited connection is told.
+pub const INHERITED: &str =
+    "the process that this one was forked off has opened the connection: open another here";
+
 /// What is received and kept while something is sent, in bytes: a server whose replies nobody reads
 /// beyond that stops reading.
 const EARLY_MAX: usize = 16 << 20;
@@ -216,6 +220,7 @@ impl Stream {
             }
             Taken::Busy => return Err(ErrorKind::TimedOut.into()),
             Taken::Closed => return Err(io::Error::other("the stream is closed")),
+            Taken::Inherited => return Err(io::Error::other(INHERITED)),
         };
         if outcome.is_err() && self.inner.is_wanted() {
             std::thread::sleep(GIVES_WAY);

@@ -1,12 +1,23 @@
-//! Threads that share a connection take turns, none of which holds up who asks or closes.
+//! Threads that share a connection take turns, none of which holds up who asks or closes. A process
+//! that was forked off has none.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How often this process was forked off, from the first on.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Tells, in a child, that it was forked off.
+pub fn is_forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Something that one thread has at a time, until it is closed.
 pub struct Turns<T> {
+    /// Of the process that it belongs to.
+    forks: u32,
     place: Mutex<Place<T>>,
     is_back: Condvar,
     waiting: AtomicUsize,
@@ -26,6 +37,8 @@ pub enum Taken<'a, T> {
     /// Another thread still has it.
     Busy,
     Closed,
+    /// It belongs to the process that this one was forked off.
+    Inherited,
 }
 
 /// A thread's turn, which ends when this is dropped.
@@ -38,6 +51,7 @@ pub struct Turn<'a, T> {
 impl<T> Turns<T> {
     pub fn new(own: T) -> Turns<T> {
         Turns {
+            forks: FORKS.load(Ordering::Relaxed),
             place: Mutex::new(Place::Here(own)),
             is_back: Condvar::new(),
             waiting: AtomicUsize::new(0),
@@ -51,6 +65,9 @@ impl<T> Turns<T> {
 
     /// Takes it, when no other thread has it or gives it back within `wait`.
     pub fn take(&self, wait: Duration) -> Taken<'_, T> {
+        if self.is_inherited() {
+            return Taken::Inherited;
+        }
         let mut place = self.place();
         if matches!(*place, Place::Taken) {
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -69,11 +86,25 @@ impl<T> Turns<T> {
         }
     }
 
+    fn is_inherited(&self) -> bool {
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
+
     /// Closes it. Who has it sees so.
     pub fn close(&self) {
+        if self.is_inherited() {
+            return self.drop_inherited();
+        }
         // What it is dropped with may take its time: not under the lock.
         let before = std::mem::replace(&mut *self.place(), Place::Closed);
         self.is_back.notify_all();
+        drop(before);
+    }
+
+    /// Gives up this process's share of it, unless a thread of the parent held the lock as it forked.
+    fn drop_inherited(&self) {
+        let place = self.place.try_lock();
+        let before = place.map(|mut place| std::mem::replace(&mut *place, Place::Closed));
         drop(before);
     }
 

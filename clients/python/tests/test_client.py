@@ -242,6 +242,74 @@ class ConnectionTest(unittest.TestCase):
         with self.assertRaises(ConnectionError):
             waiting.command("PING")
 
+    def test_a_wait_for_messages_can_be_short(self):
+        listener = keyway.Connection(URL, timeout=0.2)
+        self.addCleanup(listener.close)
+        listener.send("SUBSCRIBE", "news")
+        self.assertEqual(listener.receive(within=20), [b"subscribe", b"news", 1])
+        for within in [0, 0.3]:
+            start = time.monotonic()
+            with self.assertRaisesRegex(TimeoutError, "nothing has come in time"):
+                listener.receive(within=within)
+            self.assertGreaterEqual(time.monotonic() - start, within)
+        with self.assertRaises(Alarm), alarm(0.2):
+            listener.receive(within=20)
+        with self.assertRaises(ValueError):
+            listener.receive(within=-1)
+        self.connection.command("PUBLISH", "news", "x")
+        self.assertEqual(listener.receive(within=20), [b"message", b"news", b"x"])
+        closing = threading.Timer(0.2, listener.close)
+        closing.start()
+        with self.assertRaises(ConnectionError):
+            listener.receive(within=20)
+        closing.join()
+
+    def test_a_text_is_no_command_of_a_pipeline(self):
+        for text in ["PING", b"PING"]:
+            with self.assertRaisesRegex(TypeError, "a list of arguments"):
+                self.connection.pipeline([("PING",), text])
+        self.assertEqual(self.connection.pipeline([["PING"], ("ECHO", "x")]), ["PONG", b"x"])
+
+    def test_what_a_child_inherits_is_its_parents(self):
+        self.connection.command("SET", "k", "v")
+        stream = keyway.Stream(URL)
+        self.addCleanup(stream.close)
+        waiting = threading.Thread(target=lambda: self.connection.command("BLPOP", "l", 0))
+        waiting.start()
+        time.sleep(0.1)
+
+        def as_child():
+            said = []
+            for use in [
+                lambda: self.connection.command("PING"),
+                lambda: self.connection.receive(within=0),
+                lambda: stream.sendall(b"PING\r\n"),
+            ]:
+                try:
+                    use()
+                except OSError as error:
+                    said.append(str(error))
+            with keyway.Connection(URL) as own:
+                own.command("RPUSH", "l", "1")
+            self.connection.close()
+            stream.close()
+            return len(said) == 3 and all("open another here" in one for one in said)
+
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            status = 1
+            try:
+                status = 0 if as_child() else 2
+            finally:
+                os._exit(status)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        waiting.join(20)
+        self.assertFalse(waiting.is_alive())
+        self.assertEqual(self.connection.command("GET", "k"), b"v")
+        stream.sendall(b"PING\r\n")
+        self.assertEqual(stream.recv(100), b"+PONG\r\n")
+
     def test_what_is_closed_is_closed(self):
         with keyway.Connection(URL) as connection:
             connection.command("PING")

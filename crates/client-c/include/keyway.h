@@ -83,7 +83,7 @@ const char *keyway_error(const keyway_connection *connection);
 
 /* Sends a command of `count` arguments, and waits for its reply, which may be an error. `lengths` may be
  * null when every argument ends with a zero byte. Null when there is no reply: the connection is
- * of no more use then, unless the arguments were none. */
+ * of no more use then, unless the arguments were none, or one of them a null pointer. */
 keyway_reply *keyway_command(keyway_connection *connection, size_t count,
                              const char *const *arguments, const size_t *lengths);
 

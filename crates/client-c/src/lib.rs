@@ -199,7 +199,7 @@ pub unsafe extern "C" fn keyway_append(
 ) -> c_int {
     // SAFETY: as the caller promises.
     let (handle, words) = unsafe { (&mut *connection, words(count, arguments, lengths)) };
-    match handle.connection.append(&words) {
+    match words.and_then(|words| handle.connection.append(&words)) {
         Ok(()) => 0,
         Err(why) => {
             handle.fail(&why);
@@ -214,19 +214,24 @@ unsafe fn words<'a>(
     count: usize,
     arguments: *const *const c_char,
     lengths: *const usize,
-) -> Vec<&'a [u8]> {
+) -> Result<Vec<&'a [u8]>, Error> {
     let word = |index| {
         // SAFETY: there are `count` of them, as the caller promises.
         let start = unsafe { *arguments.add(index) };
-        if lengths.is_null() {
+        let len = match lengths.is_null() {
+            true => None,
+            // SAFETY: there are as many lengths.
+            false => Some(unsafe { *lengths.add(index) }),
+        };
+        match len {
+            Some(0) => Ok(&[][..]),
+            _ if start.is_null() => {
+                Err(Error::Refused(format!("argument {index}, counted from 0, is null")))
+            }
             // SAFETY: without a length it ends with a zero byte.
-            return unsafe { CStr::from_ptr(start) }.to_bytes();
-        }
-        // SAFETY: there are as many lengths, of bytes that are there.
-        match unsafe { *lengths.add(index) } {
-            0 => &[],
-            // SAFETY: the same.
-            len => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) },
+            None => Ok(unsafe { CStr::from_ptr(start) }.to_bytes()),
+            // SAFETY: so many bytes are there.
+            Some(len) => Ok(unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }),
         }
     };
     (0..count).map(word).collect()

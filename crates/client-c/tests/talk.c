@@ -148,6 +148,7 @@ static int refused(const char *url) {
 
 int main(int argc, char **argv) {
   char error[256];
+  keyway_reply *reply;
   if (strncmp(argv[1], "shm:", 4) == 0 && strstr(argv[1], "refuses.shm") != NULL) return refused(argv[1]);
   what_fails();
   keyway_options options = {.timeout_ms = 5000, .database = argc > 2 ? 2 : 0};
@@ -166,6 +167,12 @@ int main(int argc, char **argv) {
   forks(c);
   newer_kinds(c);
   EXPECT(keyway_command(c, 0, NULL, NULL) == NULL && keyway_error(c)[0] != 0);
+  EXPECT(keyway_command(c, 2, (const char *[]){"GET", NULL}, NULL) == NULL);
+  EXPECT(strstr(keyway_error(c), "argument 1") != NULL);
+  EXPECT(keyway_append(c, 2, (const char *[]){"GET", NULL}, (const size_t[]){3, 1}) == -1);
+  reply = keyway_command(c, 2, (const char *[]){"ECHO", NULL}, (const size_t[]){4, 0});
+  EXPECT(reply != NULL && keyway_bytes(reply, NULL)[0] == 0);
+  keyway_free(reply);
   keyway_free(say(c, 1, (const char *[]){"PING"}));
   keyway_close(c);
   return 0;

@@ -98,7 +98,8 @@ fn ask(
     let said = say(socket, hello);
     let late = |error: io::Error| match error.kind() {
         ErrorKind::TimedOut => {
-            io::Error::new(ErrorKind::TimedOut, "no answer in time: is it a listener of shm://?")
+            let what = "no answer in time: does its process run, and is it a listener of shm://?";
+            io::Error::new(ErrorKind::TimedOut, what)
         }
         _ => error,
     };
@@ -111,7 +112,10 @@ fn ask(
             answer
         }
         Some(_) => Err(instead(&words(socket, waiting)?)),
-        None => Err(said.err().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())),
+        None => Err(said.err().unwrap_or_else(|| {
+            let what = "the server has ended the connection without an answer";
+            io::Error::new(ErrorKind::UnexpectedEof, what)
+        })),
     }
 }
 
@@ -149,6 +153,12 @@ fn instead(line: &[u8]) -> io::Error {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end();
     match text.strip_prefix('-') {
+        // It took the hello for a command.
+        Some(error) if error.contains("unknown command") => {
+            let what =
+                format!("a server of unix:// listens there, not of shm:// (it answers {error:?})");
+            io::Error::new(ErrorKind::InvalidData, what)
+        }
         Some(error) => io::Error::new(ErrorKind::ConnectionRefused, error),
         None => {
             let what = format!("it answers {text:?}: is it a listener of shm://?");

@@ -387,7 +387,8 @@ impl Connection {
             false => self.stream.exchange(out, &mut self.input[self.filled..])?,
         };
         if (written, read) == (0, 0) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            let what = "the server has ended it";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         }
         self.filled += read;
         self.sent += written;

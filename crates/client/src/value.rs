@@ -1,9 +1,10 @@
 //! Replies as values.
 
 use keyway_resp::{Kind, parse_integer};
+use std::fmt;
 
 /// One reply, of either version of the protocol.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Value {
     /// No value: a null of any kind.
     Nil,
@@ -74,6 +75,26 @@ impl Value {
         let mut rest = frame;
         let value = read(&mut rest)?;
         rest.is_empty().then_some(value)
+    }
+}
+
+/// Bytes are shown as the text they mostly are.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Nil => f.write_str("Nil"),
+            Value::Status(bytes) => write!(f, "Status(\"{}\")", bytes.escape_ascii()),
+            Value::Error(bytes) => write!(f, "Error(\"{}\")", bytes.escape_ascii()),
+            Value::Bytes(bytes) => write!(f, "Bytes(\"{}\")", bytes.escape_ascii()),
+            Value::BigNumber(digits) => write!(f, "BigNumber({})", digits.escape_ascii()),
+            Value::Integer(number) => write!(f, "Integer({number})"),
+            Value::Boolean(truth) => write!(f, "Boolean({truth})"),
+            Value::Double(number) => write!(f, "Double({number:?})"),
+            Value::Array(values) => f.debug_tuple("Array").field(values).finish(),
+            Value::Set(values) => f.debug_tuple("Set").field(values).finish(),
+            Value::Push(values) => f.debug_tuple("Push").field(values).finish(),
+            Value::Map(pairs) => f.debug_tuple("Map").field(pairs).finish(),
+        }
     }
 }
 
@@ -168,6 +189,15 @@ mod tests {
         ] {
             assert_eq!(Value::of_frame(frame.as_bytes()), Some(expected), "{frame:?}");
         }
+    }
+
+    #[test]
+    fn values_are_shown_as_text() {
+        let frame = b"*4\r\n$4\r\na\"\xff\n\r\n+OK\r\n%1\r\n:1\r\n_\r\n,1.5\r\n";
+        let shown = format!("{:?}", Value::of_frame(frame).unwrap());
+        let expected = "Array([Bytes(\"a\\\"\\xff\\n\"), Status(\"OK\"), \
+                        Map([(Integer(1), Nil)]), Double(1.5)])";
+        assert_eq!(shown, expected);
     }
 
     #[test]

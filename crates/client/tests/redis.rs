@@ -145,6 +145,10 @@ fn a_connection_that_is_lost_says_so_from_then_on() {
         pipeline.add(&["PING"]);
         assert!(matches!(pipeline.run(), Err(Error::Closed)));
     }
+    let mut ended = Connection::open(&urls[0]).unwrap();
+    ended.command(&["QUIT"]).unwrap();
+    let told = ended.receive().unwrap_err().to_string();
+    assert_eq!(told, "the connection is lost: the server has ended it");
     let mut connection = Connection::open(&urls[0]).unwrap();
     server.kill();
     assert!(matches!(connection.command(&["PING"]), Err(Error::Lost(_))));
@@ -349,6 +353,10 @@ fn a_user_without_a_password_is_told() {
 fn who_gives_no_memory_is_quoted() {
     for (words, told) in [
         (&b"-ERR max number of clients reached\r\n"[..], "ERR max number of clients reached"),
+        (
+            b"-ERR unknown command '', with args beginning with: 'KWSHM1'\r\n",
+            "a server of unix:// listens there, not of shm:// (it answers \"ERR unknown command",
+        ),
         (b"HTTP/1.1 400 Bad Request\r\nA: b\r\n", "it answers \"HTTP/1.1 400 Bad Request\""),
         (b"-ERR cut", "ERR cut"),
     ] {

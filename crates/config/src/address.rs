@@ -130,8 +130,8 @@ pub(crate) fn parse_listen(text: &str) -> Result<ListenAddr, Problem> {
     }
     if text.starts_with("tls://") || text.starts_with("rediss://") {
         return Err(Problem::new(
-            "TLS is not in this version",
-            "use \"tcp://…\" behind a TLS terminator",
+            "an address does not say that it is secured",
+            "write \"tcp://…\", and a table [listener.tls] (docs/tls.md)",
         ));
     }
     let Some(rest) = text.strip_prefix("tcp://") else {

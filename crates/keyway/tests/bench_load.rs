@@ -187,6 +187,8 @@ fn what_cannot_be_done_is_told_before_anything_is_sent() {
         (&["127.0.0.1:1"][..], "connection refused"),
         (&["unix:///nonexistent.sock"], "unix:///nonexistent.sock: no such socket"),
         (&["nowhere"], "is no address"),
+        (&["shm:///nowhere/at.all"], "there is no socket at this path"),
+        (&["shm:///k?spin=0"], "has options behind its path"),
         (&[&address], "NOAUTH"),
         (&[&address, "--password", "wrong"], "WRONGPASS"),
         (&[&address, "--password-file", "/nonexistent"], "cannot read"),

@@ -43,17 +43,19 @@ impl fmt::Display for Address {
     }
 }
 
+/// Longest path the kernel takes for a unix socket, `sun_path` less its closing zero byte.
+const PATH_LEN_MAX: usize = 107;
+
 /// Why text is no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressError(String);
+pub struct AddressError {
+    text: String,
+    why: &'static str,
+}
 
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no address; write host:port, [v6]:port, unix:///path or shm:///path",
-            self.0
-        )
+        write!(f, "{:?} {}", self.text, self.why)
     }
 }
 
@@ -65,15 +67,23 @@ impl FromStr for Address {
     /// Reads `host:port`, `[v6]:port`, either after `tcp://`, or
     /// `unix:///path` or `shm:///path`.
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let error = || AddressError(text.to_owned());
-        let absolute = |path: &str| {
-            let path = path.starts_with('/').then(|| PathBuf::from(path));
-            path.ok_or_else(error)
+        let wrong = |why| AddressError { text: text.to_owned(), why };
+        let error =
+            || wrong("is no address; write host:port, [v6]:port, unix:///path or shm:///path");
+        let absolute = |path: &str| match path {
+            path if path.len() > PATH_LEN_MAX => {
+                Err(wrong("has too long a path; that of a socket has at most 107 bytes"))
+            }
+            path if path.starts_with('/') => Ok(PathBuf::from(path)),
+            _ => Err(error()),
         };
         if let Some(path) = text.strip_prefix("unix://") {
             return absolute(path).map(Address::Unix);
         }
         if let Some(path) = text.strip_prefix("shm://") {
+            if path.contains('?') {
+                return Err(wrong("has options behind its path, which are for the client library"));
+            }
             return absolute(path).map(Address::Shm);
         }
         let (host, port) =
@@ -131,7 +141,14 @@ mod tests {
         for text in
             ["", ":80", "host", "host:", "host:70000", "::1:80", "unix://rel", "shm://rel", "[]:1"]
         {
-            assert!(text.parse::<Address>().is_err(), "{text}");
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.to_string().contains("is no address; write host:port"), "{error}");
+        }
+        let long = format!("unix:///{}", "x".repeat(PATH_LEN_MAX));
+        assert!(long[..long.len() - 1].parse::<Address>().is_ok());
+        for (text, told) in [(&*long, "at most 107 bytes"), ("shm:///k?spin=0", "has options")] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
         }
     }
 }

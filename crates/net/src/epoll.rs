@@ -281,9 +281,10 @@ fn drain_eventfd(fd: BorrowedFd<'_>) {
 
 fn connect_fault(error: Errno) -> ConnectFault {
     match error {
-        // A unix socket's file that is gone, or whose listener's backlog is
-        // full, is a server that is not there.
-        Errno::CONNREFUSED | Errno::NOENT | Errno::AGAIN => ConnectFault::Refused,
+        // A unix socket whose listener's backlog is full is a server that is not there.
+        Errno::CONNREFUSED | Errno::AGAIN => ConnectFault::Refused,
+        Errno::NOENT | Errno::NOTDIR => ConnectFault::NoSocket,
+        Errno::ACCESS => ConnectFault::Denied,
         Errno::NETUNREACH | Errno::HOSTUNREACH => ConnectFault::Unreachable,
         Errno::TIMEDOUT => ConnectFault::TimedOut,
         Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS | Errno::NOMEM => {

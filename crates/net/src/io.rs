@@ -24,6 +24,10 @@ pub enum ConnectFault {
     Resolve,
     /// Nothing listens there.
     Refused,
+    /// There is no file of a unix socket at the path.
+    NoSocket,
+    /// This process may not use that socket, or go through the directories of its path.
+    Denied,
     /// No route to the host or network.
     Unreachable,
     /// The system's own time for connecting ran out.
@@ -44,6 +48,10 @@ impl ConnectFault {
         match self {
             ConnectFault::Resolve => "host name does not resolve",
             ConnectFault::Refused => "connection refused",
+            ConnectFault::NoSocket => "there is no socket at this path",
+            ConnectFault::Denied => {
+                "this user may not use the socket: its mode or that of a directory forbids it"
+            }
             ConnectFault::Unreachable => "host unreachable",
             ConnectFault::TimedOut => "connecting timed out",
             ConnectFault::Exhausted => "no file descriptor or local port left",

@@ -226,7 +226,7 @@ fn a_link_connects_speaks_and_hears_of_the_end() {
     std::fs::remove_file(&server.path).unwrap();
     proxy.io.connect(&Address::Shm(server.path.clone()), LINK);
     let failed = wait(&mut proxy.io, |event| matches!(event, Event::ConnectFailed { .. }));
-    assert_eq!(failed, Event::ConnectFailed { token: LINK, fault: ConnectFault::Refused });
+    assert_eq!(failed, Event::ConnectFailed { token: LINK, fault: ConnectFault::NoSocket });
     let silent = std::os::unix::net::UnixListener::bind(&server.path).unwrap();
     proxy.io.connect(&Address::Shm(server.path.clone()), LINK);
     let _socket = silent.accept().unwrap();
