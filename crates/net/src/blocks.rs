@@ -58,9 +58,11 @@ impl Blocks {
         }
         let another = another.unwrap_or_else(|| fresh(self.len));
         let lent = std::mem::replace(&mut self.block, another);
-        if self.lent.len() < LENT_MAX {
-            self.lent.push_back(lent);
+        if self.lent.len() == LENT_MAX {
+            // Held for long: its last part frees it.
+            self.lent.pop_front();
         }
+        self.lent.push_back(lent);
     }
 
     /// Gives back what nobody holds, now and then or when there is nothing to do.

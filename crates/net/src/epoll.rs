@@ -110,6 +110,14 @@ impl EpollIo {
         self.blocks.block()
     }
 
+    /// Gives back buffers, now and then or when there is nothing to do (`has_rest`).
+    #[inline]
+    pub(crate) fn tidy_blocks(&mut self, has_rest: bool) {
+        if self.blocks.has_lent() {
+            self.blocks.note_poll(has_rest);
+        }
+    }
+
     /// The buffer that was read into last.
     pub(crate) fn block(&self) -> &Block {
         self.blocks.block()
@@ -344,9 +352,7 @@ impl Io for EpollIo {
         }
         self.ready = ready;
         events.append(&mut self.early);
-        if self.blocks.has_lent() {
-            self.blocks.note_poll(slept && events.is_empty());
-        }
+        self.tidy_blocks(slept && events.is_empty());
         slept
     }
 

@@ -515,6 +515,7 @@ impl Io for UringIo {
         let wait = if events.is_empty() { wait } else { Some(Duration::ZERO) };
         let slept = self.orders.enter(wait);
         self.reap(events);
+        self.base.tidy_blocks(slept && events.is_empty());
         slept
     }
 

@@ -225,9 +225,12 @@ impl Output {
                 self.parts = VecDeque::new();
             }
             self.tidy();
-        } else if self.released > SENT_KEPT_MAX {
+        } else if self.released == self.bytes.len() || self.is_mostly_released() {
             self.parts.iter_mut().for_each(|inserted| inserted.at -= self.released);
             self.move_down();
+            if self.bytes.is_empty() && self.bytes.capacity() > self.capacity_kept_max as usize {
+                self.bytes = Vec::new();
+            }
         }
     }
 
@@ -241,9 +244,15 @@ impl Output {
             if self.bytes.capacity() > self.capacity_kept_max as usize {
                 self.bytes = Vec::new();
             }
-        } else if self.released > SENT_KEPT_MAX && self.released > self.bytes.len() / 2 {
+        } else if self.is_mostly_released() {
             self.move_down();
         }
+    }
+
+    /// Whether less is moved down than is gained by it.
+    #[inline]
+    fn is_mostly_released(&self) -> bool {
+        self.released > SENT_KEPT_MAX && self.released > self.bytes.len() / 2
     }
 
     #[cold]

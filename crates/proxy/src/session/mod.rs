@@ -46,8 +46,8 @@ pub struct Passes {
     pub link: usize,
     /// Its place.
     pub sequence: u32,
-    /// The rest will not come: the connection is of no more use.
-    pub is_cut: bool,
+    /// Since when it is known that the rest will not come: the connection is of no more use.
+    pub cut_at: Option<Time>,
 }
 
 /// A large request that goes to its server as it comes.

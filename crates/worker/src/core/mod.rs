@@ -353,7 +353,7 @@ impl Core {
         if session.has_unwritten {
             self.plane.forget_unwritten(key);
         }
-        self.plane.end_passing(&mut self.links, &session);
+        self.plane.end_passing(&mut self.links, (key, &session));
         self.plane.cut_off_streaming(&mut self.links, key, &mut session);
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
@@ -432,9 +432,7 @@ impl Core {
         }
         let at_rest = session.is_at_rest();
         if session.closing {
-            let is_cut = session.passing.is_some_and(|passing| passing.is_cut);
-            // The replies before it are whole, and so are told.
-            if is_cut && session.busy.as_ref().is_none_or(|busy| busy.output.is_empty()) {
+            if passing::is_at_cut(session, self.plane.clock.now) {
                 return Some(CloseReason::Backend);
             }
             if at_rest || session.has_delivered() {
@@ -449,7 +447,7 @@ impl Core {
             return None;
         }
         if session.passing.is_some() {
-            self.plane.read_on(&mut self.links, session);
+            self.plane.read_on(&mut self.links, (key, &*session));
         }
         if session.paused
             && !session.waits_for_link

@@ -17,9 +17,10 @@
 use super::pools::BULK;
 use super::reply::Lent;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Key, Slab};
+use keyway_base::{BackendFault, Key, Slab, Time};
+use keyway_proxy::tracking::{write_everything, write_redirected};
 use keyway_proxy::{Owner, Passes, Session};
-use keyway_resp::Kind;
+use keyway_resp::{Kind, Protocol};
 use std::time::Duration;
 
 /// How long in all others wait behind a reply whose client does not take it.
@@ -30,6 +31,13 @@ const HELD_MAX: Duration = Duration::from_millis(100);
 /// The same where all that share the connection ask for large values.
 const BULK_HELD_MAX: Duration = Duration::from_secs(2);
 
+/// How long a client may take for the replies before one that was cut off.
+const CUT_TOLD_WITHIN: Duration = Duration::from_secs(2);
+
+/// What is kept of what a client is told unasked while a reply passes to it, in bytes; of more it
+/// is told at once.
+const BEHIND_LEN_MAX: usize = 64 << 10;
+
 /// What is about large replies in a worker.
 #[derive(Default)]
 pub(super) struct State {
@@ -39,6 +47,8 @@ pub(super) struct State {
     freed: Vec<LinkIndex>,
     /// Sessions whose requests go by connections for large values.
     bulk: Vec<Key<Session>>,
+    /// What clients are told unasked, behind the replies that pass to them.
+    behind: Vec<(Key<Session>, Vec<u8>)>,
 }
 
 impl Core {
@@ -163,7 +173,7 @@ impl Core {
         }
         let (part, len) = slot.link.begin_passing();
         session.reply_size.note(len);
-        session.passing = Some(Passes { link: index, sequence, is_cut: false });
+        session.passing = Some(Passes { link: index, sequence, cut_at: None });
         // What it may begin next could have something to say in between.
         session.barrier = true;
         session.paused = true;
@@ -186,7 +196,22 @@ fn may_pass(session: &Session, sequence: u32) -> bool {
     is_next && !is_told_things
 }
 
+/// Whether nothing more is to be said to a client whose large reply was cut off: the replies before
+/// it are whole, and so are told first, but one that takes nothing is not waited for.
+pub(super) fn is_at_cut(session: &Session, now: Time) -> bool {
+    let Some(cut_at) = session.passing.and_then(|passing| passing.cut_at) else { return false };
+    let is_told = session.busy.as_ref().is_none_or(|busy| busy.output.is_empty());
+    is_told || now.since(cut_at) >= CUT_TOLD_WITHIN
+}
+
 impl LinkSlot {
+    /// Whether it is not read on for that session.
+    fn is_held_for(&self, key: Key<Session>) -> bool {
+        let owner = self.link.passing_owner();
+        let is_its = matches!(owner, Some(Owner::Session { session, .. }) if session == key);
+        is_its && self.link.is_held()
+    }
+
     /// Whether others than who gets what passes wait for room on this link.
     fn has_others(&self) -> bool {
         let own = match self.link.passing_owner() {
@@ -227,7 +252,7 @@ impl Plane {
         let Some(passing) = session.passing.as_mut().filter(|it| it.sequence == sequence) else {
             return false;
         };
-        passing.is_cut = true;
+        passing.cut_at = Some(self.clock.now);
         session.closing = true;
         self.mark_session_dirty(key, session);
         true
@@ -236,12 +261,16 @@ impl Plane {
     /// A client has taken some of what passes through to it: the link is read on, if
     /// there is room.
     #[cold]
-    pub(super) fn read_on(&mut self, links: &mut [LinkSlot], session: &Session) {
+    pub(super) fn read_on(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &Session),
+    ) {
         let Some(passing) = session.passing else { return };
         let window = self.plan.limits.pass_len();
         let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
         let Some(slot) = links.get_mut(passing.link) else { return };
-        if has_room && slot.link.is_held() {
+        if has_room && slot.is_held_for(key) {
             slot.link.let_go(self.clock.now);
             self.free_link(passing.link);
         }
@@ -249,12 +278,48 @@ impl Plane {
 
     /// What passes to a client that is gone goes nowhere.
     #[inline]
-    pub(super) fn end_passing(&mut self, links: &mut [LinkSlot], session: &Session) {
+    pub(super) fn end_passing(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &Session),
+    ) {
         let Some(passing) = session.passing else { return };
-        if links[passing.link].link.is_held() {
+        self.passing.behind.retain(|(whose, _)| *whose != key);
+        if links[passing.link].is_held_for(key) {
             links[passing.link].link.let_go(self.clock.now);
             self.free_link(passing.link);
         }
+    }
+
+    /// Keeps what a client is told unasked until the reply has left that passes to it.
+    #[cold]
+    pub(super) fn keep_behind(&mut self, key: Key<Session>, protocol: Protocol, push: &[u8]) {
+        let behind = &mut self.passing.behind;
+        let at = behind.iter().position(|(whose, _)| *whose == key).unwrap_or_else(|| {
+            behind.push((key, Vec::new()));
+            behind.len() - 1
+        });
+        let kept = &mut behind[at].1;
+        if kept.len() + push.len() <= BEHIND_LEN_MAX {
+            return write_redirected(kept, protocol, push);
+        }
+        kept.clear();
+        let mut everything = Vec::new();
+        write_everything(&mut everything);
+        write_redirected(kept, protocol, &everything);
+    }
+
+    /// A reply that passed has left: what was kept behind it goes now.
+    #[cold]
+    pub(super) fn end_reply(&mut self, key: Key<Session>, session: &mut Session) {
+        session.passing = None;
+        let Some(at) = self.passing.behind.iter().position(|(whose, _)| *whose == key) else {
+            return;
+        };
+        let (_, kept) = self.passing.behind.swap_remove(at);
+        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        busy.output.buf().extend_from_slice(&kept);
+        self.mark_session_dirty(key, session);
     }
 
     fn free_link(&mut self, index: LinkIndex) {
@@ -286,12 +351,18 @@ impl Plane {
     /// Lets sessions whose replies are small again have the connections of most.
     pub(super) fn tend_bulk(&mut self, sessions: &mut Slab<Session>) {
         let small = self.plan.limits.pass_len() / 8;
-        self.passing.bulk.retain(|&key| {
+        let mut bulk = std::mem::take(&mut self.passing.bulk);
+        bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
+            if session.passing.is_some_and(|passing| passing.cut_at.is_some()) {
+                // It may have had time enough.
+                self.mark_session_dirty(key, session);
+                return true;
+            }
             let is_quiet = session.busy.as_ref().is_none_or(|busy| session.is_quiet(busy));
-            if is_quiet {
+            if is_quiet && session.passing.is_some() {
                 // Of one whose end the framer has found.
-                session.passing = None;
+                self.end_reply(key, session);
             }
             let is_over = is_quiet && !session.is_special();
             if is_over && session.reply_size.largest() < small {
@@ -300,6 +371,7 @@ impl Plane {
             }
             true
         });
+        self.passing.bulk = bulk;
     }
 }
 

@@ -445,9 +445,6 @@ impl Plane {
     ) {
         let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
         session.reply_size.note(busy.undelivered().saturating_sub(before));
-        if session.passing.is_some_and(|passing| passing.sequence == sequence) {
-            session.passing = None;
-        }
         if session.identity.pin_due.is_some() {
             let is_last = busy.order.is_empty() && session.unheard == 0;
             session.identity.on_reply(sequence, is_last, self.clock.now);
@@ -458,6 +455,9 @@ impl Plane {
         }
         if session.paused && !session.waits_for_link {
             self.mark_session_resuming(key, session);
+        }
+        if session.passing.is_some_and(|passing| passing.sequence == sequence) {
+            self.end_reply(key, session);
         }
     }
 

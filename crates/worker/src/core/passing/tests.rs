@@ -54,3 +54,54 @@ fn what_a_slow_client_asked_for_itself_waits_until_it_takes_its_reply() {
     assert_eq!(core.next_freed(), None);
     assert!(core.session(client).unwrap().reply_size.largest() >= 9_000_000);
 }
+
+#[test]
+fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"GET k\r\n");
+    let len = core.links[0].link.unsent_len();
+    core.links[0].link.advance(len);
+    let value_len = core.plane.plan.limits.pass_len() + 100;
+    let mut part = format!("${value_len}\r\n").into_bytes();
+    let whole_len = part.len() + value_len + 2;
+    part.resize(whole_len - 50, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+    assert!(core.session(client).unwrap().passing.is_some());
+    let told = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nz\r\n";
+    core.plane.keep_behind(client, Protocol::Resp3, told);
+    for _ in 0..BEHIND_LEN_MAX / 20 {
+        core.plane.keep_behind(client, Protocol::Resp3, told);
+        assert!(core.plane.passing.behind[0].1.len() <= BEHIND_LEN_MAX);
+    }
+    let mut end = vec![b'x'; 48];
+    end.extend_from_slice(b"\r\n");
+    core.on_backend_bytes(0, &end).unwrap();
+    assert!(core.session(client).unwrap().passing.is_none());
+    assert!(core.plane.passing.behind.is_empty());
+    let busy = core.session(client).unwrap().busy.as_ref().unwrap();
+    let (reply, behind) = busy.output.unsent().split_at(whole_len);
+    assert!(reply.starts_with(b"$") && reply.ends_with(b"x\r\n"));
+    // Of more than is kept it is told that it may be all.
+    assert!(behind.starts_with(b">2\r\n$10\r\ninvalidate\r\n_\r\n"), "{}", behind.escape_ascii());
+    assert!(behind.ends_with(told));
+}
+
+#[test]
+fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    hold(&mut core, client);
+    core.on_link_lost(0, BackendFault::Closed);
+    assert!(core.session(client).unwrap().closing);
+    assert_eq!(core.after_flush(client), None, "nothing was taken yet");
+    core.tend_large();
+    pass_to(&mut core, 1900);
+    assert_eq!(core.after_flush(client), None);
+    pass_to(&mut core, 2100);
+    core.plane.dirty_sessions.clear();
+    core.sessions.get_mut(client).unwrap().is_dirty = false;
+    core.tend_large();
+    assert!(core.plane.dirty_sessions.contains(&client), "it is looked at again");
+    assert_eq!(core.after_flush(client), Some(keyway_metrics::CloseReason::Backend));
+}

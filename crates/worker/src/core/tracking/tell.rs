@@ -222,6 +222,10 @@ impl Plane {
         let protocol = session.identity.protocol;
         let is_subscriber = session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
         if !session.closing && (protocol == Protocol::Resp3 || is_subscriber) {
+            if session.passing.is_some() {
+                self.keep_behind(key, protocol, push);
+                return true;
+            }
             let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
             write_redirected(busy.output.buf(), protocol, push);
             self.mark_session_dirty(key, session);
