@@ -185,7 +185,10 @@ fn what_cannot_be_done_is_told_before_anything_is_sent() {
     let address = server.address().to_string();
     for (arguments, told) in [
         (&["127.0.0.1:1"][..], "connection refused"),
-        (&["unix:///nonexistent.sock"], "unix:///nonexistent.sock: no such socket"),
+        (
+            &["unix:///nonexistent.sock"],
+            "unix:///nonexistent.sock: there is no socket at this path",
+        ),
         (&["nowhere"], "is no address"),
         (&["shm:///nowhere/at.all"], "there is no socket at this path"),
         (&["shm:///k?spin=0"], "has options behind its path"),

@@ -322,10 +322,6 @@ pub(crate) fn explain(target: &Target, address: &Address, fault: ConnectFault) -
         (ConnectFault::Tls(fault), Some(tls), Address::Tcp { host, .. }) => {
             tls.explain(fault, host)
         }
-        // A connection to it is refused, which would have one look for a server.
-        (ConnectFault::Refused, _, Address::Unix(path) | Address::Shm(path)) if !path.exists() => {
-            "no such socket".to_owned()
-        }
         _ => fault.text().to_owned(),
     }
 }
