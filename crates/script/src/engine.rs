@@ -376,7 +376,7 @@ impl Engine {
         let script = state.protocol.get();
         let end = match (&ran, state.end()) {
             (_, Some(end)) => Some(end),
-            (Err(mlua::Error::MemoryError(_)), _) => Some(End::Memory),
+            (Err(error), _) if sandbox::is_out_of_memory(error) => Some(End::Memory),
             (Ok((false, Value::String(text))), _) if text.as_bytes() == b"not enough memory" => {
                 Some(End::Memory)
             }

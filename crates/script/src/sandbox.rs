@@ -281,6 +281,17 @@ fn without_prelude(text: &[u8]) -> Option<&[u8]> {
 
 const OUT_OF_MEMORY: &[u8] = b"not enough memory";
 
+/// Whether memory is what was wanting, in a function of the host's or elsewhere.
+pub(crate) fn is_out_of_memory(error: &mlua::Error) -> bool {
+    match error {
+        mlua::Error::MemoryError(_) => true,
+        mlua::Error::CallbackError { cause, .. } | mlua::Error::WithContext { cause, .. } => {
+            is_out_of_memory(cause)
+        }
+        _ => false,
+    }
+}
+
 /// What an error is to a script that catches it.
 fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
     if state.end().is_some() {
@@ -291,9 +302,7 @@ fn caught(state: &State, lua: &Lua, error: Value) -> mlua::Result<Value> {
             Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
             Some(Raised::Table(failure)) => Ok(Value::Table(error_table(lua, failure)?)),
             Some(Raised::End) => Err(state.end_now(lua, End::Time)),
-            None if matches!(*error, mlua::Error::MemoryError(_)) => {
-                Err(state.end_now(lua, End::Memory))
-            }
+            None if is_out_of_memory(&error) => Err(state.end_now(lua, End::Memory)),
             None => {
                 // What the host's own functions say of their arguments; the
                 // rest is a trace.
@@ -559,4 +568,22 @@ fn redis_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let call = move |lua: &Lua, args: Variadic<Value>| call_or_tell(&own, lua, &args);
     redis.set("pcall", lua.create_function(call)?)?;
     Ok(redis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn want_of_memory_is_told_however_deep_it_lies() {
+        let memory = mlua::Error::MemoryError("not enough memory".to_owned());
+        let inner =
+            mlua::Error::CallbackError { traceback: String::new(), cause: Arc::new(memory) };
+        let outer = mlua::Error::WithContext { context: String::new(), cause: Arc::new(inner) };
+        assert!(is_out_of_memory(&outer));
+        let other = mlua::Error::RuntimeError("not enough memory".to_owned());
+        let cause = Arc::new(other);
+        assert!(!is_out_of_memory(&mlua::Error::CallbackError { traceback: String::new(), cause }));
+    }
 }

@@ -9,6 +9,7 @@ mod reads;
 mod stateful;
 mod verdict;
 
+use crate::large::is_part_of_large;
 use crate::ledger::{Circumstances, Ledger};
 use crate::model::{CounterModel, Fate, KeyModel};
 use crate::network::{ConnId, INITIATOR, MICRO, Nanos, Network, Received, Sent};
@@ -776,32 +777,4 @@ impl Client {
 
 fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
-}
-
-/// Whether what is left to read is a part of a value that passes through the proxy as it
-/// comes: no error can follow that, so its client is closed when the server is lost.
-fn is_part_of_large(input: &[u8]) -> bool {
-    /// What the least bound of the scenarios makes large, without what goes before a value.
-    const LARGE_LEN: usize = 400;
-    let mut rest = input;
-    while let Some(end) = rest.iter().position(|&byte| byte == b'\r') {
-        let line = String::from_utf8_lossy(&rest[..end]);
-        let words: Vec<&str> = line.split(' ').collect();
-        // Of a list of items any may be the large one.
-        let (len, is_listed) = match words[..] {
-            [word] => (word.strip_prefix('$'), false),
-            ["VALUE", _, _, len, ..] => (Some(len), true),
-            ["VA", len, ..] => (Some(len), false),
-            _ => (None, false),
-        };
-        let Some(len) = len.and_then(|len| len.parse::<usize>().ok()) else { return false };
-        if len >= LARGE_LEN {
-            return true;
-        }
-        match rest.get(end + 2 + len + 2..) {
-            Some(behind) if is_listed => rest = behind,
-            _ => return false,
-        }
-    }
-    false
 }

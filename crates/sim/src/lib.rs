@@ -17,6 +17,7 @@ mod client;
 mod cluster;
 pub mod counting;
 mod io;
+mod large;
 mod ledger;
 mod many;
 mod memcached;

@@ -1,0 +1,42 @@
+//! What a client of the simulation has when a large value was cut off.
+
+/// Whether what is left to read is a part of a value that passes through the proxy as it
+/// comes: no error can follow that, so its client is closed when the server is lost.
+pub fn is_part_of_large(input: &[u8]) -> bool {
+    /// What the least bound of the scenarios makes large, without what goes before a value.
+    const LARGE_LEN: usize = 400;
+    let mut rest = input;
+    while let Some(end) = rest.iter().position(|&byte| byte == b'\r') {
+        let line = String::from_utf8_lossy(&rest[..end]);
+        let words: Vec<&str> = line.split(' ').collect();
+        // Of a list of items any may be the large one.
+        let (len, is_listed) = match words[..] {
+            [word] => (word.strip_prefix('$'), false),
+            ["VALUE", _, _, len, ..] => (Some(len), true),
+            ["VA", len, ..] => (Some(len), false),
+            _ => (None, false),
+        };
+        let Some(len) = len.and_then(|len| len.parse::<usize>().ok()) else { return false };
+        if len >= LARGE_LEN {
+            return true;
+        }
+        match rest.get(end + 2 + len + 2..) {
+            Some(behind) if is_listed => rest = behind,
+            _ => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_large_value_is_told_in_a_list_too() {
+        assert!(is_part_of_large(b"$500\r\nxx") && !is_part_of_large(b"$300\r\nxx"));
+        assert!(is_part_of_large(b"VALUE k 0 5\r\nhello\r\nVALUE l 0 900\r\nab"));
+        assert!(!is_part_of_large(b"VALUE k 0 5\r\nhello\r\nVALUE l 0 9\r\nab"));
+        assert!(!is_part_of_large(b"VALUE k 0 5\r\nhello\r\nEND\r\n") && !is_part_of_large(b""));
+    }
+}
