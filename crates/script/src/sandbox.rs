@@ -571,6 +571,7 @@ fn redis_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
 }
 
 #[cfg(test)]
+#[allow(clippy::arc_with_non_send_sync, reason = "mlua has its causes so")]
 mod tests {
     use super::*;
     use std::sync::Arc;
