@@ -1,4 +1,4 @@
-//! What the kernel alone takes: a server that answers GET and SET without doing anything.
+//! What the kernel alone takes: a server that answers GET, SET, HGETALL and HMSET without doing anything.
 //!
 //! It reads, counts the requests by their names, and writes as many fixed replies, one call for each;
 //! it looks at nothing else. What it needs for a request is what no server of one thread goes below
@@ -75,14 +75,24 @@ fn answer(client: &mut TcpStream, buf: &mut [u8], replies: &mut Vec<u8>) -> bool
 
 fn put_replies(requests: &[u8], replies: &mut Vec<u8>) {
     for name in requests.windows(5) {
-        if name == b"GET\r\n" {
-            replies.extend_from_slice(format!("${VALUE_LEN}\r\n").as_bytes());
-            replies.resize(replies.len() + VALUE_LEN, b'x');
-            replies.extend_from_slice(b"\r\n");
-        } else if name == b"SET\r\n" {
-            replies.extend_from_slice(b"+OK\r\n");
+        match name {
+            b"GET\r\n" => put_value(replies),
+            // The end of HGETALL.
+            b"ALL\r\n" => {
+                replies.extend_from_slice(b"*2\r\n$6\r\nfield0\r\n");
+                put_value(replies);
+            }
+            // HMSET ends like it.
+            b"SET\r\n" => replies.extend_from_slice(b"+OK\r\n"),
+            _ => {}
         }
     }
+}
+
+fn put_value(replies: &mut Vec<u8>) {
+    replies.extend_from_slice(format!("${VALUE_LEN}\r\n").as_bytes());
+    replies.resize(replies.len() + VALUE_LEN, b'x');
+    replies.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]
@@ -98,5 +108,12 @@ mod tests {
         );
         assert_eq!(replies.len(), "$64\r\n".len() + 64 + 2 + "+OK\r\n".len());
         assert!(replies.starts_with(b"$64\r\n") && replies.ends_with(b"+OK\r\n"));
+        replies.clear();
+        put_replies(
+            b"*4\r\n$5\r\nHMSET\r\n$1\r\na\r\n$1\r\nf\r\n$1\r\nv\r\n*2\r\n$7\r\nHGETALL\r\n$1\r\na\r\n",
+            &mut replies,
+        );
+        assert_eq!(replies.len(), "+OK\r\n*2\r\n$6\r\nfield0\r\n$64\r\n".len() + 64 + 2);
+        assert!(replies.starts_with(b"+OK\r\n*2\r\n"));
     }
 }

@@ -4,7 +4,7 @@ mod version;
 
 pub(crate) use edit::{Editor, View};
 
-use crate::collections::hash::Hash;
+use crate::collections::hash::{self, Hash, Until};
 use crate::collections::{Means, WrongType};
 use crate::evict::is_expired;
 use crate::item::{Encoding, Item, Kind, Meta, Owned, Times};
@@ -164,6 +164,36 @@ impl Store {
         let place = Place { shard: (shard, index), database, hash };
         Entry::at(self, place, turn, key, found).set_with(value, &meta);
         self.note_event(turn, KeyspaceEvents::STRING, "set", key);
+    }
+
+    /// Sets a field of the hash of `key`; whether the field is new.
+    #[inline]
+    pub(crate) fn set_field(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        (field, value): (&[u8], &[u8]),
+    ) -> Result<bool, WrongType> {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.place_for(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            let means =
+                Means { store: self, arena: self.arena_of(index), now_millis: turn.now_millis };
+            let overwrite = |item: &mut Owned| hash::overwrite(item, means, field, value);
+            if !slot.marks().volatile && slot.with_item(overwrite) {
+                turn.note_use(self, &mut slot);
+                self.note_event(turn, KeyspaceEvents::HASH, "hset", key);
+                return Ok(false);
+            }
+        }
+        let place = Place { shard: (shard, index), database, hash };
+        let mut entry = Entry::at(self, place, turn, key, found);
+        entry.edit(Kind::Hash, "hset", |editor| hash::set(editor, field, value, Until::Ever))
     }
 }
 

@@ -354,7 +354,7 @@ impl ShardedPool {
             weight: 1,
         };
         let mut pool = ShardedPool::with_servers((0..count).map(place).collect());
-        pool.hash = Hash::Crc16;
+        pool.hash = Hash::Crc16Xmodem;
         pool.hash_tag = Some(HashTag::BRACES);
         pool.cluster = Some(Box::new(cluster));
         pool

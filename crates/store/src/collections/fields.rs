@@ -100,6 +100,15 @@ impl Fields {
         (found.is_none(), self.table.item(position))
     }
 
+    /// Writes a value over the one that a field has, where it lies; whether there is
+    /// such a field, and its block suits the value.
+    pub(crate) fn overwrite(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
+        let meta = Meta::new(Encoding::Text, None);
+        let found = self.find(means, key);
+        let overwrite = |item: &mut Owned| item.overwrite(&meta, 0, value);
+        found.is_some_and(|position| self.table.with_item(position, overwrite))
+    }
+
     /// Sets when a field that is there expires.
     pub(super) fn set_expiry(&mut self, means: Means<'_>, key: &[u8], expiry: Option<u64>) {
         let Some(position) = self.find(means, key) else { return };

@@ -6,7 +6,7 @@ use super::fields::Fields;
 use super::timed::{self, Place, Places, Timed};
 use super::{BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind};
+use crate::item::{Encoding, Item, Kind, Owned};
 use crate::nodes;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -255,16 +255,37 @@ pub(crate) enum Until {
     Time(u64),
 }
 
+/// Writes the value of a field over the one it has, if it fits there and no field
+/// expires; whether that was done. The bytes that the hash takes stay as they were.
+#[inline]
+pub(crate) fn overwrite(hash: &mut Owned, means: Means<'_>, field: &[u8], value: &[u8]) -> bool {
+    match hash.item().encoding() {
+        Encoding::HashBlob => match find(hash.item().value(), field) {
+            Some(found) if found.value.len() == value.len() => {
+                hash.value_mut()[found.value].copy_from_slice(value);
+                true
+            }
+            _ => false,
+        },
+        Encoding::HashBoxed => match hash.boxed_mut() {
+            Some(Boxed::Fields(fields)) => fields.overwrite(means, field, value),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Sets a field; whether it is new.
 pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Until) -> bool {
     if matches!(until, Until::Time(_)) {
         make_timed(editor);
     }
-    if let Some(is_new) = set_boxed(editor, field, value) {
-        return is_new;
-    }
-    if editor.is_timed() {
-        return editor.with_times(|editor| set_timed(editor, field, value, until));
+    match editor.item().map(|item| item.encoding()) {
+        Some(Encoding::HashBoxed) => return set_boxed(editor, field, value).unwrap_or(false),
+        Some(encoding) if encoding.is_timed() => {
+            return editor.with_times(|editor| set_timed(editor, field, value, until));
+        }
+        _ => {}
     }
     if field.len().max(value.len()) > BLOB_STRING_LEN_MAX {
         box_up(editor);

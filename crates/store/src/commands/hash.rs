@@ -12,12 +12,19 @@ use keyway_resp::{Protocol, reply};
 pub(super) fn hset(call: &Call<'_>, name: &str, out: &mut Vec<u8>) -> Outcome {
     if call.args.len().is_multiple_of(2) {
         let counts = name == "hset";
-        let added = call.with_key(|mut entry| {
-            entry.edit(Kind::Hash, "hset", |editor| {
-                let pairs = call.args_from(2, 2).zip(call.args_from(3, 2));
-                pairs.filter(|(field, value)| hash::set(editor, field, value, Until::Ever)).count()
-            })
-        })?;
+        let added = match call.args.len() {
+            4 => {
+                let pair = (call.arg(2), call.arg(3));
+                usize::from(call.store.set_field(call.turn, call.arg(1), pair)?)
+            }
+            _ => call.with_key(|mut entry| {
+                entry.edit(Kind::Hash, "hset", |editor| {
+                    let pairs = call.args_from(2, 2).zip(call.args_from(3, 2));
+                    let set = |(field, value)| hash::set(editor, field, value, Until::Ever);
+                    pairs.map(set).filter(|is_new| *is_new).count()
+                })
+            })?,
+        };
         if counts {
             reply::integer(out, added as i64);
         } else {

@@ -8,14 +8,24 @@ pub const SLOT_COUNT: usize = 16384;
 /// all of it where it has none.
 #[inline]
 pub fn key_slot(key: &[u8]) -> u16 {
-    (Hash::Crc16.hash(HashTag::BRACES.of(key)) as usize % SLOT_COUNT) as u16
+    (Hash::Crc16Xmodem.hash(HashTag::BRACES.of(key)) as usize % SLOT_COUNT) as u16
 }
+
+/// Slots of a page: nearly all pages have one owner.
+const PAGE_LEN: usize = 64;
+const PAGE_COUNT: usize = SLOT_COUNT / PAGE_LEN;
 
 /// Which node owns each slot, as indices into the list of nodes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SlotOwners {
+    /// Of a page whose slots are all of one owner, that one; else [`MIXED`]. They
+    /// are half a KiB where `owners` would take all of a core's nearest cache.
+    pages: Box<[u16; PAGE_COUNT]>,
     owners: Box<[u16; SLOT_COUNT]>,
 }
+
+/// Stands for slots of several owners, or of one with this index.
+const MIXED: u16 = u16::MAX - 1;
 
 impl SlotOwners {
     /// What stands for no owner.
@@ -24,16 +34,18 @@ impl SlotOwners {
     /// Nobody owns anything.
     pub fn new() -> SlotOwners {
         let owners = vec![SlotOwners::NONE; SLOT_COUNT].into_boxed_slice();
-        SlotOwners { owners: owners.try_into().expect("as long as it was made") }
+        let owners = owners.try_into().expect("as long as it was made");
+        SlotOwners { pages: Box::new([SlotOwners::NONE; PAGE_COUNT]), owners }
     }
 
     /// The owner of `slot`; none for a slot that is none.
     #[inline]
     pub fn of(&self, slot: u16) -> Option<u16> {
-        match self.owners.get(usize::from(slot)) {
-            Some(&owner) if owner != SlotOwners::NONE => Some(owner),
-            _ => None,
-        }
+        let owner = match *self.pages.get(usize::from(slot) / PAGE_LEN)? {
+            MIXED => self.owners[usize::from(slot)],
+            owner => owner,
+        };
+        (owner != SlotOwners::NONE).then_some(owner)
     }
 
     /// Gives `slot` to the node `owner`, or to none.
@@ -41,7 +53,14 @@ impl SlotOwners {
     /// # Panics
     /// When `slot` is none.
     pub fn set(&mut self, slot: u16, owner: Option<u16>) {
-        self.owners[usize::from(slot)] = owner.unwrap_or(SlotOwners::NONE);
+        let owner = owner.unwrap_or(SlotOwners::NONE);
+        self.owners[usize::from(slot)] = owner;
+        let page = usize::from(slot) / PAGE_LEN;
+        if self.pages[page] != owner {
+            let slots = &self.owners[page * PAGE_LEN..][..PAGE_LEN];
+            let is_one = slots.iter().all(|&other| other == owner);
+            self.pages[page] = if is_one { owner } else { MIXED };
+        }
     }
 
     /// All 16384, with [`SlotOwners::NONE`].
@@ -92,6 +111,29 @@ mod tests {
         assert_eq!(key_slot(b"{user1000}.following"), key_slot(b"user1000"));
         assert_ne!(key_slot(b"foo{}{bar}"), key_slot(b"bar"));
         assert_eq!(key_slot(b"foo{bar}{zap}"), key_slot(b"bar"));
+    }
+
+    #[test]
+    fn pages_say_what_the_slots_do() {
+        let mut owners = SlotOwners::new();
+        let mut expected = vec![None; SLOT_COUNT];
+        let mut state = 7u32;
+        for step in 0..40_000u32 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Runs of slots, so that pages become whole, and single ones; one owner is the
+            // one that stands for several.
+            let owner = [Some(0), Some(1), Some(MIXED), None][(state >> 30) as usize];
+            let first = (state >> 8) as usize % SLOT_COUNT;
+            let run = if step % 50 == 0 { 300 } else { 1 };
+            for slot in first..(first + run).min(SLOT_COUNT) {
+                owners.set(slot as u16, owner);
+                expected[slot] = owner;
+            }
+            let slot = (state >> 16) as usize % SLOT_COUNT;
+            assert_eq!(owners.of(slot as u16), expected[slot], "slot {slot} after {step}");
+        }
+        let all: Vec<_> = (0..SLOT_COUNT).map(|slot| owners.of(slot as u16)).collect();
+        assert_eq!(all, expected);
     }
 
     #[test]

@@ -111,32 +111,43 @@ pub(super) fn crc16(key: &[u8]) -> u32 {
     register
 }
 
-/// CRC-16/XMODEM.
+/// CRC-16/XMODEM. Its register is 0 at first, so zero bytes before all others change
+/// nothing: the first step takes what is left over by steps of eight, behind zeros.
+#[inline]
 pub(super) fn crc16_narrow(bytes: &[u8]) -> u16 {
-    let table = |slice: usize, byte: u8| CRC16[slice][usize::from(byte)];
-    let mut crc = 0u16;
-    let mut rest = bytes;
-    while let Some((&[a, b, c, d, e, f, g, h], after)) = rest.split_first_chunk() {
-        let [high, low] = crc.to_be_bytes();
-        crc = table(7, a ^ high)
-            ^ table(6, b ^ low)
-            ^ table(5, c)
-            ^ table(4, d)
-            ^ table(3, e)
-            ^ table(2, f)
-            ^ table(1, g)
-            ^ table(0, h);
-        rest = after;
+    let over = bytes.len() % 8;
+    let mut crc = 0;
+    if over > 0 {
+        crc = crc16_step(match bytes.first_chunk() {
+            Some(&first) => u64::from_be_bytes(first) >> (64 - 8 * over),
+            None => padded(bytes),
+        });
     }
-    if let Some((&[a, b, c, d], after)) = rest.split_first_chunk() {
-        let [high, low] = crc.to_be_bytes();
-        crc = table(3, a ^ high) ^ table(2, b ^ low) ^ table(1, c) ^ table(0, d);
-        rest = after;
-    }
-    for &byte in rest {
-        crc = (crc << 8) ^ table(0, (crc >> 8) as u8 ^ byte);
+    for word in bytes[over..].chunks_exact(8) {
+        let word = u64::from_be_bytes(word.try_into().expect("a chunk of eight"));
+        crc = crc16_step(word ^ u64::from(crc) << 48);
     }
     crc
+}
+
+/// The CRC of eight bytes, the first of which is the highest.
+#[inline]
+fn crc16_step(word: u64) -> u16 {
+    let table = |slice: usize| CRC16[slice][usize::from((word >> (8 * slice)) as u8)];
+    table(7) ^ table(6) ^ table(5) ^ table(4) ^ table(3) ^ table(2) ^ table(1) ^ table(0)
+}
+
+/// Fewer than eight bytes, with zeros before them.
+#[inline]
+fn padded(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        // Those that are in both are the same.
+        (Some(&first), Some(&last)) => {
+            let shift = 8 * (bytes.len() - 4);
+            u64::from(u32::from_be_bytes(first)) << shift | u64::from(u32::from_be_bytes(last))
+        }
+        _ => bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
 }
 
 #[cfg(test)]
