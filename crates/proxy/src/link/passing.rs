@@ -55,6 +55,11 @@ impl Link {
         !self.input.is_empty()
     }
 
+    /// Whether a part is kept of a reply that is so long, as far as that is known.
+    pub fn has_part_of(&self, len_min: usize) -> bool {
+        self.has_part() && self.input.len().max(self.input_needed) >= len_min
+    }
+
     /// Who waits for the reply of which a part is kept, if that is `len_min` bytes long
     /// or more and may pass through: nothing of it has to be looked at, or changed.
     pub fn large_reply(&self, len_min: usize) -> Option<Owner> {

@@ -187,6 +187,7 @@ impl Plane {
         // Not one by one: it is shared by the workers.
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
+        self.choose_lane(links, (key, session), busy);
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;

@@ -20,7 +20,7 @@ impl Core {
         for index in among {
             // Those for RESP3 wait until a client speaks it.
             let slot = &self.links[index];
-            let is_first = slot.link.protocol() == Protocol::Resp2 && !slot.is_bulk;
+            let is_first = slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
             if is_first && is_preconnected(&self.plane, slot.pool) {
                 self.links[index].is_connecting = true;
                 self.plane.connects.push(index);
@@ -306,7 +306,7 @@ impl Core {
             let now = plane.clock.now;
             let is_at_rest = slot.link.state() == LinkState::Ready && slot.link.in_flight() == 0;
             let is_due = now >= slot.next_try && (is_at_rest || slot.link.wants_connection(now));
-            let is_first = is_first && slot.link.protocol() == Protocol::Resp2 && !slot.is_bulk;
+            let is_first = is_first && slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
             if is_first && is_due && !slot.is_connecting && is_failing() {
                 slot.next_try = now + plane.link_options(slot.pool).backoff_max;
                 if is_at_rest {

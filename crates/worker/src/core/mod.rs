@@ -37,6 +37,7 @@ mod across;
 mod ahead;
 mod circuits;
 mod cluster;
+mod detour;
 mod dispatch;
 mod figures;
 mod follow;
@@ -149,6 +150,8 @@ pub(crate) struct LinkSlot {
     is_spare: bool,
     /// For sessions whose replies are large.
     is_bulk: bool,
+    /// For sessions whose own link has a large reply to bring.
+    is_detour: bool,
     /// A request of which a part is still to come is sent on it.
     pub(crate) is_streamed: bool,
     /// The request on it was sent as it came, if only in part yet.
@@ -234,6 +237,8 @@ pub(crate) struct Plane {
     pub(crate) routes: routes::State,
     across: across::State,
     passing: passing::State,
+    /// Links that clients share by which a large reply comes: see `detour.rs`.
+    obstructed: Vec<LinkIndex>,
     /// Links on which large requests are sent as they come.
     streamed: Vec<LinkIndex>,
     pub(crate) monitoring: monitor::Monitoring,
@@ -302,6 +307,7 @@ impl Core {
             routes: routes::State::default(),
             across: across::State::default(),
             passing: passing::State::default(),
+            obstructed: Vec::new(),
             streamed: Vec::new(),
             monitoring: monitor::Monitoring::default(),
             noting,

@@ -158,6 +158,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         let len_min = plane.plan.limits.pass_len();
+        plane.note_obstructed(index, slot);
         let Some(owner) = slot.link.large_reply(len_min) else { return };
         let (key, sequence) = match owner {
             // Nobody is to have it.

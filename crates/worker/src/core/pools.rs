@@ -13,6 +13,10 @@ use std::ops::Range;
 /// server, which is made when the first of them needs it.
 pub(super) const BULK: u32 = u32::MAX;
 
+/// The lane of sessions whose own connection has a large reply to bring to another: one to each
+/// server, made likewise. See `detour.rs`.
+pub(super) const DETOUR: u32 = u32::MAX - 1;
+
 /// What this worker knows of a pool.
 pub(super) enum PoolState {
     /// Nothing: the store is shared and always there, and other pools see to theirs.
@@ -41,6 +45,8 @@ pub(super) struct ShardedState {
     to_resp3: usize,
     /// First link for large values; each server has one, and one for RESP3 behind those of all.
     first_bulk: LinkIndex,
+    /// First link around large values; likewise.
+    first_detour: LinkIndex,
     /// Idle private links of each server.
     pub(super) idle: Vec<Vec<LinkIndex>>,
 }
@@ -73,13 +79,16 @@ impl PoolState {
             }
         }
         let shared = own.len();
-        for at in 0..protocols.len() * pool.servers.len() {
-            let like: &LinkSlot = &own[at * connections];
-            let (place, protocol) = ((like.pool, like.backend), like.link.protocol());
-            let slot = LinkSlot::new(place, like.id, protocol)
-                .following(cluster.is_some())
-                .watched(like.is_watched);
-            own.push(LinkSlot { is_bulk: true, ..slot });
+        let beside = protocols.len() * pool.servers.len();
+        for is_detour in [false, true] {
+            for at in 0..beside {
+                let like: &LinkSlot = &own[at * connections];
+                let (place, protocol) = ((like.pool, like.backend), like.link.protocol());
+                let slot = LinkSlot::new(place, like.id, protocol)
+                    .following(cluster.is_some())
+                    .watched(like.is_watched);
+                own.push(LinkSlot { is_bulk: !is_detour, is_detour, ..slot });
+            }
         }
         let first_link = room_for(links, own);
         let health_epoch = plan.health.pool_epoch(index);
@@ -100,6 +109,7 @@ impl PoolState {
             connections,
             to_resp3,
             first_bulk: first_link + shared,
+            first_detour: first_link + shared + beside,
             idle,
         })
     }
@@ -171,8 +181,8 @@ impl ShardedState {
     /// the same one, so that a client's requests to one server keep their order.
     #[inline]
     pub(super) fn link(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
-        if lane == BULK {
-            return self.bulk_link(server, protocol);
+        if lane >= DETOUR {
+            return self.link_beside(server, lane, protocol);
         }
         let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
         let index = self.first_link + usize::from(server) * self.connections + lane;
@@ -180,9 +190,10 @@ impl ShardedState {
     }
 
     #[cold]
-    fn bulk_link(&self, server: u16, protocol: Protocol) -> LinkIndex {
+    fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
         let servers = self.to_resp3 / self.connections;
-        let index = self.first_bulk + usize::from(server);
+        let first = if lane == BULK { self.first_bulk } else { self.first_detour };
+        let index = first + usize::from(server);
         if protocol == Protocol::Resp3 { index + servers } else { index }
     }
 
@@ -205,6 +216,11 @@ impl LinkSlot {
     pub(super) fn watched(mut self, is_watched: bool) -> Self {
         self.is_watched = is_watched;
         self
+    }
+
+    /// Whether it lies beside the links that sessions have for most requests.
+    pub(super) fn is_beside(&self) -> bool {
+        self.is_bulk || self.is_detour
     }
 
     pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
@@ -236,6 +252,7 @@ impl LinkSlot {
             is_watched: false,
             is_spare: false,
             is_bulk: false,
+            is_detour: false,
             is_streamed: false,
             takes_large: false,
             hedged_until: Time(0),

@@ -144,6 +144,7 @@ impl Plane {
         let was_paused = std::mem::replace(&mut session.paused, false);
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
+        self.choose_lane(links, (key, session), busy);
         let mut pos = 0;
         busy.input_needed = 0;
         while pos < bytes.len() {

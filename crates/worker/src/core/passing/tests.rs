@@ -2,9 +2,13 @@ use super::super::tests::{client, connected_core, output, pass_to};
 use super::*;
 use keyway_net::Socket;
 
-/// A large reply of which so much has come that its client must take it first.
-fn hold(core: &mut Core, client: Key<Session>) {
+/// A large reply of which so much has come that its client must take it first, and who asked
+/// behind it.
+fn hold(core: &mut Core, client: Key<Session>, behind: Option<Key<Session>>) {
     core.on_client_bytes(client, b"GET k\r\n");
+    if let Some(behind) = behind {
+        core.on_client_bytes(behind, b"GET other\r\n");
+    }
     let len = core.links[0].link.unsent_len();
     core.links[0].link.advance(len);
     let mut part = b"$9000000\r\n".to_vec();
@@ -17,7 +21,7 @@ fn hold(core: &mut Core, client: Key<Session>) {
 fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     let mut core = connected_core();
     let first = client(&mut core);
-    hold(&mut core, first);
+    hold(&mut core, first, None);
     core.on_link_lost(0, BackendFault::Closed);
     pass_to(&mut core, 5000);
     core.plane.connects.clear();
@@ -27,10 +31,9 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     core.links[0].link.advance(14);
     core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
     let second = client(&mut core);
-    hold(&mut core, second);
-    assert_eq!(core.plane.passing.held, [0]);
     let third = client(&mut core);
-    core.on_client_bytes(third, b"GET other\r\n");
+    hold(&mut core, second, Some(third));
+    assert_eq!(core.plane.passing.held, [0]);
     assert_eq!(core.links[0].link.in_flight(), 2);
     pass_to(&mut core, 8000);
     core.tend_large();
@@ -91,7 +94,7 @@ fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
 fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
     let mut core = connected_core();
     let client = client(&mut core);
-    hold(&mut core, client);
+    hold(&mut core, client, None);
     core.on_link_lost(0, BackendFault::Closed);
     assert!(core.session(client).unwrap().closing);
     assert_eq!(core.after_flush(client), None, "nothing was taken yet");
@@ -104,4 +107,45 @@ fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
     core.tend_large();
     assert!(core.plane.dirty_sessions.contains(&client), "it is looked at again");
     assert_eq!(core.after_flush(client), Some(keyway_metrics::CloseReason::Backend));
+}
+
+/// Where requests not yet sent wait, of all links.
+fn with_unsent(core: &Core) -> Vec<LinkIndex> {
+    (0..core.links.len()).filter(|&index| core.links[index].link.unsent_len() > 0).collect()
+}
+
+#[test]
+fn others_go_around_a_large_reply_and_come_back_behind_it() {
+    let mut core = connected_core();
+    let [reader, at_rest, waiting] = [(); 3].map(|()| client(&mut core));
+    core.on_client_bytes(reader, b"GET k\r\n");
+    core.on_client_bytes(waiting, b"GET before\r\n");
+    let len = core.links[0].link.unsent_len();
+    core.links[0].link.advance(len);
+    let value_len = core.plane.plan.limits.pass_len() + 100;
+    let mut part = format!("${value_len}\r\n").into_bytes();
+    let whole_len = part.len() + value_len + 2;
+    part.resize(whole_len - 50, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+
+    core.on_client_bytes(at_rest, b"GET a\r\nGET b\r\n");
+    let detour = with_unsent(&core);
+    assert!(matches!(detour[..], [index] if core.links[index].is_detour), "{detour:?}");
+    assert_eq!(core.links[detour[0]].link.in_flight(), 2);
+    // Who waits for a reply keeps its place, so that its requests keep their order.
+    core.on_client_bytes(waiting, b"GET c\r\n");
+    assert_eq!(core.links[detour[0]].link.in_flight(), 2);
+    assert_eq!(core.links[0].link.in_flight(), 2);
+
+    let mut end = vec![b'x'; 48];
+    end.extend_from_slice(b"\r\n$1\r\n1\r\n");
+    core.on_backend_bytes(0, &end).unwrap();
+    assert_eq!(output(&core, waiting), r"$1\r\n1\r\n");
+    // As long as it waits for what went around, a client stays there.
+    core.on_client_bytes(at_rest, b"GET d\r\n");
+    assert_eq!(core.links[0].link.in_flight(), 0);
+    let new = client(&mut core);
+    core.on_client_bytes(new, b"GET e\r\n");
+    assert_eq!((core.links[0].link.in_flight(), with_unsent(&core).len()), (1, 2));
+    assert!(core.plane.obstructed.is_empty());
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 const ID: &[u8] = b":7\r\n";
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
-const PRIVATE: LinkIndex = 4;
+const PRIVATE: LinkIndex = 6;
 
 /// Connects every private link that is about to be; returns how many stand.
 fn connect_all(core: &mut Core) -> usize {

@@ -6,7 +6,7 @@ use keyway_net::Socket;
 use keyway_proxy::LinkState;
 
 /// The first private link.
-const PRIVATE: LinkIndex = 4;
+const PRIVATE: LinkIndex = 6;
 
 /// The reply to `CLIENT ID`, which comes first on a private link.
 const ID: &[u8] = b":7\r\n";

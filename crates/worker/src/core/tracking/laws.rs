@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
-const OWN: LinkIndex = 4;
+const OWN: LinkIndex = 6;
 
 /// What a server says to `HELLO 3`.
 const HELLO: &str = "%1\r\n+proto\r\n:3\r\n";

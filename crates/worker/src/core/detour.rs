@@ -1,0 +1,75 @@
+//! Ways around a large reply: while one comes by a connection that clients share, they send their
+//! requests by another, beside it ([`DETOUR`]), and come back when it is through.
+//!
+//! A client changes over when it waits for nothing, so that its requests keep their order. What was
+//! sent before the large reply began to come waits for it: a server answers in order.
+
+use super::pools::{BULK, DETOUR};
+use super::{LinkIndex, LinkSlot, Plane};
+use keyway_base::Key;
+use keyway_proxy::{Busy, Session};
+
+impl Plane {
+    /// Chooses by which connections the next requests of a session go.
+    #[inline]
+    pub(super) fn choose_lane(
+        &mut self,
+        links: &[LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &Busy,
+    ) {
+        if !self.obstructed.is_empty() || session.lane == DETOUR {
+            self.look_for_way(links, (key, session), busy);
+        }
+    }
+
+    #[cold]
+    fn look_for_way(
+        &mut self,
+        links: &[LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &Busy,
+    ) {
+        let len_min = self.plan.limits.pass_len();
+        self.obstructed.retain(|&index| links[index].is_obstructed(len_min));
+        if session.lane == BULK || session.is_special() || session.relay.is_some() {
+            return;
+        }
+        let count = |is_detour: bool| {
+            let is_such = |slot: &LinkSlot| {
+                let is_spoken = slot.link.protocol() == session.identity.protocol;
+                slot.pool == session.pool && slot.is_detour == is_detour && is_spoken
+            };
+            self.obstructed.iter().filter(|&&index| is_such(&links[index])).count()
+        };
+        // Of two that are obstructed one is as good as the other.
+        let lane = match session.lane {
+            DETOUR if count(true) <= count(false) && count(false) > 0 => DETOUR,
+            _ if count(false) > count(true) => DETOUR,
+            _ => key.index(),
+        };
+        if lane == session.lane {
+            return;
+        }
+        match session.is_quiet(busy) {
+            true => session.lane = lane,
+            false => session.barrier = true,
+        }
+    }
+
+    /// Notes that a large reply comes by a link, if others use it.
+    #[cold]
+    pub(super) fn note_obstructed(&mut self, index: LinkIndex, slot: &LinkSlot) {
+        let is_shared = !slot.is_private && !slot.is_bulk;
+        let is_obstructed = is_shared && slot.is_obstructed(self.plan.limits.pass_len());
+        if is_obstructed && !self.obstructed.contains(&index) {
+            self.obstructed.push(index);
+        }
+    }
+}
+
+impl LinkSlot {
+    fn is_obstructed(&self, len_min: usize) -> bool {
+        self.link.is_passing() || self.link.has_part_of(len_min)
+    }
+}
