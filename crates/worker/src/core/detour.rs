@@ -32,7 +32,9 @@ impl Plane {
     ) {
         let len_min = self.plan.limits.pass_len();
         self.obstructed.retain(|&index| links[index].is_obstructed(len_min));
-        if session.lane == BULK || session.is_special() || session.relay.is_some() {
+        // The rest of a request that is sent as it comes is not to wait for its own reply.
+        let is_at_work = session.streaming.is_some() || session.is_special();
+        if session.lane == BULK || is_at_work || session.relay.is_some() {
             return;
         }
         let count = |is_detour: bool| {
