@@ -551,9 +551,9 @@ impl Sim {
             return Err(format!("{private} private links at rest"));
         }
         let sockets = world.network.worker_sockets;
-        // Each server may have one of each protocol for large values.
-        let bulk = self.scenario.topology.backend_count() * self.seats.len();
-        let links = (links + bulk) * 2 + subscriber_links;
+        // Each server may have one of each protocol for large values, and one around them.
+        let beside = 2 * self.scenario.topology.backend_count() * self.seats.len();
+        let links = (links + beside) * 2 + subscriber_links;
         if sockets > links + private + sessions {
             return Err(format!("{sockets} sockets for {sessions} clients and {links} links"));
         }
