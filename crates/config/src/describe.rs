@@ -354,6 +354,7 @@ fn server(server: &ServerConfig, out: &mut Out) {
     out.entry(&schema::SERVER, "log", &log);
     for (name, time) in [
         ("drain_timeout", server.drain_timeout),
+        ("drain_notice", server.drain_notice),
         ("upgrade_timeout", server.upgrade_timeout),
         ("upgrade_grace", server.upgrade_grace),
     ] {

@@ -118,6 +118,8 @@ pub struct ServerConfig {
     pub log: LogConfig,
     /// How long requests in flight may take to finish after SIGTERM.
     pub drain_timeout: Duration,
+    /// How long clients are still accepted once draining was asked for.
+    pub drain_notice: Duration,
     /// How workers talk to the kernel.
     pub io: IoDriver,
     /// How long a process that is to take this one's place may take until it can serve.

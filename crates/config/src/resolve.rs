@@ -106,6 +106,7 @@ fn server_defaults() -> ServerConfig {
         admin_tls: None,
         log: LogConfig { format: LogFormat::Human, level: LogLevel::Info },
         drain_timeout: Duration::ZERO,
+        drain_notice: Duration::ZERO,
         io: IoDriver::Epoll,
         upgrade_timeout: Duration::ZERO,
         upgrade_grace: Duration::ZERO,
@@ -147,6 +148,7 @@ fn server(
         admin_tls: admin.tls,
         log: LogConfig { format, level },
         drain_timeout: section.duration("drain_timeout").unwrap_or_default(),
+        drain_notice: section.duration("drain_notice").unwrap_or_default(),
         io: match section.text("io") {
             Some("io_uring") => IoDriver::IoUring,
             Some("auto") => IoDriver::Auto,

@@ -155,6 +155,13 @@ pub(crate) static SERVER: Table = Table {
         )
         .known_elsewhere_as(&["shutdown_timeout", "grace_period"]),
         key(
+            "drain_notice",
+            Kind::Duration { min: ms(0), max: ms(600_000) },
+            Is("\"0ms\""),
+            "How long clients are still accepted after SIGTERM or `keyway ctl drain`, while `/readyz` says 503 already: for load balancers that take a while to look. A second SIGTERM cuts it short.",
+        )
+        .known_elsewhere_as(&["drain_delay", "shutdown_delay", "grace_time"]),
+        key(
             "upgrade_timeout",
             Kind::Duration { min: ms(100), max: hours(1) },
             Is("\"30s\""),

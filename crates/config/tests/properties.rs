@@ -73,6 +73,7 @@ fn server_table() -> impl Strategy<Value = String> {
         optional("admin", admin).boxed(),
         optional("log", log).boxed(),
         optional("drain_timeout", time(3_600_000)).boxed(),
+        optional("drain_notice", time(600_000)).boxed(),
         optional("upgrade_grace", time(3_600_000)).boxed(),
     ])
     .prop_map(|keys| format!("[server]\n{keys}"))

@@ -108,6 +108,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let mut status = ExitCode::SUCCESS;
     match ending {
         Ending::Stop(then) => {
+            give_notice(&woken, live.config.server.drain_notice);
             workers.drain();
             if then == AfterDrain::Wait {
                 wait_for_end(&woken);
@@ -336,6 +337,29 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
             "all workers are busy and another cannot be started; trying again in {} s: {error:#}",
             RETRY_AFTER.as_secs()
         ),
+    }
+}
+
+/// Serves on, for that long at most, so that whoever balances load sees that this one is ending
+/// before it refuses clients.
+fn give_notice(woken: &Receiver<Wake>, notice: Duration) {
+    if notice.is_zero() {
+        return;
+    }
+    tracing::info!(
+        "before that clients are accepted for {notice:?} more, while /readyz says 503, unless \
+         SIGTERM comes again"
+    );
+    let until = Instant::now() + notice;
+    loop {
+        match woken.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Wake::Signal(SIGTERM | SIGINT)) | Err(_) => return,
+            Ok(Wake::Signal(_) | Wake::Drain(_) | Wake::Upgraded(_)) => {}
+            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
+            Ok(Wake::Upgrade(asked)) => {
+                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
+            }
+        }
     }
 }
 

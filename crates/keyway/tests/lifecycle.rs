@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keyway_testkit::{
     Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, Signal,
-    TempDir, Value, encode, free_address, handshake_reply, keyway_binary, run_keyway, skipped,
-    wait_until, watchdog,
+    TempDir, Value, encode, free_address, handshake_reply, http_get, keyway_binary, run_keyway,
+    skipped, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -240,6 +240,23 @@ fn sigterm_ends_in_bounded_time_even_with_a_backend_that_never_answers() {
     let told = log.lines().find(|line| line.contains("WARN") && line.contains("drain_timeout"));
     let line = told.unwrap_or_else(|| panic!("what was cut off is told:\n{log}"));
     assert!(line.contains("clients=2 requests=4"), "{line}");
+}
+
+/// A load balancer looks only now and then: until it has, its clients are served.
+#[test]
+fn clients_are_accepted_for_as_long_as_the_end_is_given_notice_of() {
+    let _watch = watchdog(Duration::from_secs(60), "a notice");
+    let config =
+        KeywayConfig::new(vec![Pool::store("main")]).with_server("drain_notice", "\"10m\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    let at_first = keyway.client(0).words("PING");
+    assert_eq!(at_first, Value::simple("PONG"));
+    keyway.process().terminate();
+    wait_until("it is not ready", SOON, || http_get(keyway.admin(), "/readyz").status == 503);
+    assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
+    let (status, log) = keyway.stop(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("clients are accepted for 600s more"), "{log}");
 }
 
 /// A dead backend is one line when it goes and one when it comes back, however
