@@ -257,15 +257,22 @@ fn a_walk_over_all_keys_misses_none_though_primaries_are_replaced_meanwhile() {
     found.retain(|key| key.starts_with("key:"));
     assert!(found == all, "{} of {} in {steps} steps", found.len(), all.len());
     // One that dies in the middle of it. Redis may leave who has lost its slots by two fail-overs
-    // in a row without any role: it is made the replica that the next one needs.
+    // in a row without any role: it is made the replica that the next one needs. All have to see it
+    // so: one that dies before its replica has heard that it is one has nobody in its place.
     let dying = cluster.ask(0, "CLUSTER MYID").text();
+    let replica = cluster.ask(3, "CLUSTER MYID").text();
     wait_until("there is a replica", WITHIN, || {
         let is_replica = cluster.ask(3, "INFO replication").text().contains("role:slave");
         if !is_replica {
             cluster.ask(3, "FLUSHALL");
             cluster.ask(3, &format!("CLUSTER REPLICATE {dying}"));
         }
-        is_replica
+        let is_seen_by = |node| {
+            let nodes = cluster.ask(node, "CLUSTER NODES").text();
+            let mut lines = nodes.lines().filter(|line| line.starts_with(&replica));
+            lines.any(|line| line.contains("slave") && line.contains(&dying))
+        };
+        is_replica && (0..6).all(is_seen_by)
     });
     cluster.wait_settled();
     let mut has_died = false;
