@@ -30,7 +30,8 @@ What runs:
                          gets the benchmark's keys written to its servers
   --io-uring             let Keyway take part a second time, by io_uring
   --floor                let a server take part that only answers: what the
-                         kernel takes (only rows of GET and SET on the store)
+                         kernel takes (only rows of strings and hashes on the
+                         store)
   --self-check           run nutcracker and redis-server a second time in
                          Keyway's place: every ratio should come out near 1
 
