@@ -308,7 +308,8 @@ impl Network {
         let Conn { pipes, sides } = &mut self.conns[conn];
         let entry = &mut sides[side];
         let (Some(token), true) = (entry.token, entry.line.polls_room) else { return };
-        let ended = pipes[1 - side].ended || entry.reset;
+        // The other side's end alone says nothing of room.
+        let ended = entry.reset;
         if !ended && !has_room(&pipes[side], capacity) {
             pipes[side].wants_room = true;
             return;
