@@ -46,8 +46,8 @@ peers: ## rerun the comparison with peers in docs/performance.md (takes long; wa
 fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
 	@scripts/fuzz.sh $(or $(SECONDS),20)
 
-sim: ## the simulator over SEEDS=500 seeds of each kind (or KINDS=--clusters), starting at FROM=0
-	@scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0) "$(KINDS)"
+sim: ## the simulator over SEEDS=500 seeds of each kind (or KINDS=--clusters), starting at FROM=0, by either driver (or IO=ring)
+	@IO="$(IO)" scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0) "$(KINDS)"
 
 asan: ## the tests of the crates with unsafe code under AddressSanitizer (needs a nightly toolchain)
 	@scripts/asan.sh --no-fail-fast

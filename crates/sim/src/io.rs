@@ -1,12 +1,12 @@
 use crate::counting;
-use crate::network::{Nanos, Received, Sent, end_of};
+use crate::network::{Nanos, Read, Received, Sent};
 use crate::world::World;
 use keyway_base::{Block, Clock, Time};
 use keyway_net::Token;
 use keyway_net::{Accept, Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Send, Socket};
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::Read;
+use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -132,19 +132,24 @@ impl Io for SimIo {
     fn recv(&mut self, socket: Socket) -> Recv<'_> {
         let _uncounted = counting::pause();
         let network = &mut self.world.borrow_mut().network;
-        let (conn, side) = end_of(socket);
-        let len_max = network.options().read_len;
         self.read_buf.clear();
-        let outcome = network.recv(conn, side, len_max, &mut self.read_buf);
-        let worker = self.worker;
-        network.tell(|| format!("worker {worker} reads socket {conn}: {outcome:?}"));
+        let Read { outcome, drained, is_block } =
+            network.read(self.worker, socket, &mut self.read_buf);
         if outcome != Received::Empty {
-            station_moved(network, worker);
+            station_moved(network, self.worker);
         }
+        let by_ring = network.options().ring.is_some();
         match outcome {
+            Received::Data(_) if !is_block => {
+                Recv::Data { bytes: &self.read_buf, drained, block: None }
+            }
             Received::Data(len) => {
+                if by_ring {
+                    // As large as ever, with whatever was in it behind.
+                    self.read_buf.extend_from_slice(b"*1\r\n$4\r\nrest\r\n");
+                }
                 let block = self.block.insert(self.read_buf.as_slice().into());
-                Recv::Data { bytes: block, drained: len < len_max, block: Some(block) }
+                Recv::Data { bytes: &block[..len], drained, block: Some(block) }
             }
             Received::Empty => Recv::Empty,
             Received::End => Recv::End,
@@ -155,14 +160,9 @@ impl Io for SimIo {
     fn send(&mut self, socket: Socket, bytes: &[u8]) -> Send {
         let _uncounted = counting::pause();
         let network = &mut self.world.borrow_mut().network;
-        let (conn, side) = end_of(socket);
-        let outcome = network.send(conn, side, bytes);
-        let worker = self.worker;
-        network.tell(|| {
-            format!("worker {worker} writes {} to socket {conn}: {outcome:?}", bytes.len())
-        });
+        let outcome = network.write(self.worker, socket, bytes);
         if outcome != Sent::Taken(0) {
-            station_moved(network, worker);
+            station_moved(network, self.worker);
         }
         match outcome {
             Sent::Taken(len) => Send::Taken(len),
@@ -171,19 +171,14 @@ impl Io for SimIo {
     }
 
     fn release(&mut self, socket: Socket) -> Socket {
-        self.world.borrow_mut().network.release(socket);
+        let _uncounted = counting::pause();
+        self.world.borrow_mut().network.release(self.worker, socket);
         socket
     }
 
     fn close(&mut self, socket: Socket) {
         let _uncounted = counting::pause();
-        let network = &mut self.world.borrow_mut().network;
-        let (conn, side) = end_of(socket);
-        let worker = self.worker;
-        network.tell(|| format!("worker {worker} closes socket {conn}"));
-        station_moved(network, worker);
-        network.worker_sockets -= 1;
-        network.close(conn, side, false);
+        self.world.borrow_mut().network.close_socket(self.worker, socket);
     }
 }
 

@@ -9,7 +9,8 @@
 //! ship; sockets, clock, clients and servers are simulated, and everything
 //! that could be otherwise is drawn from one seed. Never reads a real clock,
 //! never sleeps, keeps no state between runs: the same seed gives the same
-//! run to the byte. Read first: [`run_seed`], [`Scenario`] (what a seed
+//! run to the byte. Half of the seeds have workers whose sockets are driven as by
+//! epoll, half as by io_uring ([`Driver`]). Read first: [`run_seed`], [`Scenario`] (what a seed
 //! decides) and [`SimIo`] (what a worker sees of it).
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,8 @@ mod world;
 pub use client::{Habits, Mix};
 pub use io::SimIo;
 pub use many::{Summary, run_many, run_many_of};
+pub use network::RingFigures;
 pub use random::Random;
 pub use run::{Report, Sim, Violation, run_seed};
-pub use scenario::{Options, Scenario};
+pub use scenario::{Driver, Options, Scenario};
 pub use server::Defect;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters] [--replicated]
+                  [--clusters] [--replicated] [--io epoll|ring]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
@@ -14,13 +14,21 @@ const USAGE: &str =
   --warm-up      one that is warmed up from another
   --routes       pools of memcached behind one that leads to them
   --clusters     a cluster
-  --replicated   primaries with replicas, and sentinels";
+  --replicated   primaries with replicas, and sentinels
+  --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it";
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
     let mut options = Options::default();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        if arg == "--io" {
+            match args.next().and_then(|name| name.parse().ok()) {
+                Some(driver) => options.io = Some(driver),
+                None => return usage(),
+            }
+            continue;
+        }
         let mut number = || args.next().and_then(|text| text.parse().ok());
         match arg.as_str() {
             "--seeds" => match number() {

@@ -1,5 +1,5 @@
 use crate::run::{Report, Violation, run_seed};
-use crate::scenario::Options;
+use crate::scenario::{Driver, Options};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,8 +46,8 @@ impl fmt::Display for Violation {
         }
         write!(
             f,
-            "seed {}: {}\n  replay: cargo run --release -p keyway-sim -- --story --seeds 1 --from {}",
-            self.seed, self.text, self.seed
+            "seed {}: {}\n  replay: cargo run --release -p keyway-sim -- --story --seeds 1 --io {} --from {}",
+            self.seed, self.text, self.io, self.seed
         )
     }
 }
@@ -91,7 +91,8 @@ fn run_caught(seed: u64, options: &Options) -> Result<Report, Violation> {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let text = format!("panicked: {}", text.unwrap_or_default());
-        Err(Violation { seed, text, story: Vec::new() })
+        let io = Driver::of(seed, options);
+        Err(Violation { seed, io, text, story: Vec::new() })
     })
 }
 
@@ -136,6 +137,7 @@ impl Report {
         self.hedged += other.hedged;
         self.retried += other.retried;
         self.refused += other.refused;
+        self.ring.add(&other.ring);
         self.digest ^= other.digest;
     }
 }

@@ -6,10 +6,18 @@
 //! pieces that arrive after a latency, in order; what has arrived is read by
 //! the other side. Readiness is told to workers as edge-triggered epoll tells
 //! it: an edge puts the socket into the ready list once, and what is reported
-//! is its state when the list is read.
+//! is its state when the list is read. Or workers have a driver by io_uring
+//! (`ring.rs`): the list is then of what the system has to do for sockets.
+
+mod ring;
+mod station;
+
+pub use ring::{RingFigures, RingOptions};
+pub use station::{Read, Station};
 
 use crate::random::Random;
-use keyway_net::{ConnectFault, Event, ListenerIndex, Socket, Token};
+use keyway_net::{ConnectFault, Event, Token};
+use ring::{Line, Rings};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write;
@@ -63,6 +71,16 @@ pub struct NetworkOptions {
     /// The readiness event, by its number, that is never told: a defect for
     /// the oracles to find.
     pub dropped_edge: Option<u64>,
+    /// How workers' drivers by io_uring behave; by epoll without.
+    pub ring: Option<RingOptions>,
+}
+
+impl NetworkOptions {
+    /// Most bytes that one read brings.
+    pub fn given_max(&self) -> usize {
+        let ring = self.ring.as_ref().map_or(0, |ring| ring.given_max(self.capacity));
+        self.read_len.max(ring)
+    }
 }
 
 /// How a server answers a connection attempt.
@@ -131,6 +149,7 @@ struct Side {
     closed: bool,
     reset: bool,
     reset_told: bool,
+    line: Line,
 }
 
 impl Side {
@@ -142,6 +161,7 @@ impl Side {
             closed: false,
             reset: false,
             reset_told: false,
+            line: Line::default(),
         }
     }
 }
@@ -197,23 +217,6 @@ impl Ord for Scheduled {
     }
 }
 
-/// What one worker sees of the network.
-#[derive(Default)]
-pub struct Station {
-    ready: VecDeque<(ConnId, usize)>,
-    told: VecDeque<Event>,
-    accepts: Vec<VecDeque<ConnId>>,
-    accept_paused: bool,
-    /// Whether it still accepts clients.
-    pub listening: bool,
-    /// Until then it has no descriptor left for a client.
-    pub exhausted_until: Nanos,
-    /// Mail was posted.
-    pub mail: bool,
-    /// What it did in the turn under way, for the busy-loop oracle.
-    pub moved: u64,
-}
-
 /// The network and its clock.
 pub struct Network {
     /// Virtual time.
@@ -246,6 +249,7 @@ pub struct Network {
     client_wakes: Vec<Nanos>,
     server_wakes: Vec<Nanos>,
     random: Random,
+    rings: Option<Rings>,
 }
 
 /// Lines of the story kept for a report.
@@ -265,6 +269,7 @@ impl Network {
             listening: true,
             ..Station::default()
         };
+        let rings = options.ring.clone().map(|options| Rings::new(options, workers));
         Self {
             now: SECOND,
             stations: (0..workers).map(|_| station()).collect(),
@@ -285,6 +290,7 @@ impl Network {
             client_wakes: vec![Nanos::MAX; clients],
             server_wakes: vec![Nanos::MAX; servers],
             random,
+            rings,
         }
     }
 
@@ -479,7 +485,7 @@ impl Network {
 
     fn outcome(&mut self, worker: usize, token: Token, outcome: Result<ConnId, ConnectFault>) {
         let event = match outcome {
-            Ok(conn) => Event::Connected { token, socket: socket(conn, INITIATOR) },
+            Ok(conn) => Event::Connected { token, socket: self.socket(conn, INITIATOR) },
             Err(fault) => Event::ConnectFailed { token, fault },
         };
         self.stations[worker].told.push_back(event);
@@ -567,23 +573,15 @@ impl Network {
         len_max: usize,
         into: &mut Vec<u8>,
     ) -> Received {
-        let from = 1 - side;
         let Conn { pipes, sides } = &mut self.conns[conn];
         if sides[side].closed {
             self.misuse.get_or_insert_with(|| format!("a read of the closed socket {conn}"));
             return Received::Failed;
         }
-        let pipe = &mut pipes[from];
+        let pipe = &mut pipes[1 - side];
         let len = pipe.ready.len().min(len_max);
         if len > 0 {
-            into.extend(pipe.ready.drain(..len));
-            pipe.held -= len;
-            if pipe.wants_room && has_room(pipe, self.options.capacity) {
-                pipe.wants_room = false;
-                let at = self.now + self.latency();
-                self.schedule(at, Occurrence::Room(conn, from));
-            }
-            self.digest((conn * 2 + side) as u64 ^ (len as u64) << 40);
+            self.take(conn, side, len, into);
             return Received::Data(len);
         }
         if sides[side].reset && !sides[side].reset_told {
@@ -591,6 +589,21 @@ impl Network {
             return Received::Failed;
         }
         if sides[side].reset || pipe.ended { Received::End } else { Received::Empty }
+    }
+
+    /// Moves `len_max` bytes that have arrived, or as many as there are.
+    fn take(&mut self, conn: ConnId, side: usize, len_max: usize, into: &mut Vec<u8>) {
+        let from = 1 - side;
+        let pipe = &mut self.conns[conn].pipes[from];
+        let len = pipe.ready.len().min(len_max);
+        into.extend(pipe.ready.drain(..len));
+        pipe.held -= len;
+        if pipe.wants_room && has_room(pipe, self.options.capacity) {
+            pipe.wants_room = false;
+            let at = self.now + self.latency();
+            self.schedule(at, Occurrence::Room(conn, from));
+        }
+        self.digest((conn * 2 + side) as u64 ^ (len as u64) << 40);
     }
 
     /// Says that this side sends no more; it may still read.
@@ -630,6 +643,18 @@ impl Network {
         self.conns[conn].sides[1 - side].closed
     }
 
+    /// A connection whose end has arrived at a worker that has not closed it.
+    pub fn unnoticed_end(&self) -> Option<ConnId> {
+        let is_unnoticed = |conn: &Conn| {
+            [INITIATOR, ACCEPTOR].into_iter().any(|side| {
+                let Side { party, token, closed, reset, .. } = &conn.sides[side];
+                let has_ended = *reset || conn.pipes[1 - side].ended;
+                matches!(party, Party::Worker(_)) && token.is_some() && !closed && has_ended
+            })
+        };
+        self.conns.iter().position(is_unnoticed)
+    }
+
     /// Bytes this side has written that have not reached the other, and whether
     /// the other side is a worker that has taken the connection.
     pub fn under_way(&self, conn: ConnId, side: usize) -> (usize, bool) {
@@ -640,122 +665,9 @@ impl Network {
         });
         (pieces.sum(), sides[1 - side].token.is_some())
     }
-
-    /// Names a worker's socket; its events start here.
-    pub fn watch(&mut self, worker: usize, socket: Socket, token: Token) {
-        let (conn, side) = end_of(socket);
-        let entry = &mut self.conns[conn].sides[side];
-        entry.party = Party::Worker(worker);
-        entry.token = Some(token);
-        entry.is_queued = false;
-        self.trigger(conn, side);
-    }
-
-    /// Forgets a worker's socket without closing it.
-    pub fn release(&mut self, socket: Socket) {
-        let (conn, side) = end_of(socket);
-        self.conns[conn].sides[side].token = None;
-        self.conns[conn].sides[side].is_queued = false;
-    }
-
-    /// The next client of a listener: its socket, and who it is.
-    pub fn accept(&mut self, worker: usize, listener: ListenerIndex) -> Option<(Socket, usize)> {
-        let conn = self.stations[worker].accepts[usize::from(listener.0)].pop_front()?;
-        let Party::Client(client) = self.conns[conn].sides[INITIATOR].party else { return None };
-        self.worker_sockets += 1;
-        Some((socket(conn, ACCEPTOR), client))
-    }
-
-    /// Whether a client waits at a listener of this worker.
-    pub fn has_waiting(&self, worker: usize) -> bool {
-        self.stations[worker].accepts.iter().any(|queue| !queue.is_empty())
-    }
-
-    /// Stops or starts telling of waiting clients.
-    pub fn pause_accepting(&mut self, worker: usize, paused: bool) {
-        self.stations[worker].accept_paused = paused;
-    }
-
-    /// Refuses clients from here on, those who wait included.
-    pub fn stop_listening(&mut self, worker: usize) {
-        self.stations[worker].listening = false;
-        for listener in 0..self.stations[worker].accepts.len() {
-            while let Some(conn) = self.stations[worker].accepts[listener].pop_front() {
-                self.close(conn, ACCEPTOR, true);
-            }
-        }
-    }
-
-    /// Whether a poll of this worker would bring something.
-    pub fn has_events(&self, worker: usize) -> bool {
-        let station = &self.stations[worker];
-        let incoming = !station.accept_paused && station.accepts.iter().any(|q| !q.is_empty());
-        incoming || station.mail || !station.told.is_empty() || !station.ready.is_empty()
-    }
-
-    /// What a poll of this worker brings.
-    pub fn poll(&mut self, worker: usize, events: &mut Vec<Event>) {
-        let station = &mut self.stations[worker];
-        if !station.accept_paused {
-            for (listener, queue) in station.accepts.iter().enumerate() {
-                if !queue.is_empty() {
-                    events.push(Event::Incoming(ListenerIndex(listener as u16)));
-                }
-            }
-        }
-        if std::mem::take(&mut station.mail) {
-            events.push(Event::Mail);
-        }
-        for _ in 0..self.options.events_max {
-            let Some((conn, side)) = self.stations[worker].ready.pop_front() else { break };
-            events.extend(self.readiness(worker, conn, side));
-        }
-        while let Some(event) = self.stations[worker].told.pop_front() {
-            if let Event::Connected { token, socket } = event {
-                self.worker_sockets += 1;
-                self.watch(worker, socket, token);
-            }
-            events.push(event);
-        }
-    }
-
-    /// The state of a socket that had an edge; `None` when it is gone or there
-    /// is nothing to say.
-    fn readiness(&mut self, worker: usize, conn: ConnId, side: usize) -> Option<Event> {
-        let capacity = self.options.capacity;
-        let Conn { pipes, sides } = &mut self.conns[conn];
-        let entry = &mut sides[side];
-        if !std::mem::take(&mut entry.is_queued) || entry.party != Party::Worker(worker) {
-            return None;
-        }
-        let token = entry.token?;
-        let input = &pipes[1 - side];
-        let hangup = input.ended || entry.reset;
-        let readable = !input.ready.is_empty() || hangup;
-        let writable = has_room(&pipes[side], capacity) || entry.reset;
-        // As in the kernel, asking while there is no room orders an edge.
-        pipes[side].wants_room |= !writable;
-        self.edges += u64::from(readable && !hangup);
-        if readable && self.options.dropped_edge == Some(self.edges) {
-            self.tell(|| format!("the edge of socket {conn} is dropped"));
-            return None;
-        }
-        self.digest(token.0);
-        (readable || writable).then_some(Event::Ready { token, readable, writable, hangup })
-    }
 }
 
 /// A socket counts as writable when a third of its buffer is free.
 fn has_room(pipe: &Pipe, capacity: usize) -> bool {
     capacity.saturating_sub(pipe.held) * 3 >= capacity
-}
-
-/// The handle of one side of a connection.
-pub fn socket(conn: ConnId, side: usize) -> Socket {
-    Socket((conn * 2 + side) as i32)
-}
-
-/// The side of a connection a handle stands for.
-pub fn end_of(socket: Socket) -> (ConnId, usize) {
-    (socket.0 as usize / 2, socket.0 as usize % 2)
 }

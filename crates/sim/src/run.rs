@@ -10,9 +10,9 @@ use crate::client::Client;
 use crate::counting;
 use crate::io::{Asked, SimIo};
 use crate::ledger::Ledger;
-use crate::network::{MICRO, Nanos, Network, SECOND};
+use crate::network::{MICRO, Nanos, Network, RingFigures, SECOND};
 use crate::random::Random;
-use crate::scenario::{Options, Scenario};
+use crate::scenario::{Driver, Options, Scenario};
 use crate::server::Server;
 use crate::world::World;
 use keyway_metrics::Registry;
@@ -65,6 +65,8 @@ pub struct Report {
     pub retried: u64,
     /// Requests that none of them could take.
     pub refused: u64,
+    /// What has happened that is special about drivers by io_uring.
+    pub ring: RingFigures,
     /// Digest of all that happened: the same seed gives the same.
     pub digest: u64,
 }
@@ -74,6 +76,8 @@ pub struct Report {
 pub struct Violation {
     /// The seed that shows it.
     pub seed: u64,
+    /// How the workers' sockets were driven.
+    pub io: Driver,
     /// What was found.
     pub text: String,
     /// The last lines of the story, if it was told.
@@ -134,7 +138,8 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
         Ok(report) => Ok(report),
         Err(text) => {
             let story = sim.world.borrow_mut().network.story.take();
-            Err(Violation { seed, text, story: story.into_iter().flatten().collect() })
+            let io = Driver::of(seed, options);
+            Err(Violation { seed, io, text, story: story.into_iter().flatten().collect() })
         }
     }
 }
@@ -230,6 +235,7 @@ impl Sim {
             hedged: self.of_clusters(|totals| &totals.hedged),
             retried: self.of_clusters(|totals| &totals.retried),
             refused: world.ledger.refused().1,
+            ring: world.network.ring_figures(),
             digest: world.network.digest,
         }
     }
@@ -370,7 +376,7 @@ impl Sim {
         // A request of several values, and its reply.
         let request = value * 6 + 1024;
         let in_flight = limits.session_in_flight_max as usize;
-        let read = self.scenario.network.read_len;
+        let read = self.scenario.network.given_max();
         let output = limits.session_output_len_soft as usize;
         // Each message by each way to subscribe to it, and a value told of each.
         let (messages, changes) = self.world.borrow().ledger.tellable();
@@ -502,6 +508,9 @@ impl Sim {
             {
                 return Err(format!("worker {index} holds something at rest: {figures:?}"));
             }
+        }
+        if let Some(conn) = self.world.borrow().network.unnoticed_end() {
+            return Err(format!("no worker has noticed the end of connection {conn}"));
         }
         let sessions: usize =
             (0..self.seats.len()).filter_map(|i| self.figures(i)).map(|f| f.sessions).sum();

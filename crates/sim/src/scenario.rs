@@ -8,7 +8,7 @@ pub use replicated::NAME;
 
 use crate::client::{Habits, Mix, Staleness};
 use crate::cluster::ClusterPlan;
-use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, SECOND};
+use crate::network::{MICRO, MILLI, Nanos, NetworkOptions, RingOptions, SECOND};
 use crate::random::Random;
 use crate::server::Defect;
 use crate::world::{Fault, FaultKind};
@@ -38,6 +38,8 @@ pub struct Options {
     pub replicated: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
+    /// How workers' sockets are driven, if the seed is not to decide it.
+    pub io: Option<Driver>,
 }
 
 impl Options {
@@ -45,6 +47,49 @@ impl Options {
     pub fn is_defective(&self) -> bool {
         self.defect.is_some() || self.dropped_edge.is_some()
     }
+}
+
+/// How workers' sockets are driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Readiness is told, and the worker reads.
+    Epoll,
+    /// Bytes are received before they are asked for.
+    Ring,
+}
+
+impl Driver {
+    /// What `options` ask for, or else what `seed` decides: either half the time.
+    pub fn of(seed: u64, options: &Options) -> Self {
+        let drawn = if driver_chance(seed).percent(50) { Driver::Ring } else { Driver::Epoll };
+        options.io.unwrap_or(drawn)
+    }
+}
+
+impl std::str::FromStr for Driver {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        match name {
+            "epoll" => Ok(Driver::Epoll),
+            "ring" => Ok(Driver::Ring),
+            _ => Err(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Driver::Epoll => "epoll",
+            Driver::Ring => "ring",
+        })
+    }
+}
+
+/// A sequence of its own: all else that a seed decides is the same by either driver.
+fn driver_chance(seed: u64) -> Random {
+    Random::new(seed ^ 0x696f_5f75_7269_6e67)
 }
 
 /// All that a seed decides.
@@ -119,7 +164,10 @@ impl Scenario {
         let calm_percent =
             if options.routes || options.clusters || options.replicated { 40 } else { 15 };
         let calm = options.is_defective() || random.percent(calm_percent);
-        let network = network_options(&mut random, options);
+        let mut network = network_options(&mut random, options);
+        if Driver::of(seed, options) == Driver::Ring {
+            network.ring = Some(RingOptions::draw(&mut driver_chance(seed).fork()));
+        }
         let limits = limits(&mut random);
         let mut cluster = None;
         let mut pools = match options.routes {
@@ -254,6 +302,7 @@ impl Scenario {
                 splits: 0,
                 reset_discards: false,
                 dropped_edge: None,
+                ring: None,
             },
             topology: Topology::new(Epoch(1), vec![pool]),
             knows_hello: vec![true],
@@ -536,6 +585,7 @@ fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {
         splits: random.pick(&[0, 10, 80]),
         reset_discards: random.percent(50),
         dropped_edge: options.dropped_edge,
+        ring: None,
     }
 }
 

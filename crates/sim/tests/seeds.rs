@@ -1,6 +1,6 @@
 //! Many seeds, each a whole life of one or two workers.
 
-use keyway_sim::{Options, run_many, run_many_of, run_seed};
+use keyway_sim::{Driver, Options, RingFigures, run_many, run_many_of, run_seed};
 
 /// Seeds of an ordinary test run; `make sim` runs more, of these and of the kinds below.
 const SEEDS: u64 = 300;
@@ -20,15 +20,34 @@ fn no_seed_breaks_a_law() {
     assert!(summary.total.entries > summary.seeds);
     assert!(summary.total.messages > 5 * summary.seeds);
     assert!(summary.total.invalidations > 3 * summary.seeds);
+    let RingFigures { withdrawn, short, held, carried } = summary.total.ring;
+    println!(
+        "by ring: {withdrawn} orders withdrawn, {short} times no buffer, {held} times held, {carried} carried"
+    );
+    assert!(withdrawn > 0 && short > 0 && held > 0);
+}
+
+#[test]
+fn a_seed_decides_how_sockets_are_driven() {
+    let drawn = |seed| Driver::of(seed, &Options::default());
+    let rings = (0..SEEDS).filter(|&seed| drawn(seed) == Driver::Ring).count() as u64;
+    assert!((SEEDS / 3..SEEDS * 2 / 3).contains(&rings), "{rings} of {SEEDS}");
+    for io in [Driver::Epoll, Driver::Ring] {
+        let forced = Options { io: Some(io), ..Options::default() };
+        assert!((0..SEEDS).all(|seed| Driver::of(seed, &forced) == io));
+    }
 }
 
 #[test]
 fn a_seed_is_the_same_run_every_time() {
-    for seed in 0..30 {
-        let once = run_seed(seed, &Options::default()).map_err(|violation| violation.text);
-        let told = Options { story: true, ..Options::default() };
+    for (seed, io) in (0..20).flat_map(|seed| [(seed, Driver::Epoll), (seed, Driver::Ring)]) {
+        let options = Options { io: Some(io), ..Options::default() };
+        let once = run_seed(seed, &options).map_err(|violation| violation.text);
+        let told = Options { story: true, ..options };
         let again = run_seed(seed, &told).map_err(|violation| violation.text);
-        assert_eq!(once, again, "seed {seed}");
+        assert_eq!(once, again, "seed {seed} by {io}");
+        let figures = once.map(|report| report.ring);
+        assert!(io == Driver::Ring || figures == Ok(RingFigures::default()));
     }
 }
 
@@ -57,7 +76,7 @@ fn no_seed_of_clusters_breaks_a_law() {
 /// Each broke a law once, and is too far off to be among the others.
 #[test]
 fn seeds_of_clusters_that_broke_a_law_once_do_so_no_more() {
-    let options = Options { clusters: true, ..Options::default() };
+    let options = Options { clusters: true, io: Some(Driver::Epoll), ..Options::default() };
     // The first command of a transaction is refused, as nobody has its slot; a
     // server sleeps with a write that is given up, and has the slot again when it wakes.
     for seed in [71220, 70419] {
@@ -92,7 +111,7 @@ fn no_seed_of_primaries_with_replicas_breaks_a_law() {
 /// Sentinels are asked while they hear of a fail-over.
 #[test]
 fn a_seed_of_primaries_with_replicas_that_broke_a_law_once_does_so_no_more() {
-    let options = Options { replicated: true, ..Options::default() };
+    let options = Options { replicated: true, io: Some(Driver::Epoll), ..Options::default() };
     let violation = run_seed(70159, &options).err();
     assert_eq!(violation.map(|violation| violation.text), None);
 }
