@@ -458,11 +458,11 @@ impl<I: Io> Worker<I> {
     /// Reads on where reading stopped for fairness or for want of room.
     fn read_again(&mut self) {
         let mut links = std::mem::take(&mut self.link_rereads);
+        // A server's end may have been told of before all was read, or while nothing was.
         for index in links.drain(..) {
-            self.read_link(index, false);
+            self.read_link(index, true);
         }
         while let Some(index) = self.core.next_freed() {
-            // The server's end may have been told of while nothing was read.
             self.read_link(index, true);
         }
         if self.link_rereads.is_empty() {
