@@ -263,15 +263,14 @@ fn secured(
             unsent = &unsent[channel.encrypt(unsent)..];
         }
         flush(&mut channel, &mut socket, deadline)?;
-        let has_shaken_hands = request.is_empty() && !channel.is_handshaking();
-        if has_shaken_hands
-            || channel.has_ended()
-            || reply.len() > REPLY_LEN_MAX
-            || is_whole(&reply)
-        {
+        if request.is_empty() && !channel.is_handshaking() {
             return Ok(reply);
         }
-        let len = read_some(&mut socket, &mut chunk, deadline)?;
+        let has_ended = channel.has_ended() || reply.len() > REPLY_LEN_MAX || is_whole(&reply);
+        let len = if has_ended { 0 } else { read_some(&mut socket, &mut chunk, deadline)? };
+        if len == 0 && channel.is_handshaking() {
+            return Err("it has closed the connection within the TLS handshake".to_owned());
+        }
         if len == 0 {
             return Ok(reply);
         }
