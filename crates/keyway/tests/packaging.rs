@@ -1,8 +1,9 @@
 //! What packages hold: made of the program under test, and in its place.
 
+use keyway_testkit::certificates::{Authority, CertificateFiles};
 use keyway_testkit::{
-    Authority, CertificateFiles, Keyway, KeywayConfig, Pool, Signal, TempDir, ToolOutput,
-    keyway_binary, run_keyway, run_tool, skipped, tool_is_installed, watchdog,
+    Keyway, KeywayConfig, Pool, Signal, TempDir, ToolOutput, keyway_binary, run_keyway, run_tool,
+    skipped, tool_is_installed, watchdog,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
