@@ -1,6 +1,6 @@
 //! What packages hold: made of the program under test, and in its place.
 
-use keyway_testkit::certificates::{Authority, CertificateFiles};
+use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
     Keyway, KeywayConfig, Pool, Signal, TempDir, ToolOutput, keyway_binary, run_keyway, run_tool,
     skipped, tool_is_installed, watchdog,
@@ -190,11 +190,10 @@ fn health_of_a_container(file: &Path) -> ToolOutput {
 #[test]
 fn a_container_is_healthy_whatever_its_file_says_of_the_admin_listener() {
     let _watch = watchdog(Duration::from_secs(120), "health of a container");
-    let files = CertificateFiles::new();
-    let authority = Authority::new("keyway tests");
+    let files = CertificateFiles::default();
     // The name by which others ask, and not the one by which the container itself does.
-    files.add("server", &authority.issue(&["cache.example"]));
-    let ca = files.write("ca.pem", &authority.certificate);
+    files.add("server", &files.authority.issue(&["cache.example"]));
+    let ca = files.path("ca.pem");
     let token = files.write("token", "open-sesame-open-sesame");
     let pair = format!(
         "cert_file = {:?}, key_file = {:?}",
