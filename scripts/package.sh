@@ -29,6 +29,8 @@ put 0644 deploy/systemd/keyway.service usr/lib/systemd/system/keyway.service
 put 0644 deploy/systemd/keyway.sysusers usr/lib/sysusers.d/keyway.conf
 put 0644 deploy/systemd/keyway.tmpfiles usr/lib/tmpfiles.d/keyway.conf
 put 0640 deploy/keyway.toml etc/keyway/keyway.toml
+# For certificates and keys.
+install -d -m 0750 "$stage/etc/keyway/tls"
 put 0644 deploy/grafana/keyway.json usr/share/keyway/grafana/keyway.json
 put 0644 deploy/prometheus/keyway.rules.yml usr/share/keyway/prometheus/keyway.rules.yml
 

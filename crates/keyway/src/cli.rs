@@ -106,6 +106,9 @@ pub enum LogFormat {
 struct Check {
     /// Configuration file, of `keyway serve` or of `keyway bus node`.
     file: PathBuf,
+    /// Print what is wrong, and nothing else.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 #[derive(Debug, Args)]
@@ -146,7 +149,7 @@ enum Foreign {
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
-        Command::Check(arguments) => check(&arguments.file),
+        Command::Check(arguments) => check(&arguments),
         Command::Locate(arguments) => located(arguments),
         Command::Ctl(ctl) => crate::ctl::run(&ctl),
         Command::Bus(bus) => crate::bus::run(bus),
@@ -199,11 +202,12 @@ fn default_config(bind: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     }
 }
 
-fn check(file: &Path) -> Result<ExitCode> {
+fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
     if keyway_config::BusConfig::is_one(file) {
-        return crate::bus::check(file);
+        return crate::bus::check(file, *quiet);
     }
     match load(file) {
+        Ok(_) if *quiet => Ok(ExitCode::SUCCESS),
         Ok(config) => {
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod admin_of;
 mod bench;
 mod bus;
 mod certificates;

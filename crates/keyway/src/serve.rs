@@ -122,9 +122,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
             }
         }
         Ending::Replaced(heir) => {
-            upgrade::tell_of_heir(heir.pid);
             workers.leave(upgrade::grace(&live));
             let closing = close_beside(admin);
+            // Waits while the manager does not read, with clients served meanwhile.
+            upgrade::tell_of_heir(heir.pid);
             if serve_the_rest(workers, &live, &heir, &woken).is_err() {
                 status = ExitCode::FAILURE;
                 // Otherwise it is the other process's, or will be in a moment.

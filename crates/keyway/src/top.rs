@@ -1,13 +1,12 @@
 //! `keyway top`: a view of running processes.
 
+use crate::admin_of::admin_of;
 use crate::ctl::TlsFiles;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use keyway_config::{BusConfig, Config, ListenAddr};
 use keyway_top::{Credentials, Options, SORTS, TARGETS_MAX};
 use signal_hook::consts::SIGTERM;
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -96,7 +95,7 @@ pub fn top(arguments: &Top) -> Result<ExitCode> {
 fn options(arguments: &Top) -> Result<Options> {
     let mut targets = Vec::new();
     for file in &arguments.files {
-        targets.push(admin_of(file)?);
+        targets.push(target_of(file)?);
     }
     for address in &arguments.addresses {
         targets.push(bare(address)?);
@@ -162,45 +161,12 @@ fn bare(address: &str) -> Result<String> {
 }
 
 /// Where the process that runs with this file listens for this.
-fn admin_of(file: &Path) -> Result<String> {
-    let place = file.display();
-    let mut scheme = "";
-    let admin = if BusConfig::is_one(file) {
-        let config = BusConfig::load(file).map_err(|errors| anyhow!("{}", joined(&errors)))?;
-        config.admin
-    } else {
-        let config = Config::load_without_passwords(file)
-            .map_err(|errors| anyhow!("{}", joined(&errors)))?;
-        if config.server.admin_tls.is_some() {
-            scheme = SECURED;
-        }
-        match config.server.admin {
-            Some(ListenAddr::Tcp(address)) => Some(address),
-            _ => None,
-        }
-    };
-    let admin = admin.with_context(|| {
+fn target_of(file: &Path) -> Result<String> {
+    let admin = admin_of(file)?.with_context(|| {
+        let place = file.display();
         format!("{place}: there is no admin listener, so nothing can be asked; set server.admin")
     })?;
-    if admin.port() == 0 {
-        bail!("{place}: the port of server.admin is chosen at start; give it with --address");
-    }
-    Ok(format!("{scheme}{}", reached_at(admin)))
-}
-
-/// Where a listener is reached from its own machine.
-fn reached_at(mut address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address
-}
-
-fn joined(errors: &[keyway_config::ConfigError]) -> String {
-    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    lines.join("\nkeyway: ")
+    Ok(admin.to_string())
 }
 
 #[cfg(test)]
@@ -219,15 +185,6 @@ mod tests {
         }
         for wrong in ["", "host", ":9380", "host:", "host:port", "host:70000", "keyway.toml"] {
             assert!(bare(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn who_listens_everywhere_is_reached_on_this_machine() {
-        for (listens, reached) in
-            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("10.0.0.1:1", "10.0.0.1:1")]
-        {
-            assert_eq!(reached_at(listens.parse().unwrap()).to_string(), reached);
         }
     }
 }

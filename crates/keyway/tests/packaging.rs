@@ -1,7 +1,9 @@
 //! What packages hold: made of the program under test, and in its place.
 
+use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    TempDir, ToolOutput, keyway_binary, run_keyway, run_tool, skipped, tool_is_installed, watchdog,
+    Keyway, KeywayConfig, Pool, Signal, TempDir, ToolOutput, keyway_binary, run_keyway, run_tool,
+    skipped, tool_is_installed, watchdog,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,6 +92,7 @@ fn packages_hold_everything_and_are_the_same_each_time() {
         let length = fs::metadata(unpacked.join(file)).map_or(0, |about| about.len());
         assert!(length > 0, "{file} is missing or empty");
     }
+    assert!(unpacked.join("etc/keyway/tls").is_dir(), "a place for certificates");
     let packed = unpacked.join("usr/bin/keyway").to_string_lossy().into_owned();
     let _ = run(&format!("{ROOT}/scripts/check_release.sh"), &[&packed])
         .expect_success("check_release.sh");
@@ -144,6 +147,91 @@ fn installed_configurations_are_right() {
     }
 }
 
+/// What the unit runs ahead of SIGHUP, but this program and this file.
+fn reload_check(file: &Path) -> ToolOutput {
+    let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
+    let mut commands = unit.lines().filter_map(|line| line.strip_prefix("ExecReload="));
+    let check = commands.next().expect("a check ahead of the signal");
+    assert_eq!(commands.next(), Some("/bin/kill -HUP $MAINPID"));
+    let served = "/etc/keyway/keyway.toml";
+    assert!(unit.contains(&format!("ExecStart=/usr/bin/keyway serve {served}\n")), "{unit}");
+    let check = check.strip_prefix("/usr/bin/keyway ").expect("the program").to_owned();
+    let words = check.replace(served, &file.to_string_lossy());
+    run_keyway(KEYWAY, &words.split(' ').collect::<Vec<_>>())
+}
+
+#[test]
+fn a_reload_of_the_unit_fails_where_the_file_is_wrong() {
+    let folder = TempDir::new();
+    let right = reload_check(Path::new(&format!("{ROOT}/deploy/keyway.toml")));
+    let right = right.expect_success("the file as installed");
+    assert_eq!(right.text, "", "the log has no page of settings for each reload");
+    let wrong = folder.write("wrong.toml", "[server]\nworkers = \"many\"\n");
+    let wrong = reload_check(&wrong);
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.text);
+    assert!(wrong.text.contains("workers"), "{}", wrong.text);
+}
+
+/// What the container's HEALTHCHECK runs, but this program and this file.
+fn health_of_a_container(file: &Path) -> ToolOutput {
+    let text = fs::read_to_string(format!("{ROOT}/deploy/container/Containerfile"));
+    let text = text.expect("a Containerfile").replace("\\\n", " ");
+    let check = text.lines().find_map(|line| line.strip_prefix("HEALTHCHECK ")).expect("a check");
+    let command = check.split_once("CMD ").expect("a command").1;
+    let words: Vec<String> = serde_json::from_str(command).expect("a list of words");
+    assert_eq!(words[0], "/usr/bin/keyway");
+    let mounted = "/etc/keyway/keyway.toml";
+    assert!(text.contains(&format!("CMD [\"serve\", \"{mounted}\"]")), "{text}");
+    let file = file.to_string_lossy();
+    let words = words[1..].iter().map(|word| if word == mounted { &*file } else { word });
+    run_keyway(KEYWAY, &words.collect::<Vec<_>>())
+}
+
+#[test]
+fn a_container_is_healthy_whatever_its_file_says_of_the_admin_listener() {
+    let _watch = watchdog(Duration::from_secs(120), "health of a container");
+    let files = CertificateFiles::default();
+    // The name by which others ask, and not the one by which the container itself does.
+    files.add("server", &files.authority.issue(&["cache.example"]));
+    let ca = files.path("ca.pem");
+    let token = files.write("token", "open-sesame-open-sesame");
+    let pair = format!(
+        "cert_file = {:?}, key_file = {:?}",
+        files.path("server.pem"),
+        files.path("server.key")
+    );
+    let token = ("admin_token_file", format!("{token:?}"));
+    let tls = |more: &str| ("admin_tls", format!("{{ {pair}{more} }}"));
+    let known = tls(&format!(", ca_file = {ca:?}"));
+    for settings in [vec![], vec![token.clone()], vec![token, tls("")], vec![known]] {
+        let mut config = KeywayConfig::new(vec![Pool::store("local")]);
+        for (key, value) in &settings {
+            config = config.with_server(key, value);
+        }
+        let mut keyway = Keyway::start(KEYWAY, config);
+        let file = keyway.directory().join("keyway.toml");
+        let _ = health_of_a_container(&file).expect_success(&format!("{settings:?}"));
+        keyway.process_mut().signal(Signal::TERM);
+        let _ = keyway.process_mut().wait_exit(BOUND);
+        let ended = health_of_a_container(&file);
+        assert!(!ended.status.success(), "{settings:?}: nobody answers: {}", ended.text);
+    }
+}
+
+#[test]
+fn a_container_that_cannot_be_asked_is_not_taken_for_ill() {
+    let folder = TempDir::new();
+    let text =
+        "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"a\"\n[pool.a]\nkind = \"store\"\n";
+    let off = folder.write("off.toml", format!("[server]\nadmin = \"off\"\n{text}"));
+    let asked = health_of_a_container(&off).expect_success("without an admin listener");
+    assert!(asked.text.contains("not known"), "{}", asked.text);
+    let wrong = folder.write("wrong.toml", format!("[server]\nadmin = 7\n{text}"));
+    let asked = health_of_a_container(&wrong);
+    assert_eq!(asked.status.code(), Some(2), "{}", asked.text);
+    assert!(asked.text.contains("admin"), "{}", asked.text);
+}
+
 #[test]
 fn systemd_understands_the_unit_and_finds_it_confined() {
     if !has("systemd-analyze", "the unit as systemd reads it") {
@@ -169,6 +257,20 @@ fn systemd_understands_the_unit_and_finds_it_confined() {
 }
 
 #[test]
+fn the_unit_allows_what_settings_of_sockets_need() {
+    let unit = fs::read_to_string(format!("{ROOT}/deploy/systemd/keyway.service")).expect("a unit");
+    // With users of its own the ids of clients are not those that `allow_uids` names.
+    assert!(!unit.contains("PrivateUsers=yes"), "{unit}");
+    // `owner` and `group` are set by calls that are among those taken away as privileged.
+    let filters: Vec<&str> =
+        unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+    let taken =
+        filters.iter().position(|names| names.starts_with("~") && names.contains("@privileged"));
+    let given = filters.iter().position(|names| names.split(' ').any(|name| name == "@chown"));
+    assert!(given.is_some() && given > taken, "{filters:?}");
+}
+
+#[test]
 fn systemd_makes_the_user_and_the_modes() {
     if !has("systemd-sysusers", "the user as systemd reads it") {
         return;
@@ -178,7 +280,7 @@ fn systemd_makes_the_user_and_the_modes() {
     }
     let directory = TempDir::new();
     let root = format!("--root={}", directory.path().display());
-    fs::create_dir_all(directory.path().join("etc/keyway")).expect("a fresh directory");
+    fs::create_dir_all(directory.path().join("etc/keyway/tls")).expect("a fresh directory");
     directory.write("etc/keyway/keyway.toml", "");
     let users = format!("{ROOT}/deploy/systemd/keyway.sysusers");
     let _ = run("systemd-sysusers", &[&root, &users]).expect_success("systemd-sysusers");
@@ -188,10 +290,10 @@ fn systemd_makes_the_user_and_the_modes() {
     let _ =
         run("systemd-tmpfiles", &[&root, "--create", &modes]).expect_success("systemd-tmpfiles");
     let listed = shell(&format!(
-        "stat -c %a '{0}' '{0}/keyway.toml'",
+        "stat -c %a '{0}' '{0}/tls' '{0}/keyway.toml'",
         directory.path().join("etc/keyway").display()
     ));
-    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["750", "640"]);
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["750", "750", "640"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -263,14 +263,20 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Gives the file of a unix socket its mode and owner.
+/// Gives the file of a unix socket its mode and owner. What it has already is not set again: a process
+/// that was allowed to give it away may not change its mode any more.
 fn permit(path: &Path, options: &ListenerOptions) -> io::Result<()> {
-    if let Some(mode) = options.unix_mode {
+    let (owner, group) = options.unix_owner;
+    if options.unix_mode.is_none() && owner.is_none() && group.is_none() {
+        return Ok(());
+    }
+    let there = std::fs::symlink_metadata(path)?;
+    if let Some(mode) = options.unix_mode.filter(|mode| there.mode() & 0o7777 != *mode) {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
-    if let (owner, group) = options.unix_owner
-        && (owner.is_some() || group.is_some())
-    {
+    let owner = owner.filter(|owner| there.uid() != *owner);
+    let group = group.filter(|group| there.gid() != *group);
+    if owner.is_some() || group.is_some() {
         std::os::unix::fs::chown(path, owner, group)?;
     }
     Ok(())
@@ -320,5 +326,31 @@ mod tests {
         drop((listener, waiting));
         remove_stale_socket(&path).unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_as_it_is_to_be_is_left_alone() {
+        let folder = keyway_testkit::TempDir::new();
+        let path = folder.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let state = || std::fs::metadata(&path).unwrap();
+        let permitted = |mode, owner| {
+            let options = ListenerOptions {
+                address: Address::Unix(path.clone()),
+                backlog: 1,
+                unix_mode: mode,
+                unix_owner: owner,
+                tcp_keepalive: None,
+                door: None,
+            };
+            permit(&path, &options).unwrap();
+            (state().mode() & 0o7777, (state().ctime(), state().ctime_nsec()))
+        };
+        let ids = (Some(state().uid()), Some(state().gid()));
+        let (mode, changed) = permitted(Some(0o660), ids);
+        assert_eq!(mode, 0o660);
+        assert_eq!(permitted(Some(0o660), ids), (0o660, changed), "nothing was set");
+        assert_eq!(permitted(None, (None, None)), (0o660, changed));
+        assert_eq!(permitted(Some(0o600), ids).0, 0o600);
     }
 }

@@ -6,7 +6,7 @@ use super::{incarnation, say};
 use anyhow::{Context, Result};
 use keyway_bus::{Event, NodeId, Reason, Stamp, Url, certificate_name};
 use keyway_channel::{Driver, DriverSettings, LINE_LEN_MAX, Lines, clock, here};
-use keyway_config::{BusConfig, BusTls};
+use keyway_config::{BusConfig, BusTls, ConfigError};
 use keyway_control::{Admin, AdminHandle};
 use keyway_metrics::{BusFigures, BusMetrics};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -33,8 +33,12 @@ const TURN: Duration = Duration::from_secs(60);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Whether the file of a node is right: says so, or everything that is not.
-pub fn check(file: &Path) -> Result<ExitCode> {
-    let Some(config) = load(file) else { return Ok(ExitCode::from(2)) };
+pub fn check(file: &Path, is_quiet: bool) -> Result<ExitCode> {
+    let config = match BusConfig::load(file) {
+        Ok(_) if is_quiet => return Ok(ExitCode::SUCCESS),
+        loaded => told(loaded),
+    };
+    let Some(config) = config else { return Ok(ExitCode::from(2)) };
     let settings = &config.settings;
     say!("id = \"{}\"", settings.id)?;
     for url in &settings.urls {
@@ -53,7 +57,12 @@ pub fn check(file: &Path) -> Result<ExitCode> {
 
 /// The file; what is wrong with it was told if there is none.
 fn load(file: &Path) -> Option<BusConfig> {
-    match BusConfig::load(file) {
+    told(BusConfig::load(file))
+}
+
+/// The same, of a file that was read.
+fn told(loaded: Result<BusConfig, Vec<ConfigError>>) -> Option<BusConfig> {
+    match loaded {
         Ok(config) => {
             config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             Some(config)

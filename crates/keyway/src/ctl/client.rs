@@ -1,6 +1,7 @@
 //! One request over HTTP, plain or secured, within a bound of time and of bytes.
 
 use super::{TlsFiles, Whom};
+use crate::admin_of::{AdminOf, admin_of};
 use keyway_config::read_file;
 use keyway_control::CHANGE_HEADER;
 use keyway_tls::{Channel, ClientSettings, ClientTls, Identity, MinVersion, Trust};
@@ -45,8 +46,13 @@ impl Client {
     /// # Errors
     /// What is wrong with them, or with the address.
     pub fn new(whom: &Whom) -> Result<Client, String> {
-        let address = whom.admin.clone().or_else(|| variable("KEYWAY_ADMIN"));
-        let address = address.unwrap_or_else(|| DEFAULT_ADMIN.to_owned());
+        let address = match &whom.config {
+            Some(file) => named_in(file)?.to_string(),
+            None => {
+                let address = whom.admin.clone().or_else(|| variable("KEYWAY_ADMIN"));
+                address.unwrap_or_else(|| DEFAULT_ADMIN.to_owned())
+            }
+        };
         let (is_secured, rest) = match address.split_once("://") {
             Some(("https", rest)) => (true, rest),
             Some(("http" | "tcp", rest)) => (false, rest),
@@ -64,6 +70,19 @@ impl Client {
         Ok(Client { host, port, token: token(whom)?, tls })
     }
 
+    /// Asks a listener on this machine for what is no secret: without a token, and whoever has
+    /// issued its certificate.
+    ///
+    /// # Errors
+    /// What is wrong with the files of our certificate, if there is to be one.
+    pub fn of_this_machine(admin: &AdminOf, files: &TlsFiles) -> Result<Client, String> {
+        let load =
+            || load_tls(files, files.ca_file.clone().map_or(Trust::Anybody, Trust::Authorities));
+        let tls = admin.is_secured.then(load).transpose()?;
+        let (host, port) = (admin.address.ip().to_string(), admin.address.port());
+        Ok(Client { host, port, token: None, tls })
+    }
+
     /// Asks once.
     pub fn ask(
         &self,
@@ -73,12 +92,8 @@ impl Client {
     ) -> Result<Answer, Unreachable> {
         let request = self.request(method, path, body);
         let deadline = now() + EXCHANGE_TIME;
-        let reply = self.exchange(request.as_bytes(), deadline).map_err(|why| {
-            let Client { host, port, .. } = self;
-            Unreachable(format!(
-                "no answer from {host}:{port}: {why}; is `admin` there? --admin names another"
-            ))
-        })?;
+        let exchanged = self.exchange(request.as_bytes(), deadline);
+        let reply = exchanged.map_err(|why| self.no_answer(&why))?;
         parse(&reply).ok_or_else(|| {
             let hint = if self.tls.is_none() { "; try https:// and --ca-file" } else { "" };
             Unreachable(format!(
@@ -86,6 +101,19 @@ impl Client {
                 self.host, self.port
             ))
         })
+    }
+
+    /// Whether TLS is spoken there: a handshake, and no more.
+    pub fn shake_hands(&self) -> Result<(), Unreachable> {
+        let shaken = self.exchange(&[], now() + EXCHANGE_TIME);
+        shaken.map(drop).map_err(|why| self.no_answer(&why))
+    }
+
+    fn no_answer(&self, why: &str) -> Unreachable {
+        let Client { host, port, .. } = self;
+        Unreachable(format!(
+            "no answer from {host}:{port}: {why}; is `admin` there? --admin names another"
+        ))
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> String {
@@ -126,6 +154,13 @@ impl Client {
     }
 }
 
+/// The admin listener that a file names.
+fn named_in(file: &Path) -> Result<AdminOf, String> {
+    let there = admin_of(file).map_err(|error| format!("{error:#}"))?;
+    let place = file.display();
+    there.ok_or_else(|| format!("{place}: there is no admin listener; set server.admin"))
+}
+
 fn not_an_address(address: &str) -> String {
     format!("{address:?} is no address: write HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 }
@@ -157,13 +192,18 @@ fn token(whom: &Whom) -> Result<Option<String>, String> {
     }
 }
 
-pub fn load_tls(files: &TlsFiles) -> Result<ClientTls, String> {
+/// What these files come to, for who believes the authorities among them.
+pub fn load_tls_of_authorities(files: &TlsFiles) -> Result<ClientTls, String> {
     let Some(ca_file) = files.ca_file.clone() else {
         return Err("--ca-file is missing: whose certificates are believed?".to_owned());
     };
+    load_tls(files, Trust::Authorities(ca_file))
+}
+
+fn load_tls(files: &TlsFiles, trust: Trust) -> Result<ClientTls, String> {
     let identity = files.cert_file.clone().zip(files.key_file.clone());
     let settings = ClientSettings {
-        trust: Trust::Authorities(ca_file),
+        trust,
         server_name: None,
         identity: identity.map(|(cert_file, key_file)| Identity { cert_file, key_file }),
         min_version: MinVersion::V1_2,
@@ -207,6 +247,7 @@ fn plain(mut socket: TcpStream, request: &[u8], deadline: Instant) -> Result<Vec
     Ok(reply)
 }
 
+/// Ends behind the handshake where there is no request.
 fn secured(
     mut socket: TcpStream,
     tls: &ClientTls,
@@ -222,10 +263,14 @@ fn secured(
             unsent = &unsent[channel.encrypt(unsent)..];
         }
         flush(&mut channel, &mut socket, deadline)?;
-        if channel.has_ended() || reply.len() > REPLY_LEN_MAX || is_whole(&reply) {
+        if request.is_empty() && !channel.is_handshaking() {
             return Ok(reply);
         }
-        let len = read_some(&mut socket, &mut chunk, deadline)?;
+        let has_ended = channel.has_ended() || reply.len() > REPLY_LEN_MAX || is_whole(&reply);
+        let len = if has_ended { 0 } else { read_some(&mut socket, &mut chunk, deadline)? };
+        if len == 0 && channel.is_handshaking() {
+            return Err("it has closed the connection within the TLS handshake".to_owned());
+        }
         if len == 0 {
             return Ok(reply);
         }

@@ -1,6 +1,7 @@
 //! `keyway ctl`: what an operator asks of a Keyway that runs, by its admin API.
 
 mod client;
+mod health;
 mod show;
 mod upgrade;
 
@@ -25,6 +26,7 @@ Exit status: 0 done, 1 refused (or not ready), 2 wrong usage, 3 not reached.
 Examples:
   keyway ctl servers                        every server, its state, why and since when
   keyway ctl eject sessions 10.0.0.2:6379   takes it out of use until it is restored
+  keyway ctl --config keyway.toml health    for what watches a process: needs no token
   keyway ctl --admin https://10.0.0.1:9380 --ca-file ca.pem --token-file token status
 ")]
 pub struct Ctl {
@@ -44,6 +46,10 @@ pub struct Whom {
     /// KEYWAY_ADMIN, else http://127.0.0.1:9380.
     #[arg(long, global = true, value_name = "ADDRESS")]
     admin: Option<String>,
+    /// In place of an address: the configuration file that the process on this machine runs with,
+    /// whose `server.admin` is asked.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "admin")]
+    config: Option<PathBuf>,
     /// A file with the token; else the variable KEYWAY_ADMIN_TOKEN has it.
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -76,7 +82,7 @@ impl TlsFiles {
     /// # Errors
     /// What is wrong with them.
     pub fn load(&self) -> Result<ClientTls, String> {
-        client::load_tls(self)
+        client::load_tls_of_authorities(self)
     }
 }
 
@@ -84,7 +90,9 @@ impl TlsFiles {
 enum What {
     /// Version, uptime, workers and clients.
     Status,
-    /// Whether the process serves, and does not drain.
+    /// Whether the process serves, and does not drain. With --config no token is shown and any
+    /// certificate is believed; where nobody can be asked, as `server.admin` is "off", it says so
+    /// with status 0.
     Health,
     /// Whether every pool can serve, and why not.
     Ready,
@@ -176,6 +184,9 @@ enum Level {
 
 /// Asks, prints, and tells by the exit status what came of it.
 pub fn run(ctl: &Ctl) -> Result<ExitCode> {
+    if let (What::Health, Some(file)) = (&ctl.what, &ctl.whom.config) {
+        return Ok(health::run(ctl, file));
+    }
     let client = match Client::new(&ctl.whom) {
         Ok(client) => client,
         Err(what) => return Ok(fail(&what, 2)),

@@ -1,16 +1,24 @@
 //! What systemd is told, where it asks: `Type=notify`.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a manager may leave its queue full, which has room for some messages of all services
+/// together (`net.unix.max_dgram_qlen`: 10, where systemd has not raised it). If less, one that is busy, as it is while it reads
+/// all units again, loses the unit when the process before ends; if more, a manager that hangs
+/// holds up the main thread, which hears no signal meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// This process serves.
 pub fn tell_of_start() {
     tell("READY=1\n");
 }
 
-/// Another process is the main one from here on. Only the one that was may say so.
+/// Another process is the main one from here on. Only the one that was may say so, and only while
+/// it is there: this waits, within bounds, until the manager has room for it.
 pub fn tell_of_heir(pid: u32) {
     tell(&format!("MAINPID={pid}\n"));
 }
@@ -18,25 +26,65 @@ pub fn tell_of_heir(pid: u32) {
 #[allow(clippy::disallowed_methods, reason = "the protocol of systemd")]
 fn tell(words: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    if let Err(error) = send(Path::new(&path), words) {
-        tracing::warn!("systemd cannot be told: {}: {error}", path.display());
+    if let Err(error) = send(Path::new(&path), words, PATIENCE) {
+        let why = match error.kind() {
+            ErrorKind::WouldBlock => format!("it has read nothing for {} s", PATIENCE.as_secs()),
+            _ => error.to_string(),
+        };
+        let words = words.trim_end();
+        tracing::warn!("systemd cannot be told {words}: {}: {why}", path.display());
     }
 }
 
-fn send(path: &Path, words: &str) -> io::Result<()> {
+/// Sends one message, and waits for room in the manager's queue.
+fn send(path: &Path, words: &str, patience: Duration) -> io::Result<()> {
     let addr = match path.to_str().and_then(|path| path.strip_prefix('@')) {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(path)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not read is not waited for.
-    socket.set_nonblocking(true)?;
-    socket.send_to_addr(words.as_bytes(), &addr).map(drop)
+    let deadline = now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(now());
+        if left.is_zero() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        // The kernel waits no longer than that. A signal ends the waiting sooner.
+        socket.set_write_timeout(Some(left))?;
+        match socket.send_to_addr(words.as_bytes(), &addr) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            sent => return sent.map(drop),
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn hear(manager: &UnixDatagram) -> String {
+        let mut bytes = [0; 32];
+        let len = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    }
+
+    /// Puts messages there until no more fit; how many.
+    fn fill(path: &Path) -> usize {
+        // What one socket may have on its way is bounded too.
+        let of_another = || {
+            let other = UnixDatagram::unbound().unwrap();
+            other.set_nonblocking(true).unwrap();
+            (0..100_000).take_while(|_| other.send_to(b"STATUS=x", path).is_ok()).count()
+        };
+        std::iter::repeat_with(of_another).take_while(|count| *count > 0).sum()
+    }
 
     #[test]
     fn words_arrive_at_a_path_and_at_a_name() {
@@ -47,11 +95,39 @@ mod tests {
         let listening =
             [UnixDatagram::bind(&path).unwrap(), UnixDatagram::bind_addr(&abstract_addr).unwrap()];
         for (socket, path) in listening.iter().zip([path, format!("@{name}").into()]) {
-            send(&path, "MAINPID=7\n").unwrap();
-            let mut bytes = [0; 32];
-            let len = socket.recv(&mut bytes).unwrap();
-            assert_eq!(&bytes[..len], b"MAINPID=7\n");
+            send(&path, "MAINPID=7\n", LONG).unwrap();
+            assert_eq!(hear(socket), "MAINPID=7\n");
         }
-        assert!(send(&folder.path().join("nobody"), "READY=1\n").is_err());
+        assert!(send(&folder.path().join("nobody"), "READY=1\n", LONG).is_err());
+    }
+
+    #[test]
+    fn a_manager_whose_queue_is_full_at_first_is_told_all_the_same() {
+        let folder = keyway_testkit::TempDir::new();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let before = fill(&path);
+        assert!(before > 0);
+        let sending = std::thread::spawn(move || send(&path, "MAINPID=7\n", LONG));
+        // Who does not wait has given up by now.
+        std::thread::park_timeout(Duration::from_millis(200));
+        assert!(!sending.is_finished());
+        for _ in 0..before {
+            assert_eq!(hear(&manager), "STATUS=x");
+        }
+        assert_eq!(hear(&manager), "MAINPID=7\n");
+        sending.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_manager_that_reads_nothing_is_not_waited_for_without_end() {
+        let folder = keyway_testkit::TempDir::new();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let before = fill(&path);
+        let sent = send(&path, "MAINPID=7\n", Duration::from_millis(50));
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::WouldBlock);
+        manager.set_nonblocking(true).unwrap();
+        assert_eq!((0..=before).take_while(|_| manager.recv(&mut [0; 32]).is_ok()).count(), before);
     }
 }

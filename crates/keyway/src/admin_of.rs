@@ -1,0 +1,86 @@
+//! Where a process is asked that runs with a configuration file.
+
+use anyhow::{Result, anyhow, bail};
+use keyway_config::{BusConfig, Config, ConfigError, ListenAddr};
+use keyway_tls::ClientCertificates;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+/// An admin listener, as its own machine reaches it. Written out it is an address for people and
+/// options: `127.0.0.1:9380`, `https://127.0.0.1:9380`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdminOf {
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// Whether it speaks HTTPS.
+    pub is_secured: bool,
+    /// Whether only who shows a certificate gets through.
+    pub wants_certificates: bool,
+}
+
+impl fmt::Display for AdminOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_secured { "https://" } else { "" };
+        write!(f, "{scheme}{}", self.address)
+    }
+}
+
+/// Where the process that runs with this file has its admin listener; `None` if it has none. No
+/// secret that the file names is read.
+///
+/// # Errors
+/// What is wrong with the file, or that it leaves the port to the system.
+pub fn admin_of(file: &Path) -> Result<Option<AdminOf>> {
+    let (address, tls) = if BusConfig::is_one(file) {
+        let config = BusConfig::load(file).map_err(|errors| anyhow!("{}", joined(&errors)))?;
+        (config.admin, None)
+    } else {
+        let config = Config::load_without_passwords(file)
+            .map_err(|errors| anyhow!("{}", joined(&errors)))?;
+        match config.server.admin {
+            Some(ListenAddr::Tcp(address)) => (Some(address), config.server.admin_tls),
+            _ => (None, None),
+        }
+    };
+    let Some(address) = address else { return Ok(None) };
+    if address.port() == 0 {
+        let place = file.display();
+        bail!("{place}: the port of server.admin is chosen at start; give the address itself");
+    }
+    let clients = tls.as_ref().map(|tls| &tls.settings.clients);
+    Ok(Some(AdminOf {
+        address: reached_at(address),
+        is_secured: clients.is_some(),
+        wants_certificates: matches!(clients, Some(ClientCertificates::Required(_))),
+    }))
+}
+
+/// Where a listener is reached from its own machine.
+fn reached_at(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
+fn joined(errors: &[ConfigError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    lines.join("\nkeyway: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_everywhere_is_reached_on_this_machine() {
+        for (listens, reached) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("10.0.0.1:1", "10.0.0.1:1")]
+        {
+            assert_eq!(reached_at(listens.parse().unwrap()).to_string(), reached);
+        }
+    }
+}
