@@ -94,7 +94,8 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     });
     let body = keyway_testkit::http_get(keyway.admin(), "/v1/slow-log?pool=main").body;
     let numbers = |name: &str| -> Vec<u64> {
-        let parts = body.split(&format!("\"{name}\":")).skip(1);
+        let field = format!("\"{name}\":");
+        let parts = body.split(&field).skip(1);
         parts
             .map(|rest| rest.split([',', '}']).next().expect("a value").parse().expect(name))
             .collect()
