@@ -510,9 +510,11 @@ fn changeable(keyway: &Keyway) -> String {
     let log = keyway.process().log();
     let words = ["operator's word", " reloaded", "upgrade", "drain"];
     let lines = words.map(|words| log.matches(words).count());
-    let generation = keyway.metrics().sum("keyway_config_generation_number", &[]);
+    let metrics = told("/metrics");
+    let generation = metrics.lines().find(|line| line.starts_with("keyway_config_generation"));
+    let generation = generation.expect("the generation is measured");
     let (status, level) = (of(&status, &fields), told("/v1/log-level"));
-    format!("{status:?} generation {generation} {level} {ejected:?} {lines:?}")
+    format!("{status:?} {generation} {level} {ejected:?} {lines:?}")
 }
 
 /// What stands for a reference of the description.
