@@ -391,6 +391,15 @@ fn use_up(keyway: &Keyway) -> Vec<Client> {
     clients
 }
 
+/// Tells others to stop when it is dropped.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// A worker that is wanted while there is no descriptor for it is added once there is; those who
 /// are inside are served meanwhile.
 #[test]
@@ -402,25 +411,31 @@ fn a_worker_that_finds_no_descriptor_is_added_later() {
     let mut keyway = Keyway::start(KEYWAY, config);
     let mut first = keyway.client(0);
     assert_eq!(first.words("SETBIT long 67108863 1"), Value::Integer(0));
-    let mut busy = keyway.client(0);
-    assert_eq!(busy.words("PING"), Value::simple("PONG"));
+    let mut busy: Vec<Client> = (0..4).map(|_| keyway.client(0)).collect();
+    busy.iter_mut().for_each(|busy| assert_eq!(busy.words("PING"), Value::simple("PONG")));
     let clients = use_up(&keyway);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let request = encode_words("BITCOUNT long").repeat(50);
-            while !stop.load(Ordering::SeqCst) {
-                busy.send(&request);
-                assert!(busy.replies(50).iter().all(|reply| *reply == Value::Integer(1)));
-            }
-        });
+        // Also where something fails here: the scope waits for them.
+        let _stop = StopAtEnd(&stop);
+        for mut busy in busy {
+            let stop = &stop;
+            scope.spawn(move || {
+                let request = encode_words("BITCOUNT long").repeat(20);
+                busy.set_reply_within(SOON);
+                while !stop.load(Ordering::SeqCst) {
+                    busy.send(&request);
+                    assert!(busy.replies(20).iter().all(|reply| *reply == Value::Integer(1)));
+                }
+            });
+        }
+        first.set_reply_within(SOON);
         let log = |words: &str| keyway.process().log().contains(words);
         wait_until("a worker is wanted in vain", SOON, || log("another cannot be started"));
         assert_eq!(first.words("STRLEN long"), Value::Integer(8 << 20), "those inside are served");
         assert!(!log("added one"));
         drop(clients);
         wait_until("a worker is added", Duration::from_secs(60), || log("added one"));
-        stop.store(true, Ordering::SeqCst);
     });
     assert_eq!(keyway.client(0).words("STRLEN long"), Value::Integer(8 << 20));
     assert_eq!(first.words("STRLEN long"), Value::Integer(8 << 20));
