@@ -110,13 +110,13 @@ impl Plane {
         work: Work,
     ) {
         let Some(times) = self.ended_slow(&pool.slow_log) else { return };
-        let mut words = vec![super::noting::command_of(request.head.verb).unwrap_or("request")];
-        if request.head.verb == memcache::Verb::FlushAll {
-            words[0] = "flush_all";
-        }
+        let name = match request.head.verb {
+            memcache::Verb::FlushAll => "flush_all",
+            verb => super::noting::command_of(verb).unwrap_or("request"),
+        };
         let value = Some(request.value.of(bytes)).filter(|value| !value.is_empty());
         let words: Vec<&[u8]> =
-            std::iter::once(words[0].as_bytes()).chain(request.keys(bytes)).chain(value).collect();
+            std::iter::once(name.as_bytes()).chain(request.keys(bytes)).chain(value).collect();
         self.keep_worked(pool, whose, (work, times), shown_words(words.into_iter()));
     }
 
