@@ -13,7 +13,7 @@ use keyway_memcache::{
     write_reply,
 };
 use keyway_net::{Mailbox, Mailer};
-use keyway_proxy::QueueBudget;
+use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_proxy::local::ClientRegistry;
 use keyway_store::{Store, StoreConfig};
 use keyway_topology::{
@@ -515,6 +515,8 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         scripts: Arc::default(),
         errors: Arc::default(),
         noted: Arc::default(),
+        // Every request of the store is slow.
+        slow_log: Arc::new(SlowLog::timed(Duration::ZERO, 8, || Time(0))),
         kind,
     };
     let listener = |pool, password: Option<&str>| ListenerPlan {

@@ -1,3 +1,4 @@
+use crate::long::may_take_long;
 use crate::table::Verb;
 use crate::{Categories, Class, Condition, Flags, Handling, KeyFlags};
 
@@ -32,6 +33,8 @@ pub struct Command {
     pub condition: Option<Condition>,
     /// Argument index of its key where it always has one, and only one; else 0.
     pub only_key: u8,
+    /// Whether an embedded store may take long for it though it and its reply are small.
+    pub may_take_long: bool,
     /// Where its keys are, one entry per kind of use.
     pub key_specs: &'static [KeySpec],
     /// Lower-case name; a subcommand's is `client|list`.
@@ -114,6 +117,7 @@ impl Entry {
             class: Class::of(self.flags, self.acl, handling),
             only_key: only_key(self.keys, self.key_specs),
             keys_in_range: keys_in_range(self.key_specs),
+            may_take_long: may_take_long(self.verb),
             flags: self.flags,
             handling,
             condition: Condition::of(self.verb),

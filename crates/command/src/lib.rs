@@ -13,6 +13,7 @@ mod class;
 mod command;
 mod handling;
 mod keys;
+mod long;
 mod lookup;
 mod request;
 #[rustfmt::skip]

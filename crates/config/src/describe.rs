@@ -555,6 +555,7 @@ fn store(store: &StoreConfig, out: &mut Out) {
     let busy_after = format_duration(store.script_busy_after);
     out.entry(table, "script_busy_after", &string(&busy_after));
     out.entry(table, "script_memory_max", &string(&format_size(store.script_memory_max)));
+    slow_log(table, (store.slower_than, store.slow_log_len_max), out);
     let after_read = store.expire_after_read.map_or("off".to_owned(), format_duration);
     out.entry(table, "expire_after_read", &string(&after_read));
     let percent = store.expire_after_read_percent;
@@ -601,7 +602,7 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
     }
     out.entry(table, "allow_flush", &pool.allow_flush.to_string());
     if pool.protocol == ServerProtocol::Redis {
-        slow_log(pool, out);
+        slow_log(table, (pool.slower_than, pool.slow_log_len_max), out);
     }
     if let Some(warm_up) = &pool.warm_up {
         out.entry(table, "warm_from", &string(&warm_up.from));
@@ -736,14 +737,13 @@ fn server_protocol(protocol: ServerProtocol) -> Option<&'static str> {
     }
 }
 
-fn slow_log(pool: &ShardedPool, out: &mut Out) {
-    let table = &schema::SHARDED;
-    let slower_than = match pool.slower_than {
+fn slow_log(table: &Table, (slower_than, len_max): (Duration, u32), out: &mut Out) {
+    let slower_than = match slower_than {
         Duration::MAX => "off".to_owned(),
         slower_than => format_duration(slower_than),
     };
     out.entry(table, "slowlog_log_slower_than", &string(&slower_than));
-    out.entry(table, "slowlog_max_len", &pool.slow_log_len_max.to_string());
+    out.entry(table, "slowlog_max_len", &len_max.to_string());
 }
 
 fn ejection_text(ejection: &Ejection) -> String {

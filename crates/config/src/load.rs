@@ -157,6 +157,8 @@ mod tests {
                 script_time_max: std::time::Duration::from_secs(5),
                 script_busy_after: std::time::Duration::from_secs(1),
                 script_memory_max: 64 << 20,
+                slower_than: std::time::Duration::from_millis(10),
+                slow_log_len_max: 128,
                 expire_after_read: None,
                 expire_after_read_percent: 50,
                 quotas: Vec::new(),

@@ -345,6 +345,10 @@ pub struct StoreConfig {
     pub script_time_max: Duration,
     /// How long others wait for a script.
     pub script_busy_after: Duration,
+    /// From which time on a request is slow; `Duration::MAX` when none is.
+    pub slower_than: Duration,
+    /// Slow requests kept.
+    pub slow_log_len_max: u32,
     /// Bytes of memory for scripts in each worker.
     pub script_memory_max: u64,
     /// How long after a read a key expires that has an expiry; `None`: reads

@@ -92,6 +92,8 @@ const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
     script_time_max: Duration::from_secs(5),
     script_busy_after: Duration::from_secs(1),
     script_memory_max: 64 << 20,
+    slower_than: Duration::from_millis(10),
+    slow_log_len_max: 128,
     expire_after_read: None,
     expire_after_read_percent: 50,
     quotas: Vec::new(),
@@ -227,6 +229,8 @@ fn store(section: &Section, report: &mut Report<'_>) -> StoreConfig {
         script_time_max: section.duration("script_time_max").unwrap_or(Duration::MAX),
         script_busy_after: section.duration("script_busy_after").unwrap_or(Duration::MAX),
         script_memory_max: section.number("script_memory_max").unwrap_or(u64::MAX),
+        slower_than: slower_than(section),
+        slow_log_len_max: section.number_u32(SLOW_LOG_LEN),
         expire_after_read: section.duration("expire_after_read"),
         expire_after_read_percent: section.number("expire_after_read_percent").unwrap_or(50) as u8,
         quotas: quotas(section, report),
@@ -335,8 +339,14 @@ fn of_redis(section: &Section, pool: &mut ShardedPool) {
 }
 
 fn slow_log(section: &Section, pool: &mut ShardedPool) {
-    pool.slower_than = section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX);
-    pool.slow_log_len_max = section.number_u32("slowlog_max_len");
+    pool.slower_than = slower_than(section);
+    pool.slow_log_len_max = section.number_u32(SLOW_LOG_LEN);
+}
+
+const SLOW_LOG_LEN: &str = "slowlog_max_len";
+
+fn slower_than(section: &Section) -> Duration {
+    section.duration("slowlog_log_slower_than").unwrap_or(Duration::MAX)
 }
 
 /// What only a pool of memcached servers has.

@@ -356,6 +356,12 @@ pub(crate) static LIMITS: Table = Table {
     ],
 };
 
+/// What makes a request slow, in every kind of pool that has a slow log.
+const SLOWER_THAN: Kind = Kind::Duration { min: ms(0), max: hours(1) };
+
+/// How many slow requests are kept.
+const SLOW_KEPT: Kind = Count { min: 0, max: 10_000 };
+
 pub(crate) static STORE: Table = Table {
     header: "[pool.NAME] of kind \"store\"",
     doc: "The embedded store: Keyway itself holds the data, in memory.",
@@ -422,6 +428,16 @@ pub(crate) static STORE: Table = Table {
             Is("\"64MiB\""),
             "Memory for Lua in each worker: variables of the script that runs, garbage it has left, and compiled scripts. A script that needs more is ended with an error.",
         ),
+        key(
+            "slowlog_log_slower_than",
+            SLOWER_THAN,
+            Is("\"10ms\""),
+            "A request that the store works on for this long, or longer, is kept for SLOWLOG. Timed one by one are commands that may work long though what they are sent and answer is small (KEYS, SORT, SINTER, DEL, scripts, ...) and requests and replies of 64 KiB or more; below `\"1ms\"` all are, which costs each some ten nanoseconds. Waiting, as BLPOP does or for a script of another client, is no work.",
+        )
+        .or_word("off")
+        .known_elsewhere_as(&["slowlog-log-slower-than", "slowlog_slower_than"]),
+        key("slowlog_max_len", SLOW_KEPT, Is("128"), "Slow requests kept: the latest.")
+            .known_elsewhere_as(&["slowlog-max-len"]),
         key(
             "expire_after_read",
             Kind::Duration { min: ms(1000), max: hours(10 * 365 * 24) },
@@ -610,7 +626,7 @@ pub(crate) static SHARDED: Table = Table {
         ),
         key(
             "slowlog_log_slower_than",
-            Kind::Duration { min: ms(0), max: hours(1) },
+            SLOWER_THAN,
             Is("\"10ms\""),
             "A request that its server takes this long for, or longer, is kept for SLOWLOG. The time is from when the server had nothing else to do for that connection to the first bytes of its reply, so those who waited behind a slow one are not slow.",
         )
@@ -618,7 +634,7 @@ pub(crate) static SHARDED: Table = Table {
         .known_elsewhere_as(&["slowlog-log-slower-than", "slowlog_slower_than"]),
         key(
             "slowlog_max_len",
-            Count { min: 0, max: 10_000 },
+            SLOW_KEPT,
             Is("128"),
             "Slow requests kept: the latest.",
         )

@@ -147,6 +147,8 @@ fn pool_keys() -> impl Strategy<Value = String> {
         Just("kind = \"store\"\n".to_owned()).boxed(),
         optional("memory_max", (1u64..=1 << 20).prop_map(|n| format!("\"{n}MiB\""))).boxed(),
         optional("eviction", word(&["allkeys-lru", "volatile-random", "noeviction"])).boxed(),
+        optional("slowlog_log_slower_than", time(3_600_000)).boxed(),
+        optional("slowlog_max_len", (0..10_000u32).prop_map(|n| n.to_string())).boxed(),
         optional("databases", (1u16..=1024).prop_map(|n| n.to_string())).boxed(),
     ]);
     prop_oneof![3 => sharded, 1 => store]

@@ -410,12 +410,11 @@ impl Api for Process {
         let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
         let mut requests = Vec::new();
         for (index, pool) in current.plan.pools.iter().enumerate() {
-            let PoolKind::Sharded { slow_log, .. } = &pool.kind else { continue };
             if only.is_some_and(|only| only != index) {
                 continue;
             }
             let shown = |arg: &Vec<u8>| String::from_utf8_lossy(arg).into_owned();
-            requests.extend(slow_log.latest(limit).into_iter().map(|entry| SlowRequest {
+            requests.extend(pool.slow_log.latest(limit).into_iter().map(|entry| SlowRequest {
                 total_us: entry.total_micros(),
                 trace: format!("{:016x}", entry.trace),
                 at_unix_seconds: entry.unix_seconds,

@@ -132,8 +132,8 @@ impl ProcessFacts {
             listening: listening(config, addresses, index),
             past: Arc::default(),
             slow_log: match &pool.kind {
-                PoolKind::Sharded { slow_log, .. } => Some(Arc::clone(slow_log)),
-                PoolKind::Store(_) | PoolKind::Routed(_) => None,
+                PoolKind::Sharded { .. } | PoolKind::Store(_) => Some(Arc::clone(&pool.slow_log)),
+                PoolKind::Routed(_) => None,
             },
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),

@@ -12,8 +12,8 @@ use keyway_metrics::{
     FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
 };
 use keyway_net::{Address, Door, Gate, Listener, ListenerOptions};
-use keyway_proxy::QueueBudget;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
+use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
@@ -273,20 +273,18 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
 fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     pool.errors = Arc::clone(&old.errors);
     pool.noted = Arc::clone(&old.noted);
+    if pool.slow_log.is_like(&old.slow_log) {
+        pool.slow_log = Arc::clone(&old.slow_log);
+    }
     match (&mut pool.kind, &old.kind) {
         (PoolKind::Routed(routes), PoolKind::Routed(old)) => {
             routes.totals = Arc::clone(&old.totals);
         }
         (
-            PoolKind::Sharded { scripts, slow_log, warm_up, .. },
-            PoolKind::Sharded {
-                scripts: old_scripts, slow_log: old_log, warm_up: old_warm_up, ..
-            },
+            PoolKind::Sharded { scripts, warm_up, .. },
+            PoolKind::Sharded { scripts: old_scripts, warm_up: old_warm_up, .. },
         ) => {
             *scripts = Arc::clone(old_scripts);
-            if slow_log.is_like(old_log) {
-                *slow_log = Arc::clone(old_log);
-            }
             if let (Some(new), Some(old)) = (warm_up, old_warm_up) {
                 new.totals = Arc::clone(&old.totals);
                 if new.until.is_some() {
@@ -565,6 +563,15 @@ fn pool_plan(
         },
         PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => ScriptLimits::default(),
     };
+    let slow_log = match &pool.kind {
+        PoolKindConfig::Store(store) => {
+            SlowLog::timed(store.slower_than, store.slow_log_len_max, monotonic)
+        }
+        PoolKindConfig::Sharded(sharded) => {
+            SlowLog::new(sharded.pool.slower_than, sharded.pool.slow_log_len_max)
+        }
+        PoolKindConfig::Routed(_) => SlowLog::default(),
+    };
     PoolPlan {
         name: pool.name.clone(),
         databases,
@@ -572,12 +579,13 @@ fn pool_plan(
         pause: Pause::default(),
         errors: Arc::default(),
         noted: Arc::default(),
+        slow_log: Arc::new(slow_log),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
         kind,
     }
 }
 
-/// The time that scripts are measured by.
+/// The time that scripts and slow requests are measured by.
 pub fn monotonic() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())

@@ -5,6 +5,7 @@ use keyway_testkit::{
     Keyway, KeywayConfig, Pool, RedisServer, Replicated, ToolOutput, Value, http_get, http_post,
     python_with, run_keyway, run_tool, wait_until, watchdog,
 };
+use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -414,6 +415,14 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     assert!(rows.iter().all(|row| log.contains(&format!("trace=\"{}\"", row[1]))), "{log}");
     assert!(!log.contains("a-key"), "no key is in the log: {log}");
     assert!(done(&keyway, &["slow-log", "--pool", "local"]).lines().count() == 1);
+    // A store notes its own.
+    let long = "local n = 0 for i = 1, 20000000 do n = n + i end return 1";
+    let mut local = keyway.client(1);
+    local.set_reply_within(WITHIN);
+    assert_eq!(local.command(&["EVAL", long, "0"]), Value::Integer(1));
+    let text = done(&keyway, &["slow-log", "--pool", "local"]);
+    let words: Vec<&str> = text.lines().nth(1).expect("one").split_whitespace().collect();
+    assert_eq!((words[2..4].to_vec(), words[10]), (vec!["local", "-"], "EVAL"), "{text}");
 }
 
 #[test]
@@ -457,15 +466,140 @@ fn no_request_that_the_description_allows_or_forbids_makes_a_fault() {
     assert!(!log.contains("panicked") && !log.contains("open-sesame"), "{log}");
     // The same with a wrong token: whatever is asked, nothing but probes is answered.
     let wrong = header.replace("sesame", "sesamf");
+    let before = changeable(&keyway);
     let first = ["-C", &directory, &python, "-m", "schemathesis.cli", "run", description];
     let first = first.into_iter().chain(["--url", &url, "-H", &wrong]);
     let rest = ["--seed", "8", "--max-examples", "10", "--no-color", "--checks"];
     let checks = ["not_a_server_error", "--exclude-path-regex", "health|ready"];
-    let all = first.chain(rest).chain(checks);
-    let levels = log.matches("operator's word").count();
+    let report = format!("{directory}/har.json");
+    let kept = ["--report", "har", "--report-har-path", &report];
+    let all = first.chain(rest).chain(checks).chain(kept);
     let output = run_tool("env", &all.collect::<Vec<_>>(), b"", Duration::from_secs(180));
     assert!(output.status.success(), "{}", output.text);
-    assert_eq!(keyway.process().log().matches("operator's word").count(), levels);
+    let report = std::fs::read_to_string(&report).expect("what was asked and answered");
+    let report: Json = serde_json::from_str(&report).expect("JSON");
+    let entries = report["log"]["entries"].as_array().expect("requests");
+    assert!(entries.len() > 100, "{} requests", entries.len());
+    for entry in entries {
+        let status = entry["response"]["status"].as_u64().expect("a status");
+        assert!((400..500).contains(&status), "{entry}");
+    }
+    assert_eq!(changeable(&keyway), before);
     assert!(keyway.process_mut().is_running());
-    assert_eq!(http_get(keyway.admin(), "/v1/health").status, 200, "it does not drain");
+}
+
+/// What requests could have changed of a Keyway whose token they do not have: its generation,
+/// state and settings, and the servers that are out of use.
+fn changeable(keyway: &Keyway) -> String {
+    let told = |path: &str| {
+        let headers = format!("{HERE}authorization: Bearer {TOKEN}\r\nconnection: close\r\n");
+        let (status, reply) = asked(keyway, &format!("GET {path}"), &headers, "");
+        assert_eq!(status, 200, "{reply}");
+        reply.split_once("\r\n\r\n").expect("a body").1.to_owned()
+    };
+    let of = |text: &str, fields: &[&str]| -> Vec<String> {
+        let body: Json = serde_json::from_str(text).expect("JSON");
+        fields.iter().map(|field| format!("{field} {}", body[*field])).collect()
+    };
+    let status = told("/v1/status");
+    let fields = ["pid", "draining", "upgrade"];
+    let servers: Json = serde_json::from_str(&told("/v1/servers")).expect("JSON");
+    let servers = servers["servers"].as_array().expect("servers");
+    let ejected: Vec<String> =
+        servers.iter().map(|one| format!("{} {}", one["state"], one["by_hand"])).collect();
+    let log = keyway.process().log();
+    let words = ["operator's word", " reloaded", "upgrade", "drain"];
+    let lines = words.map(|words| log.matches(words).count());
+    let metrics = told("/metrics");
+    let generation = metrics.lines().find(|line| line.starts_with("keyway_config_generation"));
+    let generation = generation.expect("the generation is measured");
+    let (status, level) = (of(&status, &fields), told("/v1/log-level"));
+    format!("{status:?} {generation} {level} {ejected:?} {lines:?}")
+}
+
+/// What stands for a reference of the description.
+fn resolved<'d>(description: &'d Json, at: &'d Json) -> &'d Json {
+    match at["$ref"].as_str() {
+        Some(path) => description.pointer(path.trim_start_matches('#')).expect("it is there"),
+        None => at,
+    }
+}
+
+/// Every operation of the description with a right request for it: its line, its body, and whether
+/// it needs the token.
+fn operations() -> Vec<(String, String, bool)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let text = std::fs::read_to_string(path).expect("the description");
+    let description: Json = serde_json::from_str(&text).expect("JSON");
+    let mut found = Vec::new();
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let content = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let body = match (content, path.as_str()) {
+                (Json::Null, _) => String::new(),
+                (_, "/v1/log-level") => "{\"level\": \"debug\"}".to_owned(),
+                (_, "/v1/drain") => "{\"then\": \"wait\"}".to_owned(),
+                (_, "/v1/upgrade") => "{\"discard_store\": true}".to_owned(),
+                (schema, _) => resolved(&description, schema)["examples"][0].to_string(),
+            };
+            assert_ne!(body, "null", "{path} has an example");
+            // An empty requirement is one that nothing meets.
+            let is_open = operation["security"] == serde_json::json!([{}]);
+            found.push((format!("{} {path}", method.to_uppercase()), body, !is_open));
+        }
+    }
+    assert!(found.len() >= 15, "{found:?}");
+    found
+}
+
+#[test]
+fn no_operation_is_done_without_the_token() {
+    let _watch = watchdog(WITHIN, "without the token");
+    let servers = RedisServer::start_many(2);
+    let files = CertificateFiles::default();
+    let token = files.write("token", TOKEN);
+    // What the examples of the description name.
+    let lines =
+        [(0, "alpha"), (1, "beta")].map(|(at, name)| format!("{}:1 {name}", servers[at].address()));
+    let pools = vec![Pool::sharded("sessions", &lines), Pool::store("cache")];
+    let config = KeywayConfig::new(pools).with_server("admin_token_file", &format!("{token:?}"));
+    let mut keyway = Keyway::start(KEYWAY, config);
+    let shorter = &TOKEN[..TOKEN.len() - 1];
+    let wrong = [
+        String::new(),
+        "authorization: Bearer wrong-wrong-wrong-wrong\r\n".to_owned(),
+        format!("authorization: Bearer {shorter}\r\n"),
+        format!("authorization: Bearer {TOKEN}x\r\n"),
+        format!("authorization: Bearer {}\r\n", TOKEN.to_uppercase()),
+        "authorization: Bearer \r\n".to_owned(),
+        "authorization: Bearer\r\n".to_owned(),
+        format!("authorization: {TOKEN}\r\n"),
+        format!("authorization: Basic {TOKEN}\r\n"),
+        format!("token: {TOKEN}\r\ncookie: token={TOKEN}\r\n"),
+        // Of two the first counts.
+        format!("authorization: Bearer x\r\nauthorization: Bearer {TOKEN}\r\n"),
+    ];
+    let before = changeable(&keyway);
+    let operations = operations();
+    for (line, body, is_guarded) in &operations {
+        for header in &wrong {
+            let headers = format!("{CHANGE}connection: close\r\n{header}");
+            let (status, reply) = asked(&keyway, line, &headers, body);
+            match is_guarded {
+                true => assert!([401, 403].contains(&status), "{line} {header}: {reply}"),
+                false => assert!([200, 503].contains(&status), "{line} {header}: {reply}"),
+            }
+            assert!(!reply.contains(TOKEN), "{reply}");
+        }
+    }
+    assert_eq!(changeable(&keyway), before, "nothing was done");
+    // What refused these was the token alone: with it each is taken.
+    let headers = format!("{CHANGE}connection: close\r\nauthorization: Bearer {TOKEN}\r\n");
+    let ends = |line: &str| line.ends_with("/drain") || line.ends_with("/upgrade");
+    for (line, body, _) in operations.iter().filter(|(line, ..)| !ends(line)) {
+        let (status, reply) = asked(&keyway, line, &headers, body);
+        assert!([200, 404, 409].contains(&status), "{line}: {reply}");
+    }
+    assert_ne!(changeable(&keyway), before, "and would have changed something");
+    assert!(keyway.process_mut().is_running());
 }

@@ -1,15 +1,17 @@
 //! What clients must not be able to do: break the process, take its memory,
 //! or disturb one another, whatever bytes they send and however they leave.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Shared, Value,
+    Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Shared, Signal, Value,
     cpu_seconds_over, encode, encode_words, fd_count, resident_bytes, resident_peak_bytes,
-    wait_until, watchdog,
+    serving_process, wait_for, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+const SOON: Duration = Duration::from_secs(30);
 
 struct Setup {
     keyway: Keyway,
@@ -382,6 +384,102 @@ fn running_out_of_descriptors_refuses_clients_and_recovers() {
     assert!(keyway.process_mut().is_running());
 }
 
+/// Clients until the process has no descriptor left.
+fn use_up(keyway: &Keyway) -> Vec<Client> {
+    let clients = (0..300).filter_map(|_| Client::try_connect(keyway.address(0)).ok()).collect();
+    wait_until("all descriptors are in use", SOON, || fd_count(keyway.process().pid()) >= 99);
+    clients
+}
+
+/// Tells others to stop when it is dropped.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A worker for which there is no descriptor is added once there is; those who are inside are
+/// served meanwhile.
+#[test]
+fn a_worker_that_finds_no_descriptor_is_added_later() {
+    let _watch = watchdog(Duration::from_secs(120), "a worker without descriptors");
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("workers", "{ min = 1, max = 2 }")
+        .with_descriptors(100);
+    let mut keyway = Keyway::start(KEYWAY, config);
+    let mut first = keyway.client(0);
+    assert_eq!(first.words("SETBIT long 67108863 1"), Value::Integer(0));
+    let mut busy: Vec<Client> = (0..4).map(|_| keyway.client(0)).collect();
+    busy.iter_mut().for_each(|busy| assert_eq!(busy.words("PING"), Value::simple("PONG")));
+    let clients = use_up(&keyway);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Also where something fails here: the scope waits for them.
+        let _stop = StopAtEnd(&stop);
+        for mut busy in busy {
+            let stop = &stop;
+            scope.spawn(move || {
+                let request = encode_words("BITCOUNT long").repeat(20);
+                busy.set_reply_within(SOON);
+                while !stop.load(Ordering::SeqCst) {
+                    busy.send(&request);
+                    assert!(busy.replies(20).iter().all(|reply| *reply == Value::Integer(1)));
+                }
+            });
+        }
+        first.set_reply_within(SOON);
+        let log = |words: &str| keyway.process().log().contains(words);
+        // For longer than a worker is added after, where it can be; how busy others are cannot be
+        // read without a descriptor either.
+        for _ in 0..20 {
+            let told = first.words("BITCOUNT long");
+            assert_eq!(told, Value::Integer(1), "those inside are served");
+        }
+        assert!(!log("added one") && !log("panicked"));
+        drop(clients);
+        wait_until("a worker is added", Duration::from_secs(60), || log("added one"));
+    });
+    assert_eq!(keyway.client(0).words("STRLEN long"), Value::Integer(8 << 20));
+    assert_eq!(first.words("STRLEN long"), Value::Integer(8 << 20));
+    assert!(keyway.process_mut().is_running());
+}
+
+/// An upgrade for which there is no descriptor is refused, and nothing else comes of it.
+#[test]
+fn an_upgrade_without_descriptors_fails_and_a_later_one_does_not() {
+    let _watch = watchdog(Duration::from_secs(120), "an upgrade without descriptors");
+    let servers = RedisServer::start_many(2);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)])
+        .with_server("upgrade_grace", "\"1s\"")
+        .with_descriptors(100);
+    let mut keyway = Keyway::start(KEYWAY, config);
+    let before = keyway.process().pid();
+    let mut first = keyway.client(0);
+    assert_eq!(first.words("SET a 1"), Value::simple("OK"));
+    let clients = use_up(&keyway);
+    keyway.process().signal(Signal::USR2);
+    wait_until("it is refused", SOON, || keyway.process().log().contains("ERROR"));
+    for _ in 0..100 {
+        assert_eq!(first.words("GET a"), Value::bulk("1"), "those inside are served");
+    }
+    let log = keyway.process().log();
+    let told = log.contains("upgrade refused") || log.contains("upgrade failed");
+    assert!(told && !log.contains("panicked"), "{log}");
+    assert!(keyway.process_mut().is_running());
+    drop(clients);
+    let serving = || serving_process(keyway.admin());
+    wait_until("there are descriptors", SOON, || fd_count(before) < 50);
+    assert_eq!(serving(), Some(before));
+    keyway.process().signal(Signal::USR2);
+    let heir = wait_for("another process serves", SOON, || serving().filter(|pid| *pid != before));
+    let served = Client::try_connect(keyway.address(0)).map(|mut client| client.words("GET a"));
+    let heir = rustix::process::Pid::from_raw(heir as i32).expect("a process");
+    rustix::process::kill_process(heir, Signal::KILL).expect("it runs");
+    assert_eq!(served.expect("it listens"), Value::bulk("1"));
+}
+
 /// A store that is full, and clients that ask for fifty times of what they may hold and read none
 /// of it: those that behave are served, memory stays within what is allowed, and comes back.
 #[test]
@@ -389,10 +487,13 @@ fn running_out_of_memory_refuses_writes_and_recovers() {
     const STORE: u64 = 64 << 20;
     const GREEDY: u64 = 60;
     const VALUE: usize = 100_000;
+    const ADDRESS_SPACE: u64 = 1 << 30;
     let _watch = watchdog(Duration::from_secs(90), "memory used up");
     let pool =
         Pool::store("main").with("memory_max", "\"64MiB\"").with("eviction", "\"noeviction\"");
-    let mut keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    // What the greedy ask for is three times of all that the system would give the process.
+    let config = KeywayConfig::new(vec![pool]).with_address_space(ADDRESS_SPACE);
+    let mut keyway = Keyway::start(KEYWAY, config);
     let pid = keyway.process().pid();
     let mut client = keyway.client(0);
     let value = "v".repeat(VALUE);

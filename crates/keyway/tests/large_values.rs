@@ -117,7 +117,7 @@ fn a_large_value_passes_both_ways_in_little_memory() {
 }
 
 #[test]
-#[ignore = "takes a gigabyte for the server; run with --ignored"]
+#[ignore = "takes a gigabyte for the server; make soak runs it"]
 fn the_largest_value_passes_both_ways_in_little_memory() {
     passes_both_ways(512 * MB);
 }

@@ -46,9 +46,10 @@ fn a_process_just_started_is_small_and_small_again_after_work() {
     });
 }
 
-/// 10,000 connections, each used once and then idle: under 2 KB each.
+/// 10,000 connections, each used once and then idle: 0.9 KB each on the store and 1.0 KB on a pool
+/// of servers, and room for what differs from machine to machine.
 #[test]
-fn an_idle_connection_costs_less_than_2_kilobytes() {
+fn an_idle_connection_costs_about_a_kilobyte() {
     let _watch = watchdog(Duration::from_secs(120), "idle connections");
     // Both ends are ours to hold: the limit must allow each process that many.
     let count = (raise_descriptor_limit().saturating_sub(500)).min(10_000);
@@ -75,7 +76,7 @@ fn an_idle_connection_costs_less_than_2_kilobytes() {
         }
         let each = resident_bytes(pid).saturating_sub(before) / count as u64;
         println!("{each} bytes each");
-        assert!(each < 2048, "{each} bytes for an idle connection");
+        assert!(each < 1200, "{each} bytes for an idle connection");
         drop(clients);
         assert_eq!(keyway.client(pool).words("GET a"), Value::bulk("1"));
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use keyway_testkit::certificates::{CertificateFiles, Span};
 use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, RedisCluster, RedisServer,
-    Replicated, ReplyFault, Signal, Value, free_address, http_get, run_keyway, run_tool,
-    wait_until, watchdog,
+    Replicated, ReplyFault, Signal, Value, encode, free_address, http_get, keyway_binary,
+    run_keyway, run_tool, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -106,6 +106,87 @@ fn pools_change_under_load_and_no_reply_is_lost_or_wrong() {
     });
     let log = changing.keyway.process().log();
     assert!(log.contains("pool main: servers"), "{log}");
+    assert!(!log.contains("panicked") && !log.contains("WARN"), "{log}");
+}
+
+/// Several redis-servers as the servers of a pool, of these weights.
+fn weighted(servers: &[RedisServer], weights: &[u32]) -> String {
+    let lines = servers.iter().zip(weights).enumerate().map(|(index, (server, weight))| {
+        format!("\"{}:{weight} server{index}\"", server.address())
+    });
+    format!("servers = [{}]", lines.collect::<Vec<_>>().join(", "))
+}
+
+/// How many of these keys are on each server, by the file as it is now.
+fn located(changing: &Changing, keys: &[String], count: usize) -> Vec<Vec<String>> {
+    let binary = keyway_binary(KEYWAY).to_string_lossy().into_owned();
+    let file = changing.keyway.directory().join("keyway.toml").to_string_lossy().into_owned();
+    let input = keys.join("\n");
+    let output =
+        run_tool(&binary, &["locate", "--pool", "main", &file, "-"], input.as_bytes(), SOON);
+    let mut placed = vec![Vec::new(); count];
+    for line in output.expect_success("keyway locate").stdout.lines() {
+        let index = line.split("server").nth(1).and_then(|rest| rest.chars().next());
+        let index = index.and_then(|digit| digit.to_digit(10)).expect("a server of ours") as usize;
+        placed[index].push(line.split('\t').nth(1).expect("a key").to_owned());
+    }
+    placed
+}
+
+#[test]
+fn after_a_reload_keys_are_on_the_servers_that_the_new_ring_names() {
+    let _watch = watchdog(Duration::from_secs(240), "servers of their own");
+    let servers = RedisServer::start_many(4);
+    // The default puts names that differ in their last letters next to each other.
+    let pool = Pool::sharded("main", &[format!("{}:1 server0", servers[0].address())])
+        .with("hash", "\"md5\"");
+    let mut changing = Changing::start(vec![pool]);
+    // A key may be on its old server or its new one meanwhile, but is never another's.
+    let shape = LoadShape { may_read_old: true, ..LoadShape::default() };
+    let load = CheckedLoad::start(changing.keyway.address(0), shape);
+    load.wait_replies(300);
+    // One that stays over all reloads; it may be of either worker.
+    let mut stays = changing.keyway.client(0);
+    let keys: Vec<String> = (0..600).map(|nth| format!("key:{nth}")).collect();
+    let steps: [&[u32]; 6] = [&[1, 1], &[1, 4], &[1, 1, 2], &[4, 1, 1, 1], &[1, 1, 1, 9], &[2]];
+    for weights in steps {
+        let text = weighted(&servers, weights);
+        changing.reload(|before| replace_servers(before, &text), DONE);
+        let generation = changing.generation();
+        wait_until("every worker has changed over", SOON, || {
+            let pools = changing.keyway.metrics().sum("keyway_config_ending_pools", &[]);
+            pools == 0.0
+        });
+        let placed = located(&changing, &keys, servers.len());
+        let value = format!("of {generation}");
+        let bytes: Vec<u8> = keys.iter().flat_map(|key| encode(&["SET", key, &value])).collect();
+        for client in [&mut stays, &mut changing.keyway.client(0)] {
+            client.send(&bytes);
+            assert!(client.replies(keys.len()).iter().all(|reply| *reply == Value::simple("OK")));
+        }
+        for (index, server) in servers.iter().enumerate() {
+            let mut direct = server.client();
+            let there: Vec<&String> = keys
+                .iter()
+                .filter(|key| direct.command(&["GET", *key]) == Value::bulk(&value))
+                .collect();
+            assert_eq!(there, placed[index].iter().collect::<Vec<_>>(), "{weights:?}: {index}");
+        }
+        // Weights are what the keys are shared by, give or take what a ring of few points does.
+        let sum: u32 = weights.iter().sum();
+        for (weight, keys_there) in weights.iter().zip(&placed) {
+            let fair = keys.len() as f64 * f64::from(*weight) / f64::from(sum);
+            let count = keys_there.len() as f64;
+            assert!(
+                (fair * 0.25..=fair * 3.0).contains(&count),
+                "{weights:?}: {count} for {weight}"
+            );
+        }
+        load.wait_replies(300);
+    }
+    let report = load.stop();
+    assert_eq!((report.error_count(), &report.wrong[..]), (0, &[][..]), "{report:?}");
+    let log = changing.keyway.process().log();
     assert!(!log.contains("panicked") && !log.contains("WARN"), "{log}");
 }
 

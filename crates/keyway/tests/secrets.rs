@@ -3,9 +3,11 @@
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, TempDir, encode_words, free_address, http_get,
-    run_keyway, run_tool, watchdog,
+    Keyway, KeywayConfig, Pool, RedisServer, Signal, TempDir, encode_words, free_address, http_get,
+    memcached_packet, run_keyway, run_tool, serving_process, wait_for, wait_until, watchdog,
 };
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -85,6 +87,8 @@ const LINES: &[&str] = &[
     "CLIENT LIST",
     "CLIENT INFO",
     "SLOWLOG GET 100",
+    "HOTKEYS GET COUNT 100",
+    "HOTKEYS BIG COUNT 100",
     "COMMAND COUNT",
     "GET x",
     "MIGRATE 127.0.0.1 1 k 0 10 AUTH2 app sesame-app",
@@ -148,6 +152,7 @@ fn everything_of_the_api(keyway: &Keyway, (folder, text): (&TempDir, &str), sear
         "servers",
         "connections",
         "slow-log",
+        "hot-keys",
         "log-level",
         "openapi.json",
         "none",
@@ -184,7 +189,9 @@ fn everything_of_the_api(keyway: &Keyway, (folder, text): (&TempDir, &str), sear
     assert!(ctl(&["--token-file", &other, "status"]).contains("the token is wrong"));
     let before = write(folder, "before", "sesame-of-the-operator").display().to_string();
     assert!(ctl(&["--token-file", &before, "reload"]).contains("token of admin changed"));
-    for what in ["status", "pools", "servers", "connections", "slow-log", "log-level", "ready"] {
+    for what in
+        ["status", "pools", "servers", "connections", "slow-log", "hot-keys", "log-level", "ready"]
+    {
         drop(ctl(&["--token-file", &token, "--json", what]));
         drop(ctl(&["--token-file", &token, what]));
     }
@@ -231,16 +238,18 @@ fn a_secret_never_appears() {
     let servers = [server];
     let slow_log = |pool: Pool| pool.with("slowlog_log_slower_than", "\"1us\"");
     let pools = vec![
-        Pool::store("store"),
+        slow_log(Pool::store("store")),
         slow_log(Pool::over("servers", &servers)).with("password_file", &format!("{of_server:?}")),
         // Its server wants another one.
         slow_log(Pool::over("refused", &servers)).with("password", "\"sesame-refused\""),
     ];
     let config = KeywayConfig::new(pools)
         .with_server("log", "{ level = \"trace\" }")
-        .with_tables(&tables.concat());
+        // So that every key is looked at.
+        .with_tables(&format!("[limits]\nhot_keys_every = 1\n\n{}", tables.concat()));
     let text = config.toml();
     let keyway = Keyway::start(KEYWAY, config);
+    note_command_line(keyway.process().pid(), &mut search);
     for place in 0..3 {
         everything_said_to(&keyway, place, &mut search);
     }
@@ -287,5 +296,137 @@ fn a_secret_never_appears() {
     let (_, log) = keyway.stop(WITHIN);
     assert!(log.contains("a login failed") && log.contains(" DEBUG "), "{log}");
     search.note("the log", log);
+    search.finish();
+}
+
+/// What everybody on the machine may read of a process.
+fn note_command_line(pid: u32, search: &mut Search) {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    assert!(line.contains("serve"), "{line}");
+    search.note("the command line", line);
+}
+
+/// The process that has taken over, ended with the test.
+struct Heir(u32);
+
+impl Drop for Heir {
+    fn drop(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.0 as i32) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Logins of clients of memcached, right and wrong, in every protocol.
+fn memcached_logins(at: SocketAddr, search: &mut Search) {
+    let text = |login: &str| format!("set x 0 0 {}\r\n{login}\r\nget k\r\n", login.len());
+    let sasl = |login: &str| memcached_packet(0x21, 0, &[], b"PLAIN", login.as_bytes());
+    for bytes in [
+        text("app sesame-memcached").into_bytes(),
+        text("app sesame-mistaken").into_bytes(),
+        text("sesame-alone").into_bytes(),
+        b"ms x 10\r\nsesame-meta\r\n".to_vec(),
+        b"get sesame-key\r\n".to_vec(),
+        sasl("\0app\0sesame-memcached"),
+        sasl("\0app\0sesame-mistaken"),
+        sasl("sesame-broken"),
+        memcached_packet(0x22, 0, &[], b"PLAIN", b"sesame-step"),
+    ] {
+        let mut socket = TcpStream::connect(at).expect("it listens");
+        socket.set_read_timeout(Some(WITHIN)).expect("a live socket");
+        socket.write_all(&bytes).expect("it reads");
+        socket.shutdown(Shutdown::Write).expect("a live socket");
+        let mut told = Vec::new();
+        let _ = socket.read_to_end(&mut told);
+        assert!(!told.is_empty(), "it is answered");
+        search.note("memcached", String::from_utf8_lossy(&told));
+    }
+}
+
+#[test]
+fn logins_of_memcached_passwords_of_sentinels_and_upgrades_tell_none() {
+    let _watch = watchdog(Duration::from_secs(120), "secrets of more kinds");
+    let folder = TempDir::new();
+    let mut search = Search { said: Vec::new(), secrets: vec![MARK.to_owned()] };
+    // One wants another password, one knows nothing of what sentinels are asked.
+    let mistaken = RedisServer::start_with(&["--requirepass", "sesame-other"]);
+    let plain = RedisServer::start_with(&["--requirepass", "sesame-sentinel"]);
+    let sentinels = [&mistaken, &plain].map(|server| format!("\"{}\"", server.address()));
+    let server = format!("[\"{}:1\"]", plain.address());
+    let pools = vec![
+        Pool::store("store").with("slowlog_log_slower_than", "\"0ms\""),
+        Pool::store("store")
+            .with("slowlog_log_slower_than", "\"0ms\"")
+            .spoken_to_in("memcached")
+            .with_listener("password", "\"sesame-memcached\""),
+        Pool::of_kind("found", "replicated")
+            .with("sentinels", &format!("[{}]", sentinels.join(", ")))
+            .with("primaries", "[\"mymaster\"]")
+            .with("sentinel_password", "\"sesame-sentinel\"")
+            .with("password", "\"sesame-primary\""),
+        Pool::of_kind("away", "memcached")
+            .with("servers", &server)
+            .with("server_protocol", "\"binary\"")
+            .with("user", "\"app\"")
+            .with("password", "\"sesame-away\"")
+            .spoken_to_in("memcached"),
+    ];
+    let config = KeywayConfig::new(pools)
+        .with_server("log", "{ level = \"trace\" }")
+        .with_tables("[limits]\nhot_keys_every = 1\n");
+    let text = config.toml();
+    let keyway = Keyway::start(KEYWAY, config);
+    let before = keyway.process().pid();
+    note_command_line(before, &mut search);
+    memcached_logins(keyway.address(1), &mut search);
+    for line in ["GET k", "INFO everything", "CONFIG GET *", "SLOWLOG GET 100", "HOTKEYS GET"] {
+        for place in [0, 2] {
+            let mut client = keyway.client(place);
+            client.send(&encode_words(line));
+            search.note(line, String::from_utf8_lossy(&client.raw_reply()));
+        }
+    }
+    let told = keyway.memcached_client(3).say("get k\r\n");
+    search.note("a pool of memcached", told);
+    check(&write(&folder, "keyway.toml", &text), &mut search, "check");
+    wait_until("a sentinel has refused its password", WITHIN, || {
+        keyway.process().log().contains("WRONGPASS")
+    });
+    let admin = keyway.admin().to_string();
+    let mut ctl = |more: &[&str]| {
+        let all: Vec<&str> = ["ctl", "--admin", &admin].into_iter().chain(more.to_vec()).collect();
+        let told = run_keyway(KEYWAY, &all).text;
+        search.note(&format!("ctl {}", more[0]), told.clone());
+        told
+    };
+    for what in ["status", "pools", "servers", "connections", "slow-log", "hot-keys"] {
+        drop((ctl(&[what]), ctl(&[what, "--json"])));
+    }
+    // Each is refused with its reasons, the last ones by the next process, which reads the file.
+    assert!(ctl(&["upgrade"]).contains("discard"));
+    let file = keyway.directory().join("keyway.toml");
+    for wrong in WRONG {
+        std::fs::write(&file, format!("{text}{wrong}")).expect("its file");
+        let told = ctl(&["upgrade", "--discard-store"]);
+        assert!(told.contains("keyway.toml"), "the reason: {told}");
+        drop(ctl(&["status", "--json"]));
+    }
+    std::fs::write(&file, &text).expect("its file");
+    drop(ctl(&["upgrade", "--discard-store"]));
+    let heir = wait_for("another process serves", WITHIN, || {
+        serving_process(keyway.admin()).filter(|pid| *pid != before).map(Heir)
+    });
+    note_command_line(heir.0, &mut search);
+    memcached_logins(keyway.address(1), &mut search);
+    for path in ["/v1/status", "/v1/hot-keys", "/v1/slow-log", "/v1/servers", "/metrics"] {
+        let reply = http_get(keyway.admin(), path);
+        search.note(path, format!("{} {}", reply.headers, reply.body));
+    }
+    // It writes where the first one did.
+    let log = keyway.process().log();
+    assert!(log.matches("WRONGPASS").count() > 0 && log.contains("a login failed"), "{log}");
+    search.note("the log of both", log);
+    drop(heir);
     search.finish();
 }

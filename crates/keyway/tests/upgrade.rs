@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Process, RedisServer, Signal,
-    TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway, wait_for,
-    wait_until, watchdog,
+    TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway,
+    serving_process, wait_for, wait_until, watchdog,
 };
 use parking_lot::Mutex;
 
@@ -128,15 +128,7 @@ impl Drop for Upgrading {
 
 fn serving(admin: SocketAddr) -> u32 {
     // One question may come to a process that ends; the next does not.
-    wait_for("somebody answers at the admin address", SOON, || {
-        let mut socket = TcpStream::connect(admin).ok()?;
-        let request = "GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-        socket.write_all(request.as_bytes()).ok()?;
-        let mut reply = String::new();
-        socket.read_to_string(&mut reply).ok()?;
-        let rest = reply.split("\"pid\":").nth(1)?;
-        rest.split(|it: char| !it.is_ascii_digit()).next()?.parse().ok()
-    })
+    wait_for("somebody answers at the admin address", SOON, || serving_process(admin))
 }
 
 /// Where clients come.

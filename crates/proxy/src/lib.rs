@@ -51,4 +51,4 @@ pub use session::{
     PrivateLink, QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch,
     WatchedKeys,
 };
-pub use slow_log::{SlowEntry, SlowLog, shown_args};
+pub use slow_log::{SlowEntry, SlowLog, shown_args, shown_words};

@@ -1,5 +1,6 @@
 //! The slow requests of a pool: what SLOWLOG shows.
 
+use keyway_base::Time;
 use keyway_command::{Flags, lookup};
 use keyway_resp::parse_integer;
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ pub struct SlowEntry {
     pub id: u64,
     /// When its reply came: Unix time in seconds.
     pub unix_seconds: u64,
-    /// How long the server took, in microseconds.
+    /// How long the server took, or the store worked, in microseconds.
     pub micros: u64,
     /// Its arguments, cut as Redis cuts them.
     pub args: Vec<Vec<u8>>,
@@ -28,10 +29,10 @@ pub struct SlowEntry {
     pub name: String,
     /// What it is called in the log.
     pub trace: u64,
-    /// What its server is called.
+    /// What its server is called; empty where there is none.
     pub server: String,
-    /// How long it waited for its turn on the connection to the server, in microseconds:
-    /// before `micros`.
+    /// How long it waited for its turn on the connection to the server, or in its worker, in
+    /// microseconds: before `micros`.
     pub queue_micros: u64,
     /// How long it took from the first bytes of the reply to its last, in microseconds: behind
     /// `micros`.
@@ -49,12 +50,19 @@ impl SlowEntry {
     }
 }
 
+/// Requests that are slow after a shorter time than this may be any: all are timed.
+const ALL_TIMED_BELOW: Duration = Duration::from_millis(1);
+
 /// The latest slow requests of one pool, shared by all workers. Locked when a
 /// request was slow, and by SLOWLOG.
 #[derive(Debug)]
 pub struct SlowLog {
     slower_than: Duration,
     len_max: usize,
+    /// Tells how long the pool itself takes for a request; `None` where servers take it.
+    clock: Option<fn() -> Time>,
+    /// See [`SlowLog::timed_from`].
+    timed_from: usize,
     inner: Mutex<Inner>,
 }
 
@@ -65,7 +73,18 @@ struct Inner {
     next_id: u64,
 }
 
+impl Default for SlowLog {
+    /// A log of nothing.
+    fn default() -> Self {
+        Self::new(Duration::MAX, 0)
+    }
+}
+
 impl SlowLog {
+    /// Bytes of a request or its reply from which it is timed where not all are. Much less would
+    /// read the clock for what never takes long, much more leave out what does.
+    pub const TIMED_FROM: usize = 64 << 10;
+
     /// Whether both log the same requests, and as many of them.
     pub fn is_like(&self, other: &SlowLog) -> bool {
         (self.slower_than, self.len_max) == (other.slower_than, other.len_max)
@@ -74,7 +93,34 @@ impl SlowLog {
     /// A log of requests that take `slower_than` or longer (`Duration::MAX`:
     /// none); of these the latest `len_max`.
     pub fn new(slower_than: Duration, len_max: u32) -> Self {
-        Self { slower_than, len_max: len_max as usize, inner: Mutex::default() }
+        let (len_max, timed_from) = (len_max as usize, usize::MAX);
+        Self { slower_than, len_max, clock: None, timed_from, inner: Mutex::default() }
+    }
+
+    /// The same of a pool that executes requests itself, in times of `clock`.
+    pub fn timed(slower_than: Duration, len_max: u32, clock: fn() -> Time) -> Self {
+        let timed_from = match slower_than {
+            Duration::MAX => usize::MAX,
+            short if short < ALL_TIMED_BELOW => 0,
+            _ => Self::TIMED_FROM,
+        };
+        Self { clock: Some(clock), timed_from, ..Self::new(slower_than, len_max) }
+    }
+
+    /// Bytes of a request or reply from which it is timed, whatever it asks for: 0 when every
+    /// request is, `usize::MAX` when none is.
+    #[inline]
+    pub fn timed_from(&self) -> usize {
+        self.timed_from
+    }
+
+    /// The time, where requests are timed.
+    #[inline]
+    pub fn now(&self) -> Option<Time> {
+        if self.timed_from == usize::MAX {
+            return None;
+        }
+        self.clock.map(|clock| clock())
     }
 
     /// From which time on a request is slow; `Duration::MAX` when none is.
@@ -167,16 +213,30 @@ pub fn shown_args(request: &[u8]) -> Vec<Vec<u8>> {
     let Some((count, mut rest)) = number(request, b'*') else {
         return vec![b"(not kept)".to_vec()];
     };
+    let words = std::iter::from_fn(|| {
+        let (len, bytes) = number(rest, b'$')?;
+        rest = bytes.get(len.saturating_add(2)..).unwrap_or_default();
+        Some((&bytes[..len.min(bytes.len())], len))
+    });
+    shown(words, count)
+}
+
+/// These words, cut as Redis cuts arguments.
+pub fn shown_words<'w>(words: impl ExactSizeIterator<Item = &'w [u8]>) -> Vec<Vec<u8>> {
+    let count = words.len();
+    shown(words.map(|word| (word, word.len())), count)
+}
+
+/// The same of `count` words, each as far as it is there and with its whole length.
+fn shown<'w>(words: impl Iterator<Item = (&'w [u8], usize)>, count: usize) -> Vec<Vec<u8>> {
     let shown = if count > ARGS_MAX { ARGS_MAX - 1 } else { count };
     let mut args = Vec::with_capacity(shown + 1);
-    for _ in 0..shown {
-        let Some((len, bytes)) = number(rest, b'$') else { break };
-        let mut arg = bytes[..len.min(ARG_LEN_MAX).min(bytes.len())].to_vec();
+    for (word, len) in words.take(shown) {
+        let mut arg = word[..ARG_LEN_MAX.min(word.len())].to_vec();
         if len > ARG_LEN_MAX {
             arg.extend_from_slice(format!("... ({} more bytes)", len - ARG_LEN_MAX).as_bytes());
         }
         args.push(arg);
-        rest = bytes.get(len + 2..).unwrap_or_default();
     }
     if count > args.len() {
         args.push(format!("... ({} more arguments)", count - args.len()).into_bytes());
@@ -222,6 +282,26 @@ mod tests {
         let many = shown_args(&request(&[&b"a"[..]; 40]));
         assert_eq!((many.len(), &many[31][..]), (32, &b"... (9 more arguments)"[..]));
         assert_eq!(shown_args(&request(&[&b"a"[..]; 32])).len(), 32);
+    }
+
+    #[test]
+    fn words_are_cut_as_the_arguments_of_a_request_are() {
+        let long = [b'x'; 300];
+        let words: Vec<&[u8]> = [&b"gets"[..], &long].into_iter().chain([&b"k"[..]; 40]).collect();
+        assert_eq!(shown_words(words.iter().copied()), shown_args(&request(&words)));
+        assert_eq!(shown_words([&b"flush_all"[..]].into_iter()), [b"flush_all"]);
+    }
+
+    #[test]
+    fn what_is_timed_depends_on_what_is_slow() {
+        let from = |time| SlowLog::timed(time, 9, || Time(7)).timed_from();
+        assert_eq!(from(Duration::from_millis(10)), SlowLog::TIMED_FROM);
+        assert_eq!((from(Duration::ZERO), from(Duration::from_micros(999))), (0, 0));
+        assert_eq!(from(Duration::MAX), usize::MAX);
+        let now = |time| SlowLog::timed(time, 9, || Time(7)).now();
+        assert_eq!((now(Duration::ZERO), now(Duration::MAX)), (Some(Time(7)), None));
+        let of_servers = SlowLog::new(Duration::ZERO, 9);
+        assert_eq!((of_servers.timed_from(), of_servers.now()), (usize::MAX, None));
     }
 
     #[test]

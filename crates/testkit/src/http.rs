@@ -49,6 +49,19 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> HttpReply {
     HttpReply { status, headers: headers.to_owned(), body: body.to_owned() }
 }
 
+/// The id of the process that answers at the admin listener there; `None` when nobody does, or
+/// one that ends.
+pub fn serving_process(admin: SocketAddr) -> Option<u32> {
+    let mut stream = TcpStream::connect(admin).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let request = "GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    let rest = reply.split("\"pid\":").nth(1)?;
+    rest.split(|it: char| !it.is_ascii_digit()).next()?.parse().ok()
+}
+
 /// Metrics at one moment: every sample under its name and labels as printed.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {

@@ -100,6 +100,7 @@ pub struct KeywayConfig {
     server: Vec<(String, String)>,
     tables: String,
     limit_descriptors: Option<u32>,
+    limit_address_space: Option<u64>,
     hosts: Option<PathBuf>,
     arguments: Vec<String>,
 }
@@ -114,6 +115,7 @@ impl KeywayConfig {
             server: Vec::new(),
             tables: String::new(),
             limit_descriptors: None,
+            limit_address_space: None,
             hosts: None,
             arguments: Vec::new(),
         }
@@ -141,6 +143,14 @@ impl KeywayConfig {
         self
     }
 
+    /// Starts the process with at most this many bytes of address space: who asks the system for
+    /// more gets none.
+    #[must_use]
+    pub fn with_address_space(mut self, bytes: u64) -> KeywayConfig {
+        self.limit_address_space = Some(bytes);
+        self
+    }
+
     /// Starts the process in a mount namespace of its own, where this file
     /// stands in for `/etc/hosts`. Writing the file in place changes what the
     /// running process resolves.
@@ -153,9 +163,10 @@ impl KeywayConfig {
     /// What the process is started through: a script for `sh -c` that ends in
     /// becoming its arguments.
     fn launcher(&self) -> String {
-        let limit =
-            self.limit_descriptors.map_or(String::new(), |count| format!("ulimit -n {count}; "));
-        let inside = format!("{limit}exec \"$@\"");
+        let descriptors = self.limit_descriptors.map(|count| format!("ulimit -n {count}; "));
+        let space = self.limit_address_space.map(|bytes| format!("ulimit -v {}; ", bytes >> 10));
+        let limits: String = [descriptors, space].into_iter().flatten().collect();
+        let inside = format!("{limits}exec \"$@\"");
         match &self.hosts {
             None => inside,
             Some(file) => format!(

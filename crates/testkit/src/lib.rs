@@ -48,7 +48,7 @@ mod watchdog;
 pub use apart::{Apart, Cut};
 pub use checked_load::{CheckedLoad, LoadReport, LoadShape};
 pub use client::{Client, ReplyFault, encode, encode_words};
-pub use http::{HttpReply, Metrics, http_get, http_post, scrape};
+pub use http::{HttpReply, Metrics, http_get, http_post, scrape, serving_process};
 pub use keyway::{Keyway, KeywayConfig, Pool, keyway_binary, run_keyway};
 pub use linear::{Event, HISTORY_MAX, Sequential, is_linearizable};
 pub use memcached::{MemcachedClient, MemcachedServer, has_memcached, memcached_packet};

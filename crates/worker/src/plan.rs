@@ -154,6 +154,8 @@ pub struct PoolPlan {
     pub errors: Arc<ErrorStats>,
     /// Its keys that are asked for most, and those with the largest values.
     pub noted: Arc<NotedKeys>,
+    /// What its servers, or the store, took long for.
+    pub slow_log: Arc<SlowLog>,
     /// What its clients have loaded, where it is a store.
     pub scripts: Arc<keyway_script::Registry>,
     /// What serves it.
@@ -221,8 +223,6 @@ pub enum PoolKind {
         options: Arc<LinkOptions>,
         /// What its clients have loaded.
         scripts: Arc<ScriptCache>,
-        /// What its servers took long for.
-        slow_log: Arc<SlowLog>,
         /// Where missing items come from.
         warm_up: Option<Box<WarmUpPlan>>,
         /// Who its servers are, where that is found out while it runs.
@@ -428,14 +428,12 @@ impl PoolKind {
             output_len_max: pool.link_output_len_max,
             slower_than: pool.slower_than,
         });
-        let slow_log = Arc::new(SlowLog::new(pool.slower_than, pool.slow_log_len_max));
         let cluster = Cluster::new(&pool).map(Arc::new);
         PoolKind::Sharded {
             pool,
             addresses,
             options,
             scripts: Arc::default(),
-            slow_log,
             warm_up: None,
             cluster,
             tls: None,

@@ -11,7 +11,7 @@ use crate::world::World;
 use keyway_base::Time;
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
-use keyway_proxy::{QueueBudget, local::ClientRegistry, local::Facts};
+use keyway_proxy::{QueueBudget, SlowLog, local::ClientRegistry, local::Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{HealthBoard, Pool, PoolKind as TopologyKind, ServerProtocol, Topology};
 use keyway_users::Users;
@@ -80,6 +80,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 pause: Pause::default(),
                 errors: Arc::default(),
                 noted: Arc::default(),
+                slow_log: Arc::default(),
                 scripts: Arc::default(),
                 kind,
             }
@@ -91,6 +92,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             pause: Pause::default(),
             errors: Arc::default(),
             noted: Arc::default(),
+            slow_log: Arc::new(SlowLog::new(sharded.slower_than, sharded.slow_log_len_max)),
             scripts: Arc::default(),
             kind: PoolKind::sharded(sharded.clone()).warmed_up(WarmUpPlan::new(
                 sharded,
@@ -105,6 +107,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             pause: Pause::default(),
             errors: Arc::default(),
             noted: Arc::default(),
+            slow_log: Arc::default(),
             scripts: Arc::default(),
             kind: PoolKind::Routed(Box::new(RoutePlan::new(
                 routed.clone(),

@@ -3,6 +3,7 @@ use super::cluster::Reader;
 use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
+use super::store_slow::is_timed;
 use super::store_transactions::{tells_of_all, unserved};
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
@@ -152,11 +153,19 @@ impl Plane {
         let beside = match store.has_script() {
             false => None,
             true => match self.hold_beside_script(store, asked) {
-                Some(held) => Some(held),
+                Some(held) => {
+                    // Waiting for a script is nobody's work.
+                    self.look(&pool.slow_log);
+                    Some(held)
+                }
                 None => return Step::Started,
             },
         };
-        let Asked { session, busy, request, .. } = asked;
+        let mut work = match is_timed(&pool.slow_log, asked.request) {
+            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
+            false => None,
+        };
+        let Asked { key, session, busy, request } = asked;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         self.count(session, request);
@@ -173,8 +182,12 @@ impl Plane {
             }
             len = out.len() - start;
         });
-        if len >= self.noting.big_from {
+        if len >= self.noting.look_from {
             self.note_stored_reply(&pool.noted, request, len);
+            work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
+        }
+        if let Some(work) = work {
+            self.end_work(pool, (*key, &mut **session), request, work);
         }
         if store.notifies() {
             self.settle_changes(session, busy, (store, request), error.is_some());

@@ -62,6 +62,7 @@ mod split;
 mod stateful;
 mod store_blocking;
 mod store_scripts;
+mod store_slow;
 mod store_tracking;
 mod store_transactions;
 mod streaming;
@@ -215,6 +216,8 @@ pub(crate) struct Plane {
     health_epoch: u64,
     /// The same of the circuits.
     circuit_epoch: u64,
+    /// When the clock was read last, for a request of a store or by a poll.
+    looked: store_slow::Looked,
     /// How often slow requests were told of lately.
     slow_lines: slow::SlowLines,
     /// Slow requests whose reply is on its way to its client.
@@ -290,6 +293,7 @@ impl Core {
             kills: BTreeSet::new(),
             health_epoch: 0,
             circuit_epoch: 0,
+            looked: store_slow::Looked::default(),
             slow_lines: slow::SlowLines::default(),
             unwritten: Vec::new(),
             next_deadline: None,
@@ -322,6 +326,7 @@ impl Core {
     /// Notes the time; after each poll, before anything else.
     pub fn set_clock(&mut self, clock: Clock) {
         self.plane.served.on_poll(clock.now);
+        self.plane.looked = store_slow::Looked { at: clock.now, requests: self.plane.batch };
         self.plane.clock = clock;
     }
 

@@ -7,7 +7,7 @@ use keyway_base::{ByteRange, Limits};
 use keyway_command::{Args, KeyFlags, Request, Verb};
 use keyway_memcache as memcache;
 use keyway_proxy::noted::{Access, BigSight, Direction, NotedKeys};
-use keyway_proxy::{BigReply, Session};
+use keyway_proxy::{BigReply, Session, SlowLog};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub(super) struct Noting {
     every: u32,
     /// Bytes of a request or reply from which its values are looked at.
     pub(super) big_from: usize,
+    /// Bytes of a reply of a store from which it is looked at.
+    pub(super) look_from: usize,
     /// Room for a request of memcached.
     item: memcache::Request,
 }
@@ -31,8 +33,8 @@ impl Noting {
         let every = limits.hot_keys_every;
         // Not all workers at once.
         let left = if every == 0 { u32::MAX } else { every };
-        let item = memcache::Request::default();
-        Noting { left, every, big_from: limits.big_reply_len(), item }
+        let (big_from, item) = (limits.big_reply_len(), memcache::Request::default());
+        Noting { left, every, big_from, look_from: big_from.min(SlowLog::TIMED_FROM), item }
     }
 
     /// Whether a request of so many bytes, which was started, is to be looked at.
@@ -214,6 +216,9 @@ impl Plane {
     #[cold]
     #[inline(never)]
     pub(super) fn note_stored_reply(&self, noted: &NotedKeys, request: &Request, len: usize) {
+        if len < self.noting.big_from {
+            return;
+        }
         let mut keys = (0, 0);
         request.for_each_key(|index, _| keys = (keys.0 + 1, index));
         // Of several keys it is not known whose value is large.
@@ -233,6 +238,9 @@ impl Plane {
         bytes: &[u8],
         len: usize,
     ) {
+        if len < self.noting.big_from {
+            return;
+        }
         if let (Some(command), 1) = (command_of(request.head.verb), request.keys.len()) {
             let sight = (request.key(bytes, 0), command, Direction::Reply);
             self.note_sight(&self.plan.pools[usize::from(pool)].noted, sight, len);
@@ -308,7 +316,7 @@ fn key_of(request: &Request, (element, elements): (u32, u32)) -> Option<usize> {
 }
 
 /// What a command of memcached about keys is called.
-fn command_of(verb: memcache::Verb) -> Option<&'static str> {
+pub(super) fn command_of(verb: memcache::Verb) -> Option<&'static str> {
     use memcache::Verb::*;
     Some(match verb {
         Get => "get",

@@ -1,7 +1,7 @@
 //! Slow requests, for SLOWLOG.
 
 use super::Plane;
-use crate::PoolKind;
+use crate::PoolPlan;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::lookup;
 use keyway_proxy::{Owner, Session, Slow, SlowEntry, SlowLog, shown_args};
@@ -59,13 +59,7 @@ impl Plane {
         slow: Slow,
         (client, place): (Option<u64>, Option<Place>),
     ) {
-        let plan = Arc::clone(&self.plan);
-        let PoolKind::Sharded { slow_log, .. } = &plan.pools[pool as usize].kind else {
-            return;
-        };
-        let entry = client.and_then(|id| self.plan.clients.get(id));
-        let (addr, name) =
-            entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name));
+        let (addr, name) = self.client_names(client);
         let (queued, took) = (slow.queued, slow.queued + slow.took);
         let received = took + self.clock.now.since(slow.answered);
         let micros = |time: Duration| time.as_micros() as u64;
@@ -83,20 +77,33 @@ impl Plane {
             receive_micros: micros(received) - micros(took),
             write_micros: None,
         };
-        let told = tracing::enabled!(tracing::Level::DEBUG).then(|| Told {
-            pool: plan.pools[usize::from(pool)].name.clone(),
-            entry: entry.clone(),
-        });
-        let id = slow_log.add(entry);
-        let unwritten = Unwritten {
-            place: place.unwrap_or((Key::NONE, 0)),
-            left: None,
-            received: self.clock.now,
-            rest: received.subsec_nanos() % 1000,
-            log: Arc::clone(slow_log),
-            id,
-            told,
-        };
+        let pool = Arc::clone(&self.plan.pools[usize::from(pool)]);
+        let received = (self.clock.now, received.subsec_nanos() % 1000);
+        self.keep_slow(&pool, entry, place, received);
+    }
+
+    /// Address and name of a client, as far as it is there.
+    pub(super) fn client_names(&self, client: Option<u64>) -> (String, String) {
+        let entry = client.and_then(|id| self.plan.clients.get(id));
+        entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name))
+    }
+
+    /// Adds an entry to the log of its pool, and completes it once the reply, which is here since
+    /// `received`, with the nanoseconds that its times were cut by, is with its client.
+    pub(super) fn keep_slow(
+        &mut self,
+        pool: &PoolPlan,
+        entry: SlowEntry,
+        place: Option<Place>,
+        (received, rest): (Time, u32),
+    ) {
+        let told = tracing::enabled!(tracing::Level::DEBUG)
+            .then(|| Told { pool: pool.name.clone(), entry: entry.clone() });
+        let log = Arc::clone(&pool.slow_log);
+        let id = log.add(entry);
+        let place_or_none = place.unwrap_or((Key::NONE, 0));
+        let unwritten =
+            Unwritten { place: place_or_none, left: None, received, rest, log, id, told };
         if place.is_none() {
             return self.tell_slow(unwritten, None);
         }
@@ -173,7 +180,7 @@ impl Plane {
         tracing::debug!(
             trace = format!("{:016x}", entry.trace),
             pool,
-            backend = entry.server,
+            backend = Some(&*entry.server).filter(|server| !server.is_empty()),
             command = command_name(&entry.args),
             queue_us = entry.queue_micros,
             server_us = entry.micros,

@@ -11,6 +11,7 @@
 use super::Plane;
 use super::input::Step;
 use super::stateful::Asked;
+use super::store_slow::is_timed;
 use super::store_tracking::{Settlement, is_of_everything};
 use super::store_transactions::{is_executed, unserved};
 use crate::{Plan, PoolKind, PoolPlan};
@@ -280,6 +281,10 @@ impl Plane {
         (pool, store): (&PoolPlan, &Store),
         asked: &mut Asked,
     ) -> Step {
+        let work = match is_timed(&pool.slow_log, asked.request) {
+            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
+            false => None,
+        };
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         let settlement = self.compose_script(pool, asked.session, asked.request, &mut out);
@@ -295,6 +300,9 @@ impl Plane {
             self.note_store_error(asked.session.pool, asked.request.command.class as u8, is_full);
         }
         self.scratch = out;
+        if let Some(work) = work {
+            self.end_work(pool, (asked.key, asked.session), asked.request, work);
+        }
         if let Some(settlement) = settlement {
             self.tell_changes(asked.session, asked.busy, settlement);
         }
@@ -484,6 +492,8 @@ impl Plane {
                 return None;
             }
         };
+        // Waiting for another script is nobody's work.
+        self.look(&pool.slow_log);
         let tracks = session.tracking.as_deref().is_some_and(|tracking| tracking.tracks_next());
         let host = Rc::new(ScriptHost {
             hold,

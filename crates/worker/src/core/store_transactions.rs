@@ -13,6 +13,7 @@
 
 use super::input::Step;
 use super::stateful::{Asked, ForKeys};
+use super::store_slow::is_timed;
 use super::store_tracking::Settlement;
 use super::{LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
@@ -211,6 +212,15 @@ impl Plane {
         request: &Request,
         executed: &mut Executed,
     ) {
+        // What the store does not execute may have a password in it.
+        let is_work = is_executed(request) || store_scripts(request.command.verb);
+        let work = match is_work && is_timed(&pool.slow_log, request) {
+            // What came before it in the transaction was no request of its own.
+            true => self
+                .look(&pool.slow_log)
+                .and_then(|_| self.begin_work(&pool.slow_log, asked.session, asked.busy)),
+            false => None,
+        };
         let out = &mut executed.replies;
         let start = out.len();
         let verb = request.command.verb;
@@ -244,6 +254,9 @@ impl Plane {
                     self.follow(asked.session, pool, after);
                 }
             }
+        }
+        if let Some(work) = work {
+            self.end_work(pool, (asked.key, asked.session), request, work);
         }
         let is_counted = self.takes_counted();
         if out.get(start) == Some(&b'-') {

@@ -113,6 +113,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         pause: crate::Pause::default(),
         errors: Arc::default(),
         noted: Arc::default(),
+        slow_log: Arc::default(),
         scripts: Arc::default(),
         kind: match &pool.kind {
             TopologyKind::Sharded(sharded) => PoolKind::sharded(sharded.clone()),

@@ -93,9 +93,9 @@ for each key with a large value its name, bytes, command, `request` or `reply`, 
 Each is told 10 of a kind unless asked for more. A user sees those keys only that it may read. In Redis 8.6
 a command of this name begins and ends a session of counting; there is no need to begin one here.
 
-SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for (see
-[operations.md](operations.md)); on the embedded store it is empty, as requests are not timed one by one there. LATENCY
-has no events. LATENCY HISTOGRAM is answered in Redis's form by class of commands (`read`, `write`,
+SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for, on the embedded store what it worked
+long on ([operations.md](operations.md)). Of a transaction there its commands are shown, as by Redis, and of a script the
+script. LATENCY has no events. LATENCY HISTOGRAM is answered in Redis's form by class of commands (`read`, `write`,
 `read_many`, ...), as requests are timed by class: a command's name stands for its whole class; bounds
 are those of Keyway's histograms, 1 ms, 2 ms, 4 ms and so on. INFO latencies and
 INFO latencystats are by class as well ([operations.md](operations.md)). CONFIG GET shows

@@ -352,7 +352,7 @@ impl Plane {
         call: &mut Call<'_>,
     ) -> Step {
         match &pool.kind {
-            PoolKind::Store(store) => self.serve_memcached(store, call),
+            PoolKind::Store(store) => self.serve_memcached((pool, store), call),
             PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
             PoolKind::Sharded { pool: sharded, options, warm_up, cluster, .. } => {
                 if options.memcached.is_none() {

@@ -1,6 +1,7 @@
 //! Requests to the embedded store.
 
 use super::{Call, Plane, Step};
+use crate::PoolPlan;
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};
@@ -10,13 +11,23 @@ use std::collections::BTreeSet;
 impl Plane {
     /// Executes a request on the store.
     #[inline]
-    pub(super) fn serve_memcached(&mut self, store: &Store, call: &mut Call<'_>) -> Step {
+    pub(super) fn serve_memcached(
+        &mut self,
+        (pool, store): (&PoolPlan, &Store),
+        call: &mut Call<'_>,
+    ) -> Step {
         self.count_memcached(call);
         self.note_served(call.session.pool, call.class());
         let context = self.memcached_context(call.session);
         let is_ok = if store.has_script() {
             self.serve_beside_script(store, context, call)
         } else {
+            let log = &pool.slow_log;
+            let is_flush = call.head().verb == Verb::FlushAll;
+            let mut work = match is_flush || call.bytes.len() >= log.timed_from() {
+                true => self.begin_work(log, call.session, call.busy),
+                false => None,
+            };
             let (mut is_ok, mut len) = (true, 0);
             let place = call.busy.order.reserve();
             call.busy.order.complete(place, &mut call.busy.output, |out| {
@@ -25,8 +36,13 @@ impl Plane {
                 is_ok = !is_error(&out[start..], wire_of(call.request.head.dialect));
                 len = out.len() - start;
             });
-            if len >= self.noting.big_from {
+            if len >= self.noting.look_from {
                 self.note_large_item(call.session.pool, call.request, call.bytes, len);
+                work = work.or_else(|| self.began_lately(log, call.session, call.busy));
+            }
+            if let Some(work) = work {
+                let whose = (call.key, &mut *call.session);
+                self.end_memcached_work(pool, whose, (call.request, call.bytes), work);
             }
             is_ok
         };
