@@ -133,6 +133,8 @@ impl Seat {
                     }
                 }
                 Recv::Empty => return,
+                // May be told more than once.
+                Recv::End | Recv::Failed if self.ended.contains(&token) => return,
                 Recv::End | Recv::Failed => return self.ended.push(token),
             }
         }
@@ -809,4 +811,74 @@ fn without_descriptors_who_waits_is_told_of_and_nobody_else() {
         }
         assert_eq!(came[20..], ports(&more));
     });
+}
+
+#[test]
+fn who_brings_much_and_then_little_is_read_whole() {
+    on_all(|seat| {
+        let mut clients = seat.connected(3);
+        let tokens = seat.introduced(&mut clients);
+        let token = tokens[0];
+        let mut other = 0;
+        for phase in 0..3_u8 {
+            for round in 0..10 {
+                let sent = pattern(300_000, phase ^ round);
+                let (mut client, long) = (clients[0].try_clone().unwrap(), sent.clone());
+                let writer = std::thread::spawn(move || client.write_all(&long).unwrap());
+                clients[1].write_all(b"x").unwrap();
+                other += 1;
+                seat.until("much", |seat| {
+                    let len = |token| seat.got.get(token).map_or(0, Vec::len);
+                    len(&token) == sent.len() && len(&tokens[1]) == other
+                });
+                writer.join().unwrap();
+                assert!(seat.got.remove(&token).unwrap() == sent, "{phase} {round}");
+            }
+            for round in 0..150 {
+                clients[0].write_all(&[phase; 90]).unwrap();
+                seat.until("little", |seat| seat.got.get(&token).is_some_and(|it| it.len() == 90));
+                assert!(seat.got.remove(&token).unwrap() == [phase; 90], "{phase} {round}");
+            }
+        }
+        // The end of one that has just brought much.
+        let mut client = clients.remove(2);
+        let sent = pattern(2 << 20, 5);
+        let long = sent.clone();
+        std::thread::spawn(move || client.write_all(&long).unwrap());
+        seat.until("its end", |seat| seat.ended == [tokens[2]]);
+        assert!(seat.got[&tokens[2]] == sent);
+    });
+}
+
+#[test]
+fn who_brings_much_is_handed_over_whole() {
+    for kind in kinds() {
+        let (mut one, mut other) = (Seat::new(kind), Seat::new(kind));
+        let mut clients = one.connected(2);
+        let tokens = one.introduced(&mut clients);
+        let sent = pattern(24 << 20, 7);
+        let (mut client, long) = (clients.remove(0), sent.clone());
+        let writer = std::thread::spawn(move || {
+            client.write_all(&long).unwrap();
+            client
+        });
+        let mut got = Vec::new();
+        while got.len() < sent.len() {
+            let wanted = sent.len().min(got.len() + (2 << 20));
+            one.until("some", |seat| {
+                seat.got.get(&tokens[0]).map_or(0, Vec::len) + got.len() >= wanted
+            });
+            got.extend(one.got.remove(&tokens[0]).unwrap());
+            let socket = one.io.release(one.sockets.remove(&tokens[0]).unwrap());
+            let socket = other.io.adopt(socket);
+            other.sockets.insert(tokens[0], socket);
+            assert!(other.io.watch(socket, Token(tokens[0])));
+            other.read(tokens[0], false);
+            std::mem::swap(&mut one, &mut other);
+        }
+        assert!(got == sent, "{kind:?}");
+        let client = writer.join().unwrap();
+        drop(client);
+        one.until("its end", |seat| seat.ended == [tokens[0]]);
+    }
 }

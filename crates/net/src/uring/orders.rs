@@ -185,6 +185,10 @@ impl Orders {
     pub(super) fn submit(&mut self) -> bool {
         /// `IORING_ENTER_GETEVENTS`: without it, what follows from the orders waits for the next call.
         const GET_EVENTS: u32 = 1;
+        #[cfg(test)]
+        if !self.faults.is_empty() {
+            return self.check(Ok(0));
+        }
         let count = self.ring.submission().len() as u32;
         // SAFETY: the orders point to no memory (see `push`), and no argument is given.
         let outcome = unsafe { self.ring.submitter().enter::<()>(count, 0, GET_EVENTS, None) };
