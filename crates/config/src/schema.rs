@@ -178,7 +178,7 @@ pub(crate) static SERVER: Table = Table {
             "io",
             Choice(&Choices { now: &["epoll", "io_uring", "auto"], later: &[] }),
             Is("\"epoll\""),
-            "How workers talk to the kernel. `\"io_uring\"` needs Linux 6.1 and a system that allows it (containers often do not), and Keyway does not start where it cannot have it; `\"auto\"` takes it where it can and epoll elsewhere, and the log says which. `--io` overrides it. docs/performance.md has what either costs: it depends on what the machine takes for a system call.",
+            "How workers talk to the kernel. `\"io_uring\"` needs Linux 6.1 and a system that allows it (containers often do not), and Keyway does not start where it cannot have it; `\"auto\"` takes it where it can and epoll elsewhere, worker by worker, and the log says which and why. `--io` overrides it. docs/performance.md has what either costs: it depends on what the machine takes for a system call.",
         )
         .known_elsewhere_as(&["event_loop", "io_backend"]),
         key(

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use keyway_config::IoDriver;
-use keyway_net::{EpollIo, Io, Listener, ListenerIndex, Mailbox, Sockets, UringIo};
+use keyway_net::{EpollIo, Listener, Mailbox, Ring, Sockets, UringIo};
+use rustix::io::Errno;
 use std::io;
 use std::sync::OnceLock;
 
@@ -17,7 +18,12 @@ pub enum Driver {
     Epoll,
     /// By completion.
     IoUring,
+    /// By completion; a worker that the system refuses it goes by readiness.
+    IoUringOrEpoll,
 }
+
+/// Makes what the system may refuse a worker; tests have it refused.
+pub type MakeRing = fn() -> io::Result<Ring>;
 
 /// `--io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,7 +62,7 @@ pub fn choose(wanted: IoDriver) -> Result<Driver> {
             Driver::IoUring
         }
         IoDriver::Auto => match UringIo::probe() {
-            Ok(()) => Driver::IoUring,
+            Ok(()) => Driver::IoUringOrEpoll,
             Err(error) => {
                 let reason = explained(error);
                 tracing::info!(%reason, "sockets go by epoll: io_uring cannot be had here");
@@ -76,44 +82,58 @@ fn explained(error: io::Error) -> io::Error {
         io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => {
             "this kernel has none, or lacks parts of Linux 6.1"
         }
-        io::ErrorKind::OutOfMemory => "out of memory, or of what may be locked (ulimit -l)",
+        io::ErrorKind::OutOfMemory => {
+            "no memory is left: the machine's, or what this process's cgroup may have (memory.max)"
+        }
+        _ if is_out_of_descriptors(&error) => {
+            "no file descriptor is left: raise `ulimit -n` or lower clients_max"
+        }
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {hint}"))
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// The name of what the process has, as INFO tells it.
 pub fn name() -> &'static str {
     match CHOSEN.get() {
         None | Some(Driver::Epoll) => "epoll",
-        Some(Driver::IoUring) => "io_uring",
+        Some(Driver::IoUring | Driver::IoUringOrEpoll) => "io_uring",
     }
 }
 
-/// The sockets of one worker, made in its thread, which listen at these positions.
+/// The sockets of one worker, made in its thread, which listen at these positions: as the last step,
+/// so that no client is sent to a worker that does not come to be.
 ///
 /// # Errors
-/// When the system has no descriptors or memory left.
+/// When the system has no descriptors or memory left, or refuses the ring that is asked for.
 pub fn sockets<M>(
-    driver: Driver,
+    (driver, make_ring): (Driver, MakeRing),
     listeners: Vec<(u16, Listener)>,
     mailbox: &Mailbox<M>,
-) -> io::Result<Sockets> {
-    let (mut row, mut others) = (Vec::new(), Vec::new());
-    for (index, listener) in listeners {
-        match usize::from(index) == row.len() {
-            true => row.push(listener),
-            false => others.push((index, listener)),
+) -> Result<Sockets> {
+    let ring = match driver {
+        Driver::Epoll => None,
+        Driver::IoUring => {
+            let refused =
+                "cannot create an io_uring: io = \"auto\" goes by epoll where it is refused";
+            Some(make_ring().map_err(explained).context(refused)?)
         }
-    }
-    let mut io: Sockets = match driver {
-        Driver::Epoll => EpollIo::new(row, mailbox)?.into(),
-        Driver::IoUring => UringIo::new(row, mailbox)?.into(),
+        Driver::IoUringOrEpoll => match make_ring() {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                let reason = explained(error);
+                tracing::warn!(%reason, "a worker goes by epoll: it is refused an io_uring");
+                None
+            }
+        },
     };
-    for (index, listener) in others {
-        if !io.listen(ListenerIndex(index), listener) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-    }
-    Ok(io)
+    let base = EpollIo::at(listeners, mailbox).context("cannot create an instance of epoll")?;
+    Ok(match ring {
+        Some(ring) => UringIo::over(base, ring).into(),
+        None => base.into(),
+    })
 }

@@ -4,10 +4,11 @@
 //! batches and doubles the links and wake-ups. So a worker is added only when
 //! every one there has been busy, and then it is given its share of clients.
 
-use crate::driver::{self, Driver};
+use crate::driver::{self, Driver, MakeRing};
 use anyhow::{Context, Result};
 use keyway_metrics::Registry;
-use keyway_net::{Listener, ListenerHold, ListenerTemplate, Mailbox, Mailer, Ringed, Secured};
+use keyway_net::{Listener, ListenerHold, ListenerTemplate, Mailbox, Mailer};
+use keyway_net::{Ring, Ringed, Secured};
 use keyway_worker::{Follow, Mail, Plan, Worker};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -62,7 +63,7 @@ pub struct Workers {
     /// Workers that are there, and serve nobody before [`Workers::begin`].
     waiting: Option<Vec<Sender<()>>>,
     count_max: usize,
-    driver: Driver,
+    driver: (Driver, MakeRing),
     busy_samples: u32,
     /// What is left of [`RETRY_AFTER`].
     pause: Duration,
@@ -92,7 +93,7 @@ impl Workers {
             running: Vec::new(),
             waiting: Some(Vec::new()),
             count_max,
-            driver,
+            driver: (driver, Ring::new),
             busy_samples: 0,
             pause: Duration::ZERO,
             seed,
@@ -173,13 +174,13 @@ impl Workers {
         self.add(listeners)
     }
 
-    fn hold(&mut self, listeners: &[(u16, Listener)]) {
-        for (index, listener) in listeners {
-            let index = usize::from(*index);
+    fn hold(&mut self, holds: Vec<(u16, ListenerHold)>) {
+        for (index, hold) in holds {
+            let index = usize::from(index);
             if self.holds.len() <= index {
                 self.holds.resize_with(index + 1, Vec::new);
             }
-            self.holds[index].push(listener.hold());
+            self.holds[index].push(hold);
         }
     }
 
@@ -187,12 +188,13 @@ impl Workers {
         let index = self.running.len();
         let mailbox = Mailbox::new(MAILBOX_LEN).context("no file descriptor for a mailbox")?;
         let mailer = mailbox.mailer();
-        self.hold(&listeners);
+        let holds = holds_of(&listeners);
         // Before it serves anybody: what others leave in its inboxes is told
         // once, and a worker that missed it would never look.
         self.plan.mailers.lock().push(mailer.clone());
         match self.start_thread(index, listeners, mailbox) {
             Ok((thread, thread_id)) => {
+                self.hold(holds);
                 self.running.push(Running {
                     thread,
                     mailer,
@@ -246,10 +248,14 @@ impl Workers {
                 Worker::new(io, plan, cells, mailbox, seed).run();
             })
             .context("cannot start a worker thread")?;
-        let thread_id = told
-            .recv()
-            .context("a worker thread ended at once")?
-            .context("cannot create an instance of epoll or io_uring")?;
+        let thread_id = match told.recv().context("a worker thread ended at once")? {
+            Ok(thread_id) => thread_id,
+            Err(error) => {
+                // What it had is free for another then.
+                let _ = thread.join();
+                return Err(error);
+            }
+        };
         Ok((thread, thread_id))
     }
 
@@ -323,7 +329,7 @@ impl Workers {
             self.templates[usize::from(index)] = Some(template);
         }
         for listeners in &sockets {
-            self.hold(listeners);
+            self.hold(holds_of(listeners));
         }
         for (template, listener) in self.templates.iter_mut().zip(&plan.listeners) {
             if listener.is_ended {
@@ -371,6 +377,10 @@ impl Workers {
     }
 }
 
+fn holds_of(listeners: &[(u16, Listener)]) -> Vec<(u16, ListenerHold)> {
+    listeners.iter().map(|(index, listener)| (*index, listener.hold())).collect()
+}
+
 /// Leaves mail, and waits for room for it.
 fn post(mailer: &Mailer<Mail>, mut mail: Mail) {
     while let Err(refused) = mailer.post(mail) {
@@ -394,6 +404,11 @@ mod tests {
     use crate::upgrade::TakeOver;
     use crate::{plan, serve};
     use keyway_config::Config;
+    use parking_lot::Mutex;
+    use rustix::io::Errno;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::OnceLock;
 
     /// No worker yet: as busy as one whose whole time is used.
     fn without_workers() -> Workers {
@@ -424,7 +439,7 @@ mod tests {
             running: Vec::new(),
             waiting: None,
             count_max: 1,
-            driver: Driver::Epoll,
+            driver: (Driver::Epoll, Ring::new),
             busy_samples: 0,
             pause: Duration::ZERO,
             seed: 1,
@@ -448,5 +463,63 @@ mod tests {
         assert!(workers.sample(SAMPLE_EVERY).unwrap(), "it tries again");
         assert_eq!(workers.len(), 1);
         workers.drain();
+    }
+
+    /// Busy for long enough that one is added.
+    fn sampled(workers: &mut Workers) -> Result<bool> {
+        let mut samples = (0..BUSY_SAMPLES).map(|_| workers.sample(SAMPLE_EVERY));
+        samples.find(|outcome| !matches!(outcome, Ok(false))).unwrap_or(Ok(false))
+    }
+
+    #[test]
+    fn a_worker_that_is_refused_a_ring_is_not_added_and_nobody_was_sent_to_it() {
+        static AT: OnceLock<SocketAddr> = OnceLock::new();
+        static HEARD: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+        let mut workers = without_workers();
+        AT.set(workers.plan.listeners[0].name.parse().unwrap()).unwrap();
+        workers.driver = (Driver::IoUring, || {
+            let connected = TcpStream::connect(AT.get().unwrap());
+            HEARD.lock().push(connected.is_ok());
+            Err(Errno::NOMEM.into())
+        });
+        let error = format!("{:#}", sampled(&mut workers).expect_err("it is refused"));
+        assert!(error.contains("io_uring") && error.contains("memory"), "{error}");
+        assert!(!error.contains("ulimit -l"), "{error}");
+        assert_eq!(*HEARD.lock(), [false], "it listened before there was a worker");
+        assert!(workers.holds.iter().all(Vec::is_empty) && workers.plan.mailers.lock().is_empty());
+        // What is there is unharmed, and serves once there is enough of all.
+        workers.driver = (Driver::Epoll, Ring::new);
+        (workers.pause, workers.busy_samples) = (Duration::ZERO, 0);
+        assert!(sampled(&mut workers).unwrap());
+        assert_answers(*AT.get().unwrap());
+        workers.drain();
+    }
+
+    #[test]
+    fn a_worker_that_is_refused_a_ring_it_can_do_without_goes_by_epoll() {
+        for fault in [Errno::NOMEM, Errno::MFILE, Errno::PERM] {
+            let mut workers = without_workers();
+            let at = workers.plan.listeners[0].name.parse().unwrap();
+            workers.driver = (
+                Driver::IoUringOrEpoll,
+                match fault {
+                    Errno::NOMEM => || Err(Errno::NOMEM.into()),
+                    Errno::MFILE => || Err(Errno::MFILE.into()),
+                    _ => || Err(Errno::PERM.into()),
+                },
+            );
+            assert!(sampled(&mut workers).unwrap(), "{fault}");
+            assert_answers(at);
+            workers.drain();
+        }
+    }
+
+    fn assert_answers(at: SocketAddr) {
+        let mut client = TcpStream::connect(at).expect("it listens");
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        client.read_exact(&mut reply).expect("it answers");
+        assert_eq!(&reply, b"+PONG\r\n");
     }
 }

@@ -2,6 +2,7 @@
 //! directions, so that no request costs an `epoll_ctl`.
 
 use crate::blocks::Blocks;
+use crate::moving::{self, Come};
 use crate::resolver::{Answer, Resolver};
 use crate::tune::{tune, watch_over};
 use crate::{
@@ -17,8 +18,10 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sendmsg,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Bytes one `recv` may bring. Smaller costs more calls under deep pipelines;
@@ -62,6 +65,10 @@ pub struct EpollIo {
     mail_fd: OwnedFd,
     /// Outcomes known already when `connect` returned; told at the next poll.
     early: Vec<Event>,
+    /// What another worker's driver has received for sockets that are ours now; comes first.
+    come: BTreeMap<i32, (Token, Vec<u8>)>,
+    /// What the worker was given of that last.
+    lent_come: Vec<u8>,
 }
 
 impl EpollIo {
@@ -70,28 +77,91 @@ impl EpollIo {
     /// # Errors
     /// When the system has no descriptor for an epoll instance left.
     pub fn new<M>(listeners: Vec<Listener>, mailbox: &Mailbox<M>) -> std::io::Result<Self> {
+        Self::at((0..).zip(listeners).collect(), mailbox)
+    }
+
+    /// The same, with listeners at certain positions. Those that do not listen yet do so as the
+    /// last step.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left, or refuses to listen.
+    pub fn at<M>(listeners: Vec<(u16, Listener)>, mailbox: &Mailbox<M>) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (index, listener) in listeners.iter().enumerate() {
-            // Level-triggered: after running out of descriptors the waiting
-            // clients are told again.
-            let data = EventData::new_u64(OWN_LISTENER | index as u64);
-            epoll::add(&epoll, listener, data, EventFlags::IN)?;
-        }
         let mail_fd = mailbox.wake_fd().try_clone_to_owned()?;
         epoll::add(&epoll, &mail_fd, EventData::new_u64(OWN_MAIL), EventFlags::IN)?;
-        Ok(Self {
+        let mut io = Self {
             epoll,
             ready: Vec::with_capacity(EVENTS_MAX),
             blocks: Blocks::new(READ_LEN),
-            held: vec![false; listeners.len()],
+            held: Vec::new(),
             is_paused: false,
-            listeners: listeners.into_iter().map(Some).collect(),
+            listeners: Vec::new(),
             connecting: Vec::new(),
             resolving: Vec::new(),
             resolver: None,
             mail_fd,
             early: Vec::new(),
-        })
+            come: BTreeMap::new(),
+            lent_come: Vec::new(),
+        };
+        for (index, listener) in listeners {
+            io.register(index, listener)?;
+        }
+        for listener in io.listeners.iter_mut().flatten() {
+            listener.open()?;
+        }
+        Ok(io)
+    }
+
+    /// Has the system tell of who waits at a listener.
+    fn register(&mut self, index: u16, listener: Listener) -> std::io::Result<()> {
+        let place = usize::from(index);
+        // Level-triggered: after running out of descriptors the waiting
+        // clients are told again.
+        let data = EventData::new_u64(OWN_LISTENER | u64::from(index));
+        epoll::add(&self.epoll, &listener, data, EventFlags::empty())?;
+        if self.listeners.len() <= place {
+            self.listeners.resize_with(place + 1, || None);
+            self.held.resize(place + 1, false);
+        }
+        self.listeners[place] = Some(listener);
+        self.held[place] = false;
+        self.ask(place);
+        Ok(())
+    }
+
+    /// How many positions of listeners there are.
+    pub(crate) fn listeners_len(&self) -> usize {
+        self.listeners.len()
+    }
+
+    /// The descriptor of a TCP listener of this worker alone.
+    pub(crate) fn own_listener_fd(&self, index: usize) -> Option<i32> {
+        let listener = self.listeners.get(index)?.as_ref().filter(|listener| listener.is_tcp())?;
+        Some(listener.as_fd().as_raw_fd())
+    }
+
+    /// Gives a socket what was received for it before, which comes first.
+    pub(crate) fn bring(&mut self, socket: Socket, token: Token, held: Vec<u8>) {
+        if !held.is_empty() {
+            self.come.insert(socket.0, (token, held));
+            self.early.push(Event::Ready { token, readable: true, writable: false, hangup: false });
+        }
+    }
+
+    fn forget_come(&mut self, socket: Socket) -> Option<Vec<u8>> {
+        if self.come.is_empty() {
+            return None;
+        }
+        let (token, held) = self.come.remove(&socket.0)?;
+        self.early.retain(|event| !matches!(event, Event::Ready { token: of, .. } if *of == token));
+        Some(held)
+    }
+
+    #[cold]
+    fn recv_come(&mut self, held: Vec<u8>) -> Recv<'_> {
+        self.lent_come = held;
+        Recv::Data { bytes: &self.lent_come, drained: false, block: None }
     }
 
     /// Who gets shared memory, by listener.
@@ -416,19 +486,15 @@ impl Io for EpollIo {
     }
 
     fn listen(&mut self, index: ListenerIndex, listener: Listener) -> bool {
-        let place = usize::from(index.0);
-        let data = EventData::new_u64(OWN_LISTENER | u64::from(index.0));
-        if epoll::add(&self.epoll, &listener, data, EventFlags::empty()).is_err() {
+        if self.register(index.0, listener).is_err() {
             return false;
         }
-        if self.listeners.len() <= place {
-            self.listeners.resize_with(place + 1, || None);
-            self.held.resize(place + 1, false);
+        let place = self.listeners[usize::from(index.0)].as_mut();
+        let is_open = place.is_some_and(|listener| listener.open().is_ok());
+        if !is_open {
+            self.end_listening(index);
         }
-        self.listeners[place] = Some(listener);
-        self.held[place] = false;
-        self.ask(place);
-        true
+        is_open
     }
 
     fn end_listening(&mut self, index: ListenerIndex) {
@@ -440,6 +506,10 @@ impl Io for EpollIo {
 
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
         assert_eq!(token.0 & OWN, 0, "the topmost bit of a token is the driver's");
+        if let Some(come) = moving::take(socket.0) {
+            // Its end, or that it broke, the system tells again.
+            self.bring(socket, token, come.held);
+        }
         let data = EventData::new_u64(token.0);
         epoll::add(&self.epoll, borrow(&socket), data, socket_events()).is_ok()
     }
@@ -474,6 +544,11 @@ impl Io for EpollIo {
 
     #[inline]
     fn recv(&mut self, socket: Socket) -> Recv<'_> {
+        if !self.come.is_empty()
+            && let Some((_, held)) = self.come.remove(&socket.0)
+        {
+            return self.recv_come(held);
+        }
         loop {
             return match rustix::net::recv(borrow(&socket), self.blocks.buf(), RecvFlags::empty()) {
                 Ok((0, _)) => Recv::End,
@@ -515,10 +590,16 @@ impl Io for EpollIo {
 
     fn release(&mut self, socket: Socket) -> Socket {
         let _ = epoll::delete(&self.epoll, borrow(&socket));
+        if let Some(held) = self.forget_come(socket) {
+            moving::leave(socket.0, Come { held, outcome: None, awaits_room: false });
+        }
         socket
     }
 
     fn close(&mut self, socket: Socket) {
+        drop(self.forget_come(socket));
+        // Of one that was handed over, and never named.
+        drop(moving::take(socket.0));
         // SAFETY: the handle owns its descriptor (see `borrow`) and the caller
         // gives it up here.
         drop(unsafe { OwnedFd::from_raw_fd(socket.0) });

@@ -218,6 +218,11 @@ pub trait Io {
         self.stop_listening();
     }
 
+    /// What the operator is to be told of the driver, once.
+    fn take_notice(&mut self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether anybody has begun to come in, of whom nobody was told yet.
     fn has_arrivals(&self) -> bool {
         false

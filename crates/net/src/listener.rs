@@ -35,6 +35,8 @@ pub struct ListenerOptions {
 pub struct Listener {
     socket: Arc<Socket>,
     options: ListenerOptions,
+    /// It has its address, and does not listen before [`Listener::open`].
+    is_shut: bool,
 }
 
 /// Why an address could not be listened on.
@@ -79,7 +81,7 @@ impl Listener {
         };
         let socket =
             socket.map_err(|error| BindError { address: options.address.to_string(), error })?;
-        Ok(Self { socket: Arc::new(socket), options: options.clone() })
+        Ok(Self { socket: Arc::new(socket), options: options.clone(), is_shut: false })
     }
 
     /// Goes on with a socket that another process listens on, or did. Nothing about it is changed
@@ -97,7 +99,9 @@ impl Listener {
             socket.set_nonblocking(true)
         });
         match outcome {
-            Ok(()) => Ok(Self { socket: Arc::new(socket), options: options.clone() }),
+            Ok(()) => {
+                Ok(Self { socket: Arc::new(socket), options: options.clone(), is_shut: false })
+            }
             Err(error) => Err(BindError { address: options.address.to_string(), error }),
         }
     }
@@ -127,6 +131,19 @@ impl Listener {
         self.socket.local_addr().ok()?.as_socket()
     }
 
+    /// Begins to listen, where it does not yet: the last step of whoever is to accept from it, since
+    /// the system sends it clients from here on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn open(&mut self) -> io::Result<()> {
+        if self.is_shut {
+            listen(&self.socket, &self.options)?;
+            self.is_shut = false;
+        }
+        Ok(())
+    }
+
     pub(crate) fn door(&self) -> Option<&Door> {
         self.options.door.as_ref()
     }
@@ -146,11 +163,13 @@ pub struct ListenerTemplate {
 }
 
 impl ListenerTemplate {
-    /// Listens.
+    /// One more that has the address. A TCP socket listens only when a driver has taken it: nobody is
+    /// sent to one whose worker does not come to be.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn bind(&self) -> Result<Listener, BindError> {
+        let is_shut = self.unix.is_none();
         let socket = match (&self.unix, self.addr) {
             (Some(socket), _) => socket.try_clone(),
             (None, Some(addr)) => bind_tcp(addr, &self.options, Sharing::Before),
@@ -158,7 +177,7 @@ impl ListenerTemplate {
         };
         let socket = socket
             .map_err(|error| BindError { address: self.options.address.to_string(), error })?;
-        Ok(Listener { socket: Arc::new(socket), options: self.options.clone() })
+        Ok(Listener { socket: Arc::new(socket), options: self.options.clone(), is_shut })
     }
 }
 
@@ -192,7 +211,7 @@ impl ListenerHold {
 }
 
 fn settle(socket: &Socket, options: &ListenerOptions) -> io::Result<()> {
-    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    listen(socket, options)?;
     match &options.address {
         Address::Unix(path) | Address::Shm(path) => permit(path, options),
         Address::Tcp { .. } => match options.tcp_keepalive {
@@ -228,7 +247,7 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
 /// others in from then on. So nobody who connects meets a socket that goes away again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
-    /// At once: another of this process listens.
+    /// At once: another of this process listens. It does not listen itself yet.
     Before,
     /// When it listens: binding alone may succeed beside a port that is shared, listening never.
     AfterListen,
@@ -246,10 +265,16 @@ fn bind_tcp(addr: SocketAddr, options: &ListenerOptions, sharing: Sharing) -> io
         keep_alive(&socket, silence)?;
     }
     socket.bind(&addr.into())?;
-    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
-    socket.set_reuse_port(true)?;
+    if sharing == Sharing::AfterListen {
+        listen(&socket, options)?;
+        socket.set_reuse_port(true)?;
+    }
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+fn listen(socket: &Socket, options: &ListenerOptions) -> io::Result<()> {
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))
 }
 
 fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
@@ -258,7 +283,7 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     socket.bind(&SockAddr::unix(path)?)?;
     // Nobody can connect before it listens.
     permit(path, options)?;
-    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    listen(&socket, options)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

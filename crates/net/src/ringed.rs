@@ -638,6 +638,18 @@ impl Io for Ringed {
         self.io.stop_listening();
     }
 
+    fn leave_listening(&mut self) {
+        self.io.leave_listening();
+    }
+
+    fn has_arrivals(&self) -> bool {
+        self.io.has_arrivals()
+    }
+
+    fn take_notice(&mut self) -> Option<&'static str> {
+        self.io.take_notice()
+    }
+
     fn listen(&mut self, index: ListenerIndex, listener: crate::Listener) -> bool {
         self.io.listen(index, listener)
     }

@@ -412,11 +412,15 @@ impl<I: Io> Io for Secured<I> {
     }
 
     fn leave_listening(&mut self) {
-        self.io.stop_listening();
+        self.io.leave_listening();
     }
 
     fn has_arrivals(&self) -> bool {
-        self.arrivals.is_busy()
+        self.arrivals.is_busy() || self.io.has_arrivals()
+    }
+
+    fn take_notice(&mut self) -> Option<&'static str> {
+        self.io.take_notice()
     }
 
     fn watch(&mut self, socket: Socket, token: Token) -> bool {

@@ -106,6 +106,18 @@ impl Io for Sockets {
         either!(self, io => io.stop_listening())
     }
 
+    fn leave_listening(&mut self) {
+        either!(self, io => io.leave_listening())
+    }
+
+    fn has_arrivals(&self) -> bool {
+        either!(self, io => io.has_arrivals())
+    }
+
+    fn take_notice(&mut self) -> Option<&'static str> {
+        either!(self, io => io.take_notice())
+    }
+
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
         either!(self, io => io.watch(socket, token))
     }

@@ -2,9 +2,9 @@
 //! all that came.
 //!
 //! [`UringIo`] lies over [`EpollIo`], which still has everything that is not a plain connection:
-//! listeners, mail, names, connections being made, and sockets whose first bytes may bring
-//! descriptors (`shm://`). The ring watches the epoll instance as it watches sockets. Each socket
-//! of ours has one standing order to receive:
+//! unix listeners, mail, names, connections being made, and sockets whose first bytes may bring
+//! descriptors (`shm://`). The ring watches the epoll instance as it watches sockets. TCP listeners
+//! have a standing order to accept (`accepts`), and each socket of ours one to receive:
 //!
 //! ```text
 //!  watch ─► Armed ◄──────── read until empty ───────┐
@@ -15,26 +15,28 @@
 //! Bytes are sent by a call of their own: telling the kernel of all sends at once has brought
 //! nothing (docs/adr/0030).
 
+mod accepts;
 mod buffers;
+mod fallback;
 mod inbox;
 mod orders;
 
 use crate::epoll::READ_LEN;
+use crate::moving::{self, Come, Outcome};
 use crate::{Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, Mailbox, Recv, Send};
 use crate::{Socket, Token};
+use accepts::Accepts;
 use buffers::{Buffers, Piece};
-use inbox::{Conn, Outcome, Pieces, Reading};
+use inbox::{Conn, Pieces, Reading};
 use io_uring::cqueue;
 use keyway_base::Clock;
 use orders::{Done, Kind, Orders};
-use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::io::IoSlice;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Tokens with these two of the three topmost bits are of sockets that stay with epoll: their first
@@ -55,18 +57,30 @@ const WAITING_MAX: u32 = 64 << 10;
 /// How often a socket that is handed over is waited for, a tenth of a second each.
 const QUIET_WAITS: usize = 50;
 
-/// What came for sockets on their way between two workers, by descriptor.
-static MOVING: Mutex<BTreeMap<i32, Come>> = Mutex::new(BTreeMap::new());
-
-/// What goes with a socket to another worker.
-struct Come {
-    held: Vec<u8>,
-    outcome: Option<Outcome>,
-    awaits_room: bool,
+/// A ring and the buffers that were lent to it, for the thread it is made in: all of a driver that the
+/// system may refuse where it has let this process have one before.
+pub struct Ring {
+    // In this order: the ring ends before its buffers do.
+    orders: Orders,
+    buffers: Buffers,
 }
 
-/// How many those are: nearly always none.
-static MOVING_COUNT: AtomicUsize = AtomicUsize::new(0);
+impl Ring {
+    /// One for a worker.
+    ///
+    /// # Errors
+    /// When the system has no io_uring for us (containers often forbid it, and kernels before 6.1
+    /// lack what is needed), or no descriptor or memory left.
+    pub fn new() -> io::Result<Self> {
+        Self::with(Buffers::lend)
+    }
+
+    fn with(lend: fn(&io_uring::IoUring) -> io::Result<Buffers>) -> io::Result<Self> {
+        let orders = Orders::new()?;
+        let buffers = lend(orders.ring())?;
+        Ok(Ring { orders, buffers })
+    }
+}
 
 /// Real sockets, read by the kernel before they are asked for.
 pub struct UringIo {
@@ -74,6 +88,7 @@ pub struct UringIo {
     orders: Orders,
     buffers: Buffers,
     base: EpollIo,
+    accepts: Accepts,
     /// By descriptor.
     conns: Vec<Option<Conn>>,
     pieces: Pieces,
@@ -88,18 +103,23 @@ pub struct UringIo {
     generation: u32,
     /// Counts how often it was looked what is done.
     reaped: u32,
+    /// How many things that were done have been taken note of.
+    reaped_len: u64,
     early: Vec<Event>,
     done: Vec<Done>,
+    /// Everything goes by the driver below: see `fallback`.
+    has_fallen: bool,
+    notice: Option<&'static str>,
 }
 
 impl UringIo {
     /// A driver that accepts from `listeners` and wakes for `mailbox`; for the thread it is made in.
     ///
     /// # Errors
-    /// When the system has no io_uring for us (containers often forbid it, and kernels before 6.1
-    /// lack what is needed), or no descriptors are left.
+    /// As [`Ring::new`] and [`EpollIo::new`] have them.
     pub fn new<M>(listeners: Vec<Listener>, mailbox: &Mailbox<M>) -> io::Result<Self> {
-        Self::over(EpollIo::new(listeners, mailbox)?, Buffers::lend)
+        let ring = Ring::new()?;
+        Ok(Self::over(EpollIo::new(listeners, mailbox)?, ring))
     }
 
     /// One that does as on kernels before 6.12, for tests.
@@ -108,32 +128,30 @@ impl UringIo {
         listeners: Vec<Listener>,
         mailbox: &Mailbox<M>,
     ) -> io::Result<Self> {
-        Self::over(EpollIo::new(listeners, mailbox)?, Buffers::lend_short)
+        let ring = Ring::with(Buffers::lend_short)?;
+        Ok(Self::over(EpollIo::new(listeners, mailbox)?, ring))
     }
 
-    /// Whether the system lets this process have what [`UringIo::new`] needs.
+    /// Whether the system lets this process have what [`Ring::new`] makes.
     ///
     /// # Errors
     /// Says what is missing.
     pub fn probe() -> io::Result<()> {
-        let mut orders = Orders::new()?;
-        let buffers = Buffers::lend(orders.ring())?;
+        let Ring { mut orders, buffers } = Ring::new()?;
         let outcome = orders.try_one();
         orders.end_buffers();
         drop(buffers);
         outcome
     }
 
-    fn over(
-        base: EpollIo,
-        lend: fn(&io_uring::IoUring) -> io::Result<Buffers>,
-    ) -> io::Result<Self> {
-        let orders = Orders::new()?;
-        let buffers = lend(orders.ring())?;
+    /// Lies over a driver that has everything so far.
+    pub fn over(base: EpollIo, ring: Ring) -> Self {
+        let Ring { orders, buffers } = ring;
         let mut io = UringIo {
             orders,
             buffers,
             base,
+            accepts: Accepts::default(),
             conns: Vec::new(),
             pieces: Pieces::default(),
             lent: None,
@@ -142,11 +160,15 @@ impl UringIo {
             ending: BTreeSet::new(),
             generation: 0,
             reaped: 0,
+            reaped_len: 0,
             early: Vec::new(),
             done: Vec::new(),
+            has_fallen: false,
+            notice: None,
         };
         io.watch_base();
-        Ok(io)
+        (0..io.base.listeners_len()).for_each(|index| io.take_listener(index));
+        io
     }
 
     /// The driver that has all but plain connections.
@@ -160,6 +182,9 @@ impl UringIo {
     }
 
     fn watch_base(&mut self) {
+        if self.has_fallen {
+            return;
+        }
         let fd = self.base.poll_fd().as_raw_fd();
         self.orders.poll((Kind::Base, 0, fd), PollFlags::IN);
     }
@@ -169,17 +194,20 @@ impl UringIo {
         self.conns.get_mut(socket.0 as usize)?.as_mut()
     }
 
+    fn next_generation(&mut self) -> u32 {
+        // None is 0.
+        self.generation = self.generation % orders::GENERATION_MAX + 1;
+        self.generation
+    }
+
     /// Makes a socket one of ours, and has the kernel receive for it.
     fn own(&mut self, socket: Socket, token: Token) {
         let index = socket.0 as usize;
         if self.conns.len() <= index {
             self.conns.resize_with(index + 1, || None);
         }
-        self.generation = (self.generation + 1) & orders::GENERATION_MAX;
-        let mut conn = Conn::new(token, self.generation);
-        if MOVING_COUNT.load(Ordering::Acquire) > 0
-            && let Some(come) = take_moving(socket.0)
-        {
+        let mut conn = Conn::new(token, self.next_generation());
+        if let Some(come) = moving::take(socket.0) {
             (conn.held, conn.outcome) = (come.held, come.outcome);
             conn.polls_room = come.awaits_room;
             if conn.polls_room {
@@ -228,11 +256,13 @@ impl UringIo {
         self.reaped = self.reaped.wrapping_add(1);
         let mut done = std::mem::take(&mut self.done);
         self.orders.take_done(&mut done);
+        self.reaped_len += done.len() as u64;
         for one in done.drain(..) {
             match one.kind {
                 Kind::Receive => self.on_received(one, events),
                 Kind::Room | Kind::Hangup => self.on_polled(one, events),
                 Kind::Base => self.poll_base(events),
+                Kind::Accept => self.on_accepted(one),
                 Kind::Cancel => self.on_cancelled(one),
             }
         }
@@ -241,7 +271,7 @@ impl UringIo {
 
     #[inline]
     fn on_received(&mut self, one: Done, events: &mut Vec<Event>) {
-        let Self { conns, pieces, buffers, orders, unread, reaped, ending, .. } = self;
+        let Self { conns, pieces, buffers, orders, unread, reaped, ending, has_fallen, .. } = self;
         let piece = match cqueue::buffer_select(one.flags) {
             Some(buffer) if one.result >= 0 => {
                 buffers.fill(buffer, one.result as u32, cqueue::buffer_more(one.flags))
@@ -280,7 +310,7 @@ impl UringIo {
         if !has_more {
             conn.reading = Reading::Idle;
             conn.is_awaited = false;
-            if conn.outcome.is_none() {
+            if conn.outcome.is_none() && !*has_fallen {
                 // Who does not read hears of the end by this.
                 look_for_hangup(orders, one.number, conn);
             }
@@ -303,6 +333,9 @@ impl UringIo {
         let name = (Kind::Receive, one.generation, one.number);
         if one.result >= 0 || one.generation == 0 {
             return;
+        }
+        if self.accepts.is_stopping(one.generation) {
+            return self.orders.cancel((Kind::Accept, one.generation, one.number));
         }
         let is_stopping = self.conn(Socket(one.number)).is_some_and(|conn| {
             conn.generation == one.generation && conn.reading == Reading::Stopping
@@ -339,7 +372,7 @@ impl UringIo {
         self.watch_base();
         for event in &events[first..] {
             if let Event::Connected { token, socket } = *event
-                && !is_by_epoll(token)
+                && !(is_by_epoll(token) || self.has_fallen)
             {
                 let socket = self.base.release(socket);
                 self.own(socket, token);
@@ -380,6 +413,7 @@ impl UringIo {
             }
         }
         self.early = events;
+        let is_lost = self.orders.is_lost();
         let Some(Some(conn)) = self.conns.get_mut(socket.0 as usize) else { return Recv::Failed };
         match (self.pieces.pop(conn), conn.outcome) {
             (Some(piece), _) => {
@@ -388,6 +422,8 @@ impl UringIo {
             }
             (None, Some(Outcome::End)) => Recv::End,
             (None, Some(Outcome::Failed)) => Recv::Failed,
+            // What is in the socket may not be what is next.
+            (None, None) if is_lost => Recv::Empty,
             (None, None) => {
                 conn.is_awaited = conn.reading == Reading::Stopping;
                 // The kernel receives for us only while we call it for that, and all that it has
@@ -406,7 +442,7 @@ impl UringIo {
 
     #[cold]
     fn await_room(&mut self, socket: Socket) {
-        let Self { conns, orders, .. } = self;
+        let Self { conns, orders, has_fallen: false, .. } = self else { return };
         let Some(Some(conn)) = conns.get_mut(socket.0 as usize) else { return };
         if !std::mem::replace(&mut conn.polls_room, true) {
             orders.poll((Kind::Room, conn.generation, socket.0), PollFlags::OUT);
@@ -452,6 +488,9 @@ impl UringIo {
             if conn.reading == Reading::Idle {
                 return;
             }
+            if self.orders.is_lost() {
+                break;
+            }
             self.orders.enter(Some(Duration::from_millis(100)));
             let mut events = std::mem::take(&mut self.early);
             self.reap(&mut events);
@@ -495,14 +534,6 @@ fn look_for_hangup(orders: &mut Orders, number: i32, conn: &mut Conn) {
     }
 }
 
-fn take_moving(number: i32) -> Option<Come> {
-    let taken = MOVING.lock().remove(&number);
-    if taken.is_some() {
-        MOVING_COUNT.fetch_sub(1, Ordering::AcqRel);
-    }
-    taken
-}
-
 impl Io for UringIo {
     fn clock(&mut self) -> Clock {
         self.base.clock()
@@ -511,16 +542,27 @@ impl Io for UringIo {
     fn poll(&mut self, wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
         self.take_back();
         self.hold_unread();
+        if self.orders.is_lost() && !self.has_fallen {
+            self.fall_back();
+        }
+        self.tend_accepts();
         events.append(&mut self.early);
-        let wait = if events.is_empty() { wait } else { Some(Duration::ZERO) };
+        let is_idle = events.is_empty() && !self.accepts.has_news();
+        let wait = if is_idle { wait } else { Some(Duration::ZERO) };
+        if self.has_fallen {
+            let slept = self.base.poll(wait, events);
+            self.accepts.tell(events);
+            return slept;
+        }
         let slept = self.orders.enter(wait);
         self.reap(events);
+        self.accepts.tell(events);
         self.base.tidy_blocks(slept && events.is_empty());
         slept
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
-        self.base.accept(listener)
+        self.accept_next(listener)
     }
 
     fn local_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
@@ -533,26 +575,48 @@ impl Io for UringIo {
 
     fn pause_accepting(&mut self, paused: bool) {
         self.base.pause_accepting(paused);
+        self.pause_accepts(paused);
     }
 
     fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
-        self.base.hold_listener(listener, held);
+        if !self.hold_accepts(listener, held) {
+            self.base.hold_listener(listener, held);
+        }
     }
 
     fn listen(&mut self, index: ListenerIndex, listener: Listener) -> bool {
-        self.base.listen(index, listener)
+        let is_listening = self.base.listen(index, listener);
+        if is_listening {
+            self.take_listener(usize::from(index.0));
+        }
+        is_listening
     }
 
     fn end_listening(&mut self, index: ListenerIndex) {
+        self.end_accepts(Some(index));
         self.base.end_listening(index);
     }
 
     fn stop_listening(&mut self) {
+        self.end_accepts(None);
         self.base.stop_listening();
     }
 
+    fn leave_listening(&mut self) {
+        self.leave_accepts();
+        self.base.stop_listening();
+    }
+
+    fn has_arrivals(&self) -> bool {
+        self.accepts.has_come()
+    }
+
+    fn take_notice(&mut self) -> Option<&'static str> {
+        self.notice.take()
+    }
+
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
-        if is_by_epoll(token) {
+        if self.has_fallen || is_by_epoll(token) {
             return self.base.watch(socket, token);
         }
         self.own(socket, token);
@@ -631,22 +695,23 @@ impl Io for UringIo {
             && (!conn.held.is_empty() || conn.outcome.is_some() || conn.polls_room)
         {
             let Conn { held, outcome, polls_room: awaits_room, .. } = conn;
-            MOVING_COUNT.fetch_add(1, Ordering::AcqRel);
-            MOVING.lock().insert(socket.0, Come { held, outcome, awaits_room });
+            moving::leave(socket.0, Come { held, outcome, awaits_room });
         }
         socket
     }
 
     fn close(&mut self, socket: Socket) {
-        if self.disown(socket.0).is_none() && MOVING_COUNT.load(Ordering::Acquire) > 0 {
-            take_moving(socket.0);
-        }
+        self.disown(socket.0);
         self.base.close(socket);
     }
 }
 
 impl Drop for UringIo {
     fn drop(&mut self) {
+        // An order that stands keeps its listener open, until the kernel comes to end it.
+        if !std::thread::panicking() {
+            self.end_accepts(None);
+        }
         // From here on the kernel writes to none of them.
         self.orders.end_buffers();
     }

@@ -1,16 +1,19 @@
 //! Both drivers of real sockets keep the same contract: whoever is told reads all there is, nothing
-//! comes twice or out of order, and nothing of a socket that was closed or handed over is left.
+//! comes twice or out of order, nothing of a socket that was closed or handed over is left, and whoever
+//! connects is told of as long as there is room.
 
 #![allow(clippy::disallowed_methods, reason = "real sockets, and peers that take their time")]
 
 use keyway_base::Part;
 use keyway_net::{
-    Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, ListenerOptions, Mailbox, Recv,
-    Send, Socket, Token, UringIo,
+    Accept, Address, EpollIo, Event, Io, Listener, ListenerIndex, ListenerOptions, Mailbox, Peer,
+    Recv, Send, Socket, Token, UringIo,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,16 +49,19 @@ struct Seat {
     stubborn: Vec<u64>,
 }
 
-fn listener() -> (Listener, SocketAddr) {
-    let options = ListenerOptions {
+fn options() -> ListenerOptions {
+    ListenerOptions {
         address: Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 },
         backlog: 1024,
         unix_mode: None,
         unix_owner: (None, None),
         tcp_keepalive: None,
         door: None,
-    };
-    let listener = Listener::bind(&options).expect("a free port");
+    }
+}
+
+fn listener() -> (Listener, SocketAddr) {
+    let listener = Listener::bind(&options()).expect("a free port");
     let at = listener.local_addr().expect("TCP has an address");
     (listener, at)
 }
@@ -63,6 +69,10 @@ fn listener() -> (Listener, SocketAddr) {
 impl Seat {
     fn new(kind: Kind) -> Seat {
         let (listener, at) = listener();
+        Seat::with(kind, listener, at)
+    }
+
+    fn with(kind: Kind, listener: Listener, at: SocketAddr) -> Seat {
         let mailbox = Mailbox::new(4).expect("a descriptor");
         let listeners = vec![listener];
         let io: Box<dyn Io> = match kind {
@@ -123,6 +133,8 @@ impl Seat {
                     }
                 }
                 Recv::Empty => return,
+                // May be told more than once.
+                Recv::End | Recv::Failed if self.ended.contains(&token) => return,
                 Recv::End | Recv::Failed => return self.ended.push(token),
             }
         }
@@ -342,8 +354,10 @@ fn who_takes_little_is_told_of_room() {
 
 #[test]
 fn a_socket_that_is_handed_over_takes_what_has_come_with_it() {
-    for kind in kinds() {
-        let (mut one, mut other) = (Seat::new(kind), Seat::new(kind));
+    // Where one worker is refused what others have, they are of different kinds.
+    let of_any = |one: Kind| kinds().into_iter().map(move |other| (one, other));
+    for (kind, next) in kinds().into_iter().flat_map(of_any) {
+        let (mut one, mut other) = (Seat::new(kind), Seat::new(next));
         let mut clients = one.connected(20);
         let tokens = one.introduced(&mut clients);
         for round in 0..10 {
@@ -366,7 +380,7 @@ fn a_socket_that_is_handed_over_takes_what_has_come_with_it() {
             });
             for (index, token) in tokens.iter().enumerate() {
                 let got = other.got.remove(token).unwrap();
-                assert!(got == pattern(1000, index as u8 ^ round), "round {round}, {index}");
+                assert!(got == pattern(1000, index as u8 ^ round), "{kind:?} {round} {index}");
             }
             std::mem::swap(&mut one, &mut other);
             other.stubborn.clear();
@@ -524,4 +538,347 @@ fn pieces_arrive_in_their_order_as_far_as_there_is_room() {
         }
         assert!(was_full && reader.join().unwrap() == wanted);
     });
+}
+
+/// Who has come in is told by the port of the other side.
+fn ports(clients: &[TcpStream]) -> Vec<u16> {
+    clients.iter().map(|client| client.local_addr().unwrap().port()).collect()
+}
+
+/// Takes in at most so many; their ports, in order.
+fn take_in(seat: &mut Seat, at: ListenerIndex, most: usize) -> Vec<u16> {
+    let mut ports = Vec::new();
+    while ports.len() < most
+        && let Accept::Client { socket, peer } = seat.io.accept(at)
+    {
+        let Peer::Tcp(addr) = peer else { panic!("{peer:?}") };
+        ports.push(addr.port());
+        let token = seat.sockets.last_key_value().map_or(1, |(last, _)| last + 1);
+        seat.sockets.insert(token, socket);
+        assert!(seat.io.watch(socket, Token(token)));
+    }
+    ports
+}
+
+/// Polls until a listener is told of.
+fn await_incoming(seat: &mut Seat, at: ListenerIndex) {
+    let since = Instant::now();
+    let mut told = Vec::new();
+    while !told.contains(&Event::Incoming(at)) {
+        assert!(since.elapsed() < Duration::from_secs(20), "nobody is told of: {told:?}");
+        seat.io.poll(Some(Duration::from_millis(50)), &mut told);
+    }
+}
+
+fn is_anybody_told(seat: &mut Seat, polls: usize) -> bool {
+    let mut told = Vec::new();
+    for _ in 0..polls {
+        seat.io.poll(Some(Duration::from_millis(2)), &mut told);
+    }
+    told.iter().any(|event| matches!(event, Event::Incoming(_)))
+}
+
+fn connect_all(at: SocketAddr, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(at).expect("it listens")).collect()
+}
+
+const FIRST: ListenerIndex = ListenerIndex(0);
+
+#[test]
+fn who_comes_while_there_is_no_room_comes_in_when_there_is_and_in_order() {
+    type Hold = fn(&mut Seat, bool);
+    let holds: [Hold; 2] = [
+        |seat, held| seat.io.hold_listener(FIRST, held),
+        |seat, held| seat.io.pause_accepting(held),
+    ];
+    for hold in holds {
+        on_all(|seat| {
+            let mut clients = connect_all(seat.at, 50);
+            await_incoming(seat, FIRST);
+            let mut came = take_in(seat, FIRST, 20);
+            // Told again, as long as somebody waits.
+            await_incoming(seat, FIRST);
+            hold(seat, true);
+            clients.extend(connect_all(seat.at, 50));
+            assert!(!is_anybody_told(seat, 20), "there is no room");
+            hold(seat, false);
+            while came.len() < 100 {
+                await_incoming(seat, FIRST);
+                came.extend(take_in(seat, FIRST, 7));
+            }
+            assert_eq!(came, ports(&clients));
+            assert!(!is_anybody_told(seat, 5), "nobody waits");
+            let tokens: Vec<u64> = seat.sockets.keys().copied().collect();
+            assert_eq!(tokens.len(), 100);
+            clients.iter_mut().for_each(|client| client.write_all(b"hi").unwrap());
+            seat.until("hearing all", |seat| {
+                tokens.iter().all(|token| seat.got.get(token).is_some_and(|got| got == b"hi"))
+            });
+        });
+    }
+}
+
+#[test]
+fn more_than_wait_in_a_list_come_in_all_the_same() {
+    on_all(|seat| {
+        let mut came = Vec::new();
+        let mut clients = Vec::new();
+        // More than a listener's list has room for, by and by, and nobody is taken in.
+        for _ in 0..4 {
+            clients.extend(connect_all(seat.at, 200));
+            await_incoming(seat, FIRST);
+        }
+        while came.len() < clients.len() {
+            await_incoming(seat, FIRST);
+            came.extend(take_in(seat, FIRST, 64));
+        }
+        assert_eq!(came, ports(&clients));
+        clients.extend(connect_all(seat.at, 1));
+        await_incoming(seat, FIRST);
+        assert_eq!(take_in(seat, FIRST, 9).len(), 1);
+    });
+}
+
+#[test]
+fn who_was_accepted_before_a_worker_leaves_is_served_and_nobody_later() {
+    on_all(|seat| {
+        let mut clients = connect_all(seat.at, 40);
+        await_incoming(seat, FIRST);
+        let mut came = take_in(seat, FIRST, 10);
+        seat.io.leave_listening();
+        TcpStream::connect(seat.at).expect_err("nobody listens");
+        // By epoll the others still wait with the system, for another process perhaps.
+        while seat.io.has_arrivals() {
+            await_incoming(seat, FIRST);
+            came.extend(take_in(seat, FIRST, 8));
+        }
+        assert_eq!(came, ports(&clients[..came.len()]));
+        let tokens: Vec<u64> = seat.sockets.keys().copied().collect();
+        let there = clients[..came.len()].iter_mut();
+        there.for_each(|client| client.write_all(b"hi").unwrap());
+        seat.until("hearing all", |seat| tokens.iter().all(|token| seat.got.contains_key(token)));
+        assert!(!is_anybody_told(seat, 5), "nobody is left");
+    });
+}
+
+/// At an upgrade another process has the same socket: nobody is lost between the two.
+#[test]
+fn who_comes_to_a_socket_of_two_is_served_by_one_of_them() {
+    for kind in kinds() {
+        let (listener, at) = listener();
+        let shared = listener.hold().socket().unwrap().expect("it is open");
+        let mut one = Seat::with(kind, listener, at);
+        let options = options();
+        let mut other = Seat::with(kind, Listener::taken(shared, &options).unwrap(), at);
+        let mut clients = connect_all(at, 60);
+        await_incoming(&mut one, FIRST);
+        let mut came = take_in(&mut one, FIRST, 5);
+        clients.extend(connect_all(at, 60));
+        one.io.leave_listening();
+        clients.extend(connect_all(at, 60));
+        while one.io.has_arrivals() {
+            await_incoming(&mut one, FIRST);
+            came.extend(take_in(&mut one, FIRST, 50));
+        }
+        let mut rest = Vec::new();
+        while came.len() + rest.len() < clients.len() {
+            await_incoming(&mut other, FIRST);
+            rest.extend(take_in(&mut other, FIRST, 50));
+        }
+        came.extend(rest);
+        assert_eq!(came, ports(&clients), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_listener_that_is_ended_lets_nobody_in_and_its_position_is_anothers() {
+    on_all(|seat| {
+        let mut clients = connect_all(seat.at, 30);
+        await_incoming(seat, FIRST);
+        assert_eq!(take_in(seat, FIRST, 10).len(), 10);
+        seat.io.end_listening(FIRST);
+        TcpStream::connect(seat.at).expect_err("nobody listens");
+        for client in &mut clients[10..] {
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            // The end, or that it broke.
+            assert!(matches!(client.read(&mut [0; 8]), Ok(0) | Err(_)));
+        }
+        assert!(!is_anybody_told(seat, 5) && take_in(seat, FIRST, 1).is_empty());
+        for index in [FIRST, ListenerIndex(3)] {
+            let (listener, at) = listener();
+            assert!(seat.io.listen(index, listener));
+            let clients = connect_all(at, 5);
+            let mut came = Vec::new();
+            while came.len() < clients.len() {
+                await_incoming(seat, index);
+                came.extend(take_in(seat, index, 64));
+            }
+            assert_eq!(came, ports(&clients));
+        }
+        let tokens = seat.sockets.len();
+        assert_eq!(tokens, 20);
+        clients[0].write_all(b"still here").unwrap();
+        seat.until("the one from before", |seat| !seat.got.is_empty());
+    });
+}
+
+#[test]
+fn what_is_left_of_a_driver_accepts_nobody() {
+    for kind in kinds() {
+        let mut seat = Seat::new(kind);
+        let at = seat.at;
+        let mut clients = connect_all(at, 3);
+        await_incoming(&mut seat, FIRST);
+        drop(seat);
+        TcpStream::connect(at).expect_err("nobody listens");
+        for client in &mut clients {
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            assert!(matches!(client.read(&mut [0; 8]), Ok(0) | Err(_)));
+        }
+    }
+}
+
+#[test]
+fn who_is_gone_before_it_is_taken_in_keeps_nobody_out() {
+    on_all(|seat| {
+        let clients = connect_all(seat.at, 9);
+        await_incoming(seat, FIRST);
+        // Broken off, not ended.
+        for client in clients {
+            let linger = socket2::SockRef::from(&client);
+            linger.set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        let last = connect_all(seat.at, 1);
+        let mut came = Vec::new();
+        while came.last() != ports(&last).last() {
+            await_incoming(seat, FIRST);
+            came.extend(take_in(seat, FIRST, 64));
+        }
+    });
+}
+
+/// In a process of its own, whose descriptors run out.
+#[test]
+fn without_descriptors_who_waits_is_told_of_and_nobody_else() {
+    const CHILD: &str = "KEYWAY_TEST_WITHOUT_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "without_descriptors_who_waits_is_told_of_and_nobody_else";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let status = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").status();
+        assert!(status.expect("it starts").success());
+        return;
+    }
+    let limit = |to: Option<u64>| {
+        let limits = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: to, ..limits }).unwrap();
+    };
+    let before = getrlimit(Resource::Nofile).current;
+    // The lowest number that is free: none is left below it.
+    let lowest = || u64::try_from(TcpListener::bind("127.0.0.1:0").unwrap().as_raw_fd()).unwrap();
+    on_all(|seat| {
+        assert!(!is_anybody_told(seat, 3));
+        limit(Some(lowest()));
+        assert!(!is_anybody_told(seat, 20), "nobody waits");
+        for paused in [true, false] {
+            seat.io.pause_accepting(paused);
+            assert!(!is_anybody_told(seat, 20), "nobody waits");
+        }
+        limit(before);
+        let clients = connect_all(seat.at, 20);
+        limit(Some(lowest()));
+        await_incoming(seat, FIRST);
+        let came = take_in(seat, FIRST, 64);
+        assert!(came.is_empty() && matches!(seat.io.accept(FIRST), Accept::Exhausted));
+        seat.io.pause_accepting(true);
+        assert!(!is_anybody_told(seat, 20), "it is asked for after a pause");
+        seat.io.pause_accepting(false);
+        await_incoming(seat, FIRST);
+        assert!(matches!(seat.io.accept(FIRST), Accept::Exhausted));
+        seat.io.pause_accepting(true);
+        limit(before);
+        seat.io.pause_accepting(false);
+        let mut came = Vec::new();
+        while came.len() < clients.len() {
+            await_incoming(seat, FIRST);
+            came.extend(take_in(seat, FIRST, 64));
+        }
+        assert_eq!(came, ports(&clients));
+        assert!(matches!(seat.io.accept(FIRST), Accept::Empty));
+        let more = connect_all(seat.at, 2);
+        while came.len() < 22 {
+            await_incoming(seat, FIRST);
+            came.extend(take_in(seat, FIRST, 64));
+        }
+        assert_eq!(came[20..], ports(&more));
+    });
+}
+
+#[test]
+fn who_brings_much_and_then_little_is_read_whole() {
+    on_all(|seat| {
+        let mut clients = seat.connected(3);
+        let tokens = seat.introduced(&mut clients);
+        let token = tokens[0];
+        let mut other = 0;
+        for phase in 0..3_u8 {
+            for round in 0..10 {
+                let sent = pattern(300_000, phase ^ round);
+                let (mut client, long) = (clients[0].try_clone().unwrap(), sent.clone());
+                let writer = std::thread::spawn(move || client.write_all(&long).unwrap());
+                clients[1].write_all(b"x").unwrap();
+                other += 1;
+                seat.until("much", |seat| {
+                    let len = |token| seat.got.get(token).map_or(0, Vec::len);
+                    len(&token) == sent.len() && len(&tokens[1]) == other
+                });
+                writer.join().unwrap();
+                assert!(seat.got.remove(&token).unwrap() == sent, "{phase} {round}");
+            }
+            for round in 0..150 {
+                clients[0].write_all(&[phase; 90]).unwrap();
+                seat.until("little", |seat| seat.got.get(&token).is_some_and(|it| it.len() == 90));
+                assert!(seat.got.remove(&token).unwrap() == [phase; 90], "{phase} {round}");
+            }
+        }
+        // The end of one that has just brought much.
+        let mut client = clients.remove(2);
+        let sent = pattern(2 << 20, 5);
+        let long = sent.clone();
+        std::thread::spawn(move || client.write_all(&long).unwrap());
+        seat.until("its end", |seat| seat.ended == [tokens[2]]);
+        assert!(seat.got[&tokens[2]] == sent);
+    });
+}
+
+#[test]
+fn who_brings_much_is_handed_over_whole() {
+    for kind in kinds() {
+        let (mut one, mut other) = (Seat::new(kind), Seat::new(kind));
+        let mut clients = one.connected(2);
+        let tokens = one.introduced(&mut clients);
+        let sent = pattern(24 << 20, 7);
+        let (mut client, long) = (clients.remove(0), sent.clone());
+        let writer = std::thread::spawn(move || {
+            client.write_all(&long).unwrap();
+            client
+        });
+        let mut got = Vec::new();
+        while got.len() < sent.len() {
+            let wanted = sent.len().min(got.len() + (2 << 20));
+            one.until("some", |seat| {
+                seat.got.get(&tokens[0]).map_or(0, Vec::len) + got.len() >= wanted
+            });
+            got.extend(one.got.remove(&tokens[0]).unwrap());
+            let socket = one.io.release(one.sockets.remove(&tokens[0]).unwrap());
+            let socket = other.io.adopt(socket);
+            other.sockets.insert(tokens[0], socket);
+            assert!(other.io.watch(socket, Token(tokens[0])));
+            other.read(tokens[0], false);
+            std::mem::swap(&mut one, &mut other);
+        }
+        assert!(got == sent, "{kind:?}");
+        let client = writer.join().unwrap();
+        drop(client);
+        one.until("its end", |seat| seat.ended == [tokens[0]]);
+    }
 }

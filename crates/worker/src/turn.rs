@@ -570,6 +570,9 @@ impl<I: Io> Worker<I> {
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.cut_off();
         }
+        if let Some(notice) = self.io.take_notice() {
+            tracing::warn!(worker = self.index, "{notice}");
+        }
     }
 
     /// Closes the clients that are still there when draining takes too long.

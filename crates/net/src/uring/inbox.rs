@@ -2,6 +2,7 @@
 
 use super::buffers::Piece;
 use crate::Token;
+use crate::moving::Outcome;
 
 /// No piece.
 const NONE: u32 = u32::MAX;
@@ -15,13 +16,6 @@ pub(super) enum Reading {
     Armed,
     /// It has been told to stop, and has not said that it did.
     Stopping,
-}
-
-/// How a socket's bytes have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    End,
-    Failed,
 }
 
 /// One socket.

@@ -1,10 +1,11 @@
 //! What the kernel is asked to do, and what it says was done.
 
 use super::buffers::GROUP;
-use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use rustix::net::SocketFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::time::Duration;
@@ -20,6 +21,12 @@ const TURN_LEN: usize = 512;
 
 /// Calls for one turn.
 const CALLS_MAX: usize = 24;
+
+/// How often an order is offered to a kernel that has no memory for it, a millisecond each.
+const OFFERS_MAX: usize = 200;
+
+/// Pause after the kernel had no memory for what it was called for.
+const REST: Duration = Duration::from_millis(1);
 
 /// Generations fit into the name of an order beside its kind and a descriptor.
 pub(super) const GENERATION_MAX: u32 = (1 << 29) - 1;
@@ -37,6 +44,8 @@ pub(super) enum Kind {
     Hangup,
     /// Tell when the driver below has something.
     Base,
+    /// Accept from a listener, until told otherwise.
+    Accept,
     /// Forget another order.
     Cancel,
 }
@@ -48,6 +57,7 @@ impl Kind {
             1 => Kind::Room,
             2 => Kind::Hangup,
             3 => Kind::Base,
+            4 => Kind::Accept,
             _ => Kind::Cancel,
         }
     }
@@ -75,6 +85,14 @@ pub(super) struct Done {
 pub(super) struct Orders {
     ring: IoUring,
     submitted: u32,
+    /// The kernel has not told of all that was done, or cannot be told of orders.
+    is_lost: bool,
+    /// What the next calls are to end with.
+    #[cfg(test)]
+    pub(super) faults: Vec<Errno>,
+    /// How many of the things that were done next are not told.
+    #[cfg(test)]
+    pub(super) swallowed: usize,
 }
 
 impl Orders {
@@ -90,7 +108,15 @@ impl Orders {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Orders { ring, submitted: 0 })
+        Ok(Orders {
+            ring,
+            submitted: 0,
+            is_lost: false,
+            #[cfg(test)]
+            faults: Vec::new(),
+            #[cfg(test)]
+            swallowed: 0,
+        })
     }
 
     pub(super) fn ring(&self) -> &IoUring {
@@ -106,6 +132,14 @@ impl Orders {
         self.push(opcode::RecvMulti::new(Fd(name.2), GROUP).build().user_data(bits(name)));
     }
 
+    /// Has the kernel accept whoever comes. Only TCP: where several workers listen by one socket, it
+    /// would wake one of them for each client, however busy that is.
+    pub(super) fn accept(&mut self, name: Name) {
+        let flags = (SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).bits() as i32;
+        let entry = opcode::AcceptMulti::new(Fd(name.2)).flags(flags).build();
+        self.push(entry.user_data(bits(name)));
+    }
+
     pub(super) fn poll(&mut self, name: Name, events: PollFlags) {
         let entry = opcode::PollAdd::new(Fd(name.2), u32::from(events.bits()));
         self.push(entry.build().user_data(bits(name)));
@@ -113,30 +147,54 @@ impl Orders {
 
     pub(super) fn cancel(&mut self, name: Name) {
         let entry = opcode::AsyncCancel::new(bits(name)).build();
-        // Only of those to receive it matters whether they were found.
-        let generation = if name.0 == Kind::Receive { name.1 } else { 0 };
+        // Only of those that stand it matters whether they were found.
+        let stands = matches!(name.0, Kind::Receive | Kind::Accept);
+        let generation = if stands { name.1 } else { 0 };
         self.push(entry.user_data(bits((Kind::Cancel, generation, name.2))));
     }
 
+    /// Has the kernel forget all orders.
+    pub(super) fn cancel_all(&mut self) {
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
+        self.push(entry.user_data(bits((Kind::Cancel, 0, 0))));
+    }
+
     fn push(&mut self, entry: squeue::Entry) {
-        loop {
+        for _ in 0..OFFERS_MAX {
             // SAFETY: no order of ours points to memory: what is received goes to buffers that
             // outlive the ring.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            self.submit();
+            if !self.submit() {
+                rest(REST);
+            }
         }
+        self.is_lost = true;
     }
 
-    /// Tells the kernel of all orders now, and has it do what it has put off.
-    pub(super) fn submit(&mut self) {
+    /// Whether something that was done will never be told of: from here on nobody knows which orders
+    /// stand.
+    #[inline]
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Tells the kernel of all orders now, and has it do what it has put off. Returns whether it had
+    /// the memory for that.
+    pub(super) fn submit(&mut self) -> bool {
         /// `IORING_ENTER_GETEVENTS`: without it, what follows from the orders waits for the next call.
         const GET_EVENTS: u32 = 1;
+        #[cfg(test)]
+        if !self.faults.is_empty() {
+            return self.check(Ok(0));
+        }
         let count = self.ring.submission().len() as u32;
         // SAFETY: the orders point to no memory (see `push`), and no argument is given.
-        check(unsafe { self.ring.submitter().enter::<()>(count, 0, GET_EVENTS, None) });
+        let outcome = unsafe { self.ring.submitter().enter::<()>(count, 0, GET_EVENTS, None) };
+        let is_heard = self.check(outcome);
         self.note_submitted();
+        is_heard
     }
 
     /// Orders that the kernel had no memory for are still to be told.
@@ -176,13 +234,17 @@ impl Orders {
             return false;
         }
         let start = clock_gettime(ClockId::Monotonic);
-        check(match wait {
+        let outcome = match wait {
             None => self.ring.submit_and_wait(1),
             Some(wait) => {
                 let timespec = Timespec::from(wait.min(Duration::from_secs(1 << 30)));
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
             }
-        });
+        };
+        if !self.check(outcome) && self.ring.completion().is_empty() {
+            // Asked again at once it would say the same.
+            rest(REST.min(wait.unwrap_or(REST)));
+        }
         // The kernel does not say whether it put us to sleep.
         let slept = crate::epoll::has_slept(start);
         self.note_submitted();
@@ -204,6 +266,8 @@ impl Orders {
     /// Takes what the kernel has said.
     #[inline]
     pub(super) fn take_done(&mut self, done: &mut Vec<Done>) {
+        #[cfg(test)]
+        self.swallow();
         done.extend(self.ring.completion().map(|entry| {
             let name = entry.user_data();
             Done {
@@ -216,6 +280,35 @@ impl Orders {
         }));
     }
 
+    #[cfg(test)]
+    fn swallow(&mut self) {
+        let there = self.ring.completion().take(self.swallowed).count();
+        self.swallowed -= there;
+        self.is_lost |= there > 0;
+    }
+
+    /// Whether the kernel had the memory for what it was called for.
+    fn check(&mut self, outcome: io::Result<usize>) -> bool {
+        #[cfg(test)]
+        let outcome = match self.faults.pop() {
+            Some(fault) => Err(fault.into()),
+            None => outcome,
+        };
+        let Err(error) = outcome else { return true };
+        match Errno::from_io_error(&error) {
+            // The last: what is done is to be read first.
+            Some(Errno::INTR | Errno::TIME | Errno::BUSY) => true,
+            Some(Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN) => false,
+            // For want of memory it could not keep what there was no room for. It says so once.
+            Some(Errno::BADR) => {
+                self.is_lost = true;
+                true
+            }
+            // Any other error means a descriptor we own is not what we think.
+            _ => panic!("io_uring_enter failed: {error}"),
+        }
+    }
+
     /// Ends the loan of buffers: none is written to from here on.
     pub(super) fn end_buffers(&mut self) {
         // Fails only where there are none.
@@ -223,12 +316,9 @@ impl Orders {
     }
 }
 
-fn check(outcome: io::Result<usize>) {
-    let Err(error) = outcome else { return };
-    match Errno::from_io_error(&error) {
-        // The last two: what is done is to be read first.
-        Some(Errno::INTR | Errno::TIME | Errno::AGAIN | Errno::BUSY) => {}
-        // Any other error means a descriptor we own is not what we think.
-        _ => panic!("io_uring_enter failed: {error}"),
-    }
+/// Does nothing for a while.
+fn rest(time: Duration) {
+    let time = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    // Of no descriptor at all.
+    let _ = rustix::event::poll(&mut [], Some(&time));
 }

@@ -6,7 +6,8 @@
 //!             beside these, several at once: the others
 //!             ─────── beside all these, in time that nobody wants: AHEAD ───────┘
 //! ```
-//! A program that failed and passes when it is run again alone has passed, which is said.
+//! A program that failed and passes when it is run again alone has passed, which is said. Where the
+//! system has no io_uring for us, what is to be run by it is left out, and that is said, too.
 //! Usage: `suites LOGS [AHEAD]`. Each program's output goes to a file of its own in LOGS and,
 //! when it has ended, in one piece to the standard output; the last line has the totals.
 
@@ -65,23 +66,45 @@ const LONG: &[&str] = &[
 /// What is run once more with Keyway driven by io_uring, where the system has it: how bytes come
 /// and go, under load, in bad order and at ends. `make test-io-uring` runs all that way.
 const BY_BOTH: &[&str] = &[
+    "keyway/bad_input",
+    "keyway/cluster_emulated",
+    "keyway/cluster_failover",
+    "keyway/cluster_reshard",
     "keyway/conformance",
     "keyway/entrance",
     "keyway/faults",
     "keyway/large_values",
     "keyway/leaving",
     "keyway/lifecycle",
+    "keyway/limits",
     "keyway/memcached_oracle",
     "keyway/oracle",
     "keyway/pipelining",
     "keyway/pubsub",
+    "keyway/reload",
     "keyway/sessions",
+    "keyway/timeouts",
     "keyway/tls_clients",
+    "keyway/tls_servers",
+    "keyway/tracking",
+    "keyway/transactions",
+    "keyway/upgrade",
+    "keyway/users",
     "keyway/workers",
 ];
 
 /// Tells Keyway what to be driven by.
-const DRIVER: (&str, &str) = ("KEYWAY_IO", "auto");
+const DRIVER: (&str, &str) = ("KEYWAY_IO", "io_uring");
+
+/// What Keyway says that is to be driven by io_uring and cannot.
+const REFUSED: &str = "io_uring cannot be had here";
+
+/// Marks what is run once more by io_uring.
+const BY_IO_URING: &str = " by io_uring";
+
+/// Where nobody can listen: who is to ends at once, be io_uring there or not.
+const NOWHERE: &str = "listener = [{ bind = \"unix:///proc/nobody/socket\", pool = \"p\" }]\n\
+                       pool.p.kind = \"store\"\n";
 
 /// A test program.
 #[derive(Clone)]
@@ -89,6 +112,8 @@ struct Suite {
     name: String,
     /// Run with [`DRIVER`].
     by_both: bool,
+    /// Not run, for want of what it is about.
+    is_skipped: bool,
     program: PathBuf,
     arguments: &'static [&'static str],
     directory: PathBuf,
@@ -136,27 +161,53 @@ fn build() -> Result<Vec<Suite>, String> {
         return Err("the tests cannot be built".to_owned());
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let mut suites: Vec<Suite> =
-        messages.lines().filter_map(|line| suite(&serde_json::from_str(line).ok()?)).collect();
+    let messages: Vec<Value> =
+        messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let mut suites: Vec<Suite> = messages.iter().filter_map(suite).collect();
     if let Some((name, _)) = ALONE.iter().find(|alone| suites.iter().all(|it| it.name != alone.0)) {
         return Err(format!("no test program is called {name}"));
     }
     let here = std::env::current_dir().map_err(|error| error.to_string())?;
     let arguments = &["test", "--workspace", "--locked", "--doc"];
-    let again = again(&suites)?;
+    let keyway = messages.iter().find_map(keyway).ok_or("no program is called keyway")?;
+    let is_refused = is_refused(&keyway).map_err(|error| format!("keyway: {error}"))?;
+    let again = again(&suites, is_refused)?;
     suites.extend(again);
-    let name = "examples".into();
-    suites.push(Suite { name, by_both: false, program: cargo(), arguments, directory: here });
+    suites.push(Suite {
+        name: "examples".into(),
+        by_both: false,
+        is_skipped: false,
+        program: cargo(),
+        arguments,
+        directory: here,
+    });
     suites.sort_by_key(rank);
     Ok(suites)
 }
 
+/// The program, if cargo says that it has built it.
+fn keyway(message: &Value) -> Option<PathBuf> {
+    let target = &message["target"];
+    let is_it = target["name"] == "keyway" && target["kind"][0] == "bin";
+    let path = message["executable"].as_str().filter(|_| is_it)?;
+    (message["profile"]["test"] != true).then(|| path.into())
+}
+
+/// Whether the system has no io_uring for Keyway.
+fn is_refused(keyway: &Path) -> std::io::Result<bool> {
+    let file = std::env::temp_dir().join(format!("keyway-suites-{}.toml", std::process::id()));
+    std::fs::write(&file, NOWHERE)?;
+    let output = Command::new(keyway).args(["serve", "--io", DRIVER.1]).arg(&file).output();
+    std::fs::remove_file(&file)?;
+    Ok(String::from_utf8_lossy(&output?.stderr).contains(REFUSED))
+}
+
 /// Those that are run by the other driver, too.
-fn again(suites: &[Suite]) -> Result<Vec<Suite>, String> {
+fn again(suites: &[Suite], is_skipped: bool) -> Result<Vec<Suite>, String> {
     let of = |name: &&str| {
         let suite = suites.iter().find(|suite| suite.name == *name);
         let suite = suite.cloned().ok_or_else(|| format!("no test program is called {name}"))?;
-        Ok(Suite { name: format!("{name} by io_uring"), by_both: true, ..suite })
+        Ok(Suite { name: format!("{name}{BY_IO_URING}"), by_both: true, is_skipped, ..suite })
     };
     BY_BOTH.iter().map(of).collect()
 }
@@ -187,13 +238,18 @@ fn suite(message: &Value) -> Option<Suite> {
         _ => message["target"]["name"].as_str()?,
     };
     let name = format!("{}/{of}", directory.file_name()?.to_str()?);
-    Some(Suite { name, by_both: false, program, arguments: &[], directory })
+    Some(Suite { name, by_both: false, is_skipped: false, program, arguments: &[], directory })
 }
 
 /// Whether all passed, at last.
 fn run_all(suites: Vec<Suite>, logs: &Path, ahead: Option<&Path>) -> Result<bool, String> {
     std::fs::create_dir_all(logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    let is_alone = |suite: &Suite| ALONE.iter().any(|(name, _)| *name == suite.name);
+    let (skipped, suites): (Vec<_>, Vec<_>) = suites.into_iter().partition(|it| it.is_skipped);
+    let is_alone = |suite: &Suite| {
+        ALONE
+            .iter()
+            .any(|(name, _)| suite.name.strip_suffix(BY_IO_URING).unwrap_or(&suite.name) == *name)
+    };
     let (alone, together): (Vec<_>, Vec<_>) = suites.into_iter().partition(is_alone);
     let ahead = ahead.map(|program| begin_ahead(program, logs)).transpose()?;
     let jobs = std::env::var(JOBS).ok().and_then(|text| text.parse().ok());
@@ -209,11 +265,14 @@ fn run_all(suites: Vec<Suite>, logs: &Path, ahead: Option<&Path>) -> Result<bool
     outcomes.retain(|it| it.failed == 0);
     let first = outcomes.len();
     outcomes.extend(run(&failed, 1, logs, "again.log"));
-    Ok(conclude(&outcomes, first))
+    for suite in &skipped {
+        println!("== {}: SKIPPED: {REFUSED}", suite.name);
+    }
+    Ok(conclude(&outcomes, first, skipped.len()))
 }
 
-/// Says how all ended; those from `first` on were run again.
-fn conclude(outcomes: &[Outcome], first: usize) -> bool {
+/// Says how all ended; those from `first` on were run again, `skipped` programs not at all.
+fn conclude(outcomes: &[Outcome], first: usize, skipped: usize) -> bool {
     println!();
     let mut again = 0;
     for Outcome { suite, failed, log, .. } in &outcomes[first..] {
@@ -232,7 +291,8 @@ fn conclude(outcomes: &[Outcome], first: usize) -> bool {
     let passed: u64 = outcomes.iter().map(|it| it.passed).sum();
     let failed: u64 = outcomes.iter().map(|it| it.failed).sum();
     println!(
-        "suites: {passed} passed, {failed} failed, {again} programs passed only when run again"
+        "suites: {passed} passed, {failed} failed, {again} programs passed only when run again, \
+         {skipped} were SKIPPED"
     );
     failed == 0
 }
@@ -374,6 +434,7 @@ mod tests {
         let script = |name: &str, arguments| Suite {
             name: name.to_owned(),
             by_both: false,
+            is_skipped: false,
             program: "sh".into(),
             arguments,
             directory: logs.clone(),
