@@ -14,7 +14,8 @@ use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sendmsg,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    sendmsg,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io::IoSlice;
@@ -516,6 +517,10 @@ impl Io for EpollIo {
     fn release(&mut self, socket: Socket) -> Socket {
         let _ = epoll::delete(&self.epoll, borrow(&socket));
         socket
+    }
+
+    fn finish(&mut self, socket: Socket) -> bool {
+        rustix::net::shutdown(borrow(&socket), Shutdown::Write).is_ok()
     }
 
     fn close(&mut self, socket: Socket) {

@@ -637,6 +637,10 @@ impl Io for UringIo {
         socket
     }
 
+    fn finish(&mut self, socket: Socket) -> bool {
+        self.base.finish(socket)
+    }
+
     fn close(&mut self, socket: Socket) {
         if self.disown(socket.0).is_none() && MOVING_COUNT.load(Ordering::Acquire) > 0 {
             take_moving(socket.0);

@@ -175,6 +175,17 @@ impl Io for SimIo {
         socket
     }
 
+    fn finish(&mut self, socket: Socket) -> bool {
+        let _uncounted = counting::pause();
+        let network = &mut self.world.borrow_mut().network;
+        let (conn, side) = end_of(socket);
+        let worker = self.worker;
+        network.tell(|| format!("worker {worker} says no more on socket {conn}"));
+        station_moved(network, worker);
+        network.finish(conn, side);
+        true
+    }
+
     fn close(&mut self, socket: Socket) {
         let _uncounted = counting::pause();
         let network = &mut self.world.borrow_mut().network;
