@@ -243,7 +243,8 @@ fn no_reply_is_lost_by_a_drain_to_clients_that_go_on_sending() {
     let server = RedisServer::start();
     let (keyway, floods) = flooded(&server);
     let admin = keyway.admin().to_string();
-    run_keyway(KEYWAY, &["ctl", "--admin", &admin, "drain", "--wait"]).expect_success("drain");
+    let ctl = ["ctl", "--admin", &admin, "drain", "--wait"];
+    let _ = run_keyway(KEYWAY, &ctl).expect_success("drain");
     expect_counted(&server, floods);
     wait_until("it is drained", SOON, || keyway.process().log().contains("drained: waiting"));
     let (status, log) = keyway.stop(Duration::from_secs(30));
