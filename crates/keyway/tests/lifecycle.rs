@@ -262,7 +262,7 @@ fn those_in_the_queue_when_sigterm_comes_are_answered() {
         assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
     }
     keyway.process().pause();
-    let mut clients: Vec<Client> = (0..100).map(|_| keyway.client(0)).collect();
+    let mut clients: Vec<Client> = (0..400).map(|_| keyway.client(0)).collect();
     for client in &mut clients {
         client.send(&[encode(&["PING"]), encode(&["INCR", "a"])].concat());
     }
@@ -275,7 +275,7 @@ fn those_in_the_queue_when_sigterm_comes_are_answered() {
         client.expect_end();
     }
     seen.sort_unstable();
-    assert!(seen.into_iter().eq(1..=100), "each was counted once");
+    assert!(seen.into_iter().eq(1..=400), "each was counted once");
     assert_eq!(keyway.process_mut().wait_exit(SOON).code(), Some(0));
 }
 
