@@ -203,8 +203,10 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
 
 /// Two pools under clients that never stop sending: the servers of the first, and a store.
 fn flooded(server: &RedisServer) -> (Keyway, Vec<Flood>) {
-    let pools = vec![Pool::over("main", std::slice::from_ref(server)), Pool::store("local")];
-    let config = KeywayConfig::new(pools).with_server("workers", "2");
+    let main = Pool::over("main", std::slice::from_ref(server)).with("timeout", "\"30s\"");
+    let config = KeywayConfig::new(vec![main, Pool::store("local")])
+        .with_server("workers", "2")
+        .with_server("drain_timeout", "\"30s\"");
     let keyway = Keyway::start(KEYWAY, config);
     let floods: Vec<Flood> =
         (0..2).map(|pool| Flood::start(keyway.address(pool), "flood", 5)).collect();

@@ -294,7 +294,8 @@ fn listeners_come_and_go() {
 fn no_reply_is_lost_when_the_listener_of_a_client_goes() {
     let _watch = watchdog(Duration::from_secs(120), "a listener that goes");
     let server = RedisServer::start();
-    let over = || Pool::over("main", std::slice::from_ref(&server));
+    let one = std::slice::from_ref(&server);
+    let over = || Pool::over("main", one).with("timeout", "\"30s\"");
     // Each pool has a listener that goes and one that stays.
     let pools = vec![over(), Pool::store("local"), over(), Pool::store("local")];
     let mut changing = Changing::start(pools);
