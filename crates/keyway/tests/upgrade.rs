@@ -457,11 +457,7 @@ fn clients_that_stay_are_left_when_the_grace_is_over() {
 fn no_reply_is_lost_at_the_end_of_the_grace() {
     let _watch = watchdog(Duration::from_secs(120), "floods at the end of the grace");
     let servers = [RedisServer::start()];
-    let server = [
-        ("upgrade_grace", "\"1s\""),
-        ("drain_timeout", "\"30s\""),
-        ("workers", "2"),
-    ];
+    let server = [("upgrade_grace", "\"1s\""), ("drain_timeout", "\"30s\""), ("workers", "2")];
     let pool = Pool::over("main", &servers).with("timeout", "\"30s\"");
     let mut one = Upgrading::start(vec![pool], &server, "");
     let flood = Flood::start(one.keyway.address(0), "flood", 6);
