@@ -12,6 +12,10 @@ use std::time::Duration;
 /// Requests that are written at once.
 const BATCH: usize = 400;
 
+/// Requests without a reply above which a client waits: how long replies may wait for their reader
+/// then does not matter, also where others keep the processors busy.
+const AHEAD_MAX: u64 = 20_000;
+
 /// Far above any deadline under test.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -67,15 +71,21 @@ impl Flood {
 }
 
 /// One client: sends on a thread of its own, and reads until the end.
-fn flood(stream: &TcpStream, request: &[u8], replies: &AtomicU64) -> Result<(), String> {
+fn flood(stream: &TcpStream, request: &[u8], replies: &Arc<AtomicU64>) -> Result<(), String> {
     let is_over = Arc::new(AtomicBool::new(false));
     let failed = |what: &'static str| move |error| format!("{what}: {error}");
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed("its socket"))?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(failed("its socket"))?;
     let mut writing = stream.try_clone().map_err(failed("no descriptor"))?;
     let (over, batch) = (Arc::clone(&is_over), request.repeat(BATCH));
+    let (answered, mut sent) = (Arc::clone(replies), 0);
     let writer = std::thread::spawn(move || {
         while !over.load(Ordering::Acquire) {
+            if sent > answered.load(Ordering::Relaxed) + AHEAD_MAX {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            sent += BATCH as u64;
             match writing.write_all(&batch) {
                 Err(error) if !over.load(Ordering::Acquire) => {
                     return Err(format!("writing: {error}"));
