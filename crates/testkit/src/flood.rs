@@ -23,7 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// says that nothing more comes.
 #[derive(Debug)]
 pub struct Flood {
-    clients: Vec<(String, Arc<AtomicU64>, JoinHandle<Result<(), String>>)>,
+    clients: Vec<Flooding>,
+}
+
+#[derive(Debug)]
+struct Flooding {
+    key: String,
+    replies: Arc<AtomicU64>,
+    reader: JoinHandle<Result<(), String>>,
 }
 
 impl Flood {
@@ -39,7 +46,7 @@ impl Flood {
             let (replies, request) = (Arc::default(), encode(&["INCR", &key]));
             let counted = Arc::clone(&replies);
             let reader = std::thread::spawn(move || flood(&stream, &request, &counted));
-            (key, replies, reader)
+            Flooding { key, replies, reader }
         };
         Flood { clients: (0..count).map(client).collect() }
     }
@@ -47,9 +54,9 @@ impl Flood {
     /// Waits until each has had that many replies.
     pub fn await_replies(&self, each: u64) {
         wait_until("replies in a flood", PATIENCE, || {
-            self.clients.iter().all(|(_, replies, reader)| {
-                replies.load(Ordering::Relaxed) >= each || reader.is_finished()
-            })
+            self.clients
+                .iter()
+                .all(|one| one.replies.load(Ordering::Relaxed) >= each || one.reader.is_finished())
         });
     }
 
@@ -58,7 +65,7 @@ impl Flood {
     /// # Panics
     /// When one was reset, or had something else than whole replies in their order.
     pub fn ended(self) -> Vec<(String, u64)> {
-        let ended = self.clients.into_iter().map(|(key, replies, reader)| {
+        let ended = self.clients.into_iter().map(|Flooding { key, replies, reader }| {
             let outcome = reader.join().expect("a client of a flood");
             let replies = replies.load(Ordering::Relaxed);
             if let Err(what) = outcome {
