@@ -343,6 +343,7 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
 
 /// Serves on, for that long at most, so that whoever balances load sees that this one is ending
 /// before it refuses clients.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 fn give_notice(woken: &Receiver<Wake>, notice: Duration) {
     if notice.is_zero() {
         return;

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Client, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend, Signal,
-    TempDir, Value, encode, free_address, handshake_reply, http_get, keyway_binary, run_keyway,
-    skipped, wait_until, watchdog,
+    Action, Client, Flood, Keyway, KeywayConfig, Pool, Process, RedisServer, ScriptedBackend,
+    Signal, TempDir, Value, encode, free_address, handshake_reply, http_get, keyway_binary,
+    run_keyway, skipped, wait_for, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -199,6 +199,126 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     let status = keyway.process_mut().wait_exit(Duration::from_secs(15));
     assert_eq!(status.code(), Some(0), "{}", keyway.process().log());
     idle.expect_closed();
+}
+
+/// Two pools under clients that never stop sending: the servers of the first, and a store.
+fn flooded(server: &RedisServer) -> (Keyway, Vec<Flood>) {
+    let main = Pool::over("main", std::slice::from_ref(server)).with("timeout", "\"30s\"");
+    let config = KeywayConfig::new(vec![main, Pool::store("local")])
+        .with_server("workers", "2")
+        .with_server("drain_timeout", "\"30s\"");
+    let keyway = Keyway::start(KEYWAY, config);
+    let floods: Vec<Flood> =
+        (0..2).map(|pool| Flood::start(keyway.address(pool), "flood", 5)).collect();
+    floods.iter().for_each(|flood| flood.await_replies(5000));
+    (keyway, floods)
+}
+
+/// Every reply that was sent has come, and what had none was not executed.
+fn expect_counted(server: &RedisServer, floods: Vec<Flood>) {
+    let mut floods = floods.into_iter();
+    let counted = floods.next().expect("that of the proxy").ended();
+    let mut behind = server.client();
+    for (key, replies) in counted {
+        assert_eq!(behind.command(&["GET", &key]), Value::bulk(replies.to_string()), "{key}");
+    }
+    floods.for_each(|flood| drop(flood.ended()));
+}
+
+#[test]
+fn no_reply_is_lost_by_sigterm_to_clients_that_go_on_sending() {
+    let _watch = watchdog(Duration::from_secs(120), "SIGTERM under floods");
+    for _ in 0..3 {
+        let server = RedisServer::start();
+        let (keyway, floods) = flooded(&server);
+        keyway.process().terminate();
+        expect_counted(&server, floods);
+        let (status, log) = keyway.stop(Duration::from_secs(30));
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(!log.contains("drain_timeout was over"), "{log}");
+    }
+}
+
+#[test]
+fn no_reply_is_lost_by_a_drain_to_clients_that_go_on_sending() {
+    let _watch = watchdog(Duration::from_secs(90), "a drain under floods");
+    let server = RedisServer::start();
+    let (keyway, floods) = flooded(&server);
+    let admin = keyway.admin().to_string();
+    let ctl = ["ctl", "--admin", &admin, "drain", "--wait"];
+    let _ = run_keyway(KEYWAY, &ctl).expect_success("drain");
+    expect_counted(&server, floods);
+    wait_until("it is drained", SOON, || keyway.process().log().contains("drained: waiting"));
+    let (status, log) = keyway.stop(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+/// Nobody who has connected is forgotten, though no worker has seen it.
+#[test]
+fn those_in_the_queue_when_sigterm_comes_are_answered() {
+    let _watch = watchdog(Duration::from_secs(90), "a queue at SIGTERM");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "2");
+    let mut keyway = Keyway::start(KEYWAY, config);
+    for _ in 0..10 {
+        // Both workers serve.
+        assert_eq!(keyway.client(0).words("PING"), Value::simple("PONG"));
+    }
+    keyway.process().pause();
+    let mut clients: Vec<Client> = (0..400).map(|_| keyway.client(0)).collect();
+    for client in &mut clients {
+        client.send(&[encode(&["PING"]), encode(&["INCR", "a"])].concat());
+    }
+    keyway.process().terminate();
+    keyway.process().resume();
+    let mut seen = Vec::new();
+    for client in &mut clients {
+        assert_eq!(client.reply(), Value::simple("PONG"));
+        seen.push(client.reply().integer());
+        client.expect_end();
+    }
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(1..=400), "each was counted once");
+    assert_eq!(keyway.process_mut().wait_exit(SOON).code(), Some(0));
+}
+
+/// Who is told its last reply has it, also when more is on its way that nobody reads.
+#[test]
+fn the_last_reply_comes_though_the_client_sends_on() {
+    let _watch = watchdog(Duration::from_secs(90), "the last reply");
+    let limits = "[limits]\nclients_max = 2";
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_tables(limits);
+    let keyway = Keyway::start(KEYWAY, config);
+    let more = encode(&["SET", "a", &"x".repeat(1000)]).repeat(4000);
+    for (last, word) in [("*1\r\n$4\r\nQUIT\r\n", "OK"), ("*1\r\n$-7\r\n", "invalid bulk length")] {
+        for _ in 0..20 {
+            let mut client = wait_for("a place", SOON, || {
+                let mut client = keyway.client(0);
+                let is_in = client.try_send(&encode(&["ECHO", "in"])).is_ok()
+                    && client.try_reply() == Ok(Value::bulk("in"));
+                is_in.then_some(client)
+            });
+            client.send(&[encode(&["PING"]), last.as_bytes().to_vec()].concat());
+            client.send(&more);
+            assert_eq!(client.reply(), Value::simple("PONG"));
+            let told = client.reply();
+            assert!(told.text().contains(word), "{told:?}");
+            client.expect_end();
+        }
+    }
+    let _places = wait_for("both places", SOON, || {
+        let mut clients = [keyway.client(0), keyway.client(0)];
+        let is_in = |client: &mut Client| {
+            client.send(&encode(&["PING"]));
+            client.try_reply() == Ok(Value::simple("PONG"))
+        };
+        clients.iter_mut().all(is_in).then_some(clients)
+    });
+    for _ in 0..20 {
+        let mut refused = keyway.client(0);
+        refused.send(&more);
+        assert!(refused.reply().error_text().contains("max number of clients"));
+        refused.expect_end();
+    }
 }
 
 /// A service manager that reloads without need must not end what it manages.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keyway_testkit::certificates::{CertificateFiles, Span};
 use keyway_testkit::{
-    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, RedisCluster, RedisServer,
+    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, Pool, RedisCluster, RedisServer,
     Replicated, ReplyFault, Signal, Value, encode, free_address, http_get, keyway_binary,
     run_keyway, run_tool, wait_until, watchdog,
 };
@@ -368,6 +368,36 @@ fn listeners_come_and_go() {
     assert!(second.try_reply().is_err(), "it was answered, and let go");
     wait_until("nobody listens there", SOON, || Client::try_connect(other).is_err());
     assert_eq!(first.words("GET a"), Value::bulk("1"), "the store is what it was");
+}
+
+/// Of a listener that goes, with clients that never stop sending.
+#[test]
+fn no_reply_is_lost_when_the_listener_of_a_client_goes() {
+    let _watch = watchdog(Duration::from_secs(120), "a listener that goes");
+    let server = RedisServer::start();
+    let one = std::slice::from_ref(&server);
+    let over = || Pool::over("main", one).with("timeout", "\"30s\"");
+    // Each pool has a listener that goes and one that stays.
+    let pools = vec![over(), Pool::store("local"), over(), Pool::store("local")];
+    let mut changing = Changing::start(pools);
+    let flood = |place| Flood::start(changing.keyway.address(place), "flood", 5);
+    let floods = [flood(2), flood(3)];
+    floods.iter().for_each(|flood| flood.await_replies(5000));
+    let tables = [(2, "main"), (3, "local")].map(|(place, pool)| {
+        let at = changing.keyway.address(place);
+        format!("[[listener]]\nbind = \"tcp://{at}\"\nprotocol = \"redis\"\npool = \"{pool}\"\n")
+    });
+    changing.reload(
+        |text| tables.iter().fold(text.to_owned(), |text, table| text.replacen(table, "", 1)),
+        DONE,
+    );
+    for (place, flood) in floods.into_iter().enumerate() {
+        let mut staying = changing.keyway.client(place);
+        for (key, replies) in flood.ended() {
+            let kept = staying.command(&["GET", &key]);
+            assert_eq!(kept, Value::bulk(replies.to_string()), "{key} at {place}");
+        }
+    }
 }
 
 fn ctl(keyway: &Keyway, arguments: &[&str]) -> String {

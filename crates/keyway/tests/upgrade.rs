@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{
-    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, Process, RedisServer, Signal,
-    TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway,
+    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, Pool, Process, RedisServer,
+    Signal, TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway,
     serving_process, wait_for, wait_until, watchdog,
 };
 use parking_lot::Mutex;
@@ -443,6 +443,24 @@ fn clients_that_stay_are_left_when_the_grace_is_over() {
     assert!(one.keyway.process_mut().wait_exit(SOON).success());
     idle.expect_closed();
     assert!(one.log().contains("stopped"));
+}
+
+#[test]
+fn no_reply_is_lost_at_the_end_of_the_grace() {
+    let _watch = watchdog(Duration::from_secs(120), "floods at the end of the grace");
+    let servers = [RedisServer::start()];
+    let server = [("upgrade_grace", "\"1s\""), ("drain_timeout", "\"30s\""), ("workers", "2")];
+    let pool = Pool::over("main", &servers).with("timeout", "\"30s\"");
+    let mut one = Upgrading::start(vec![pool], &server, "");
+    let flood = Flood::start(one.keyway.address(0), "flood", 6);
+    flood.await_replies(5000);
+    one.upgrade();
+    let mut behind = servers[0].client();
+    for (key, replies) in flood.ended() {
+        assert_eq!(behind.command(&["GET", &key]), Value::bulk(replies.to_string()), "{key}");
+    }
+    assert!(one.keyway.process_mut().wait_exit(SOON).success());
+    assert!(!one.log().contains("drain_timeout was over"), "{}", one.log());
 }
 
 #[test]

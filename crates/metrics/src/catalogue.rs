@@ -279,6 +279,9 @@ catalogue! {
     WORKER_POLL_CALLS: Counter "keyway_worker_poll_calls_total" in "calls" by [Worker]
         measures "Polls for events: a system call each, but for those that find bytes in shared memory."
         leaves_out "Leaves out calls that register interest."
+    WORKER_LINGERING: Gauge "keyway_worker_lingering_connections" in "connections" by [Worker]
+        measures "Connections of clients that have their last reply and the end behind it, kept for up to 2 s since they may still be sending: what comes is thrown away."
+        leaves_out "Leaves out clients."
     WORKER_BUSY: Counter "keyway_worker_busy_seconds_total" in "seconds" by [Worker]
         measures "CPU time of the worker's thread, user and system, in steps of 10 ms; read when scraped."
         leaves_out "Leaves out workers that run on no thread of their own, and systems without /proc."

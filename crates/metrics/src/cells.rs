@@ -504,6 +504,8 @@ pub struct TurnCells {
     pub send_calls: Counter,
     /// System calls that asked for events.
     pub poll_calls: Counter,
+    /// Connections that are closed, but for what the client may still be sending.
+    pub lingering: Gauge,
     /// Requests parsed in one turn; turns without any are not recorded.
     pub batch: SizeHistogram,
 }
@@ -527,6 +529,7 @@ impl Cells {
                 recv_calls: Counter::new(),
                 send_calls: Counter::new(),
                 poll_calls: Counter::new(),
+                lingering: Gauge::new(),
                 batch: SizeHistogram::new(),
             }),
             pools: layout
@@ -556,6 +559,7 @@ impl Cells {
 
     /// Sets every level to what it is with no worker running; counts stay.
     pub(crate) fn clear_levels(&self) {
+        self.turn.lingering.set(0);
         for pool in &self.pools {
             pool.clients.connected.set(0);
             pool.pubsub.clear_levels();

@@ -551,6 +551,11 @@ impl Registry {
         self.cells().map(|cells| cells.pools[pool].clients.connected.get()).sum()
     }
 
+    /// Connections of former clients that are being closed, over all workers.
+    pub fn lingering(&self) -> u64 {
+        self.cells().map(|cells| cells.turn.lingering.get()).sum()
+    }
+
     /// Workers running now.
     pub fn workers_running(&self) -> usize {
         self.slots.iter().filter(|slot| slot.is_running()).count()

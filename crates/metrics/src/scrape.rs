@@ -66,6 +66,7 @@ const OF_WORKERS: &[Reader<TurnCells>] = &[
     (&c::WORKER_RECV_CALLS, |turn| turn.recv_calls.get()),
     (&c::WORKER_SEND_CALLS, |turn| turn.send_calls.get()),
     (&c::WORKER_POLL_CALLS, |turn| turn.poll_calls.get()),
+    (&c::WORKER_LINGERING, |turn| turn.lingering.get()),
 ];
 
 const OF_STORES: &[Reader<StoreFigures>] = &[

@@ -15,7 +15,8 @@ use rustix::event::epoll::{EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sendmsg,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    sendmsg,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::BTreeMap;
@@ -594,6 +595,10 @@ impl Io for EpollIo {
             moving::leave(socket.0, Come { held, outcome: None, awaits_room: false });
         }
         socket
+    }
+
+    fn finish(&mut self, socket: Socket) -> bool {
+        rustix::net::shutdown(borrow(&socket), Shutdown::Write).is_ok()
     }
 
     fn close(&mut self, socket: Socket) {

@@ -284,6 +284,13 @@ pub trait Io {
         socket
     }
 
+    /// Says that nothing more is sent on a socket, behind all that was; it may be read on, and is
+    /// still to be closed. Returns whether that was said: where not, closing at once loses
+    /// nothing more.
+    fn finish(&mut self, _socket: Socket) -> bool {
+        false
+    }
+
     /// Closes a socket. Its token never appears in a later `poll`.
     fn close(&mut self, socket: Socket);
 }

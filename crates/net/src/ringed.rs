@@ -745,6 +745,21 @@ impl Io for Ringed {
         socket
     }
 
+    fn finish(&mut self, socket: Socket) -> bool {
+        if !is_ringed(socket) {
+            return self.io.finish(socket);
+        }
+        let Some(line) = self.line(socket.0 & !RINGED_SOCKET) else { return false };
+        match line.stage {
+            // What lies in a ring is read also when this side is gone.
+            Stage::Open(_) => false,
+            _ => {
+                let below = plain(line);
+                self.io.finish(below)
+            }
+        }
+    }
+
     fn close(&mut self, socket: Socket) {
         match is_ringed(socket) {
             true => {

@@ -214,6 +214,9 @@ impl<I: Io> Secured<I> {
             return self.on_arrival_ready(index);
         }
         let is_whole = !writable || line.flush(&mut self.io, &mut self.cipher);
+        if writable && line.is_finishing {
+            line.finish_below(&mut self.io);
+        }
         if let Stage::Open { .. } | Stage::Plain { .. } = line.stage {
             events.push(Event::Ready {
                 token: line.token,
@@ -294,7 +297,7 @@ impl<I: Io> Secured<I> {
             let has_ended = channel.has_ended();
             line.fault = outcome.err();
             // Keys that change and alerts are answered.
-            if channel.wants_output() && !line.flush(io, cipher) {
+            if !line.is_finishing && channel.wants_output() && !line.flush(io, cipher) {
                 return Recv::Failed;
             }
             if !plain.is_empty() {
@@ -331,9 +334,19 @@ impl<I: Io> Secured<I> {
     }
 
     #[cold]
+    fn finish_secured(&mut self, socket: Socket) -> bool {
+        let Self { io, lines, cipher, .. } = self;
+        let place = lines.get_mut((socket.0 & !SECURED_SOCKET) as usize);
+        match place.and_then(|place| place.line.as_deref_mut()) {
+            Some(line) => line.finish(io, cipher),
+            None => false,
+        }
+    }
+
+    #[cold]
     fn close_secured(&mut self, socket: Socket) {
         let Some(mut line) = self.remove((socket.0 & !SECURED_SOCKET) as u32) else { return };
-        if let Stage::Open { channel, .. } = &mut line.stage {
+        if let (Stage::Open { channel, .. }, false) = (&mut line.stage, line.is_finishing) {
             channel.end();
             line.flush(&mut self.io, &mut self.cipher);
         }
@@ -458,6 +471,7 @@ impl<I: Io> Io for Secured<I> {
             early: Vec::new(),
             fault: None,
             was_heard: false,
+            is_finishing: false,
         });
         let own = self.own_token(index);
         self.io.connect(address, own);
@@ -540,6 +554,10 @@ impl<I: Io> Io for Secured<I> {
         let line = MOVING.lock().remove(&(socket.0 & !SECURED_SOCKET));
         let line = line.expect("what was released is adopted once");
         Socket(SECURED_SOCKET | self.put(line) as i32)
+    }
+
+    fn finish(&mut self, socket: Socket) -> bool {
+        if is_secured(socket) { self.finish_secured(socket) } else { self.io.finish(socket) }
     }
 
     fn close(&mut self, socket: Socket) {

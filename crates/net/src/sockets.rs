@@ -149,6 +149,10 @@ impl Io for Sockets {
         either!(self, io => io.release(socket))
     }
 
+    fn finish(&mut self, socket: Socket) -> bool {
+        either!(self, io => io.finish(socket))
+    }
+
     fn close(&mut self, socket: Socket) {
         either!(self, io => io.close(socket))
     }

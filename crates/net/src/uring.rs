@@ -700,6 +700,10 @@ impl Io for UringIo {
         socket
     }
 
+    fn finish(&mut self, socket: Socket) -> bool {
+        self.base.finish(socket)
+    }
+
     fn close(&mut self, socket: Socket) {
         self.disown(socket.0);
         self.base.close(socket);

@@ -456,6 +456,38 @@ fn closing_says_so_at_once() {
     });
 }
 
+/// A close alone would reset the connection: what the client has not read then would be lost.
+#[test]
+fn who_is_told_that_nothing_more_comes_may_send_on() {
+    on_all(|seat| {
+        let mut clients = seat.connected(1);
+        let token = seat.introduced(&mut clients)[0];
+        let socket = seat.sockets[&token];
+        let mut client = clients.pop().unwrap();
+        let (last, long) = (pattern(300_000, 6), pattern(12 << 20, 7));
+        let mut sent = 0;
+        while sent < last.len() {
+            match seat.io.send(socket, &last[sent..]) {
+                Send::Taken(len) => sent += len,
+                Send::Failed => panic!("it is there"),
+            }
+            seat.turn(Duration::from_millis(1));
+        }
+        let (wanted, said) = (last.clone(), long.clone());
+        assert!(seat.io.finish(socket));
+        let peer = std::thread::spawn(move || {
+            client.write_all(&said).unwrap();
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).expect("the end, and no reset");
+            assert!(got == wanted);
+        });
+        seat.until("its end", |seat| seat.ended.contains(&token));
+        assert!(seat.got[&token] == long);
+        peer.join().unwrap();
+        seat.io.close(seat.sockets.remove(&token).unwrap());
+    });
+}
+
 #[test]
 fn connections_that_are_made_are_read_too() {
     on_all(|seat| {

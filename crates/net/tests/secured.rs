@@ -36,6 +36,8 @@ struct Wire {
     room: usize,
     was_blocked: bool,
     closed: Vec<Socket>,
+    /// Bytes sent before it was said that there are no more.
+    finished_at: Option<usize>,
     cancelled: usize,
 }
 
@@ -90,6 +92,11 @@ impl Io for Wire {
     }
     fn release(&mut self, socket: Socket) -> Socket {
         socket
+    }
+    fn finish(&mut self, socket: Socket) -> bool {
+        assert_eq!(socket, SOCKET);
+        self.finished_at = Some(self.sent.len());
+        true
     }
     fn close(&mut self, socket: Socket) {
         self.closed.push(socket);
@@ -312,8 +319,8 @@ proptest! {
     }
 }
 
-#[test]
-fn what_is_encrypted_and_not_sent_is_bounded() {
+/// A connection behind its handshake.
+fn standing() -> (ServerConnection, Worker, Socket) {
     let mut server = ServerConnection::new(Arc::clone(&sides().1[0])).unwrap();
     let mut worker = Worker::new(Vec::new());
     for _ in 0..4 {
@@ -336,6 +343,12 @@ fn what_is_encrypted_and_not_sent_is_bounded() {
         worker.turn();
     }
     let socket = worker.socket.expect("it stands");
+    (server, worker, socket)
+}
+
+#[test]
+fn what_is_encrypted_and_not_sent_is_bounded() {
+    let (_, mut worker, socket) = standing();
     worker.io.inner_mut().room = 0;
     let text = vec![b'x'; 10 << 20];
     // What was taken waits here; there is no more until it has gone.
@@ -351,6 +364,43 @@ fn what_is_encrypted_and_not_sent_is_bounded() {
     worker.io.inner_mut().tell(false, true, false);
     worker.io.poll(None, &mut events);
     assert!(matches!(events[..], [_, Event::Ready { writable: true, .. }]), "{events:?}");
+}
+
+/// The sending half below ends when the peer has all, and what that sends is still read.
+#[test]
+fn the_end_is_said_behind_all_that_was_encrypted() {
+    let (mut server, mut worker, socket) = standing();
+    worker.io.inner_mut().room = 0;
+    assert_eq!(worker.io.send(socket, b"the last"), Send::Taken(8));
+    assert!(worker.io.finish(socket));
+    for room in [10, 15, 1 << 20] {
+        assert_eq!(worker.io.inner_mut().finished_at, None, "something is still to be sent");
+        worker.io.inner_mut().room = room;
+        worker.io.inner_mut().tell(false, true, false);
+        worker.turn();
+    }
+    let wire = worker.io.inner_mut();
+    assert_eq!(wire.finished_at, Some(wire.sent.len()));
+    let sent = std::mem::take(&mut wire.sent);
+    let mut left = &sent[..];
+    while !left.is_empty() {
+        server.read_tls(&mut left).unwrap();
+        server.process_new_packets().unwrap();
+    }
+    let mut heard = String::new();
+    server.reader().read_to_string(&mut heard).expect("a whole end");
+    assert_eq!(heard, "the last");
+    server.writer().write_all(b"more").unwrap();
+    let mut said = Vec::new();
+    server.write_tls(&mut said).unwrap();
+    let wire = worker.io.inner_mut();
+    wire.arriving.push_back(said);
+    wire.tell(true, false, false);
+    worker.turn();
+    assert_eq!(worker.heard, b"more");
+    worker.io.close(socket);
+    let wire = worker.io.inner_mut();
+    assert!(wire.sent.is_empty() && wire.closed == [SOCKET], "its end was said once");
 }
 
 #[test]

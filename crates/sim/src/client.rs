@@ -397,7 +397,7 @@ impl Client {
             ledger.fail(|| format!("the connection was {what}: {}", self.describe()));
         } else if is_missing && !may_lose && !may_close {
             ledger.fail(|| format!("closed with replies missing: {}", self.describe()));
-        } else if self.owed > 0 && !is_reset && !self.habits.may_be_killed && !is_cut {
+        } else if self.owed > 0 && !self.habits.may_be_killed && !is_cut {
             let owed = self.owed;
             ledger.fail(|| format!("stopped with {owed} replies owed: {}", self.describe()));
         }

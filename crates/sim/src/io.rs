@@ -176,6 +176,12 @@ impl Io for SimIo {
         socket
     }
 
+    fn finish(&mut self, socket: Socket) -> bool {
+        let _uncounted = counting::pause();
+        self.world.borrow_mut().network.finish_socket(self.worker, socket);
+        true
+    }
+
     fn close(&mut self, socket: Socket) {
         let _uncounted = counting::pause();
         self.world.borrow_mut().network.close_socket(self.worker, socket);

@@ -587,7 +587,8 @@ impl Sim {
 
     /// Stops the workers.
     fn drain(&mut self) -> Result<(), String> {
-        let slack = SECOND / 2;
+        // So long those may be sending who have their last reply.
+        let slack = 2 * SECOND + SECOND / 2;
         {
             let mut world = self.world.borrow_mut();
             let World { network, clients, .. } = &mut *world;

@@ -271,6 +271,21 @@ impl Client {
         }
     }
 
+    /// Waits for the server to say that nothing more comes, as it does where it closes in order.
+    ///
+    /// # Panics
+    /// When it resets the connection, sends something else first or stays open.
+    pub fn expect_end(&mut self) {
+        assert!(self.taken == self.received.len(), "there is more: {}", self.rest());
+        self.stream.set_read_timeout(self.reply_within);
+        let mut more = [0; 256];
+        match self.stream.read(&mut more) {
+            Ok(0) => {}
+            Ok(len) => panic!("more comes: \"{}\"", more[..len].escape_ascii()),
+            Err(error) => panic!("expected the end, got: {error}"),
+        }
+    }
+
     /// Says that nothing more will be sent; replies can still be read.
     pub fn close_write(&self) {
         let _ = self.stream.tcp().shutdown(Shutdown::Write);

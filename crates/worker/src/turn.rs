@@ -11,16 +11,18 @@ mod accepting;
 mod flush;
 mod following;
 mod leaving;
+mod lingering;
 mod subscribers;
 
 use crate::core::{Core, LinkIndex, SubscriberIndex};
 use crate::{Adopted, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
-use keyway_net::{Address, Event, Io, Mailbox, Peer, Recv, Socket, Token};
+use keyway_net::{Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{LinkState, Session};
 use leaving::Leaving;
+use lingering::{LINGER, Lingering};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,6 +39,8 @@ struct Client {
     key: Key<Session>,
     socket: Socket,
     peer: Peer,
+    /// It has said that it sends no more, and all that it had sent was read.
+    has_ended: bool,
 }
 
 /// One worker: a [`Core`] and its sockets.
@@ -69,6 +73,10 @@ pub struct Worker<I: Io> {
     tick_again: bool,
     /// When a stopping worker gives up waiting.
     drain_deadline: Option<Time>,
+    /// When those who are still coming in then are turned away.
+    arrivals_until: Option<Time>,
+    /// Clients that have their last reply, and may still be sending.
+    lingering: Lingering,
     /// Another process accepts clients now.
     leaving: Option<Leaving>,
 }
@@ -104,6 +112,8 @@ impl<I: Io> Worker<I> {
             idle_cursor: 0,
             tick_again: false,
             drain_deadline: None,
+            arrivals_until: None,
+            lingering: Lingering::default(),
             leaving: None,
         }
     }
@@ -210,6 +220,7 @@ impl<I: Io> Worker<I> {
             || self.core.has_errands_due()
             || self.core.has_heard_of_clusters()
             || self.core.has_freed()
+            || self.lingering.has_work()
             || self.tick_again;
         if work {
             return Some(Duration::ZERO);
@@ -280,7 +291,7 @@ impl<I: Io> Worker<I> {
         if self.clients.len() <= index {
             self.clients.resize(index + 1, None);
         }
-        self.clients[index] = Some(Client { key, socket, peer });
+        self.clients[index] = Some(Client { key, socket, peer, has_ended: false });
         self.plan.clients.update(id, |entry| entry.worker = self.index);
         if self.core.bring_in(key).is_some() {
             return self.close_client(key, CloseReason::Killed);
@@ -323,7 +334,10 @@ impl<I: Io> Worker<I> {
         if let Some(id) = id {
             self.plan.clients.remove(id);
         }
-        self.io.close(client.socket);
+        match lingering::is_in_order(reason) && !client.has_ended {
+            true => self.linger(client.socket, Token(key.to_bits())),
+            false => self.io.close(client.socket),
+        }
     }
 
     /// Closes a client whose connection is of no more use.
@@ -351,7 +365,9 @@ impl<I: Io> Worker<I> {
     /// Reads what a client has sent, until the socket is drained, the session
     /// stops taking requests, or others should have their turn.
     fn read_client(&mut self, key: Key<Session>, hangup: bool) {
-        let Some(client) = self.client(key) else { return };
+        let Some(client) = self.client(key) else {
+            return self.throw_away(Token(key.to_bits()));
+        };
         let mut budget = self.plan.limits.read_len_per_turn as usize;
         loop {
             if !self.core.may_read(key) {
@@ -376,7 +392,12 @@ impl<I: Io> Worker<I> {
                     }
                 }
                 Recv::Empty => return,
-                Recv::End => return self.core.on_client_end(key),
+                Recv::End => {
+                    if let Some(Some(client)) = self.clients.get_mut(key.index() as usize) {
+                        client.has_ended = true;
+                    }
+                    return self.core.on_client_end(key);
+                }
                 Recv::Failed => return self.close_broken(key, client.socket),
             }
         }
@@ -480,6 +501,9 @@ impl<I: Io> Worker<I> {
         if self.rereads.is_empty() {
             self.rereads = keys;
         }
+        if self.lingering.has_work() {
+            self.throw_away_more();
+        }
     }
 
     fn resume(&mut self) {
@@ -555,6 +579,7 @@ impl<I: Io> Worker<I> {
         self.tend_subscribers();
         self.tend_retired();
         self.tend_leaving(now);
+        self.tend_lingering(now);
         self.core.end_pauses();
         self.core.tend_large();
         self.core.resume_logins();
@@ -566,6 +591,10 @@ impl<I: Io> Worker<I> {
         if self.accept_paused_until.is_some_and(|until| until <= now) {
             self.accept_paused_until = None;
             self.io.pause_accepting(false);
+        }
+        if self.arrivals_until.is_some_and(|until| until <= now) {
+            self.arrivals_until = None;
+            self.io.stop_listening();
         }
         if self.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.cut_off();
@@ -640,14 +669,23 @@ impl<I: Io> Worker<I> {
         self.core.plane.tracking.has_mail = true;
     }
 
-    /// Stops accepting; what was received is answered, then clients are
-    /// closed.
+    /// Stops accepting, when all who wait are in; what was received is answered,
+    /// then clients are closed.
     fn drain(&mut self) {
         if self.drain_deadline.is_some() {
             return;
         }
-        self.io.stop_listening();
-        self.drain_deadline = Some(self.core.clock().now + self.plan.drain_timeout);
+        for listener in 0..self.plan.listeners.len() {
+            self.accept_waiting(ListenerIndex(listener as u16));
+        }
+        if self.accept_paused_until.take().is_some() {
+            self.io.pause_accepting(false);
+        }
+        let now = self.core.clock().now;
+        // Who has begun to come in is to be told of its end as others are.
+        self.io.leave_listening();
+        self.arrivals_until = Some(now + LINGER.min(self.plan.drain_timeout));
+        self.drain_deadline = Some(now + self.plan.drain_timeout);
         for key in self.core.client_keys() {
             self.end_client(key);
         }
@@ -656,7 +694,8 @@ impl<I: Io> Worker<I> {
     }
 
     fn is_drained(&self) -> bool {
-        self.drain_deadline.is_some() && !self.core.has_clients()
+        let is_over = self.drain_deadline.is_some() && !self.core.has_clients();
+        is_over && self.lingering.is_empty() && !self.io.has_arrivals()
     }
 
     /// Closes clients of all workers; `ids` ascend.
@@ -714,7 +753,8 @@ impl<I: Io> Worker<I> {
                 Err(_) => {
                     // No room in the other's mailbox: keep the client.
                     let socket = self.io.adopt(released);
-                    self.clients[key.index() as usize] = Some(Client { key, socket, peer });
+                    let kept = Client { socket, ..client };
+                    self.clients[key.index() as usize] = Some(kept);
                     if !self.io.watch(socket, Token(key.to_bits())) {
                         self.close_client(key, CloseReason::Reset);
                     }
@@ -733,7 +773,7 @@ fn link_token(index: LinkIndex, generation: u32) -> Token {
 mod tests {
     use super::*;
     use keyway_base::Clock;
-    use keyway_net::{Accept, ListenerIndex, Send};
+    use keyway_net::{Accept, Send};
     use keyway_proxy::Identity;
     use keyway_proxy::local::ClientEntry;
     use keyway_resp::Protocol;
@@ -744,11 +784,14 @@ mod tests {
     struct Silence {
         has_mail: bool,
         closed: Vec<Socket>,
+        now: Time,
+        /// Whether an end can be said without closing.
+        finishes: bool,
     }
 
     impl Io for Silence {
         fn clock(&mut self) -> Clock {
-            Clock::default()
+            Clock { now: self.now, unix_micros: 0 }
         }
         fn poll(&mut self, _wait: Option<Duration>, events: &mut Vec<Event>) -> bool {
             if std::mem::take(&mut self.has_mail) {
@@ -774,6 +817,9 @@ mod tests {
         }
         fn release(&mut self, socket: Socket) -> Socket {
             socket
+        }
+        fn finish(&mut self, _socket: Socket) -> bool {
+            self.finishes
         }
         fn close(&mut self, socket: Socket) {
             self.closed.push(socket);
@@ -838,6 +884,55 @@ mod tests {
         worker.io_mut().has_mail = true;
         assert!(!worker.turn(true), "there is no further turn");
         assert_eq!(worker.io_mut().closed, [Socket(7)]);
+    }
+
+    /// A worker that has adopted these, and then was told to drain.
+    fn draining(
+        plan: &Arc<Plan>,
+        cells: WorkerCells,
+        ids: std::ops::Range<u64>,
+    ) -> Worker<Silence> {
+        let mailbox = Mailbox::new(64).unwrap();
+        let mailer = mailbox.mailer();
+        let mut worker = Worker::new(Silence::default(), Arc::clone(plan), cells, mailbox, 1);
+        for id in ids {
+            let identity = Identity::new(id, true, Time(0));
+            let (socket, peer) = (Socket(id as _), Peer::Unix);
+            let adopted = Adopted { socket, peer, pool: 0, listener: 0, identity };
+            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
+        }
+        assert!(mailer.post(Mail::Drain).is_ok());
+        worker.io_mut().has_mail = true;
+        worker.io_mut().finishes = true;
+        worker
+    }
+
+    #[test]
+    fn a_worker_is_drained_when_nobody_lingers() {
+        let (plan, cells) = crate::core::tests::plan_with(|_| ());
+        let mut worker = draining(&plan, cells, 1..4);
+        assert!(worker.turn(true), "they may be sending");
+        assert!(!worker.core.has_clients() && worker.io_mut().closed.is_empty());
+        assert_eq!(worker.core.plane.cells.lingering.get(), 3);
+        worker.io_mut().now = Time(0) + (LINGER - Duration::from_millis(1));
+        assert!(worker.turn(true));
+        assert!(worker.io_mut().closed.is_empty());
+        worker.io_mut().now = Time(0) + LINGER + UPKEEP_EVERY;
+        assert!(!worker.turn(true), "that is over");
+        assert_eq!(worker.io_mut().closed, [1, 2, 3].map(Socket));
+        assert_eq!(worker.core.plane.cells.lingering.get(), 0);
+    }
+
+    #[test]
+    fn who_has_lingered_longest_makes_room() {
+        let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
+        Arc::get_mut(&mut plan).expect("nobody else has it").limits.clients_max = 1;
+        let mut worker = draining(&plan, cells, 1..21);
+        assert!(worker.turn(true));
+        let lingering = worker.core.plane.cells.lingering.get();
+        let closed = worker.io_mut().closed.clone();
+        assert_eq!((closed.len(), lingering), (3, 17), "one client, and sixteen more");
+        assert_eq!(closed, [1, 2, 3].map(Socket));
     }
 
     #[test]

@@ -254,6 +254,7 @@ impl<I: Io> Secured<I> {
             early: Vec::new(),
             fault: None,
             was_heard: false,
+            is_finishing: false,
         });
         let own = self.own_token(index);
         if !self.io.watch(socket, own) {

@@ -27,6 +27,8 @@ pub(super) struct Line {
     pub(super) fault: Option<TlsFault>,
     /// Whether the peer has said anything since the handshake.
     pub(super) was_heard: bool,
+    /// The peer is told that nothing more comes, when all is sent.
+    pub(super) is_finishing: bool,
 }
 
 /// Who has asked for a connection.
@@ -93,6 +95,10 @@ impl Stage {
             | Stage::Open { socket, .. }
             | Stage::Plain { socket } => Some(*socket),
         }
+    }
+
+    fn wants_output(&mut self) -> bool {
+        self.channel().is_some_and(|(_, channel)| channel.wants_output())
     }
 
     fn channel(&mut self) -> Option<(Socket, &mut Channel)> {
@@ -178,6 +184,26 @@ impl Line {
                 Ok(()) => {}
             }
         }
+    }
+
+    /// Tells the peer that nothing more comes; `false` when it cannot be told.
+    pub(super) fn finish<I: Io>(&mut self, io: &mut I, cipher: &mut Vec<u8>) -> bool {
+        let Stage::Open { channel, .. } = &mut self.stage else {
+            // One that is not secured, or not yet in.
+            return self.stage.socket().is_some_and(|socket| io.finish(socket));
+        };
+        if self.fault.is_some() {
+            return false;
+        }
+        channel.end();
+        self.is_finishing = true;
+        self.flush(io, cipher) && self.finish_below(io)
+    }
+
+    /// The same below, when what TLS has to say was sent.
+    pub(super) fn finish_below<I: Io>(&mut self, io: &mut I) -> bool {
+        let has_more = !self.unsent.is_empty() || self.stage.wants_output();
+        has_more || self.stage.socket().is_some_and(|socket| io.finish(socket))
     }
 
     pub(super) fn open(&mut self) {

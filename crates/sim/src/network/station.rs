@@ -53,6 +53,14 @@ impl Network {
         }
     }
 
+    /// Ends what a worker says on a socket, which it goes on to read.
+    pub fn finish_socket(&mut self, worker: usize, socket: Socket) {
+        let (conn, side) = self.end_of(socket);
+        self.tell(|| format!("worker {worker} says no more on socket {conn}"));
+        self.stations[worker].moved += 1;
+        self.finish(conn, side);
+    }
+
     /// Reads for a worker, appending to `into`.
     pub fn read(&mut self, worker: usize, socket: Socket, into: &mut Vec<u8>) -> Read {
         let (conn, side) = self.end_of(socket);

@@ -125,10 +125,9 @@ mod tests {
             let owner = [Some(0), Some(1), Some(MIXED), None][(state >> 30) as usize];
             let first = (state >> 8) as usize % SLOT_COUNT;
             let run = if step % 50 == 0 { 300 } else { 1 };
-            for slot in first..(first + run).min(SLOT_COUNT) {
-                owners.set(slot as u16, owner);
-                expected[slot] = owner;
-            }
+            let end = (first + run).min(SLOT_COUNT);
+            expected[first..end].fill(owner);
+            (first..end).for_each(|slot| owners.set(slot as u16, owner));
             let slot = (state >> 16) as usize % SLOT_COUNT;
             assert_eq!(owners.of(slot as u16), expected[slot], "slot {slot} after {step}");
         }

@@ -16,6 +16,10 @@ use std::time::Duration;
 /// Clients accepted in one turn before those connected get theirs.
 const ACCEPTS_PER_TURN: usize = 64;
 
+/// Clients accepted at most by a listener that goes: more than queues hold, if not many come
+/// meanwhile.
+const WAITING_MAX: usize = 64 << 10;
+
 /// Pause after the system could not hand over a waiting client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -24,12 +28,24 @@ impl<I: Io> Worker<I> {
         if self.accept_paused_until.is_some() {
             return;
         }
-        for _ in 0..ACCEPTS_PER_TURN {
+        self.accept_some(listener, ACCEPTS_PER_TURN);
+    }
+
+    /// Takes in all who wait at a listener that is about to go.
+    #[cold]
+    pub(super) fn accept_waiting(&mut self, listener: ListenerIndex) {
+        self.accept_some(listener, WAITING_MAX);
+    }
+
+    fn accept_some(&mut self, listener: ListenerIndex, count: usize) {
+        for _ in 0..count {
             match self.io.accept(listener) {
                 Accept::Client { socket, peer } => self.add_client(socket, peer, listener.0),
                 Accept::Entering => {}
                 Accept::Turned { peer, away } => self.note_away(listener.0, peer, away),
                 Accept::Empty => return,
+                // Others have their last reply.
+                Accept::Exhausted if self.end_oldest_lingering() => {}
                 Accept::Exhausted => {
                     tracing::warn!(
                         "no file descriptor left for a waiting client; raise `ulimit -n` or lower \
@@ -126,8 +142,13 @@ impl<I: Io> Worker<I> {
                 None => write_fault(fault, "", &mut out),
             }
             self.core.plane.cells.pool(place.pool as usize).refused.of(fault).add(1);
+            let name = self.lingering.name_of_refused();
+            let is_watched = self.io.watch(socket, name);
             self.io.send(socket, &out);
-            self.io.close(socket);
+            match is_watched {
+                true => self.linger(socket, name),
+                false => self.io.close(socket),
+            }
             return self.note_away(listener, peer, Away::Full);
         }
         let clock = self.core.clock();

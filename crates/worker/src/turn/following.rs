@@ -28,7 +28,7 @@ impl<I: Io> Worker<I> {
         }
         for (index, listener) in (0..).zip(&plan.listeners) {
             match listener.is_ended {
-                true => self.io.end_listening(ListenerIndex(index)),
+                true => self.end_listener(ListenerIndex(index)),
                 false => self.io.let_in_by(ListenerIndex(index), listener.entrance.gate.clone()),
             }
         }
@@ -45,6 +45,15 @@ impl<I: Io> Worker<I> {
                 self.end_client(key);
             }
         }
+    }
+
+    /// Ends a listener when all who wait there are in.
+    fn end_listener(&mut self, listener: ListenerIndex) {
+        let place = self.plan.listeners.get(usize::from(listener.0));
+        if self.drain_deadline.is_none() && place.is_some_and(|place| !place.is_ended) {
+            self.accept_waiting(listener);
+        }
+        self.io.end_listening(listener);
     }
 
     /// Closes a client that may not go on as it is.
