@@ -27,6 +27,7 @@ pub(crate) const fn may_take_long(verb: Verb) -> bool {
             | Bitcount
             | Bitpos
             | Bitop
+            | Bitfield
             | Lrem
             | Linsert
             | Lpos

@@ -432,7 +432,7 @@ pub(crate) static STORE: Table = Table {
             "slowlog_log_slower_than",
             SLOWER_THAN,
             Is("\"10ms\""),
-            "A request that the store works on for this long, or longer, is kept for SLOWLOG. Timed one by one are commands that may work long though what they are sent and answer is small (KEYS, SORT, SINTER, DEL, scripts, ...) and requests and replies of 64 KiB or more; below `\"1ms\"` all are, which costs each some ten nanoseconds. Waiting, as BLPOP does or for a script of another client, is no work.",
+            "A request that the store works on for this long, or longer, is kept for SLOWLOG. Timed one by one are commands that may work long though what they are sent and answer is small (KEYS, SORT, SINTER, DEL, scripts, ...) and requests and replies of 64 KiB or more; below `\"1ms\"` all are but those that may wait, which costs each some ten nanoseconds. Waiting, as BLPOP does or for a script of another client, is no work.",
         )
         .or_word("off")
         .known_elsewhere_as(&["slowlog-log-slower-than", "slowlog_slower_than"]),

@@ -108,7 +108,8 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let mut status = ExitCode::SUCCESS;
     match ending {
         Ending::Stop(then) => {
-            give_notice(&woken, live.config.server.drain_notice);
+            let notice = live.config.server.drain_notice;
+            let then = give_notice(&mut workers, (&process, &woken), notice, then);
             workers.drain();
             if then == AfterDrain::Wait {
                 wait_for_end(&woken);
@@ -342,25 +343,43 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
 }
 
 /// Serves on, for that long at most, so that whoever balances load sees that this one is ending
-/// before it refuses clients.
+/// before it refuses clients. Returns what is to be done then: who asked may have asked for more
+/// since.
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn give_notice(woken: &Receiver<Wake>, notice: Duration) {
-    if notice.is_zero() {
-        return;
+fn give_notice(
+    workers: &mut Workers,
+    (process, woken): (&Process, &Receiver<Wake>),
+    notice: Duration,
+    mut then: AfterDrain,
+) -> AfterDrain {
+    let began = Instant::now();
+    let mut sampled = began;
+    if !notice.is_zero() {
+        tracing::info!(
+            "before that clients are accepted for {notice:?} more, while /readyz says 503, unless \
+             SIGTERM comes again"
+        );
     }
-    tracing::info!(
-        "before that clients are accepted for {notice:?} more, while /readyz says 503, unless \
-         SIGTERM comes again"
-    );
-    let until = Instant::now() + notice;
     loop {
-        match woken.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Wake::Signal(SIGTERM | SIGINT)) | Err(_) => return,
-            Ok(Wake::Signal(_) | Wake::Drain(_) | Wake::Upgraded(_)) => {}
+        let left = notice.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return then;
+        }
+        match woken.recv_timeout(left.min(SAMPLE_EVERY)) {
+            Ok(Wake::Signal(SIGTERM | SIGINT)) => return AfterDrain::Exit,
+            Ok(Wake::Drain(AfterDrain::Exit)) => then = AfterDrain::Exit,
+            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
             Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
             Ok(Wake::Upgrade(asked)) => {
                 let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
             }
+            Err(RecvTimeoutError::Timeout) => {
+                let elapsed = sampled.elapsed();
+                sampled = Instant::now();
+                process.note_passing(elapsed);
+                sample(workers, elapsed);
+            }
+            Err(RecvTimeoutError::Disconnected) => return then,
         }
     }
 }

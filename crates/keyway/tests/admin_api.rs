@@ -383,8 +383,9 @@ fn a_slow_request_is_told_hop_by_hop_under_the_name_it_has_in_the_log() {
     let pool = two_servers(&servers)
         .with("slowlog_log_slower_than", "\"20ms\"")
         .with("timeout", "\"20s\"");
-    let config = KeywayConfig::new(vec![pool, Pool::store("local")])
-        .with_server("log", "{ level = \"debug\" }");
+    let config =
+        KeywayConfig::new(vec![pool, Pool::store("local").with("script_time_max", "\"60s\"")])
+            .with_server("log", "{ level = \"debug\" }");
     let keyway = Keyway::start(KEYWAY, config);
     let mut client = keyway.client(0);
     assert_eq!(client.words("CLIENT SETNAME worker-7"), Value::simple("OK"));

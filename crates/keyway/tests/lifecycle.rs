@@ -379,6 +379,28 @@ fn clients_are_accepted_for_as_long_as_the_end_is_given_notice_of() {
     assert!(log.contains("clients are accepted for 600s more"), "{log}");
 }
 
+/// Whoever has it drain and wait, and then end, need not ask a third time.
+#[test]
+fn an_order_to_end_is_kept_that_comes_while_notice_is_given() {
+    let _watch = watchdog(Duration::from_secs(60), "orders during a notice");
+    for by_signal in [false, true] {
+        let config =
+            KeywayConfig::new(vec![Pool::store("main")]).with_server("drain_notice", "\"2s\"");
+        let mut keyway = Keyway::start(KEYWAY, config);
+        let admin = format!("http://{}", keyway.admin());
+        let ctl =
+            |words: &[&str]| run_keyway(KEYWAY, &[&["ctl", "--admin", &admin], words].concat());
+        let asked = ctl(&["drain", "--wait"]);
+        assert!(asked.status.success(), "{}", asked.text);
+        match by_signal {
+            true => keyway.process().terminate(),
+            false => assert!(ctl(&["drain"]).status.success(), "drain and end"),
+        }
+        let status = keyway.process_mut().wait_exit(Duration::from_secs(30));
+        assert_eq!(status.code(), Some(0));
+    }
+}
+
 /// A dead backend is one line when it goes and one when it comes back, however
 /// many requests meet it.
 #[test]
