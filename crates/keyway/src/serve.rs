@@ -108,7 +108,11 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let mut status = ExitCode::SUCCESS;
     match ending {
         Ending::Stop(then) => {
-            let notice = live.config.server.drain_notice;
+            // Where another process listens already, nobody is refused.
+            let notice = match kept.is_empty() {
+                true => live.config.server.drain_notice,
+                false => Duration::ZERO,
+            };
             let then = give_notice(&mut workers, (&process, &woken), notice, then);
             workers.drain();
             if then == AfterDrain::Wait {

@@ -2,7 +2,7 @@
 //! directions, so that no request costs an `epoll_ctl`.
 
 use crate::blocks::Blocks;
-use crate::moving::{self, Come};
+use crate::moving::{self, Come, Outcome};
 use crate::resolver::{Answer, Resolver};
 use crate::tune::{tune, watch_over};
 use crate::{
@@ -508,7 +508,11 @@ impl Io for EpollIo {
     fn watch(&mut self, socket: Socket, token: Token) -> bool {
         assert_eq!(token.0 & OWN, 0, "the topmost bit of a token is the driver's");
         if let Some(come) = moving::take(socket.0) {
-            // Its end, or that it broke, the system tells again.
+            if come.outcome == Some(Outcome::Failed) {
+                // Bytes of it may be lost, which the system does not know.
+                return false;
+            }
+            // Its end the system tells again.
             self.bring(socket, token, come.held);
         }
         let data = EventData::new_u64(token.0);

@@ -204,6 +204,10 @@ pub trait Io {
         false
     }
 
+    /// From here on [`Io::accept`] asks the system for who waits at a listener, behind those that
+    /// were accepted before they were asked for: it is about to end, and nobody is to be missed.
+    fn empty_listener(&mut self, _index: ListenerIndex) {}
+
     /// Ends one listener; its position may be another's later.
     fn end_listening(&mut self, _index: ListenerIndex) {}
 

@@ -654,6 +654,10 @@ impl Io for Ringed {
         self.io.listen(index, listener)
     }
 
+    fn empty_listener(&mut self, index: ListenerIndex) {
+        self.io.empty_listener(index);
+    }
+
     fn end_listening(&mut self, index: ListenerIndex) {
         self.io.end_listening(index);
     }

@@ -410,6 +410,10 @@ impl<I: Io> Io for Secured<I> {
         self.io.listen(index, listener)
     }
 
+    fn empty_listener(&mut self, index: ListenerIndex) {
+        self.io.empty_listener(index);
+    }
+
     fn end_listening(&mut self, index: ListenerIndex) {
         self.turn_all_away(Some(index));
         self.io.end_listening(index);

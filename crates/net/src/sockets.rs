@@ -98,6 +98,10 @@ impl Io for Sockets {
         either!(self, io => io.listen(index, listener))
     }
 
+    fn empty_listener(&mut self, index: ListenerIndex) {
+        either!(self, io => io.empty_listener(index))
+    }
+
     fn end_listening(&mut self, index: ListenerIndex) {
         either!(self, io => io.end_listening(index))
     }

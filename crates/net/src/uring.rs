@@ -57,6 +57,9 @@ const WAITING_MAX: u32 = 64 << 10;
 /// How often a socket that is handed over is waited for, a tenth of a second each.
 const QUIET_WAITS: usize = 50;
 
+/// How often it is asked for what there was no room to tell of, before one does without.
+const OVERFLOWN_MAX: usize = 256;
+
 /// A ring and the buffers that were lent to it, for the thread it is made in: all of a driver that the
 /// system may refuse where it has let this process have one before.
 pub struct Ring {
@@ -405,7 +408,8 @@ impl UringIo {
     #[cold]
     fn recv_late(&mut self, socket: Socket) -> Recv<'_> {
         let mut events = std::mem::take(&mut self.early);
-        loop {
+        // As long as memory is short nothing comes of it.
+        for _ in 0..OVERFLOWN_MAX {
             self.orders.enter(Some(Duration::ZERO));
             self.reap(&mut events);
             if !self.orders.has_overflown() {
@@ -590,6 +594,10 @@ impl Io for UringIo {
             self.take_listener(usize::from(index.0));
         }
         is_listening
+    }
+
+    fn empty_listener(&mut self, index: ListenerIndex) {
+        self.empty_accepts(index);
     }
 
     fn end_listening(&mut self, index: ListenerIndex) {

@@ -671,6 +671,23 @@ fn more_than_wait_in_a_list_come_in_all_the_same() {
     });
 }
 
+/// Before a listener goes nobody is missed who waits there, be he accepted already or not.
+#[test]
+fn who_waits_at_a_listener_that_is_to_go_is_taken_in() {
+    on_all(|seat| {
+        // More than the list has room for: the order is withdrawn.
+        let mut clients = connect_all(seat.at, 400);
+        await_incoming(seat, FIRST);
+        let mut came = take_in(seat, FIRST, 64);
+        clients.extend(connect_all(seat.at, 50));
+        seat.io.empty_listener(FIRST);
+        came.extend(take_in(seat, FIRST, usize::MAX));
+        seat.io.end_listening(FIRST);
+        assert_eq!(came, ports(&clients));
+        TcpStream::connect(seat.at).expect_err("nobody listens");
+    });
+}
+
 #[test]
 fn who_was_accepted_before_a_worker_leaves_is_served_and_nobody_later() {
     on_all(|seat| {

@@ -303,6 +303,15 @@ impl UringIo {
         self.accepts.count = posts.iter().flatten().map(|post| post.come.len()).sum();
     }
 
+    /// Accepts by the ring no more at one listener: behind those who have come, the driver below is
+    /// asked.
+    pub(super) fn empty_accepts(&mut self, index: ListenerIndex) {
+        self.quiet_accepts(Some(index));
+        if let Some(post) = self.accepts.post(index).filter(|post| post.way != Way::Ended) {
+            post.way = Way::Base;
+        }
+    }
+
     /// Accepts nobody any more; those who have come are still told of.
     pub(super) fn leave_accepts(&mut self) {
         self.quiet_accepts(None);

@@ -3,7 +3,8 @@
 //! Where it has no room for what is done, and no memory to keep it, it drops that and says so once. An
 //! order to receive ends with what cannot be told, be it bytes, the end or an error. So once all
 //! orders were withdrawn, each that was told to have ended has brought all it took from its
-//! socket; the others may have taken bytes that nobody will see, and their connections are broken.
+//! socket; the others may have taken bytes that nobody will see, and their connections are broken. Of a
+//! client whose acceptance was dropped nobody knows the descriptor: it stays until the process ends.
 
 use super::inbox::{Conn, Reading};
 use super::{Outcome, UringIo, hold, is_by_epoll};

@@ -34,6 +34,7 @@ impl<I: Io> Worker<I> {
     /// Takes in all who wait at a listener that is about to go.
     #[cold]
     pub(super) fn accept_waiting(&mut self, listener: ListenerIndex) {
+        self.io.empty_listener(listener);
         self.accept_some(listener, WAITING_MAX);
     }
 
