@@ -13,8 +13,8 @@ use keyway_memcache::{
     write_reply,
 };
 use keyway_net::{Mailbox, Mailer};
-use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_proxy::local::ClientRegistry;
+use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_store::{Store, StoreConfig};
 use keyway_topology::{
     Distribution, Ejection, Epoch, FailoverPool, Gutter, HealthBoard, MirrorPool, MissThenPool,

@@ -14,8 +14,8 @@ use keyway_base::{Clock, Limits, Time};
 use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::{Mailbox, Mailer};
-use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_proxy::local::ClientRegistry;
+use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind,

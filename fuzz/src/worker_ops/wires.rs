@@ -33,9 +33,10 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Whether the worker ever asked for its events.
+    /// Whether the worker ever asked for its events, but to see it out: who is one client too many
+    /// has a name that no client has.
     pub fn is_watched(&self) -> bool {
-        self.token.is_some()
+        self.token.is_some_and(|token| token.0 as u32 != u32::MAX)
     }
 }
 
