@@ -1,4 +1,4 @@
-use super::ReplySize;
+use super::{Hold, ReplySize};
 use crate::{Output, ReplyOrder};
 use keyway_base::Limits;
 
@@ -16,6 +16,8 @@ pub struct Busy {
     pub order: ReplyOrder,
     /// Replies on their way out.
     pub output: Output,
+    /// How long they wait for others.
+    pub hold: Hold,
 }
 
 impl Busy {
@@ -99,6 +101,7 @@ impl BusyPool {
         busy.input.clear();
         busy.parsed = 0;
         busy.input_needed = 0;
+        busy.hold = Hold::default();
         let size = busy.capacity() + size_of::<Busy>();
         if size <= BUSY_KEPT_MAX && self.held + size <= HELD_MAX {
             self.held += size;

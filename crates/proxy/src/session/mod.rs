@@ -8,6 +8,7 @@
 //! That is what keeps an idle connection under 1 KiB.
 
 mod busy;
+mod hold;
 mod identity;
 mod live;
 mod reply_size;
@@ -16,6 +17,7 @@ mod transaction;
 mod watched;
 
 pub use busy::{Busy, BusyPool};
+pub use hold::Hold;
 pub use identity::{Identity, PinDue, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
@@ -30,14 +32,9 @@ use crate::memcached::MemcachedClient;
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;
 use keyway_base::{Fault, Limits, Time};
-use std::time::Duration;
 
 /// Output above which there is no gain in waiting for more, in bytes.
 const OUTPUT_HELD_MAX: usize = 16 << 10;
-
-/// How long output waits for more: about as long as servers nearby need for
-/// their part of a pipeline.
-const HELD_MAX: Duration = Duration::from_micros(100);
 
 /// A large reply that goes to a client as it comes.
 #[derive(Clone, Copy, Debug)]
@@ -118,8 +115,6 @@ pub struct Session {
     pub tracking: Option<Box<Tracking>>,
     /// How large its replies are.
     pub reply_size: ReplySize,
-    /// Since when its output waits for more replies to go with it.
-    pub held_since: Option<Time>,
     /// A reply of which a part has left, and the rest is still to come.
     pub passing: Option<Passes>,
     /// A request of which a part has come, and was sent on.
@@ -167,7 +162,6 @@ impl Session {
             is_noted: false,
             tracking: None,
             reply_size: ReplySize::default(),
-            held_since: None,
             passing: None,
             streaming: None,
             is_resuming: false,
@@ -192,13 +186,12 @@ impl Session {
     /// would otherwise go in a segment of their own. `None` to send at once.
     #[inline]
     pub fn held_until(&mut self, now: Time) -> Option<Time> {
-        let busy = self.busy.as_ref()?;
+        let busy = self.busy.as_mut()?;
         let may_wait = !busy.order.is_empty() && busy.output.len() < OUTPUT_HELD_MAX;
         if !may_wait || self.send_blocked || self.closing {
             return None;
         }
-        let until = *self.held_since.get_or_insert(now) + HELD_MAX;
-        (now < until).then_some(until)
+        busy.hold.until(now)
     }
 
     /// Whether requests of this session may need another way than those of

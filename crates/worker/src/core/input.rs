@@ -26,6 +26,7 @@ impl Core {
         let clients = &plane.cells.pool(session.pool as usize).clients;
         clients.received_bytes.add(bytes.len() as u64);
         let mut busy = session.busy.take().unwrap_or_else(|| plane.busy_pool.take());
+        busy.hold.note_asked(plane.clock.now);
         let mut bytes = bytes;
         while !bytes.is_empty() {
             bytes = plane.take_input(links, key, session, &mut busy, bytes);

@@ -199,7 +199,6 @@ impl<I: Io> Worker<I> {
         let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
         session.is_dirty = false;
-        session.held_since = None;
         if session.tracking.is_some() {
             self.core.plane.release_pushes(key, session);
         }
@@ -208,6 +207,7 @@ impl<I: Io> Worker<I> {
         }
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
             let len = busy.output.len();
+            busy.hold.end();
             if len > 0 {
                 let calls = &self.core.plane.cells.send_calls;
                 match send_output(&mut self.io, client.socket, &mut busy.output, calls) {
