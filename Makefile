@@ -21,7 +21,7 @@ test: ## everything: checks, all suites against real servers, simulator, short f
 	@scripts/test.sh
 
 test-io-uring: ## the black-box suite with Keyway driven by io_uring; fails where the system has none
-	@KEYWAY_IO=io_uring cargo test --locked --package keyway --tests -- --test-threads 2
+	@KEYWAY_IO=io_uring cargo test --locked --no-fail-fast --package keyway --tests -- --test-threads 2
 
 test-clients: ## stock clients of five languages; writes docs/clients.md (ARGS=--accept, or ARGS=go)
 	@scripts/test_clients.sh $(ARGS)

@@ -120,6 +120,16 @@ impl ReplyOrder {
         sequence
     }
 
+    /// Takes back the place that was reserved last: its request will not be executed.
+    ///
+    /// # Panics
+    /// When `sequence` is not waiting, or another was reserved after it.
+    pub fn withdraw(&mut self, sequence: u32) {
+        let index = self.waiting(sequence);
+        assert_eq!(index + 1, self.slots.len(), "the place of another is behind it");
+        self.slots.pop_back();
+    }
+
     /// Puts the reply that `write` appends into its place: into `out` if it is
     /// the next to leave, with every ready one behind it, else into the stash.
     ///
@@ -333,5 +343,18 @@ mod tests {
         order.complete(second, &mut out, |_| ());
         let _ = first;
         order.complete(second, &mut out, |_| ());
+    }
+
+    #[test]
+    fn a_place_that_is_withdrawn_is_the_next_to_be_reserved() {
+        let (mut order, mut out) = (ReplyOrder::default(), Output::default());
+        let first = order.reserve();
+        let second = order.reserve();
+        order.withdraw(second);
+        assert_eq!(order.len(), 1);
+        assert_eq!(order.reserve(), second);
+        order.complete(second, &mut out, |out| out.push(b'2'));
+        order.complete(first, &mut out, |out| out.push(b'1'));
+        assert_eq!((out.unsent(), order.is_empty()), (&b"12"[..], true));
     }
 }

@@ -77,7 +77,9 @@ impl Core {
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
         if session.streaming.is_some() {
-            plane.cut_off_streaming(links, key, session);
+            let mut busy = session.busy.take();
+            plane.cut_off_streaming(links, key, (session, busy.as_deref_mut()));
+            session.busy = busy;
             session.closing = true;
         }
         // Requests that wait for room were received whole and are answered; a
@@ -267,7 +269,7 @@ impl Plane {
     }
 
     #[cold]
-    fn on_broken_frame(
+    pub(super) fn on_broken_frame(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,

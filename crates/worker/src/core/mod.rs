@@ -365,7 +365,7 @@ impl Core {
             self.plane.forget_unwritten(key);
         }
         self.plane.end_passing(&mut self.links, (key, &session));
-        self.plane.cut_off_streaming(&mut self.links, key, &mut session);
+        self.plane.cut_off_streaming(&mut self.links, key, (&mut session, None));
         self.plane.end_stateful(&mut self.links, key, &mut session);
         self.plane.end_tracking(&mut self.links, key, &mut session);
         self.plane.forget_wait(key);

@@ -20,8 +20,8 @@ use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::noted::Direction;
-use keyway_proxy::{Busy, Session, Streaming};
-use keyway_resp::{ParseLimits, Parsed, parse_request};
+use keyway_proxy::{Busy, Owner, Session, Streaming};
+use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
 use keyway_topology::{Distribution, ServerProtocol};
 use std::time::Duration;
@@ -193,12 +193,10 @@ impl Plane {
                     session.streaming = Some(streaming);
                     return &[];
                 }
-                Tail::Broken => {
+                Tail::Broken(fault) => {
                     session.streaming = Some(streaming);
-                    self.cut_off_streaming(links, key, session);
-                    session.closing = true;
-                    session.broken = true;
-                    self.mark_session_dirty(key, session);
+                    self.cut_off_streaming(links, key, (session, Some(busy)));
+                    self.on_broken_frame(session, busy, |out| fault.write_error(out));
                     return &[];
                 }
             }
@@ -271,16 +269,22 @@ impl Plane {
         }
     }
 
-    /// Ends the connection on which half a request was sent.
+    /// Ends the connection on which half a request was sent. It is not executed, and has no reply,
+    /// like one of which a part was kept.
     #[cold]
     pub(super) fn cut_off_streaming(
         &mut self,
         links: &mut [LinkSlot],
         key: Key<Session>,
-        session: &mut Session,
+        (session, mut busy): (&mut Session, Option<&mut Busy>),
     ) {
         let Some(streaming) = session.streaming.take() else { return };
         if let Some(index) = self.streamed_link(links, key, &streaming) {
+            links[index].link.abandon(|exchange| {
+                if let (Owner::Session { sequence, .. }, Some(busy)) = (exchange.owner, &mut busy) {
+                    busy.order.withdraw(sequence);
+                }
+            });
             links[index].lease = None;
             self.discards.push(index);
         }
@@ -326,7 +330,7 @@ enum Tail {
     Whole(usize),
     /// There is no use in looking again before so much is here.
     Partial(usize),
-    Broken,
+    Broken(RequestFault),
 }
 
 fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
@@ -338,7 +342,9 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
     match parse_request(bytes, &limits, &mut Vec::new(), &mut Vec::new()) {
         Ok(Parsed::Ready { consumed }) => Tail::Whole(consumed),
         Ok(Parsed::NeedMore { at_least }) => Tail::Partial(at_least),
-        Ok(Parsed::Inline { .. }) | Err(_) => Tail::Broken,
+        // It is cut from a frame that begins as arrays do.
+        Ok(Parsed::Inline { .. }) => Tail::Broken(RequestFault::MultibulkLength),
+        Err(fault) => Tail::Broken(fault),
     }
 }
 

@@ -180,3 +180,42 @@ fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
         assert!(!session.closing && session.streaming.is_none());
     }
 }
+
+/// Bytes as a client sends them, of which `core` has taken the first so many.
+fn begun(core: &mut Core, bytes: &[u8], count: usize) -> Key<Session> {
+    let client = client(core);
+    begin(core, client, &bytes[..count]);
+    sent(core, PRIVATE);
+    client
+}
+
+#[test]
+fn a_client_that_ends_within_a_request_has_no_reply_to_it() {
+    let whole = frame(&[b"SET", b"k", &vec![b'v'; 600 << 10]]);
+    let mut core = connected_core();
+    let client = begun(&mut core, &whole, 300_000);
+    core.on_client_end(client);
+    assert_eq!(core.plane.discards, [PRIVATE]);
+    core.on_link_lost(PRIVATE, BackendFault::Closed);
+    assert_eq!(output(&core, client), "");
+    let session = core.session(client).unwrap();
+    assert!(session.closing && session.busy.as_ref().is_none_or(|busy| busy.order.is_empty()));
+}
+
+#[test]
+fn what_is_broken_behind_a_value_is_told() {
+    let mut whole = frame(&[b"SET", b"k", &vec![b'v'; 600 << 10], b"KEEPTTL"]);
+    let at = whole.len() - "$7\r\nKEEPTTL\r\n".len();
+    whole[at] = b'!';
+    let mut core = connected_core();
+    let client = begun(&mut core, &whole, 300_000);
+    core.on_client_bytes(client, &whole[300_000..]);
+    assert_eq!(core.plane.discards, [PRIVATE]);
+    core.on_link_lost(PRIVATE, BackendFault::Closed);
+    let told = output(&core, client);
+    assert!(
+        told.starts_with("-ERR Protocol error: expected") && told.ends_with("!\\'\\r\\n"),
+        "{told}"
+    );
+    assert!(core.session(client).unwrap().closing);
+}
