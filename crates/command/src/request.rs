@@ -155,10 +155,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What says that a command that blocks waits so long, in the place of an argument;
-    /// never "for ever".
+    /// What says that a command that blocks waits so long, in the place of an argument; never
+    /// less, and never "for ever".
     pub fn wait_words(&self, wait: Duration) -> Option<(usize, String)> {
-        let millis = wait.as_millis().max(1);
+        let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
         self.wait_place().map(|(index, unit)| match unit.as_secs() {
             0 => (index, millis.to_string()),
             _ => (index, format!("{}.{:03}", millis / 1000, millis % 1000)),

@@ -606,9 +606,9 @@ pub(crate) const PASSWORD_LEN_MAX: usize = 4096;
 
 pub(crate) fn check_password(text: &str) -> Result<Password, String> {
     match text.len() {
-        0 => Err("the password is empty".to_owned()),
+        0 => Err("it is empty".to_owned()),
         1..=PASSWORD_LEN_MAX => Ok(Password::new(text)),
-        _ => Err(format!("the password is longer than {PASSWORD_LEN_MAX} bytes")),
+        _ => Err(format!("it is longer than {PASSWORD_LEN_MAX} bytes")),
     }
 }
 

@@ -538,7 +538,7 @@ fn read_variable(
     let checked = read.and_then(|text| check_password(&text));
     let tell = |why: &String| {
         let what = format!("{key} in {}: {name}: {why}", section.header);
-        let hint = "set the variable to the password for the process that reads this file";
+        let hint = "set the variable to the secret for the process that reads this file";
         report.consequence(section.place(key), Problem::new(what, hint));
     };
     checked.inspect_err(tell).ok()

@@ -42,7 +42,7 @@ impl Default for AdminLimits {
         Self {
             connections_max: 64,
             header_time: Duration::from_secs(5),
-            connection_time: Duration::from_secs(30),
+            connection_time: Duration::from_secs(40),
             stop_time: Duration::from_secs(1),
         }
     }

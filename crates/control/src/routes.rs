@@ -1,12 +1,14 @@
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::time::timeout;
 
 use crate::access::{Access, Asked, Kind};
 use crate::api::{self, Api, Call};
@@ -79,6 +81,12 @@ const ROUTES: [(&str, &str, &str); 6] = [
 /// that its sender sees the reply and not a reset.
 const BODY_LEN_MAX: usize = 16 << 10;
 
+/// How long a body may take to come.
+const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// The same of a request that is refused: it is read so that its sender sees why.
+const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
+
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -91,20 +99,26 @@ pub(crate) async fn respond(
 ) -> Result<Reply, Infallible> {
     let (head, body) = request.into_parts();
     let is_api = api::is_ours(head.uri.path());
-    // Before the body: who may not ask is not listened to any longer than that.
+    // Before the body: who may not ask is not listened to much longer than that.
     let asked = Asked { headers: &head.headers, uri: &head.uri };
     let kind = if is_api { api::kind(&head.method, head.uri.path()) } else { kind(&head) };
     let refusal = access.check(kind, &asked).err();
-    let body = match Limited::new(body, BODY_LEN_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(_) => {
-            let what = format!("the body is broken, or longer than {BODY_LEN_MAX} bytes");
-            return Ok(api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)));
-        }
-    };
+    let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };
+    let body = timeout(patience, Limited::new(body, BODY_LEN_MAX).collect()).await;
     if let Some(problem) = refusal {
         return Ok(api::refuse(&problem));
     }
+    let body = match body {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => {
+            let what = format!("the body is broken, or longer than {BODY_LEN_MAX} bytes");
+            return Ok(api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)));
+        }
+        Err(_) => {
+            let what = format!("the body has not come within {} s", BODY_TIME.as_secs());
+            return Ok(api::refuse(&Problem::new(StatusCode::REQUEST_TIMEOUT, what)));
+        }
+    };
     if is_api {
         return Ok(respond_api(state, head, body).await);
     }

@@ -1,28 +1,8 @@
 //! Certificates: read again on SIGHUP, and told of in metrics.
 
-use keyway_config::{Config, ListenerTlsConfig, PoolKindConfig, TlsConfig};
+use keyway_config::{Config, ListenerTlsConfig, PoolKindConfig};
 use keyway_tls::{ClientTls, ServerTls};
 use std::collections::BTreeMap;
-
-/// What connections are secured with, and how its files are named.
-struct Users<'c> {
-    listeners: Vec<(String, &'c ListenerTlsConfig)>,
-    pools: Vec<(String, &'c TlsConfig)>,
-}
-
-fn users(config: &Config) -> Users<'_> {
-    let listeners = config.listeners.iter().filter_map(|listener| {
-        Some((format!("listener {}", listener.bind), listener.entrance.tls.as_ref()?))
-    });
-    let pools = config.pools.iter().filter_map(|pool| match &pool.kind {
-        PoolKindConfig::Sharded(sharded) => {
-            Some((format!("pool {}", pool.name), sharded.tls.as_ref()?))
-        }
-        _ => None,
-    });
-    let admin = config.server.admin_tls.iter().map(|tls| ("admin".to_owned(), tls));
-    Users { listeners: listeners.chain(admin).collect(), pools: pools.collect() }
-}
 
 /// Has what stays of the configuration in force use the certificates that were read with
 /// another: connections from now on are made with them, those that stand go on.
@@ -61,9 +41,14 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
     }
 }
 
-/// Has listeners whose settings of TLS are the same share what they were read into, so that
-/// clients who are coming in meet what is there then.
+/// Has listeners, and that of admin, whose settings of TLS are the same share what they were read
+/// into, so that clients who are coming in meet what is there then.
 pub fn keep_listeners(old: &Config, new: &mut Config) {
+    if let (Some(old), Some(new)) = (&old.server.admin_tls, &mut new.server.admin_tls)
+        && old.settings == new.settings
+    {
+        new.loaded.clone_from(&old.loaded);
+    }
     for (old, new) in old.listeners.iter().zip(&mut new.listeners) {
         let is_same_place = old.bind == new.bind;
         if let (Some(old), Some(new)) = (&old.entrance.tls, &mut new.entrance.tls)
@@ -75,19 +60,31 @@ pub fn keep_listeners(old: &Config, new: &mut Config) {
     }
 }
 
-/// Every file with certificates, and when they expire.
-pub fn expiries(config: &Config) -> impl Fn() -> Vec<(String, i64)> + Send + Sync + 'static {
-    let Users { listeners, pools } = users(config);
+/// Every file with certificates that is in use, and when the first of them expires: of the
+/// listeners and the pools of those positions, and of the admin listener.
+pub fn expiries(
+    config: &Config,
+    is_listener: impl Fn(usize) -> bool,
+    is_pool: impl Fn(usize) -> bool,
+) -> impl Fn() -> Vec<(String, i64)> + Send + Sync + 'static {
+    let listeners = config.listeners.iter().enumerate().filter(|(index, _)| is_listener(*index));
+    let listeners = listeners.filter_map(|(_, listener)| listener.entrance.tls.as_ref());
     let listeners: Vec<ServerTls> =
-        listeners.into_iter().filter_map(|(_, tls)| tls.loaded.clone()).collect();
-    let pools: Vec<ClientTls> =
-        pools.into_iter().filter_map(|(_, tls)| tls.loaded.clone()).collect();
+        listeners.chain(&config.server.admin_tls).filter_map(|tls| tls.loaded.clone()).collect();
+    let pools = config.pools.iter().enumerate().filter(|(index, _)| is_pool(*index));
+    let pools = pools.filter_map(|(_, pool)| match &pool.kind {
+        PoolKindConfig::Sharded(sharded) => sharded.tls.as_ref(),
+        _ => None,
+    });
+    let pools: Vec<ClientTls> = pools.filter_map(|tls| tls.loaded.clone()).collect();
     move || {
         let of_listeners = listeners.iter().map(ServerTls::files);
         let all = of_listeners.chain(pools.iter().map(ClientTls::files));
         let mut by_file = BTreeMap::new();
         for dated in all.flat_map(|files| files.to_vec()) {
-            by_file.insert(dated.path.display().to_string(), dated.not_after);
+            let first: &mut i64 =
+                by_file.entry(dated.path.display().to_string()).or_insert(dated.not_after);
+            *first = dated.not_after.min(*first);
         }
         by_file.into_iter().collect()
     }

@@ -399,7 +399,7 @@ fn watch(
     });
     let live: Vec<&ListenerPlan> =
         plan.listeners.iter().filter(|listener| !listener.is_ended).collect();
-    watch_front(sources.config, &live, registry);
+    watch_front(sources.config, plan, &live, registry);
     watch_logins(registry, &live);
     let (tally, generation) = (Arc::clone(sources.reloads), plan.generation);
     let retired = plan.retired.clone();
@@ -465,8 +465,13 @@ fn entrance(settings: &EntranceConfig, had_gate: bool) -> Entrance {
 }
 
 /// Has metrics tell how clients come in.
-fn watch_front(config: &Config, listeners: &[&ListenerPlan], registry: &Registry) {
-    let expiries = crate::certificates::expiries(config);
+fn watch_front(config: &Config, plan: &Plan, listeners: &[&ListenerPlan], registry: &Registry) {
+    let is_retired = |pool: usize| plan.retired.iter().any(|it| usize::from(it.pool) == pool);
+    let expiries = crate::certificates::expiries(
+        config,
+        |listener| !plan.listeners[listener].is_ended,
+        |pool| !is_retired(pool),
+    );
     let of =
         |listener: &&ListenerPlan| (listener.name.clone(), Arc::clone(&listener.entrance.tally));
     let tallies: Vec<_> = listeners.iter().map(of).collect();

@@ -17,7 +17,7 @@ use keyway_metrics::ReloadFigures;
 use keyway_worker::Retired;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// How long who asks waits for the answer. Reading files and telling the workers takes
@@ -69,6 +69,8 @@ pub enum Cause {
     Draining,
     /// Another process is coming up that is to take this one's place.
     Upgrading,
+    /// It was not over in time, and still comes.
+    Late,
     /// Keyway is stopping.
     Stopping,
 }
@@ -81,6 +83,7 @@ impl Cause {
             Cause::NeedsRestart => "needs-restart",
             Cause::Draining => "draining",
             Cause::Upgrading => "upgrading",
+            Cause::Late => "late",
             Cause::Stopping => "stopping",
         }
     }
@@ -89,6 +92,16 @@ impl Cause {
 impl Refusal {
     pub(crate) fn new(cause: Cause, reasons: Vec<String>) -> Self {
         Self { cause, reasons }
+    }
+
+    /// It is still to come: other work goes on, such as a reload that waits for a script.
+    fn late() -> Self {
+        let secs = PATIENCE.as_secs();
+        let why = format!(
+            "it has not begun, or not ended, within {secs} s, as something else goes on; it still \
+             comes: the log tells when"
+        );
+        Self::new(Cause::Late, vec![why])
     }
 
     pub(crate) fn stopping() -> Self {
@@ -122,7 +135,11 @@ impl Reload {
     pub fn request(&self) -> Result<Diff, Refusal> {
         let (tell, told) = sync_channel(1);
         self.wake.send(Wake::Reload(tell)).map_err(|_| Refusal::stopping())?;
-        told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Refusal::stopping()))
+        match told.recv_timeout(PATIENCE) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Timeout) => Err(Refusal::late()),
+            Err(RecvTimeoutError::Disconnected) => Err(Refusal::stopping()),
+        }
     }
 }
 

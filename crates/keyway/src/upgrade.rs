@@ -179,10 +179,15 @@ impl Upgrades {
     pub fn abort(&mut self, woken: &Receiver<Wake>) -> Vec<u16> {
         let Some(attempt) = self.running.take() else { return Vec::new() };
         attempt.abort();
-        let serves = woken.try_iter().find_map(|wake| match wake {
-            Wake::Upgraded(Ok(heir)) => Some(heir),
-            _ => None,
-        });
+        let (mut serves, mut others) = (None, Vec::new());
+        for wake in woken.try_iter() {
+            match wake {
+                Wake::Upgraded(outcome) => serves = outcome.ok(),
+                other => others.push(other),
+            }
+        }
+        // What was asked for meanwhile is seen to by whoever ends this process.
+        others.into_iter().for_each(|other| drop(self.wake.send(other)));
         let Some(Heir { pid, kept }) = serves else {
             tracing::warn!("the upgrade that was going on is given up");
             return Vec::new();

@@ -604,3 +604,19 @@ fn no_operation_is_done_without_the_token() {
     assert_ne!(changeable(&keyway), before, "and would have changed something");
     assert!(keyway.process_mut().is_running());
 }
+
+#[test]
+fn who_is_refused_or_sends_no_body_keeps_no_place_for_long() {
+    let _watch = watchdog(WITHIN, "bodies that do not come");
+    let files = CertificateFiles::default();
+    let token = files.write("token", TOKEN);
+    let config = KeywayConfig::new(vec![Pool::store("local")])
+        .with_server("admin_token_file", &format!("{token:?}"));
+    let keyway = Keyway::start(KEYWAY, config);
+    let heads = [
+        "POST /v1/drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n",
+    ];
+    // Within half of what an exchange may take.
+    assert_eq!(heads.map(|head| raw(keyway.admin(), head).0), [401, 408]);
+}

@@ -370,6 +370,31 @@ fn listeners_come_and_go() {
     assert_eq!(first.words("GET a"), Value::bulk("1"), "the store is what it was");
 }
 
+#[test]
+fn who_waits_in_a_command_is_let_go_with_its_listener() {
+    let _watch = watchdog(Duration::from_secs(60), "a client that waits");
+    let server = RedisServer::start();
+    let pools = vec![Pool::store("local"), Pool::sharded("cache", &[server.address().to_string()])];
+    let mut changing = Changing::start(pools);
+    for (index, pool) in ["local", "cache"].into_iter().enumerate() {
+        let other = free_address();
+        let table = format!("[[listener]]\nbind = \"tcp://{other}\"\npool = \"{pool}\"\n\n");
+        let add = |text: &str| text.replacen("[[listener]]", &format!("{table}[[listener]]"), 1);
+        changing.reload(add, DONE);
+        let mut waiting = Client::connect(other);
+        waiting.send(b"BLPOP nothing 0\r\n");
+        wait_until("it waits", SOON, || {
+            let listed = changing.keyway.client(index).words("CLIENT LIST").text();
+            listed.lines().any(|line| line.contains("flags=b"))
+        });
+        changing.reload(|text| text.replace(&table, ""), DONE);
+        assert!(
+            waiting.reply().error_text().starts_with("UNBLOCKED Keyway is stopping, or listens")
+        );
+        waiting.expect_closed();
+    }
+}
+
 /// Of a listener that goes, with clients that never stop sending.
 #[test]
 fn no_reply_is_lost_when_the_listener_of_a_client_goes() {
@@ -751,4 +776,64 @@ fn other_keyways_that_a_reload_names_are_looked_after_until_they_are_named_no_mo
     assert_eq!(peer_threads(&changing.keyway), 1);
     changing.reload(|text| text.replace(&table, ""), DONE);
     wait_until("nobody looks for it", SOON, || peer_threads(&changing.keyway) == 0);
+}
+
+/// The settings of TLS by those files.
+fn tls_by(files: &CertificateFiles, name: &str, more: &str) -> String {
+    let file = |end: &str| files.path(&format!("{name}.{end}"));
+    format!("{{ cert_file = {:?}, key_file = {:?}{more} }}", file("pem"), file("key"))
+}
+
+#[test]
+fn the_certificates_of_admin_are_read_again_after_other_changes_too() {
+    let _watch = watchdog(Duration::from_secs(60), "certificates of admin");
+    let files = CertificateFiles::default();
+    files.add("operator", &files.authority.issue(&["operator"]));
+    let ca = format!(", ca_file = {:?}", files.path("ca.pem"));
+    let tls = tls_by(&files, "server", &ca);
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("admin_tls", &tls);
+    let mut changing = Changing { text: config.toml(), keyway: Keyway::start(KEYWAY, config) };
+    let admin = format!("https://{}", changing.keyway.admin());
+    let asks = |name: &str, ca: &str| {
+        let path = |end: &str| files.path(&format!("{name}.{end}")).to_string_lossy().into_owned();
+        let (cert, key) = (path("pem"), path("key"));
+        let ca = files.path(ca).to_string_lossy().into_owned();
+        let by = ["ctl", "--admin", &admin, "--ca-file", &ca, "--cert-file", &cert];
+        run_keyway(KEYWAY, &[&by[..], &["--key-file", &key, "log-level"]].concat()).status.success()
+    };
+    assert!(asks("operator", "ca.pem"));
+    changing
+        .reload(|text| text.replace("[pool.local]", "[pool.local]\nmemory_max = \"64MiB\""), DONE);
+    assert!(asks("operator", "ca.pem"));
+    let other = keyway_testkit::certificates::Authority::new("its successor");
+    files.write("old.pem", &files.authority.certificate);
+    files.write("ca.pem", &other.certificate);
+    files.add("server", &other.issue(&["127.0.0.1"]));
+    files.add("newcomer", &other.issue(&["operator"]));
+    changing.hang_up("certificates were read again");
+    assert!(
+        !asks("operator", "old.pem") && !asks("operator", "ca.pem"),
+        "whoever it was let in by"
+    );
+    assert!(asks("newcomer", "ca.pem"));
+}
+
+#[test]
+fn a_certificate_of_which_a_listener_has_gone_is_told_of_as_it_is() {
+    let _watch = watchdog(Duration::from_secs(60), "expiry");
+    let files = CertificateFiles::default();
+    let tls = tls_by(&files, "server", "");
+    let table =
+        |at| format!("[[listener]]\nbind = \"tcp://{at}\"\npool = \"local\"\ntls = {tls}\n\n");
+    let (stays, goes) = (table(free_address()), table(free_address()));
+    let config = KeywayConfig::new(vec![Pool::store("local")]);
+    let config = config.with_tables(&format!("{stays}{goes}"));
+    let mut changing = Changing { text: config.toml(), keyway: Keyway::start(KEYWAY, config) };
+    let expiry =
+        |keyway: &Keyway| keyway.metrics().sum("keyway_tls_certificate_expiry_seconds", &[]);
+    let before = expiry(&changing.keyway);
+    changing.reload(|text| text.replace(&goes, ""), DONE);
+    files.add("server", &files.authority.issue_for(&["127.0.0.1"], Span::Future));
+    changing.hang_up("certificates were read again");
+    assert!(expiry(&changing.keyway) > before);
 }

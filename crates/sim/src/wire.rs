@@ -49,7 +49,7 @@ fn show_all(items: &[Value]) -> String {
 
 /// Bytes for a report: readable and short.
 pub fn clip(bytes: &[u8]) -> String {
-    const SHOWN: usize = 160;
+    const SHOWN: usize = 600;
     let shown =
         String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).escape_debug().to_string();
     if bytes.len() > SHOWN { format!("{shown}... ({} bytes)", bytes.len()) } else { shown }

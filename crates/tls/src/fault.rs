@@ -93,7 +93,8 @@ impl TlsFault {
             }
             TlsFault::NothingInCommon => "the server supports nothing of what is safe in TLS",
             TlsFault::RefusedIdentity(Refusal::Required) => {
-                "the server demands a client certificate: write cert_file and key_file"
+                "the server demands a client certificate: give cert_file and key_file (--cert-file and \
+                 --key-file on the command line)"
             }
             TlsFault::RefusedIdentity(Refusal::UnknownIssuer) => {
                 "the server does not know the authority that issued the certificate of cert_file"

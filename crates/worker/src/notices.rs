@@ -42,6 +42,8 @@ pub struct Notices {
     pub overgrown: Notice,
     /// A client has broken the rules of shared memory.
     pub broken: Notice,
+    /// A waiting client cannot be accepted.
+    pub not_accepted: Notice,
     /// Clients cut off at the end of `drain_timeout`.
     pub clients_cut: AtomicU64,
     /// Their requests that were in flight.

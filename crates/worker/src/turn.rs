@@ -19,7 +19,6 @@ use crate::{Adopted, Mail, Plan};
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
-use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{LinkState, Session};
 use leaving::Leaving;
 use lingering::{LINGER, Lingering};
@@ -688,9 +687,8 @@ impl<I: Io> Worker<I> {
         self.drain_deadline = Some(now + self.plan.drain_timeout);
         for key in self.core.client_keys() {
             self.end_client(key);
+            self.core.let_go(key);
         }
-        let ended = |id| Unblock { id, reason: UnblockReason::Stopping };
-        self.core.plane.unblocks.extend(self.core.blocked_clients().into_iter().map(ended));
     }
 
     fn is_drained(&self) -> bool {

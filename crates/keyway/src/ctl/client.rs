@@ -11,8 +11,12 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For the whole exchange: the listener answers within milliseconds.
+/// For a whole exchange: the listener answers within milliseconds.
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
+
+/// For one that asks for what may take long, such as a reload: longer than the process that is asked
+/// lets anybody wait.
+const CHANGE_TIME: Duration = Duration::from_secs(45);
 
 /// Longest reply read: a thousand clients, or some thousand servers, are far below.
 const REPLY_LEN_MAX: usize = 64 << 20;
@@ -30,6 +34,8 @@ pub struct Answer {
     pub text: String,
     /// The same as a value; null if it is no JSON.
     pub body: Value,
+    /// What there is to do about the token, if that is why it refuses.
+    pub about_token: Option<&'static str>,
 }
 
 /// Whom to ask, and how.
@@ -91,10 +97,21 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Answer, Unreachable> {
         let request = self.request(method, path, body);
-        let deadline = now() + EXCHANGE_TIME;
+        let deadline = now() + if method == "GET" { EXCHANGE_TIME } else { CHANGE_TIME };
         let exchanged = self.exchange(request.as_bytes(), deadline);
         let reply = exchanged.map_err(|why| self.no_answer(&why))?;
-        parse(&reply).ok_or_else(|| {
+        let about_token = match &self.token {
+            Some(_) => {
+                "the token is wrong: --token-file, or KEYWAY_ADMIN_TOKEN, is to have that of the \
+                 listener (admin_token_file or admin_token_env)"
+            }
+            None => "it asks for a token: --token-file FILE, or KEYWAY_ADMIN_TOKEN",
+        };
+        let answer = parse(&reply).map(|answer| Answer {
+            about_token: (answer.status == 401).then_some(about_token),
+            ..answer
+        });
+        answer.ok_or_else(|| {
             let hint = if self.tls.is_none() { "; try https:// and --ca-file" } else { "" };
             Unreachable(format!(
                 "what answers at {}:{} does not speak HTTP{hint}",
@@ -180,7 +197,11 @@ fn token(whom: &Whom) -> Result<Option<String>, String> {
         None => variable("KEYWAY_ADMIN_TOKEN"),
         Some(path) => {
             let text = read_file(path).map_err(|why| format!("{}: {why}", path.display()))?;
-            Some(text.trim_end_matches(['\r', '\n']).to_owned())
+            let text = text.trim_end_matches(['\r', '\n']).to_owned();
+            if text.is_empty() {
+                return Err(format!("{}: it is empty: write the token to it", path.display()));
+            }
+            Some(text)
         }
     };
     // A line end in it would be another header.
@@ -308,7 +329,7 @@ fn parse(reply: &[u8]) -> Option<Answer> {
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let text = String::from_utf8_lossy(body).into_owned();
     let body = serde_json::from_str(&text).unwrap_or_default();
-    Some(Answer { status, text, body })
+    Some(Answer { status, text, body, about_token: None })
 }
 
 #[cfg(test)]

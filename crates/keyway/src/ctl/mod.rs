@@ -273,7 +273,8 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
         print(&shown(&ctl.what, &answer.body));
     } else {
         let detail = answer.body["detail"].as_str();
-        let words = detail.unwrap_or("what answers there is no admin API of Keyway");
+        let words = answer.about_token.or(detail);
+        let words = words.unwrap_or("what answers there is no admin API of Keyway");
         eprintln!("keyway ctl: {words} (HTTP status {})", answer.status);
         for error in answer.body["errors"].as_array().into_iter().flatten() {
             eprintln!("  {}", show::text(error));

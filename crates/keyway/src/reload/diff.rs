@@ -70,7 +70,7 @@ fn compare(name: &str, old: &Keys, new: &Keys, lines: &mut Vec<String>) {
     for (key, value) in old {
         match new.get(key) {
             Some(other) if other == value => {}
-            Some(other) => lines.push(format!("{name}: {key} {} -> {}", cut(value), cut(other))),
+            Some(other) => lines.push(format!("{name}: {key} {}", changed(value, other))),
             None => lines.push(format!("{name}: {key} {} removed", cut(value))),
         }
     }
@@ -79,11 +79,78 @@ fn compare(name: &str, old: &Keys, new: &Keys, lines: &mut Vec<String>) {
     }
 }
 
+/// What became of a value. Of lists too long to be shown whole only what differs.
+fn changed(old: &str, new: &str) -> String {
+    let is_long = |value: &str| value.chars().nth(VALUE_LEN_MAX).is_some();
+    if !is_long(old) && !is_long(new) {
+        return format!("{old} -> {new}");
+    }
+    if let (Some(before), Some(after)) = (items(old), items(new)) {
+        let missing = |from: &[String], other: &[String]| -> Vec<String> {
+            let mut other = other.to_vec();
+            let mut is_new = |item: &&String| match other.iter().position(|it| it == *item) {
+                Some(place) => {
+                    other.swap_remove(place);
+                    false
+                }
+                None => true,
+            };
+            from.iter().filter(&mut is_new).cloned().collect()
+        };
+        let (added, removed) = (missing(&after, &before), missing(&before, &after));
+        let told = |what: &str, items: &[String]| {
+            (!items.is_empty()).then(|| format!("{what} {}", cut(&items.join(", "))))
+        };
+        let both = [told("without", &removed), told("with", &added)];
+        let both: Vec<String> = both.into_iter().flatten().collect();
+        return match both.is_empty() {
+            true => "in another order".to_owned(),
+            false => both.join(", "),
+        };
+    }
+    let is_same = |(old, new): &(char, char)| old == new;
+    let shared = old.chars().zip(new.chars()).take_while(is_same).count();
+    let tail = |value: &str| cut(&value.chars().skip(shared).collect::<String>());
+    format!("...{} -> ...{}", tail(old), tail(new))
+}
+
+/// The items of a list of texts, as they are written.
+fn items(value: &str) -> Option<Vec<String>> {
+    let inside = value.strip_prefix('[')?.strip_suffix(']')?;
+    let (mut items, mut item) = (Vec::new(), String::new());
+    let (mut is_text, mut is_escaped) = (false, false);
+    for char in inside.chars() {
+        if !is_text && matches!(char, '[' | '{') {
+            return None;
+        }
+        if !is_text && char == ',' {
+            items.push(std::mem::take(&mut item));
+            continue;
+        }
+        if char == '"' && !is_escaped {
+            is_text = !is_text;
+        }
+        is_escaped = is_text && char == '\\' && !is_escaped;
+        if is_text || !char.is_whitespace() {
+            item.push(char);
+        }
+    }
+    if !item.is_empty() {
+        items.push(item);
+    }
+    Some(items)
+}
+
 fn cut(value: &str) -> String {
     match value.char_indices().nth(VALUE_LEN_MAX) {
         None => value.to_owned(),
         Some((end, _)) => format!("{}...", &value[..end]),
     }
+}
+
+/// Whether there is another secret now; that one has come or gone is told with its key.
+fn is_changed<T: PartialEq>(old: &Option<T>, new: &Option<T>) -> bool {
+    old.is_some() && new.is_some() && old != new
 }
 
 /// Secrets that are others now, by whose they are.
@@ -95,7 +162,10 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     }
     for listener in &new.listeners {
         let before = old.listeners.iter().find(|other| other.bind == listener.bind);
-        if before.is_some_and(|before| before.password != listener.password) {
+        let is_other = |before: &keyway_config::ListenerConfig| {
+            is_changed(&before.password, &listener.password)
+        };
+        if before.is_some_and(is_other) {
             lines.push(format!("listener {}: password changed", listener.bind));
         }
     }
@@ -113,7 +183,7 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
         let before = old.pools.iter().find(|other| other.name == pool.name);
         if let Some(PoolKindConfig::Sharded(old)) = before.map(|before| &before.kind)
             && let PoolKindConfig::Sharded(new) = &pool.kind
-            && old.pool.password != new.pool.password
+            && is_changed(&old.pool.password, &new.pool.password)
         {
             lines.push(format!("pool {}: password changed", pool.name));
         }
@@ -165,5 +235,38 @@ password = \"hush-hush-2\"
     #[test]
     fn the_same_is_no_difference() {
         assert_eq!(diff(&config(OLD), &config(OLD)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_long_lists_what_differs_is_told() {
+        let list = |count: u32, weight: u32| {
+            let server = |n: u32| {
+                format!("\"127.0.0.{n}:6379:{} server{n}\"", if n == 40 { weight } else { 1 })
+            };
+            let servers: Vec<String> = (1..=count).map(server).collect();
+            OLD.replace("\"127.0.0.1:1:1 alpha\"", &servers.join(", "))
+        };
+        let told = |old: &str, new: &str| diff(&config(old), &config(new)).join("\n");
+        let text = told(&list(40, 1), &list(40, 7));
+        assert!(text.contains("without") && text.contains("127.0.0.40:6379:7 server40"), "{text}");
+        assert!(!text.contains("server39"), "{text}");
+        let text = told(&list(40, 1), &list(41, 1));
+        assert!(text.contains("with \"127.0.0.41:6379:1 server41\""), "{text}");
+        assert!(!text.contains("without"), "{text}");
+    }
+
+    #[test]
+    fn items_are_split_where_they_end() {
+        let items = |value| items(value).expect("a list");
+        assert_eq!(items("[]"), Vec::<String>::new());
+        assert_eq!(items(r#"["a, b", "c\"d,", 7]"#), [r#""a, b""#, r#""c\"d,""#, "7"]);
+        assert_eq!(super::items("[{ a = 1 }]"), None);
+        assert_eq!(super::items("7"), None);
+    }
+
+    #[test]
+    fn of_a_long_text_the_part_that_differs_is_told() {
+        let (old, new) = (format!("\"{}1\"", "x".repeat(400)), format!("\"{}2\"", "x".repeat(400)));
+        assert_eq!(changed(&old, &new), "...1\" -> ...2\"");
     }
 }

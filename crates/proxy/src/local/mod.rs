@@ -153,7 +153,7 @@ pub enum UnblockReason {
     Displaced,
     /// Its user may not do all that it might when it asked.
     Denied,
-    /// The process is to end.
+    /// The process is to end, or the listener that the client came by.
     Stopping,
 }
 
@@ -169,9 +169,9 @@ impl UnblockReason {
             UnblockReason::Denied => {
                 Some("UNBLOCKED the rights of this user have changed; ask again")
             }
-            UnblockReason::Stopping => {
-                Some("UNBLOCKED Keyway is stopping; connect again and ask again")
-            }
+            UnblockReason::Stopping => Some(
+                "UNBLOCKED Keyway is stopping, or listens there no more; connect again and ask again",
+            ),
         }
     }
 }

@@ -32,6 +32,12 @@ impl Hold {
         self.asked_at = now;
     }
 
+    /// How long ago the client has sent something last.
+    #[inline]
+    pub fn took(&self, now: Time) -> Duration {
+        now.since(self.asked_at)
+    }
+
     /// Until when the output waits, from the first reply on; `None` when that is over.
     #[inline]
     pub fn until(&mut self, now: Time) -> Option<Time> {

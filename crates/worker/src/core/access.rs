@@ -126,7 +126,10 @@ impl Plane {
         }
         // What it was lent for is over: else nobody had logged in.
         session.go_home();
-        self.move_to(session, own);
+        if !self.move_to(session, own) && !is_new_here {
+            self.end_astray(key, session);
+            return Some(Step::Started);
+        }
         self.mark_session_resuming(key, session);
         Some(Step::Wait)
     }

@@ -230,7 +230,9 @@ impl Plane {
         if is_quiet && session.unheard == 0 && !self.has_begun(session) {
             // What it was lent for is over.
             session.go_home();
-            self.move_to(session, own);
+            if !self.move_to(session, own) {
+                return self.end_astray(key, session);
+            }
             if session.waits_for_link {
                 // For what was there: it asks again where it is now.
                 (session.waits_for_link, session.is_held_back) = (false, false);
@@ -248,8 +250,8 @@ impl Plane {
     }
 
     /// Makes a session one of another pool, with the database that it has if there is one
-    /// like it.
-    pub(super) fn move_to(&mut self, session: &mut Session, own: u16) {
+    /// like it. Returns whether it is in the database that it was in.
+    pub(super) fn move_to(&mut self, session: &mut Session, own: u16) -> bool {
         self.cells.pool(usize::from(session.pool)).clients.connected.lower(1);
         self.cells.pool(usize::from(own)).clients.connected.raise(1);
         let is_replaced = self.plan.retired(session.pool).is_some_and(|it| it.is_replaced);
@@ -258,6 +260,7 @@ impl Plane {
             false => 0,
         };
         let databases = self.plan.pools[usize::from(own)].databases;
+        let selected = session.identity.database;
         session.identity.database = if database < databases.max(1) { database } else { 0 };
         session.pool = own;
         let database = session.identity.database;
@@ -270,6 +273,16 @@ impl Plane {
         let is_free = identity.user.as_ref().is_none_or(|user| user.is_free());
         identity.is_bound = users.have_pools() || users.are_slow();
         identity.is_free = identity.authenticated && is_free && !identity.is_bound;
+        database == selected
+    }
+
+    /// Ends a client that has selected a database which its pool has no more: in another it
+    /// would read and write what is not its own.
+    pub(super) fn end_astray(&mut self, key: Key<Session>, session: &mut Session) {
+        let (client, user) = (&*session.identity.addr, session.identity.user_name());
+        tracing::info!(client, user, "{}", Loss::Database.text());
+        session.closing = true;
+        self.mark_session_dirty(key, session);
     }
 
     /// Which servers are read may be said by listeners and users.

@@ -31,6 +31,10 @@ impl Core {
         while !bytes.is_empty() {
             bytes = plane.take_input(links, key, session, &mut busy, bytes);
         }
+        if !busy.unparsed().is_empty() {
+            // A part of a request is a sign of life as well.
+            session.identity.live.note_request(None, plane.clock.now);
+        }
         plane.settle(key, session, busy);
     }
 

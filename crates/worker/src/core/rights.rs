@@ -18,6 +18,8 @@ pub(crate) enum Loss {
     User,
     /// What it hears, watches or is told of its user may have no more.
     Rights,
+    /// The database that it has selected is gone.
+    Database,
 }
 
 impl Loss {
@@ -28,6 +30,9 @@ impl Loss {
             Loss::Rights => {
                 "client disconnected: it has subscribed, watches or caches, and a reload has taken \
                  from its user the right to"
+            }
+            Loss::Database => {
+                "client disconnected: a reload has taken the database away that it had selected"
             }
         }
     }

@@ -752,10 +752,12 @@ impl Core {
         slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, plane.clock.now);
     }
 
-    /// Clients that wait in a blocking command.
-    pub(crate) fn blocked_clients(&self) -> Vec<u64> {
-        let sessions = self.sessions.keys().into_iter().filter_map(|key| self.sessions.get(key));
-        sessions.filter(|session| session.is_blocked()).map(|it| it.identity.id).collect()
+    /// Has a client that is to leave wait no longer in a blocking command.
+    pub(crate) fn let_go(&mut self, key: Key<Session>) {
+        if let Some(session) = self.sessions.get(key).filter(|session| session.is_blocked()) {
+            let id = session.identity.id;
+            self.plane.unblocks.push(Unblock { id, reason: UnblockReason::Stopping });
+        }
     }
 
     /// Notes that a client closed its side. Returns whether that is its end: a

@@ -48,18 +48,29 @@ impl<I: Io> Worker<I> {
                 // Others have their last reply.
                 Accept::Exhausted if self.end_oldest_lingering() => {}
                 Accept::Exhausted => {
-                    tracing::warn!(
-                        "no file descriptor left for a waiting client; raise `ulimit -n` or lower \
-                         clients_max"
-                    );
+                    if self.tells_of_accepting() {
+                        tracing::warn!(
+                            "no file descriptor left for a waiting client; raise `ulimit -n` or \
+                             lower clients_max; told at most once a minute"
+                        );
+                    }
                     return self.pause_accepting();
                 }
                 Accept::Failed(reason) => {
-                    tracing::warn!("a waiting client cannot be accepted: {reason}");
+                    if self.tells_of_accepting() {
+                        tracing::warn!(
+                            "a waiting client cannot be accepted: {reason}; told at most once a \
+                             minute"
+                        );
+                    }
                     return self.pause_accepting();
                 }
             }
         }
+    }
+
+    fn tells_of_accepting(&self) -> bool {
+        self.plan.notices.not_accepted.is_due(self.core.clock().now)
     }
 
     fn pause_accepting(&mut self) {

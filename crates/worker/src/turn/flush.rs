@@ -39,6 +39,9 @@ fn piece_len(plan: &Plan, slot: &LinkSlot, all: usize) -> usize {
     }
 }
 
+/// From when on a reply counts as late: silence is told in seconds.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Pieces that are sent at once.
 const PIECES_MAX: usize = 64;
 
@@ -209,6 +212,11 @@ impl<I: Io> Worker<I> {
             let len = busy.output.len();
             busy.hold.end();
             if len > 0 {
+                let now = self.core.plane.clock.now;
+                if busy.hold.took(now) >= LATE {
+                    // It has waited: that is no silence of its own.
+                    session.identity.live.note_request(None, now);
+                }
                 let calls = &self.core.plane.cells.send_calls;
                 match send_output(&mut self.io, client.socket, &mut busy.output, calls) {
                     Send::Taken(taken) => {

@@ -43,6 +43,7 @@ impl<I: Io> Worker<I> {
             let place = session.map(|session| &plan.listeners[usize::from(session.listener)]);
             if place.is_some_and(|place| place.is_ended) {
                 self.end_client(key);
+                self.core.let_go(key);
             }
         }
     }
