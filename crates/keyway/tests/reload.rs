@@ -802,8 +802,8 @@ fn the_certificates_of_admin_are_read_again_after_other_changes_too() {
         run_keyway(KEYWAY, &[&by[..], &["--key-file", &key, "log-level"]].concat()).status.success()
     };
     assert!(asks("operator", "ca.pem"));
-    changing
-        .reload(|text| text.replace("[pool.local]", "[pool.local]\nmemory_max = \"64MiB\""), DONE);
+    let table = format!("[[listener]]\nbind = \"tcp://{}\"\npool = \"local\"\n\n", free_address());
+    changing.reload(|text| text.replacen("[[listener]]", &format!("{table}[[listener]]"), 1), DONE);
     assert!(asks("operator", "ca.pem"));
     let other = keyway_testkit::certificates::Authority::new("its successor");
     files.write("old.pem", &files.authority.certificate);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keyway_testkit::{
     CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, Pool, RedisServer, Replicated, Sentinels,
-    TempDir, Value, free_address, wait_until, watchdog,
+    TempDir, Value, encode, free_address, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -207,6 +207,66 @@ fn reads_go_to_replicas_in_turns_and_to_the_primary_behind_a_write() {
     servers.kill(1);
     servers.kill(2);
     wait_until("the primary is read", SOON, || client.command(&["GET", "k"]) == Value::bulk("v"));
+}
+
+#[test]
+fn a_replica_that_loads_its_data_is_not_waited_for() {
+    let _watch = watchdog(Duration::from_secs(60), "a replica that loads");
+    let servers = Replicated::start(1);
+    let pool = listed(&servers).with("read_from", "\"prefer-replica\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    for server in 0..2 {
+        // No replica is told of it.
+        let populated = servers.client(server).words("DEBUG POPULATE 1500");
+        assert_eq!(populated, Value::simple("OK"));
+    }
+    let at = servers.addresses()[1];
+    let before = asked(&keyway, at);
+    wait_until("the replica has it, and is read", SOON, || {
+        client.words("GET key:1") == Value::bulk("value:1") && asked(&keyway, at) > before
+    });
+    let (mut loading, mut replica) = (servers.client(1), servers.client(1));
+    // 4 ms a key, and others are answered after every few.
+    for setting in ["key-load-delay 4000", "loading-process-events-interval-bytes 1024"] {
+        assert_eq!(loading.words(&format!("CONFIG SET {setting}")), Value::simple("OK"));
+    }
+    loading.send(b"DEBUG RELOAD\r\n");
+    let mut is_loading = || {
+        let reply = replica.words("GET key:1");
+        matches!(&reply, Value::Error(_)) && reply.error_text().starts_with("LOADING")
+    };
+    wait_until("it loads", SOON, &mut is_loading);
+    for _ in 0..20 {
+        for key in 0..10 {
+            client.send(&encode(&["GET", &format!("key:{key}")]));
+        }
+        for key in 0..10 {
+            assert_eq!(client.reply(), Value::bulk(&format!("value:{key}")));
+        }
+    }
+    assert!(is_loading(), "all of it was read meanwhile");
+}
+
+#[test]
+fn who_empties_everything_reads_from_the_primary_then() {
+    let _watch = watchdog(Duration::from_secs(60), "FLUSHALL");
+    let servers = Replicated::start(1);
+    let pool = listed(&servers)
+        .with("read_from", "\"replica\"")
+        .with("allow_flush", "true")
+        .with("pin_after_write", "\"30s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    assert_eq!(servers.client(0).words("SET a 1"), Value::simple("OK"));
+    wait_until("it is copied", SOON, || client.words("GET a") == Value::bulk("1"));
+    let at = servers.addresses()[1];
+    let before = asked(&keyway, at);
+    assert_eq!(client.words("FLUSHALL"), Value::simple("OK"));
+    for _ in 0..10 {
+        assert_eq!(client.words("GET a"), Value::Nil);
+    }
+    assert!(asked(&keyway, at) <= before, "the primary has answered");
 }
 
 #[test]

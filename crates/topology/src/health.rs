@@ -48,6 +48,10 @@ use crate::{
 /// stop.
 const CLAIM_LEN_MS: u64 = 60_000;
 
+/// How long a backend that cannot answer yet is left alone where another can. Longer leaves a
+/// replica unused that has its data; each time it is asked before, one read pays for the way.
+const UNREADY: Duration = Duration::from_secs(1);
+
 /// Why a backend failed, by its latest failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -457,6 +461,21 @@ impl HealthBoard {
     #[inline]
     pub fn is_usable(&self, backend: BackendId) -> bool {
         self.state(backend).is_usable()
+    }
+
+    /// Whether the backend said within the last second that it cannot answer yet: it loads its
+    /// data, or is a replica without its primary. Another is better asked, if there is one.
+    #[inline]
+    pub fn is_unready(&self, backend: BackendId, now: Time) -> bool {
+        let word = self.word(backend);
+        word.state == HealthState::Failing && self.said_unready(backend, word, now)
+    }
+
+    #[cold]
+    fn said_unready(&self, backend: BackendId, word: Word, now: Time) -> bool {
+        let said = Time(self.cells[backend.index()].counted.load(Relaxed));
+        matches!(word.reason, Some(FailureReason::Loading | FailureReason::MasterDown))
+            && now < said + UNREADY
     }
 
     /// Where the backend stands.

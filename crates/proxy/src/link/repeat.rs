@@ -7,7 +7,7 @@ use std::ops::Range;
 
 impl Exchange {
     /// Whether it is a read that may go to another server as it is.
-    pub(super) fn is_plain_read(&self) -> bool {
+    pub fn is_plain_read(&self) -> bool {
         self.may_repeat && self.replies_before == 0
     }
 }

@@ -309,6 +309,7 @@ impl Plane {
             request.args.from(1).for_each(|arg| reply::bulk(&mut narrowed, arg));
             request.args = keyway_command::Args::new(&narrowed, &[]);
         }
+        self.note_write(session, busy);
         self.send_everywhere(links, key, session, busy, &request, Rule::AllOk)
     }
 

@@ -291,6 +291,7 @@ impl Look for LookOf<'_> {
             && self.lag_max.is_none_or(|max| self.is_near(place, max));
         match is_fit {
             false => Standing::Unfit,
+            true if health.is_unready(id, self.now) => Standing::Out,
             true if !slot.is_watched => Standing::In,
             true if !health.circuits().admits(id, self.now) => Standing::Unfit,
             true if health.reads().is_out(id, self.now) => Standing::Out,

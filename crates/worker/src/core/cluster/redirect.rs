@@ -228,9 +228,8 @@ impl Core {
 
     /// Has a request sent again where its keys are then, if it may be.
     fn retry_later(&mut self, from: LinkIndex, one: Redirected) {
-        let Core { links, plane, .. } = self;
-        let pool = links[from].pool;
-        let Some(state) = plane.cluster_state(pool) else { return };
+        let pool = self.links[from].pool;
+        let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
         let why = Redirection::of(&one.reply);
         if why != Some(Redirection::TryAgain) {
@@ -238,8 +237,13 @@ impl Core {
         }
         if why == Some(Redirection::NotReady) {
             let began = one.exchange.started;
-            plane.note_failure(&mut links[from], FailureReason::Loading, began);
+            self.plane.note_failure(&mut self.links[from], FailureReason::Loading, began);
+            let is_read = one.exchange.is_plain_read();
+            if is_read && self.repeat(from, &one.exchange, &one.request, BackendFault::NotReady) {
+                return;
+            }
         }
+        let Core { links, plane, .. } = self;
         let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
         let pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
         let at = plane.clock.now + pause;

@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// Returns whether another server was sent the read.
-    fn repeat(
+    pub(super) fn repeat(
         &mut self,
         from: LinkIndex,
         first: &Exchange,
