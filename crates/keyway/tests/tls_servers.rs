@@ -261,7 +261,8 @@ fn connections_that_break_under_load_are_made_again_and_no_reply_is_wrong() {
     let ports: Vec<u16> = servers.iter().map(|one| one.tls_port).collect();
     let pool = pool("127.0.0.1", &ports, &settings(&files, ""));
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "2"));
-    let shape = LoadShape { value_len: 3000, ..LoadShape::default() };
+    // The keys of a client are at one server; of so many not all are at the same.
+    let shape = LoadShape { value_len: 3000, clients: 16, ..LoadShape::default() };
     let load = CheckedLoad::start(keyway.address(0), shape);
     for round in 0..6 {
         load.wait_replies(200);

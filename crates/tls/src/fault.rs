@@ -71,7 +71,7 @@ impl TlsFault {
             TlsFault::NotTls => "the server does not speak TLS on this port",
             TlsFault::Closed => "the server closed the connection",
             TlsFault::NoIdentity => {
-                "the server ended it, having asked for a client certificate: write cert_file and \
+                "the server ended it, having asked for a client certificate: give cert_file and \
                  key_file"
             }
             TlsFault::UnknownIssuer => "its certificate is not issued by an authority of ca_file",
