@@ -35,6 +35,16 @@ fn warn_of_reads(pool: &Section, listeners: &[&Section], report: &mut Report<'_>
         return;
     }
     from.extend(listeners.iter().filter_map(|listener| reads_from(listener)));
+    let speaks_memcached = |listener: &&Section| listener.text("protocol") == Some("memcached");
+    let is_for_memcached = !listeners.is_empty() && listeners.iter().all(speaks_memcached);
+    if is_for_memcached && from[0] != ReadFrom::Primary {
+        let what = format!(
+            "read_from in {} has no effect: clients of memcached are served by primaries alone",
+            pool.header
+        );
+        let hint = "remove it, or add a listener for Redis clients";
+        report.warning(pool.place("read_from"), Problem::new(what, hint));
+    }
     let reads_replicas = from.iter().any(|from| *from != ReadFrom::Primary);
     let by_weight = |from: &ReadFrom| !matches!(from, ReadFrom::Primary | ReadFrom::Nearest);
     let keys = ["pin_after_write", "replica_lag_max", "read_weights", "read_from_primary"];

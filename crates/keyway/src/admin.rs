@@ -475,7 +475,11 @@ impl Api for Process {
 
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
         match self.levers.reload.request() {
-            Ok(Diff { changes, warnings, .. }) => Ok(Reloaded { changed: changes, warnings }),
+            Ok(Diff { mut changes, rereads, warnings, .. }) => {
+                let told = |file: String| format!("{file} holds other certificates now");
+                changes.extend(rereads.into_iter().map(told));
+                Ok(Reloaded { changed: changes, warnings })
+            }
             Err(refusal) => Err(refusal.reasons),
         }
     }

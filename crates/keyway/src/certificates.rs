@@ -1,12 +1,18 @@
 //! Certificates: read again on SIGHUP, and told of in metrics.
 
 use keyway_config::{Config, ListenerTlsConfig, PoolKindConfig};
-use keyway_tls::{ClientTls, ServerTls};
-use std::collections::BTreeMap;
+use keyway_tls::{ClientTls, Dated, ServerTls};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Has what stays of the configuration in force use the certificates that were read with
-/// another: connections from now on are made with them, those that stand go on.
-pub fn replace(config: &Config, before: &Config, new: &Config) {
+/// another: connections from now on are made with them, those that stand go on. Returns the files
+/// in which there are others now.
+pub fn replace(config: &Config, before: &Config, new: &Config) -> Vec<String> {
+    let mut changed = BTreeSet::new();
+    let mut note = |old: &[Dated], new: &[Dated]| {
+        let is_new = |file: &&Dated| !old.contains(file);
+        changed.extend(new.iter().filter(is_new).map(|file| file.path.display().to_string()));
+    };
     let name = |settings: &ListenerTlsConfig| settings.settings.clone();
     for listener in &config.listeners {
         let other = new.listeners.iter().find(|other| other.bind == listener.bind);
@@ -15,6 +21,7 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
             && name(old) == name(new)
             && let (Some(old), Some(new)) = (&old.loaded, &new.loaded)
         {
+            note(&old.files(), &new.files());
             old.replace(new);
         }
     }
@@ -22,6 +29,7 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
         && name(old) == name(new)
         && let (Some(old), Some(new)) = (&old.loaded, &new.loaded)
     {
+        note(&old.files(), &new.files());
         old.replace(new);
     }
     let tls = |pool: &keyway_config::PoolConfig| match &pool.kind {
@@ -36,9 +44,11 @@ pub fn replace(config: &Config, before: &Config, new: &Config) {
             && old.settings == new.settings
             && let (Some(old), Some(new)) = (old.loaded, new.loaded)
         {
+            note(&old.files(), &new.files());
             old.replace(&new);
         }
     }
+    changed.into_iter().collect()
 }
 
 /// Has listeners, and that of admin, whose settings of TLS are the same share what they were read

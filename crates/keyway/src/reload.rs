@@ -45,6 +45,8 @@ pub struct Diff {
     pub generation: u64,
     /// What differs, one line each, without any secret; nothing when the files say the same.
     pub changes: Vec<String>,
+    /// Files that hold other certificates now.
+    pub rereads: Vec<String>,
     /// What is suspicious about the file but usable.
     pub warnings: Vec<String>,
 }

@@ -497,6 +497,11 @@ fn remove_unix_sockets(live: &Live, kept: &[u16]) {
     }
 }
 
+/// Descriptors that a worker has beside those of its listeners and links, and the process beside
+/// those of its workers (docs/operations.md).
+const DESCRIPTORS_OF_WORKER: usize = 4;
+const DESCRIPTORS_OF_PROCESS: u64 = 16;
+
 /// Lets the process have as many descriptors as it may: a client is one.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -568,6 +573,7 @@ fn announce(
         }
     }
     announce_memory(config, count_max);
+    warn_of_descriptors(config, count_max);
     if let Some(admin) = admin {
         let addr = admin.local_addr();
         let scheme = if config.server.admin_tls.is_some() { "https" } else { "http" };
@@ -603,6 +609,22 @@ fn announce_memory(config: &Config, workers_max: usize) {
         "memory bound of each client, besides one request and one reply in the making: {}",
         memory::human(bound.session_bytes)
     );
+}
+
+/// Warns where clients will have to wait for file descriptors before they are too many.
+fn warn_of_descriptors(config: &Config, workers_max: usize) {
+    use rustix::process::{Resource, getrlimit};
+    // None: as many as the system has.
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return };
+    let of_worker = config.memory_bound().links + config.listeners.len() + DESCRIPTORS_OF_WORKER;
+    let own = (of_worker * workers_max) as u64 + DESCRIPTORS_OF_PROCESS;
+    let (left, wanted) = (limit.saturating_sub(own), u64::from(config.limits.clients_max));
+    if left < wanted {
+        tracing::warn!(
+            "file descriptors for some {left} clients, fewer than clients_max ({wanted}): raise \
+             `ulimit -Hn`, which is {limit}, or lower clients_max"
+        );
+    }
 }
 
 fn command_for(listener: &ListenerConfig, name: &str) -> Option<String> {

@@ -811,6 +811,8 @@ fn the_certificates_of_admin_are_read_again_after_other_changes_too() {
     files.add("server", &other.issue(&["127.0.0.1"]));
     files.add("newcomer", &other.issue(&["operator"]));
     changing.hang_up("certificates were read again");
+    let log = changing.keyway.process().log();
+    assert!(log.contains("server.pem holds other certificates now"), "{log}");
     assert!(
         !asks("operator", "old.pem") && !asks("operator", "ca.pem"),
         "whoever it was let in by"

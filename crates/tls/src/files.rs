@@ -7,6 +7,7 @@ use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, SupportedProtocolVersion};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -45,6 +46,8 @@ pub struct Dated {
     pub path: PathBuf,
     /// When the first certificate in it expires, in seconds since 1970.
     pub not_after: i64,
+    /// Tells its certificates from others; no secret.
+    pub fingerprint: u64,
 }
 
 /// Days before a certificate expires from which on that is warned of.
@@ -67,7 +70,10 @@ impl<'f> Reading<'f> {
     fn date(&mut self, setting: Setting, path: &Path, chain: &[CertificateDer<'_>]) {
         let not_after = |one: &CertificateDer<'_>| Some(validity::of(one)?.not_after);
         let Some(not_after) = chain.iter().filter_map(not_after).min() else { return };
-        self.dated.push(Dated { path: path.to_owned(), not_after });
+        let mut hasher = DefaultHasher::new();
+        chain.iter().for_each(|one| one.as_ref().hash(&mut hasher));
+        let fingerprint = hasher.finish();
+        self.dated.push(Dated { path: path.to_owned(), not_after, fingerprint });
         self.warnings.extend(chain.iter().find_map(|one| time_fault(setting, path, one)));
     }
 }

@@ -81,6 +81,9 @@ impl Live {
                 for change in &diff.changes {
                     tracing::info!("reload: {change}");
                 }
+                for file in &diff.rereads {
+                    tracing::info!("reload: {file} holds other certificates now");
+                }
                 let generation = diff.generation;
                 match diff.changes.len() {
                     0 => tracing::info!(
@@ -117,9 +120,9 @@ impl Live {
             && !self.has_new_users(&merged)
         {
             // Everything it names was read, too.
-            certificates::replace(&self.config, &self.file, &new);
+            let rereads = certificates::replace(&self.config, &self.file, &new);
             let generation = plan.generation;
-            return Ok(Diff { generation, changes, warnings });
+            return Ok(Diff { generation, changes, rereads, warnings });
         }
         let opened = self.open(&merged)?;
         let mut addresses = self.addresses.clone();
@@ -147,7 +150,7 @@ impl Live {
             .follow((&version.plan, &version.registry), opened)
             .map_err(|error| Refusal::new(Cause::Invalid, vec![format!("{error:#}")]))?;
         // Nothing fails from here on: what is shared with the settings before changes now.
-        certificates::replace(&self.config, &self.file, &new);
+        let rereads = certificates::replace(&self.config, &self.file, &new);
         version.plan.transactions.set_len_max(new.limits.transactions_len_max);
         if behind > 0 {
             tracing::warn!(
@@ -169,7 +172,7 @@ impl Live {
         self.addresses = addresses;
         self.config = merged.config;
         self.file = new;
-        Ok(Diff { generation: merged.generation, changes, warnings })
+        Ok(Diff { generation: merged.generation, changes, rereads, warnings })
     }
 
     fn read(&self) -> Result<Config, Refusal> {

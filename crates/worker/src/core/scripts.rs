@@ -190,6 +190,7 @@ impl Plane {
             self.note_write(session, busy);
         }
         let index = self.link_of(session, server);
+        self.set_reading(links, index, false);
         let digest = match request.command.verb {
             Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&request.args[1]),
             Verb::Fcall | Verb::FcallRo => {

@@ -494,6 +494,7 @@ impl Plane {
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
         self.count(asked.session, asked.request);
         self.note_write(asked.session, asked.busy);
+        self.set_reading(links, index, false);
         let slot = &mut links[index];
         self.prepare_link(index, slot, asked.session.identity.database);
         if transaction.calls_functions {

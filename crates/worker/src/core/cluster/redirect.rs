@@ -426,6 +426,7 @@ impl Plane {
         one: &Redirected,
         asking: bool,
     ) {
+        self.set_reading(links, index, false);
         let slot = &mut links[index];
         self.prepare_link(index, slot, 0);
         self.give_what_it_calls(index, slot, one);
