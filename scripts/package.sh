@@ -45,10 +45,22 @@ mkdir -p "$shared"/{bash-completion/completions,zsh/vendor-completions,fish/vend
 cat LICENSE-MIT LICENSE-APACHE >"$out/copyright"
 put 0644 "$out/copyright" usr/share/doc/keyway/copyright
 rm "$out/copyright"
-for paper in NOTICE CHANGELOG.md "$papers/sbom.cdx.json" "$papers/THIRD-PARTY" docs/*.md; do
-  put 0644 "$paper" "usr/share/doc/keyway/$(basename "$paper")"
+doc=usr/share/doc/keyway
+for paper in NOTICE CHANGELOG.md ARCHITECTURE.md "$papers/sbom.cdx.json" "$papers/THIRD-PARTY" docs/*.md docs/openapi.json; do
+  put 0644 "$paper" "$doc/$(basename "$paper")"
 done
-put 0644 docs/examples/keyway.toml usr/share/doc/keyway/examples/keyway.toml
+for paper in docs/adr/*.md docs/protocol/*.md docs/examples/*; do
+  put 0644 "$paper" "$doc/${paper#docs/}"
+done
+put 0644 clients/python/README.md $doc/clients/python/README.md
+put 0644 tests/python/memcached_client.py $doc/examples/memcached_client.py
+# Links lead to where things are here; to what is source and not here they are words.
+find "$stage/$doc" -name '*.md' -exec sed -Ei \
+  -e 's#\]\((\.\./)+deploy/([a-z]+)/#](/usr/share/keyway/\2/#g' \
+  -e 's#\]\((\.\./)+tests/python/#](examples/#g' \
+  -e 's#\]\(\.\./(NOTICE|ARCHITECTURE\.md|CHANGELOG\.md|clients/)#](\1#g' \
+  -e 's#\]\(docs/#](#g' \
+  -e 's#\[([^]]*)\]\((\.\./)*(crates/|scripts/|fuzz/|tests/|README\.md)[^)]*\)#\1#g' {} +
 
 find "$stage" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 tar --create --directory "$stage" --sort=name --owner=0 --group=0 --numeric-owner . |

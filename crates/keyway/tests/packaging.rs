@@ -93,12 +93,39 @@ fn packages_hold_everything_and_are_the_same_each_time() {
         assert!(length > 0, "{file} is missing or empty");
     }
     assert!(unpacked.join("etc/keyway/tls").is_dir(), "a place for certificates");
+    assert_eq!(dead_links(&unpacked, &unpacked.join("usr/share/doc/keyway")), Vec::<String>::new());
     let packed = unpacked.join("usr/bin/keyway").to_string_lossy().into_owned();
     let _ = run(&format!("{ROOT}/scripts/check_release.sh"), &[&packed])
         .expect_success("check_release.sh");
     if has("dpkg-deb", "the Debian package") {
         debian_package(&ending(&one, ".deb"));
     }
+}
+
+/// Links of the pages below `at` to files that are not under `root`.
+fn dead_links(root: &Path, at: &Path) -> Vec<String> {
+    let mut dead = Vec::new();
+    for path in fs::read_dir(at).expect("a directory").flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            dead.extend(dead_links(root, &path));
+        }
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a page");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '`']).next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            let is_file = !file.is_empty() && !file.contains("://");
+            let target = match file.strip_prefix('/') {
+                Some(absolute) => root.join(absolute),
+                None => at.join(file),
+            };
+            if is_file && !target.exists() {
+                dead.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    dead
 }
 
 fn debian_package(file: &Path) {
