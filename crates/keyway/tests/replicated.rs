@@ -242,7 +242,7 @@ fn a_replica_that_loads_its_data_is_not_waited_for() {
             client.send(&encode(&["GET", &format!("key:{key}")]));
         }
         for key in 0..10 {
-            assert_eq!(client.reply(), Value::bulk(&format!("value:{key}")));
+            assert_eq!(client.reply(), Value::bulk(format!("value:{key}")));
         }
     }
     assert!(is_loading(), "all of it was read meanwhile");

@@ -282,8 +282,12 @@ fn bind_unix(path: &Path, options: &ListenerOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     // Nobody can connect before it listens.
-    permit(path, options)?;
-    listen(&socket, options)?;
+    let listening = permit(path, options).and_then(|()| listen(&socket, options));
+    if let Err(error) = listening {
+        // Nobody would know whose it is.
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -8,6 +8,7 @@
 //! most of the cost is segments and wake-ups, and batching saves both.
 
 mod accepting;
+mod ending;
 mod flush;
 mod following;
 mod leaving;
@@ -16,6 +17,7 @@ mod subscribers;
 
 use crate::core::{Core, LinkIndex, SubscriberIndex};
 use crate::{Adopted, Mail, Plan};
+use ending::Ending;
 use keyway_base::{BackendFault, Key, Time};
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::{Address, Event, Io, ListenerIndex, Mailbox, Peer, Recv, Socket, Token};
@@ -74,6 +76,8 @@ pub struct Worker<I: Io> {
     drain_deadline: Option<Time>,
     /// When those who are still coming in then are turned away.
     arrivals_until: Option<Time>,
+    /// Clients that are to be ended when what they have sent is answered.
+    ending: Ending,
     /// Clients that have their last reply, and may still be sending.
     lingering: Lingering,
     /// Another process accepts clients now.
@@ -112,6 +116,7 @@ impl<I: Io> Worker<I> {
             tick_again: false,
             drain_deadline: None,
             arrivals_until: None,
+            ending: Ending::default(),
             lingering: Lingering::default(),
             leaving: None,
         }
@@ -140,6 +145,7 @@ impl<I: Io> Worker<I> {
         let ready = self.handle_events();
         self.read_again();
         self.resume();
+        self.tend_ending();
         self.settle_private();
         self.handle_timeouts();
         if self.core.has_errands_due() {
@@ -308,12 +314,6 @@ impl<I: Io> Worker<I> {
             // It was on its way here when the others were told to end.
             self.end_client(key);
         }
-    }
-
-    /// Answers what a client has sent by now, and no more.
-    fn end_client(&mut self, key: Key<Session>) {
-        self.read_client(key, true);
-        self.core.on_client_end(key);
     }
 
     fn client(&self, key: Key<Session>) -> Option<Client> {
@@ -686,8 +686,7 @@ impl<I: Io> Worker<I> {
         self.arrivals_until = Some(now + LINGER.min(self.plan.drain_timeout));
         self.drain_deadline = Some(now + self.plan.drain_timeout);
         for key in self.core.client_keys() {
-            self.end_client(key);
-            self.core.let_go(key);
+            self.end_soon(key);
         }
     }
 

@@ -42,8 +42,7 @@ impl<I: Io> Worker<I> {
             let session = self.core.session(key).filter(|session| session.relay.is_none());
             let place = session.map(|session| &plan.listeners[usize::from(session.listener)]);
             if place.is_some_and(|place| place.is_ended) {
-                self.end_client(key);
-                self.core.let_go(key);
+                self.end_soon(key);
             }
         }
     }

@@ -1,0 +1,63 @@
+//! Clients are ended: what has come of them is answered first.
+//!
+//! ```text
+//!  end_soon ─► nothing of it waits: its socket is read to the end, it is answered, and closed
+//!           └► a request waits for room or for its reply: the same when that is over
+//! ```
+
+use super::Worker;
+use super::lingering::LINGER;
+use keyway_base::{Key, Time};
+use keyway_net::Io;
+use keyway_proxy::Session;
+
+/// Clients that are to be ended, and of which a request still waits.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    keys: Vec<Key<Session>>,
+    /// When they are ended all the same: who sends without end could always have one that waits.
+    until: Time,
+}
+
+impl<I: Io> Worker<I> {
+    /// Answers what a client has sent by now, and no more.
+    pub(super) fn end_client(&mut self, key: Key<Session>) {
+        self.read_client(key, true);
+        self.core.on_client_end(key);
+    }
+
+    /// The same when no request of it waits any more, and has none wait as long as it likes.
+    pub(super) fn end_soon(&mut self, key: Key<Session>) {
+        if self.core.session(key).is_some_and(|session| session.paused) {
+            if self.ending.keys.is_empty() {
+                let patience = LINGER.min(self.plan.drain_timeout / 2);
+                self.ending.until = self.core.clock().now + patience;
+            }
+            self.ending.keys.push(key);
+        } else {
+            self.end_client(key);
+        }
+        self.core.let_go(key);
+    }
+
+    /// Ends those of which none waits any more.
+    #[inline]
+    pub(super) fn tend_ending(&mut self) {
+        if !self.ending.keys.is_empty() {
+            self.end_those_ready();
+        }
+    }
+
+    #[cold]
+    fn end_those_ready(&mut self) {
+        let is_due = self.ending.until <= self.core.clock().now;
+        for key in std::mem::take(&mut self.ending.keys) {
+            let waits = self.core.session(key).is_some_and(|session| session.paused);
+            match waits && !is_due {
+                true => self.ending.keys.push(key),
+                false => self.end_client(key),
+            }
+            self.core.let_go(key);
+        }
+    }
+}
