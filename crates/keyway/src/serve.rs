@@ -502,6 +502,9 @@ fn remove_unix_sockets(live: &Live, kept: &[u16]) {
 const DESCRIPTORS_OF_WORKER: usize = 4;
 const DESCRIPTORS_OF_PROCESS: u64 = 16;
 
+/// Fewer clients than nearly everybody has room for: a limit that was forgotten.
+const FEW_CLIENTS: u64 = 4000;
+
 /// Lets the process have as many descriptors as it may: a client is one.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -573,7 +576,7 @@ fn announce(
         }
     }
     announce_memory(config, count_max);
-    warn_of_descriptors(config, count_max);
+    tell_of_descriptors(config, count_max);
     if let Some(admin) = admin {
         let addr = admin.local_addr();
         let scheme = if config.server.admin_tls.is_some() { "https" } else { "http" };
@@ -611,19 +614,25 @@ fn announce_memory(config: &Config, workers_max: usize) {
     );
 }
 
-/// Warns where clients will have to wait for file descriptors before they are too many.
-fn warn_of_descriptors(config: &Config, workers_max: usize) {
+/// Tells where clients will have to wait for file descriptors before they are too many.
+fn tell_of_descriptors(config: &Config, workers_max: usize) {
     use rustix::process::{Resource, getrlimit};
     // None: as many as the system has.
     let Some(limit) = getrlimit(Resource::Nofile).current else { return };
     let of_worker = config.memory_bound().links + config.listeners.len() + DESCRIPTORS_OF_WORKER;
     let own = (of_worker * workers_max) as u64 + DESCRIPTORS_OF_PROCESS;
     let (left, wanted) = (limit.saturating_sub(own), u64::from(config.limits.clients_max));
-    if left < wanted {
-        tracing::warn!(
-            "file descriptors for some {left} clients, fewer than clients_max ({wanted}): raise \
-             `ulimit -Hn`, which is {limit}, or lower clients_max"
-        );
+    if left >= wanted {
+        return;
+    }
+    let what = format!(
+        "file descriptors for some {left} clients, fewer than clients_max ({wanted}): raise \
+         `ulimit -Hn`, which is {limit}, or lower clients_max"
+    );
+    if left < FEW_CLIENTS {
+        tracing::warn!("{what}");
+    } else {
+        tracing::info!("{what}");
     }
 }
 

