@@ -586,7 +586,7 @@ fn reload(api: &dyn Api) -> Result<Reply, Problem> {
     match api.reload() {
         Ok(reloaded) => Ok(json(&reloaded)),
         Err(faults) => {
-            let what = "nothing was changed: see errors for all that is wrong";
+            let what = "the settings are what they were: see errors for why";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(faults))
         }
     }

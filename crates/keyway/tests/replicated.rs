@@ -218,7 +218,7 @@ fn a_replica_that_loads_its_data_is_not_waited_for() {
     let mut client = keyway.client(0);
     for server in 0..2 {
         // No replica is told of it.
-        let populated = servers.client(server).words("DEBUG POPULATE 1500");
+        let populated = servers.client(server).words("DEBUG POPULATE 2500");
         assert_eq!(populated, Value::simple("OK"));
     }
     let at = servers.addresses()[1];
@@ -237,6 +237,7 @@ fn a_replica_that_loads_its_data_is_not_waited_for() {
         matches!(&reply, Value::Error(_)) && reply.error_text().starts_with("LOADING")
     };
     wait_until("it loads", SOON, &mut is_loading);
+    let asked_before = asked(&keyway, at);
     for _ in 0..20 {
         for key in 0..10 {
             client.send(&encode(&["GET", &format!("key:{key}")]));
@@ -246,6 +247,8 @@ fn a_replica_that_loads_its_data_is_not_waited_for() {
         }
     }
     assert!(is_loading(), "all of it was read meanwhile");
+    let more = asked(&keyway, at) - asked_before;
+    assert!(more < 100.0, "{more} of 200 reads went to the replica first");
 }
 
 #[test]

@@ -385,7 +385,7 @@ catalogue! {
         measures "Requests (of one for many keys, parts) that a server sent to another with ASK, while their slot was moving."
         leaves_out "Leaves out those whose client had left."
     CLUSTER_RETRIED: Counter "keyway_cluster_retried_requests_total" in "requests" by [Pool]
-        measures "Times that a request was sent again: a little later, after TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN or READONLY, or to another server, a read whose connection was lost."
+        measures "Times that a request was sent again: a little later, after TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN or READONLY, or to another server, a read whose connection was lost or that a replica could not answer yet."
         leaves_out ""
     CLUSTER_RETRIES_REFUSED: Counter "keyway_cluster_refused_retries_total" in "retries" by [Pool]
         measures "Times that a request was not sent again since retry_budget was used up."

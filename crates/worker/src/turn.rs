@@ -312,7 +312,7 @@ impl<I: Io> Worker<I> {
         }
         if self.drain_deadline.is_some() || self.plan.listeners[usize::from(listener)].is_ended {
             // It was on its way here when the others were told to end.
-            self.end_client(key);
+            self.end_soon(key);
         }
     }
 

@@ -755,7 +755,14 @@ impl Core {
 
     /// Has a client that is to leave wait no longer in a blocking command.
     pub(crate) fn let_go(&mut self, key: Key<Session>) {
-        if let Some(session) = self.sessions.get(key).filter(|session| session.is_blocked()) {
+        let Some(session) = self.sessions.get(key).filter(|session| session.is_blocked()) else {
+            return;
+        };
+        let on = session.stateful.iter().flat_map(|stateful| &stateful.blocked_on);
+        let mut on = on.map(|&index| self.links[index].unblock.is_some()).peekable();
+        // Asked once, a server is asked again in time.
+        let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
+        if !is_asked {
             let id = session.identity.id;
             self.plane.unblocks.push(Unblock { id, reason: UnblockReason::Stopping });
         }

@@ -7,6 +7,7 @@
 
 use super::Worker;
 use super::lingering::LINGER;
+use crate::core::Core;
 use keyway_base::{Key, Time};
 use keyway_net::Io;
 use keyway_proxy::Session;
@@ -52,10 +53,14 @@ impl<I: Io> Worker<I> {
     fn end_those_ready(&mut self) {
         let is_due = self.ending.until <= self.core.clock().now;
         for key in std::mem::take(&mut self.ending.keys) {
-            let waits = self.core.session(key).is_some_and(|session| session.paused);
-            match waits && !is_due {
+            let waits = |core: &Core| core.session(key).is_some_and(|session| session.paused);
+            if !waits(&self.core) {
+                // One behind those that waited may wait as well.
+                self.read_client(key, true);
+            }
+            match waits(&self.core) && !is_due {
                 true => self.ending.keys.push(key),
-                false => self.end_client(key),
+                false => self.core.on_client_end(key),
             }
             self.core.let_go(key);
         }

@@ -125,6 +125,14 @@ impl Readers {
         })
     }
 
+    /// What a server is that cannot answer yet: the primary is better asked, unless that is never.
+    pub(super) fn unready(&self) -> Standing {
+        match self.policy.from {
+            ReadFrom::Replica => Standing::Out,
+            _ => Standing::Unfit,
+        }
+    }
+
     /// How readers are chosen.
     pub(super) fn policy(&self) -> &ReadPolicy {
         &self.policy
@@ -262,6 +270,8 @@ pub(super) struct LookOf<'l> {
     pub(super) lane: u32,
     pub(super) now: Time,
     pub(super) lag_max: Option<Duration>,
+    /// What one is that has said of late that it cannot answer yet.
+    pub(super) unready: Standing,
 }
 
 impl LookOf<'_> {
@@ -291,7 +301,7 @@ impl Look for LookOf<'_> {
             && self.lag_max.is_none_or(|max| self.is_near(place, max));
         match is_fit {
             false => Standing::Unfit,
-            true if health.is_unready(id, self.now) => Standing::Out,
+            true if health.is_unready(id, self.now) => self.unready,
             true if !slot.is_watched => Standing::In,
             true if !health.circuits().admits(id, self.now) => Standing::Unfit,
             true if health.reads().is_out(id, self.now) => Standing::Out,
@@ -350,7 +360,8 @@ impl Plane {
         let first = plan.topology.backend_id(usize::from(pool), 0);
         let lag_max = readers.policy.lag_max;
         let lane = session.lane;
-        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max };
+        let unready = readers.of(chooser_of(session)).unready();
+        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max, unready };
         let reader = readers.of_mut(chooser_of(session)).pick(primary, &look);
         state.readers = Some(readers);
         let chosen = match reader {
