@@ -104,8 +104,9 @@ fn no_seed_of_primaries_with_replicas_breaks_a_law() {
     assert_eq!(summary.violation_count, 0);
     let total = &summary.total;
     assert!(total.refused > 10 * REPLICATED_SEEDS && total.excused > 10 * REPLICATED_SEEDS);
-    // Who has large replies has a connection of its own, and is not hedged.
-    assert!(total.hedged > REPLICATED_SEEDS / 2);
+    // Who has large replies has a connection of its own, and is not hedged; nor is what a replica
+    // would be asked that has just said that it cannot answer yet.
+    assert!(total.hedged > REPLICATED_SEEDS / 5);
     assert!(total.commits > 10 * REPLICATED_SEEDS && total.replies > 500 * REPLICATED_SEEDS);
 }
 
