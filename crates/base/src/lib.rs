@@ -21,7 +21,7 @@ pub use events::{KeyspaceEvents, UnknownLetter};
 pub use fault::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
 pub use limits::Limits;
 pub use network::{Network, NotNetwork};
-pub use part::{Block, Part};
+pub use part::{Block, Lent, Part};
 pub use range::ByteRange;
 pub use slab::{Key, Slab};
 pub use time::{Clock, Time};

@@ -1,16 +1,29 @@
 //! Bytes that are shared by those who have yet to send some of them, in place of copies.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// What was read at once.
 pub type Block = Arc<[u8]>;
 
-/// Bytes of a block, which stays as long as a part of it is held.
-#[derive(Clone, Debug)]
+/// Bytes that stay as they are and where they are as long as somebody holds this.
+pub trait Lent: Send + Sync {
+    /// The bytes: the same ones each time.
+    fn bytes(&self) -> &[u8];
+}
+
+/// Bytes of a block or of what is lent, which stays as long as a part of it is held.
+#[derive(Clone)]
 pub struct Part {
-    block: Block,
+    holder: Holder,
     start: u32,
     end: u32,
+}
+
+#[derive(Clone)]
+enum Holder {
+    Block(Block),
+    Lent(Arc<dyn Lent>),
 }
 
 impl Part {
@@ -19,13 +32,24 @@ impl Part {
         let start = (bytes.as_ptr() as usize).checked_sub(block.as_ptr() as usize)?;
         let end = start.checked_add(bytes.len())?;
         let is_inside = end <= block.len() && end <= u32::MAX as usize;
-        is_inside.then(|| Part { block: Arc::clone(block), start: start as u32, end: end as u32 })
+        let holder = Holder::Block(Arc::clone(block));
+        is_inside.then(|| Part { holder, start: start as u32, end: end as u32 })
+    }
+
+    /// All that is lent, if that is less than 4 GiB.
+    pub fn of_lent(lent: Arc<dyn Lent>) -> Option<Part> {
+        let end = u32::try_from(lent.bytes().len()).ok()?;
+        Some(Part { holder: Holder::Lent(lent), start: 0, end })
     }
 
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.block[self.start as usize..self.end as usize]
+        let all = match &self.holder {
+            Holder::Block(block) => block,
+            Holder::Lent(lent) => lent.bytes(),
+        };
+        &all[self.start as usize..self.end as usize]
     }
 
     /// How many they are.
@@ -49,6 +73,12 @@ impl Part {
     }
 }
 
+impl fmt::Debug for Part {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Part({} bytes)", self.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +97,26 @@ mod tests {
         assert!(Part::of(&block, &elsewhere[2..5]).is_none());
         drop(part);
         assert_eq!(Arc::strong_count(&block), 1);
+    }
+
+    struct Value(Vec<u8>);
+
+    impl Lent for Value {
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn what_is_lent_stays_until_the_last_part_is_gone() {
+        let value = Arc::new(Value(b"0123456789".to_vec()));
+        let mut part = Part::of_lent(Arc::clone(&value) as Arc<dyn Lent>).unwrap();
+        let other = part.clone();
+        part.advance(7);
+        assert_eq!((part.bytes(), other.bytes()), (&b"789"[..], &b"0123456789"[..]));
+        drop(part);
+        assert_eq!(Arc::strong_count(&value), 2);
+        drop(other);
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 }

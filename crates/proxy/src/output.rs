@@ -156,6 +156,16 @@ impl Output {
         self.parts.push_back(Inserted { at: self.bytes.len(), part });
     }
 
+    /// Puts bytes in front of that one of its own, without copying them: of those that
+    /// were appended behind its last part, and not sent.
+    pub fn insert(&mut self, at: usize, part: Part) {
+        assert!(!self.keeps_sent, "what is kept is not in pieces");
+        let from = self.parts.back().map_or(self.sent, |last| last.at);
+        assert!((from..=self.bytes.len()).contains(&at), "it is sent, or not there yet");
+        self.parts_len += part.len();
+        self.parts.push_back(Inserted { at, part });
+    }
+
     /// How many parts have not been sent.
     pub fn parts_count(&self) -> usize {
         self.parts.len()

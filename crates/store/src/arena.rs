@@ -22,7 +22,7 @@ use crate::runs::{RUN_LEN_MAX, Runs, run_len};
 use std::alloc::{Layout, alloc, handle_alloc_error, realloc};
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 /// Size and alignment of a page. Larger wastes more in classes hardly used,
 /// smaller wastes more at the end of pages of large slots.
@@ -42,9 +42,13 @@ const SPARSE_FROM: u32 = 10;
 /// Bytes by which an arena's idle memory may change before the heap's sum is
 /// told: smaller makes cores share a cache line more often.
 const UNREPORTED_MAX: i64 = 16 << 10;
-/// Bytes in front of a block of the global allocator: its length, padded to
-/// keep the block's alignment.
+/// Bytes in front of a block of its own: its length and how often it is lent,
+/// padded to keep the block's alignment.
 const LARGE_PREFIX_LEN: usize = 16;
+/// Where in that the count of loans is.
+const LOANS_AT: usize = 8;
+/// In that count: whoever had the block wants it no more.
+const LEFT: u32 = 1 << 31;
 const LARGE_ALIGN: usize = 16;
 
 /// The class whose slots hold `len` bytes: steps of 8 up to 64, then eight
@@ -158,6 +162,8 @@ pub(crate) struct Heap {
     /// Bytes in pages that no slot in use takes, short of what arenas have not
     /// told.
     idle: AtomicI64,
+    /// Bytes of blocks that are lent, and that nobody else wants.
+    left: AtomicI64,
     /// What was allocated here and is to be freed in steps.
     pub(crate) discarded: Discarded,
 }
@@ -188,6 +194,7 @@ impl Heap {
             }),
             runs: Lock::new(Runs::new()),
             idle: AtomicI64::new(0),
+            left: AtomicI64::new(0),
             discarded: Discarded::new(),
         }
     }
@@ -573,6 +580,7 @@ impl Heap {
         // SAFETY: the prefix lies in the block.
         unsafe {
             start.cast::<usize>().write(len - LARGE_PREFIX_LEN);
+            start.add(LOANS_AT).cast::<u32>().write(0);
             start.add(LARGE_PREFIX_LEN)
         }
     }
@@ -580,8 +588,8 @@ impl Heap {
     /// The block with room for `capacity` bytes, moved if it must be.
     ///
     /// # Safety
-    /// `block` came from [`Heap::large`] or this function; only the result is
-    /// used afterwards.
+    /// `block` came from [`Heap::large`] or this function and is not lent; only the
+    /// result is used afterwards.
     pub(crate) unsafe fn resize_large(&self, block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
         // SAFETY: by contract the prefix is in front of the block and tells
         // with which length it was allocated.
@@ -604,11 +612,39 @@ impl Heap {
         }
     }
 
-    /// Frees a block of its own; the bytes it took.
+    /// Frees a block of its own, or leaves it to those it is lent to; the bytes it
+    /// took.
     ///
     /// # Safety
-    /// `block` came from [`Heap::large`] and is not used again.
+    /// `block` came from [`Heap::large`] and is not used again but by them.
     pub(crate) unsafe fn free_large(&self, block: NonNull<u8>) -> usize {
+        // SAFETY: by contract the block is live, and freed by whoever is the last.
+        unsafe {
+            let len = large_bytes(block);
+            self.left.fetch_add(len as i64, Ordering::Relaxed);
+            if loans(block).fetch_or(LEFT, Ordering::AcqRel) == 0 {
+                self.free_left(block);
+            }
+            len
+        }
+    }
+
+    /// Ends a loan of a block.
+    ///
+    /// # Safety
+    /// `block` was lent by [`lend`] for this, and is not used again by who had it.
+    pub(crate) unsafe fn end_loan(&self, block: NonNull<u8>) {
+        // SAFETY: as above.
+        unsafe {
+            if loans(block).fetch_sub(1, Ordering::AcqRel) == LEFT | 1 {
+                self.free_left(block);
+            }
+        }
+    }
+
+    /// # Safety
+    /// Nobody uses `block`, which came from [`Heap::large`].
+    unsafe fn free_left(&self, block: NonNull<u8>) {
         // SAFETY: by contract the prefix is in front of the block and tells
         // with which length it was allocated.
         unsafe {
@@ -620,8 +656,14 @@ impl Heap {
             } else {
                 self.discard_block(Block::new(start, large_layout(len)));
             }
-            len
+            self.left.fetch_sub(len as i64, Ordering::Relaxed);
         }
+    }
+
+    /// Bytes of blocks that are lent, and that nobody else wants.
+    #[inline]
+    pub(crate) fn left_bytes(&self) -> i64 {
+        self.left.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -630,6 +672,35 @@ impl Heap {
             self.idle.fetch_add(change, Ordering::Relaxed);
         }
     }
+}
+
+/// How often a block of its own is lent.
+///
+/// # Safety
+/// `block` came from [`Heap::large`] and is not freed for `'a`.
+unsafe fn loans<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
+    // SAFETY: by contract the prefix is in front of the block, aligned for it, and
+    // nothing but atomics touches the count once the block is made.
+    unsafe { AtomicU32::from_ptr(block.sub(LARGE_PREFIX_LEN - LOANS_AT).cast().as_ptr()) }
+}
+
+/// Lends a block of its own, until [`Heap::end_loan`]: it is not freed before, and
+/// what is lent of it must not be changed.
+///
+/// # Safety
+/// `block` came from [`Heap::large`] and was not freed.
+pub(crate) unsafe fn lend(block: NonNull<u8>) {
+    // SAFETY: by contract.
+    unsafe { loans(block).fetch_add(1, Ordering::Relaxed) };
+}
+
+/// Whether a block of its own is lent.
+///
+/// # Safety
+/// `block` came from [`Heap::large`] and was not freed.
+pub(crate) unsafe fn is_lent(block: NonNull<u8>) -> bool {
+    // SAFETY: by contract. What the last one read of it was read before.
+    unsafe { loans(block).load(Ordering::Acquire) != 0 }
 }
 
 /// Length of a block of its own, in bytes.

@@ -601,7 +601,11 @@ impl<'a> Entry<'a> {
         Ok(match self.position {
             Some(position) => {
                 self.note_use(position);
-                self.space().table.with_item(position, |item| change(item.value_mut()))
+                let heap = &self.store.heap;
+                self.space().table.with_item(position, |item| {
+                    item.unshare(heap);
+                    change(item.value_mut())
+                })
             }
             None => change(&mut []),
         })

@@ -332,6 +332,11 @@ unsafe impl Send for Address {}
 unsafe impl Sync for Address {}
 
 impl Address {
+    /// Where the item's block begins.
+    pub(crate) fn start(self) -> NonNull<u8> {
+        self.0
+    }
+
     /// The item.
     ///
     /// # Safety
@@ -395,6 +400,15 @@ impl<'a> Item<'a> {
         }
         let bytes = <[u8; ADDRESS_LEN]>::try_from(self.value()).ok()?;
         Some(std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes)))
+    }
+
+    /// Lends the block, with the value in it; whether it is one that can be.
+    pub(crate) fn lend(&self) -> bool {
+        if self.head.large {
+            // SAFETY: the block is one of its own, and live.
+            unsafe { arena::lend(self.start) };
+        }
+        self.head.large
     }
 
     /// Where the item is.
@@ -606,7 +620,7 @@ impl Owned {
     /// too short, nor so long that memory would be wasted. Nor does it suit
     /// when the item owns a structure.
     pub(crate) fn overwrite(&mut self, meta: &Meta, access: u32, value: &[u8]) -> bool {
-        if self.item().encoding().is_boxed() {
+        if self.item().encoding().is_boxed() || self.is_lent() {
             return false;
         }
         let Some(head) = self.plan_in_place(meta, value.len()) else { return false };
@@ -631,13 +645,16 @@ impl Owned {
         value_len: usize,
     ) -> i64 {
         let (access, old) = (self.item().access(), self.item().head);
-        if let Some(head) = self.plan_in_place(meta, value_len) {
+        let is_lent = self.is_lent();
+        if let Some(head) = self.plan_in_place(meta, value_len)
+            && (!is_lent || old.key_at() == head.key_at() && old.value_len == value_len)
+        {
             self.reshape_in_place(&head, meta, access, old.value_len);
             return 0;
         }
         let before = self.bytes();
         let head = Head::plan(meta, old.key_len, value_len);
-        if old.large && head.large && old.key_at() == head.key_at() {
+        if old.large && head.large && old.key_at() == head.key_at() && !is_lent {
             // SAFETY: the block is one of its own, and owned.
             self.start = unsafe { heap.resize_large(self.start, roomy(head.len())) };
             self.reshape_in_place(&head, meta, access, old.value_len);
@@ -657,6 +674,25 @@ impl Owned {
             std::mem::replace(self, moved).free_block(heap);
         }
         self.bytes() as i64 - before as i64
+    }
+
+    /// Whether the value is lent, so that it must stay as it is.
+    fn is_lent(&self) -> bool {
+        // SAFETY: the block is one of its own, and live.
+        self.item().head.large && unsafe { arena::is_lent(self.start) }
+    }
+
+    /// Puts a copy in the place of what is lent, so that the value can be changed.
+    pub(crate) fn unshare(&mut self, heap: &Heap) {
+        if !self.is_lent() {
+            return;
+        }
+        let (item, head) = (self.item(), self.item().head);
+        // SAFETY: the block is one of its own, and live.
+        let mut copy = Self { start: heap.large(unsafe { arena::large_capacity(self.start) }) };
+        // SAFETY: the new block is as long as the old one, and another.
+        unsafe { copy.fill(&head, &item.meta(), item.access(), item.key(), item.value()) };
+        std::mem::replace(self, copy).free_block(heap);
     }
 
     fn reshape_in_place(&mut self, head: &Head, meta: &Meta, access: u32, old_value_len: usize) {

@@ -31,6 +31,7 @@ mod extended;
 mod geo;
 mod hyperloglog;
 mod item;
+mod lending;
 mod lines;
 mod lock;
 mod malloc;

@@ -13,6 +13,7 @@
 use crate::commands;
 use crate::entry::Turn;
 use crate::evict::EvictionPolicy;
+use crate::lending::Lending;
 use crate::shard::VICTIMS_MAX;
 use crate::space::Space;
 use crate::store::{Search, Store};
@@ -190,10 +191,11 @@ impl Store {
         &self,
         request: &Request<'_>,
         turn: Turn,
+        lending: Option<&Lending<'_>>,
         out: &mut Vec<u8>,
     ) {
         if !request.command.flags.contains(Flags::WRITE) {
-            return commands::execute(self, request, turn, out);
+            return commands::execute(self, request, turn, lending, out);
         }
         let mut keys = Vec::new();
         if request.keys(&mut keys).is_err() {
@@ -213,7 +215,7 @@ impl Store {
                 }
             }
         }
-        commands::execute(self, request, turn, out);
+        commands::execute(self, request, turn, lending, out);
         for index in concerned {
             self.evict_of_quota(index, (0, 0), turn);
         }

@@ -173,7 +173,8 @@ impl Store {
 
     /// Bytes that the store counts by itself.
     fn counted(&self) -> i64 {
-        self.used_bytes() + self.heap.discarded.bytes() + self.heap.idle_bytes()
+        let gone = self.heap.discarded.bytes() + self.heap.left_bytes();
+        self.used_bytes() + gone + self.heap.idle_bytes()
     }
 }
 

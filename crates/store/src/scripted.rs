@@ -88,12 +88,12 @@ impl ScriptHold {
             self.hold(footprint);
         }
         if self.store.quotas.is_empty() {
-            return commands::execute(&self.store, request, turn, out);
+            return commands::execute(&self.store, request, turn, None, out);
         }
         if !must_succeed {
-            return self.store.execute_within_quotas(request, turn, out);
+            return self.store.execute_within_quotas(request, turn, None, out);
         }
-        commands::execute(&self.store, request, turn, out);
+        commands::execute(&self.store, request, turn, None, out);
         if request.command.flags.contains(Flags::WRITE) {
             self.store.settle_quotas(request, turn);
         }

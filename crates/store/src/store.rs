@@ -11,6 +11,7 @@ use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
+use crate::lending::Lending;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
 use crate::memcached::Flushes;
@@ -21,12 +22,13 @@ use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
-use keyway_base::{Clock, KeyspaceEvents};
+use keyway_base::{Clock, KeyspaceEvents, Part};
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::{Protocol, reply};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 /// Fewest shards: with fewer, cores would wait for each other, and tables
@@ -294,33 +296,64 @@ impl Store {
     /// Executes `request` to completion and appends its reply, exactly one
     /// element of the client's protocol, to `out`.
     pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
+        self.execute_with(request, context, None, out);
+    }
+
+    /// The same, with long values left where they are: each is to be put into what was
+    /// appended, in front of the byte of `out` that is told with it, the first one first.
+    #[inline]
+    pub fn execute_lending(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        context: Context,
+        out: &mut Vec<u8>,
+    ) -> Vec<(usize, Part)> {
+        let lending = Lending::of(self);
+        self.execute_with(request, context, Some(&lending), out);
+        lending.into_parts()
+    }
+
+    #[inline]
+    fn execute_with(
+        &self,
+        request: &Request<'_>,
+        context: Context,
+        lending: Option<&Lending<'_>>,
+        out: &mut Vec<u8>,
+    ) {
         if !self.has_database(context, out) {
             return;
         }
         let turn = Turn::of(context);
         if !self.quotas.is_empty() {
-            return self.execute_with_quotas(request, turn, out);
+            return self.execute_with_quotas(request, turn, lending, out);
         }
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
-            return commands::execute(self, request, turn, out);
+            return commands::execute(self, request, turn, lending, out);
         }
         let args_len: usize = request.args.ranges().iter().map(|range| range.len()).sum();
         if !self.make_room(args_len as u64, turn) {
             return reply::error(out, OUT_OF_MEMORY);
         }
-        commands::execute(self, request, turn, out);
+        commands::execute(self, request, turn, lending, out);
         // What the estimate missed, such as a table that grew.
         self.make_room(0, turn);
     }
 
     #[cold]
-    fn execute_with_quotas(&self, request: &Request<'_>, turn: Turn, out: &mut Vec<u8>) {
+    fn execute_with_quotas(
+        &self,
+        request: &Request<'_>,
+        turn: Turn,
+        lending: Option<&Lending<'_>>,
+        out: &mut Vec<u8>,
+    ) {
         let may_grow = request.command.flags.contains(Flags::DENYOOM);
         let args_len = request.args.ranges().iter().map(|range| range.len() as u64).sum();
         if may_grow && !self.make_room(args_len, turn) {
             return reply::error(out, OUT_OF_MEMORY);
         }
-        self.execute_within_quotas(request, turn, out);
+        self.execute_within_quotas(request, turn, lending, out);
         if may_grow {
             self.make_room(0, turn);
         }
@@ -415,7 +448,7 @@ impl Store {
             stats.expired_fields += shard.counts.expired_fields;
             stats.evicted += shard.counts.evicted;
         }
-        used += self.heap.discarded.bytes();
+        used += self.heap.discarded.bytes() + self.heap.left_bytes();
         stats.memory_used = used.max(0) as u64;
         Some(stats)
     }

@@ -250,9 +250,9 @@ impl Held<'_> {
         }
         let turn = Turn::of(context);
         if !self.store.quotas.is_empty() {
-            return self.store.execute_within_quotas(request, turn, out);
+            return self.store.execute_within_quotas(request, turn, None, out);
         }
-        commands::execute(self.store, request, turn, out);
+        commands::execute(self.store, request, turn, None, out);
     }
 }
 

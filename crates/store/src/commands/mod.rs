@@ -29,6 +29,8 @@ pub(crate) use blocking::{Found, How, lane_of, settle, waits_for_first};
 
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
+use crate::item::Item;
+use crate::lending::Lending;
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
 use crate::waiters::Patience;
@@ -78,6 +80,8 @@ struct Call<'a> {
     store: &'a Store,
     turn: Turn,
     args: Args<'a>,
+    /// What long values are lent with; none where all are copied.
+    lending: Option<&'a Lending<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -92,6 +96,16 @@ impl<'a> Call<'a> {
     fn args_from(&self, index: usize, step: usize) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
         let args = self.args;
         (index..args.len()).step_by(step).map(move |index| args.get(index).unwrap_or_default())
+    }
+
+    /// Appends `value`, which is of `item`, as a bulk string; a long one may be lent.
+    #[inline]
+    fn write_bulk(&self, item: &Item<'_>, value: &[u8], out: &mut Vec<u8>) {
+        reply::bulk_header(out, value.len());
+        if !self.lending.is_some_and(|lending| lending.lends(item, value, out.len())) {
+            out.extend_from_slice(value);
+        }
+        out.extend_from_slice(b"\r\n");
     }
 
     fn integer(&self, index: usize) -> Result<i64, Fault> {
@@ -138,10 +152,19 @@ impl<'a> Call<'a> {
 }
 
 /// Executes `request`; appends exactly one reply.
-pub(crate) fn execute(store: &Store, request: &Request<'_>, turn: Turn, out: &mut Vec<u8>) {
-    let call = Call { store, turn, args: request.args };
+pub(crate) fn execute(
+    store: &Store,
+    request: &Request<'_>,
+    turn: Turn,
+    lending: Option<&Lending<'_>>,
+    out: &mut Vec<u8>,
+) {
+    let call = Call { store, turn, args: request.args, lending };
     let start = out.len();
     if let Err(fault) = dispatch(&call, request, out) {
+        if let Some(lending) = lending {
+            lending.withdraw(start);
+        }
         out.truncate(start);
         write_fault(request, fault, out);
     }
@@ -156,7 +179,7 @@ pub(crate) fn attempt(
     how: How<'_>,
     out: &mut Vec<u8>,
 ) -> (Found, Patience) {
-    let call = Call { store, turn, args: request.args };
+    let call = Call { store, turn, args: request.args, lending: None };
     let start = out.len();
     let attempted = blocking::attempt(&call, request, how, out);
     attempted.unwrap_or_else(|fault| {

@@ -13,7 +13,7 @@ pub(super) use super::expire::Unit;
 #[inline]
 pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     call.store.read(call.turn, call.arg(1), |item| match item {
-        Some(item) => reply::bulk(out, item.value()),
+        Some(item) => call.write_bulk(&item, item.value(), out),
         None => call.turn.protocol.null(out),
     })?;
     Ok(())
@@ -23,7 +23,7 @@ pub(super) fn get(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 #[inline]
 fn write_value(call: &Call<'_>, entry: &mut Entry<'_>, out: &mut Vec<u8>) -> Outcome {
     match entry.read_text()? {
-        Some(item) => reply::bulk(out, item.value()),
+        Some(item) => call.write_bulk(&item, item.value(), out),
         None => call.turn.protocol.null(out),
     }
     Ok(())
@@ -255,9 +255,10 @@ pub(super) fn getex(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 pub(super) fn getrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let (start, end) = (call.integer(2)?, call.integer(3)?);
     call.with_key(|mut entry| {
-        let item = entry.read_text()?;
-        let value = item.as_ref().map_or(&b""[..], |item| item.value());
-        reply::bulk(out, range_of(value, start, end));
+        match entry.read_text()? {
+            Some(item) => call.write_bulk(&item, range_of(item.value(), start, end), out),
+            None => reply::bulk(out, b""),
+        }
         Ok(())
     })
 }

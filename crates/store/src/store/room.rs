@@ -99,11 +99,12 @@ impl Store {
         self.evict_down_to(bound, FREED_LEN_MAX + FREED_PER_BYTE * extra as i64, turn)
     }
 
-    /// Bytes used as far as shards told, with what is still to be freed and what
-    /// pages hold beyond it.
+    /// Bytes used as far as shards told, with what is still to be freed, what
+    /// nobody but those it is lent to wants, and what pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        self.used_bytes() + self.discarded_bytes() + self.idle_counted()
+        let gone = self.discarded_bytes() + self.heap.left_bytes();
+        self.used_bytes() + gone + self.idle_counted()
     }
 
     /// Bytes that are still to be freed: this store's, and long nodes of all.

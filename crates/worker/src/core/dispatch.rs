@@ -21,6 +21,7 @@ use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
 use keyway_store::{Context, Store};
 use keyway_topology::{Distribution, ShardedPool};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
@@ -121,7 +122,7 @@ impl Plane {
         &mut self,
         links: &mut [LinkSlot],
         pool: &PoolPlan,
-        store: &Store,
+        store: &Arc<Store>,
         asked: &mut Asked,
     ) -> Step {
         if asked.session.is_special()
@@ -171,9 +172,13 @@ impl Plane {
         self.count(session, request);
         self.note_served(session.pool, command.class as u8);
         let (mut error, mut len) = (None, 0);
+        // Where a long value goes is known where nothing is in front of the reply.
+        let lends = busy.order.is_empty() && !Self::is_silent(session);
+        let mut lent = Vec::new();
         self.answer(session, busy, |out| {
             let start = out.len();
             match beside {
+                None if lends => lent = store.execute_lending(request, context, out),
                 None => store.execute(request, context, out),
                 Some(held) => held.execute(request, context, out),
             }
@@ -182,6 +187,10 @@ impl Plane {
             }
             len = out.len() - start;
         });
+        for (at, part) in lent {
+            len += part.len();
+            busy.output.insert(at, part);
+        }
         if len >= self.noting.look_from {
             self.note_stored_reply(&pool.noted, request, len);
             work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));

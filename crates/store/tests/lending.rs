@@ -1,0 +1,206 @@
+//! Long values that are taken from the store without a copy: what is lent stays as it
+//! was, whatever becomes of its key, and its memory comes back with the last of it.
+
+mod common;
+
+use common::{Random, Reply, clock_at, execute, run, run_words};
+use keyway_base::{ByteRange, Part};
+use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
+use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
+use std::sync::Arc;
+
+const START: u64 = 1_700_000_000_000;
+/// Runs of the heap, and blocks that the global allocator maps by themselves.
+const LENS: [usize; 6] = [100, 16 << 10, 40_000, 120_000, 140_000, 300_000];
+
+/// The reply to `words`, and what of it is lent.
+fn ask(store: &Arc<Store>, now: u64, words: &[&[u8]]) -> (Vec<u8>, Vec<Part>) {
+    let (mut buf, mut ranges) = (Vec::new(), Vec::new());
+    for word in words {
+        ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
+        buf.extend_from_slice(word);
+    }
+    let request = Request::resolve(Args::new(&buf, &ranges)).expect("a command");
+    let context =
+        Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 };
+    // Behind what others have had to say.
+    let mut own = b"before".to_vec();
+    let lent = store.execute_lending(&request, context, &mut own);
+    let (mut reply, mut from) = (Vec::new(), 6);
+    for (at, part) in &lent {
+        reply.extend_from_slice(&own[from..*at]);
+        reply.extend_from_slice(part.bytes());
+        from = *at;
+    }
+    reply.extend_from_slice(&own[from..]);
+    (reply, lent.into_iter().map(|(_, part)| part).collect())
+}
+
+fn get(store: &Arc<Store>, key: &str) -> (Vec<u8>, Part) {
+    let (reply, mut lent) = ask(store, START, &[b"get", key.as_bytes()]);
+    let Reply::Bulk(Some(value)) = Reply::read(&mut &reply[..]) else { panic!("no value") };
+    (value, lent.pop().expect("it is lent"))
+}
+
+fn store_of(memory_max: u64) -> Arc<Store> {
+    let policy = EvictionPolicy::AllKeysS3Fifo;
+    let shards = Some(2);
+    Arc::new(Store::new(StoreConfig { memory_max, policy, shards, ..StoreConfig::default() }))
+}
+
+#[test]
+fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
+    let (store, twin) = (store_of(0), store_of(0));
+    let empty = store.stats().memory_used;
+    let mut random = Random::new(7);
+    let mut held: Vec<(Part, Vec<u8>)> = Vec::new();
+    let (mut lent_count, mut now) = (0, START);
+    for step in 0..if common::is_sanitized() { 2000 } else { 6000 } {
+        let key = ["a", "b", "c"][random.below(3)].to_owned();
+        let other = ["a", "b", "d"][random.below(3)];
+        let letter = b'a' + (step % 26) as u8;
+        let long = String::from_utf8(vec![letter; LENS[random.below(LENS.len())]]).expect("text");
+        let at = random.below(20_000).to_string();
+        now += random.below(40) as u64;
+        let words: Vec<&str> = match random.below(30) {
+            0..=5 => vec!["set", &key, &long],
+            6 => vec!["set", &key, &long, "get", "px", "100"],
+            7 => vec!["append", &key, "some more"],
+            8 => vec!["append", &key, &long],
+            9 => vec!["setrange", &key, &at, "something else"],
+            10 => vec!["setbit", &key, &at, "1"],
+            11 => vec!["bitfield", &key, "set", "u8", &at, "77"],
+            12 => vec!["del", &key],
+            13 => vec!["getdel", &key],
+            14 => vec!["getset", &key, &long],
+            15 => vec!["getex", &key, "px", "50"],
+            16 => vec!["getex", &key, "persist"],
+            17 => vec!["expire", &key, "100"],
+            18 => vec!["rename", &key, other],
+            19 => vec!["copy", &key, other, "replace"],
+            20 => vec!["getrange", &key, "5", "-5"],
+            21 => vec!["mget", &key, other, &key, "none"],
+            22 => vec!["bitop", "not", &key, other],
+            23 if random.once_in(4) => vec!["flushall"],
+            24 => vec!["sadd", &key, "not a string"],
+            25 => vec!["incr", &key],
+            _ => vec!["get", &key],
+        };
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let (reply, lent) = ask(&store, now, &words);
+        let mut plain = Vec::new();
+        execute(&twin, 0, clock_at(now), &words, &mut plain);
+        assert!(reply == plain, "step {step}: {:?} of {key}", String::from_utf8_lossy(words[0]));
+        lent_count += lent.len();
+        held.extend(
+            lent.into_iter().map(|part| (part.bytes().to_vec(), part)).map(|(b, p)| (p, b)),
+        );
+        while held.len() > 40 || (!held.is_empty() && random.once_in(3)) {
+            let (part, bytes) = held.swap_remove(random.below(held.len()));
+            assert!(part.bytes() == bytes, "step {step}: what was lent has changed");
+        }
+        if random.once_in(20) {
+            assert!(held.iter().all(|(part, bytes)| part.bytes() == bytes), "step {step}");
+        }
+        let _ = store.tick(clock_at(now));
+    }
+    assert!(lent_count > 500, "only {lent_count} were lent");
+    run(&store, now, "flushall");
+    while store.tick(clock_at(now)) {}
+    assert!(store.stats().memory_used > empty + 16_000, "what is lent still takes memory");
+    assert!(held.iter().all(|(part, bytes)| part.bytes() == bytes));
+    held.clear();
+    while store.tick(clock_at(now)) {}
+    assert_eq!(store.stats().memory_used, empty, "it is given back");
+}
+
+#[test]
+fn nothing_is_copied_that_is_read_only() {
+    let store = store_of(0);
+    run_words(&store, START, &[b"set", b"k", &[7; 300_000]]);
+    let (_, first) = get(&store, "k");
+    run(&store, START, "expire k 100");
+    run(&store, START, "persist k");
+    let (_, second) = get(&store, "k");
+    assert_eq!(first.bytes().as_ptr(), second.bytes().as_ptr(), "an expiry moves nothing");
+    run(&store, START, "setrange k 0 x");
+    let (value, third) = get(&store, "k");
+    assert_ne!(first.bytes().as_ptr(), third.bytes().as_ptr(), "who changes it changes a copy");
+    assert_eq!((first.bytes()[0], value[0]), (7, b'x'));
+    let before = third.bytes().as_ptr();
+    drop((first, second, third));
+    run(&store, START, "setrange k 0 y");
+    let (value, last) = get(&store, "k");
+    assert_eq!((last.bytes().as_ptr(), value[0]), (before, b'y'), "nobody has it: it is changed");
+}
+
+#[test]
+fn a_value_outlives_its_store() {
+    let store = store_of(0);
+    run_words(&store, START, &[b"set", b"k", &[1; 200_000]]);
+    run_words(&store, START, &[b"set", b"j", &[2; 50_000]]);
+    let parts = [get(&store, "k").1, get(&store, "j").1];
+    drop(store);
+    assert!(parts[0].bytes().iter().all(|byte| *byte == 1));
+    assert!(parts[1].bytes().iter().all(|byte| *byte == 2));
+}
+
+#[test]
+fn what_is_lent_counts_towards_the_bound() {
+    let store = store_of(8 << 20);
+    let mut held = Vec::new();
+    for round in 0..100u32 {
+        let reply = run_words(&store, START, &[b"set", b"k", &vec![round as u8; 1 << 20]]);
+        if matches!(reply, Reply::Error(_)) {
+            assert!(round >= 4, "{round}");
+            break;
+        }
+        // A client that reads none of it.
+        held.push(get(&store, "k").1);
+        assert!(held.len() < 9, "it goes beyond the bound");
+    }
+    held.clear();
+    while store.tick(clock_at(START)) {}
+    assert_eq!(run_words(&store, START, &[b"set", b"k", b"v"]), Reply::Simple("OK".into()));
+}
+
+#[test]
+fn threads_that_change_it_and_threads_that_hold_it_do_not_meet() {
+    let store = store_of(0);
+    let empty = store.stats().memory_used;
+    let rounds = if common::is_sanitized() { 300 } else { 2000 };
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = Random::new(thread + 1);
+                let mut held: Vec<Part> = Vec::new();
+                for _ in 0..rounds {
+                    let letter = b'a' + random.below(26) as u8;
+                    let long = vec![letter; LENS[1 + random.below(LENS.len() - 1)]];
+                    match random.below(8) {
+                        0 | 1 => drop(run_words(store, START, &[b"set", b"k", &long])),
+                        2 => drop(run(store, START, "del k")),
+                        // All of it, so that it is of one letter still.
+                        3 => drop(run_words(
+                            store,
+                            START,
+                            &[b"setrange", b"k", b"0", &[letter; 300_000]],
+                        )),
+                        _ => held.extend(ask(store, START, &[b"get", b"k"]).1),
+                    }
+                    if held.len() > 5 {
+                        let part = held.swap_remove(random.below(held.len()));
+                        let first = part.bytes()[0];
+                        assert!(part.bytes().iter().all(|byte| *byte == first));
+                    }
+                    let _ = store.tick(clock_at(START));
+                }
+            });
+        }
+    });
+    run(&store, START, "flushall");
+    while store.tick(clock_at(START)) {}
+    assert_eq!(store.stats().memory_used, empty);
+}
