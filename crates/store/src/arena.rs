@@ -162,8 +162,9 @@ pub(crate) struct Heap {
     /// Bytes in pages that no slot in use takes, short of what arenas have not
     /// told.
     idle: AtomicI64,
-    /// Bytes of blocks that are lent, and that nobody else wants.
-    left: AtomicI64,
+    /// Bytes of blocks that are no item's: those on the way in, and those that are lent
+    /// and that nobody else wants.
+    outside: AtomicI64,
     /// What was allocated here and is to be freed in steps.
     pub(crate) discarded: Discarded,
 }
@@ -194,7 +195,7 @@ impl Heap {
             }),
             runs: Lock::new(Runs::new()),
             idle: AtomicI64::new(0),
-            left: AtomicI64::new(0),
+            outside: AtomicI64::new(0),
             discarded: Discarded::new(),
         }
     }
@@ -552,6 +553,11 @@ fn large_layout(total_len: usize) -> Layout {
     }
 }
 
+/// Whether a block with room for `capacity` bytes is one of the global allocator.
+pub(crate) const fn is_mapped(capacity: usize) -> bool {
+    capacity + LARGE_PREFIX_LEN > RUN_LEN_MAX
+}
+
 /// Bytes of a block of its own with room for `capacity`, its prefix included:
 /// the longest fill the pages that are mapped for them and for what the C
 /// library puts in front.
@@ -565,23 +571,26 @@ impl Heap {
     /// A block of its own with room for `capacity` bytes at least, contents
     /// undefined.
     pub(crate) fn large(&self, capacity: usize) -> NonNull<u8> {
+        let full = || handle_alloc_error(large_layout(large_len(capacity)));
+        self.try_large(capacity).unwrap_or_else(full)
+    }
+
+    /// The same; none where the system has no memory.
+    pub(crate) fn try_large(&self, capacity: usize) -> Option<NonNull<u8>> {
         let len = large_len(capacity);
         let start = if len <= RUN_LEN_MAX {
             let (start, held) = self.runs.lock().take(len);
             self.note_idle(held - len as i64);
             start
         } else {
-            let layout = large_layout(len);
             // SAFETY: the layout is not empty.
-            let start = unsafe { alloc(layout) };
-            let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-            start
+            NonNull::new(unsafe { alloc(large_layout(len)) })?
         };
         // SAFETY: the prefix lies in the block.
         unsafe {
             start.cast::<usize>().write(len - LARGE_PREFIX_LEN);
             start.add(LOANS_AT).cast::<u32>().write(0);
-            start.add(LARGE_PREFIX_LEN)
+            Some(start.add(LARGE_PREFIX_LEN))
         }
     }
 
@@ -621,7 +630,7 @@ impl Heap {
         // SAFETY: by contract the block is live, and freed by whoever is the last.
         unsafe {
             let len = large_bytes(block);
-            self.left.fetch_add(len as i64, Ordering::Relaxed);
+            self.note_outside(len as i64);
             if loans(block).fetch_or(LEFT, Ordering::AcqRel) == 0 {
                 self.free_left(block);
             }
@@ -656,14 +665,21 @@ impl Heap {
             } else {
                 self.discard_block(Block::new(start, large_layout(len)));
             }
-            self.left.fetch_sub(len as i64, Ordering::Relaxed);
+            self.note_outside(-(len as i64));
         }
     }
 
-    /// Bytes of blocks that are lent, and that nobody else wants.
+    /// Bytes of blocks that are no item's: those on the way in, as far as they came, and
+    /// those that are lent and that nobody else wants.
     #[inline]
-    pub(crate) fn left_bytes(&self) -> i64 {
-        self.left.load(Ordering::Relaxed)
+    pub(crate) fn outside_bytes(&self) -> i64 {
+        self.outside.load(Ordering::Relaxed)
+    }
+
+    /// Notes a change of them.
+    #[inline]
+    pub(crate) fn note_outside(&self, change: i64) {
+        self.outside.fetch_add(change, Ordering::Relaxed);
     }
 
     #[inline]

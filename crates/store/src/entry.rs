@@ -12,6 +12,7 @@ use crate::shard::Shard;
 use crate::space::Space;
 use crate::store::{Context, Store};
 use crate::table::{Marks, Position, SlotMut};
+use crate::transfer::Draft;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::Protocol;
 
@@ -425,6 +426,15 @@ impl<'a> Entry<'a> {
     /// Sets the key to a string of no other kind.
     pub(crate) fn set(&mut self, value: &[u8], encoding: Encoding, expiry: Option<u64>) {
         self.set_with(value, &Meta::new(encoding, expiry));
+    }
+
+    /// The same with a value that is in its block already.
+    pub(crate) fn set_draft(&mut self, draft: Draft, expiry: Option<u64>) {
+        let meta = Meta::new(Encoding::Text, expiry);
+        match draft.into_item(&meta, self.turn.access(), self.key) {
+            Ok(item) => self.adopt(item),
+            Err(draft) => self.set_with(draft.bytes(), &meta),
+        }
     }
 
     #[inline]

@@ -513,6 +513,41 @@ impl Owned {
         item
     }
 
+    /// Bytes of the block of a string that is filled before it is an item; none where it
+    /// would be one that the heap has in its own regions, and is copied in no time.
+    pub(crate) fn drafted_len(key_len: usize, value_len: usize) -> Option<usize> {
+        let len = Self::drafted_value_at(key_len).checked_add(value_len)?;
+        arena::is_mapped(len).then_some(len)
+    }
+
+    /// Where the value begins in such a block.
+    pub(crate) fn drafted_value_at(key_len: usize) -> usize {
+        Head::plan_large(&Meta::new(Encoding::Text, None), key_len, 0).value_at()
+    }
+
+    /// The item of such a block, whose value is in place.
+    ///
+    /// # Safety
+    /// The block came from [`Heap::try_large`] with [`Owned::drafted_len`], for a key and a
+    /// value of these lengths; `meta` has no flags and no number; nobody else uses the block.
+    pub(crate) unsafe fn of_draft(
+        start: NonNull<u8>,
+        meta: &Meta,
+        access: u32,
+        key: &[u8],
+        value_len: usize,
+    ) -> Self {
+        let head = Head::plan_large(meta, key.len(), value_len);
+        debug_assert!(head.value_at() == Self::drafted_value_at(key.len()));
+        // SAFETY: by contract the block has room for all of it.
+        unsafe {
+            head.write(start, meta, access);
+            let at = start.add(head.key_at());
+            at.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+        }
+        Self { start }
+    }
+
     /// The same item under another key.
     pub(crate) fn rekey(self, heap: &Heap, arena: usize, access: u32, key: &[u8]) -> Self {
         let (meta, value) = (self.item().meta(), self.item().value());

@@ -13,10 +13,10 @@
 use crate::commands;
 use crate::entry::Turn;
 use crate::evict::EvictionPolicy;
-use crate::lending::Lending;
 use crate::shard::VICTIMS_MAX;
 use crate::space::Space;
-use crate::store::{Search, Store};
+use crate::store::{Search, Store, len_of};
+use crate::transfer::Transfer;
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Flags, Request};
 use keyway_resp::reply;
@@ -191,11 +191,11 @@ impl Store {
         &self,
         request: &Request<'_>,
         turn: Turn,
-        lending: Option<&Lending<'_>>,
+        transfer: Option<&Transfer<'_>>,
         out: &mut Vec<u8>,
     ) {
         if !request.command.flags.contains(Flags::WRITE) {
-            return commands::execute(self, request, turn, lending, out);
+            return commands::execute(self, request, turn, transfer, out);
         }
         let mut keys = Vec::new();
         if request.keys(&mut keys).is_err() {
@@ -207,7 +207,7 @@ impl Store {
         concerned.sort_unstable();
         concerned.dedup();
         if request.command.flags.contains(Flags::DENYOOM) {
-            let bytes = request.args.ranges().iter().map(|range| range.len() as u64).sum();
+            let bytes = len_of(request, transfer);
             for index in &concerned {
                 let of_quota = keys.clone().filter(|key| self.quotas.of(key) == *index);
                 if let Err(text) = self.admit(*index, of_quota, bytes, turn) {
@@ -215,7 +215,7 @@ impl Store {
                 }
             }
         }
-        commands::execute(self, request, turn, lending, out);
+        commands::execute(self, request, turn, transfer, out);
         for index in concerned {
             self.evict_of_quota(index, (0, 0), turn);
         }

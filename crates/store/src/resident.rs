@@ -173,7 +173,7 @@ impl Store {
 
     /// Bytes that the store counts by itself.
     fn counted(&self) -> i64 {
-        let gone = self.heap.discarded.bytes() + self.heap.left_bytes();
+        let gone = self.heap.discarded.bytes() + self.heap.outside_bytes();
         self.used_bytes() + gone + self.heap.idle_bytes()
     }
 }

@@ -11,7 +11,6 @@ use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
-use crate::lending::Lending;
 use crate::lines::Memory;
 use crate::lock::{Guard, Holder, Lock};
 use crate::memcached::Flushes;
@@ -20,6 +19,7 @@ use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
 use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
+use crate::transfer::{Draft, Transfer};
 use crate::waiters::Waiters;
 use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents, Part};
@@ -299,18 +299,21 @@ impl Store {
         self.execute_with(request, context, None, out);
     }
 
-    /// The same, with long values left where they are: each is to be put into what was
-    /// appended, in front of the byte of `out` that is told with it, the first one first.
+    /// The same without copies of long values. What the request sets may be in `draft`, if
+    /// that suits the command, and its argument stands for it; those of the reply are left
+    /// where they are: each is to be put into what was appended, in front of the byte of
+    /// `out` that is told with it, the first one first.
     #[inline]
-    pub fn execute_lending(
+    pub fn execute_sharing(
         self: &Arc<Self>,
         request: &Request<'_>,
         context: Context,
+        draft: Option<Draft>,
         out: &mut Vec<u8>,
     ) -> Vec<(usize, Part)> {
-        let lending = Lending::of(self);
-        self.execute_with(request, context, Some(&lending), out);
-        lending.into_parts()
+        let transfer = Transfer::of(self, draft);
+        self.execute_with(request, context, Some(&transfer), out);
+        transfer.into_parts()
     }
 
     #[inline]
@@ -318,7 +321,7 @@ impl Store {
         &self,
         request: &Request<'_>,
         context: Context,
-        lending: Option<&Lending<'_>>,
+        transfer: Option<&Transfer<'_>>,
         out: &mut Vec<u8>,
     ) {
         if !self.has_database(context, out) {
@@ -326,16 +329,15 @@ impl Store {
         }
         let turn = Turn::of(context);
         if !self.quotas.is_empty() {
-            return self.execute_with_quotas(request, turn, lending, out);
+            return self.execute_with_quotas(request, turn, transfer, out);
         }
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
-            return commands::execute(self, request, turn, lending, out);
+            return commands::execute(self, request, turn, transfer, out);
         }
-        let args_len: usize = request.args.ranges().iter().map(|range| range.len()).sum();
-        if !self.make_room(args_len as u64, turn) {
+        if !self.make_room(len_of(request, transfer), turn) {
             return reply::error(out, OUT_OF_MEMORY);
         }
-        commands::execute(self, request, turn, lending, out);
+        commands::execute(self, request, turn, transfer, out);
         // What the estimate missed, such as a table that grew.
         self.make_room(0, turn);
     }
@@ -345,15 +347,14 @@ impl Store {
         &self,
         request: &Request<'_>,
         turn: Turn,
-        lending: Option<&Lending<'_>>,
+        transfer: Option<&Transfer<'_>>,
         out: &mut Vec<u8>,
     ) {
         let may_grow = request.command.flags.contains(Flags::DENYOOM);
-        let args_len = request.args.ranges().iter().map(|range| range.len() as u64).sum();
-        if may_grow && !self.make_room(args_len, turn) {
+        if may_grow && !self.make_room(len_of(request, transfer), turn) {
             return reply::error(out, OUT_OF_MEMORY);
         }
-        self.execute_within_quotas(request, turn, lending, out);
+        self.execute_within_quotas(request, turn, transfer, out);
         if may_grow {
             self.make_room(0, turn);
         }
@@ -448,7 +449,7 @@ impl Store {
             stats.expired_fields += shard.counts.expired_fields;
             stats.evicted += shard.counts.evicted;
         }
-        used += self.heap.discarded.bytes() + self.heap.left_bytes();
+        used += self.heap.discarded.bytes() + self.heap.outside_bytes();
         stats.memory_used = used.max(0) as u64;
         Some(stats)
     }
@@ -710,6 +711,13 @@ impl Drop for Store {
         }
         while self.heap.free_discarded(&mut { u32::MAX }) {}
     }
+}
+
+/// Bytes that a request brings.
+#[inline]
+pub(crate) fn len_of(request: &Request<'_>, transfer: Option<&Transfer<'_>>) -> u64 {
+    let args: u64 = request.args.ranges().iter().map(|range| range.len() as u64).sum();
+    args + transfer.map_or(0, Transfer::draft_len) as u64
 }
 
 /// Redis's reply to a write that does not fit.

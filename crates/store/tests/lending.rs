@@ -26,7 +26,7 @@ fn ask(store: &Arc<Store>, now: u64, words: &[&[u8]]) -> (Vec<u8>, Vec<Part>) {
         Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 };
     // Behind what others have had to say.
     let mut own = b"before".to_vec();
-    let lent = store.execute_lending(&request, context, &mut own);
+    let lent = store.execute_sharing(&request, context, None, &mut own);
     let (mut reply, mut from) = (Vec::new(), 6);
     for (at, part) in &lent {
         reply.extend_from_slice(&own[from..*at]);

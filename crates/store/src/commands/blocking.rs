@@ -59,7 +59,7 @@ pub(crate) fn settle<'a>(
     request: &Request<'a>,
     turn: Turn,
 ) -> (Option<&'a [u8]>, Frame) {
-    let call = Call { store, turn, args: request.args, lending: None };
+    let call = Call { store, turn, args: request.args, transfer: None };
     match request.command.verb {
         Verb::Xread => (None, read::settle(&call)),
         Verb::Xreadgroup => (read::group_of(&call), frame_of(&call)),

@@ -29,10 +29,10 @@ pub(crate) use blocking::{Found, How, lane_of, settle, waits_for_first};
 
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
-use crate::item::Item;
-use crate::lending::Lending;
+use crate::item::{Encoding, Item};
 use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store};
+use crate::transfer::Transfer;
 use crate::waiters::Patience;
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request, Verb};
@@ -80,8 +80,8 @@ struct Call<'a> {
     store: &'a Store,
     turn: Turn,
     args: Args<'a>,
-    /// What long values are lent with; none where all are copied.
-    lending: Option<&'a Lending<'a>>,
+    /// What long values are lent and given with; none where all are copied.
+    transfer: Option<&'a Transfer<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -102,10 +102,24 @@ impl<'a> Call<'a> {
     #[inline]
     fn write_bulk(&self, item: &Item<'_>, value: &[u8], out: &mut Vec<u8>) {
         reply::bulk_header(out, value.len());
-        if !self.lending.is_some_and(|lending| lending.lends(item, value, out.len())) {
+        if !self.transfer.is_some_and(|transfer| transfer.lends(item, value, out.len())) {
             out.extend_from_slice(value);
         }
         out.extend_from_slice(b"\r\n");
+    }
+
+    /// Whether the value to set was given apart from the arguments.
+    #[inline]
+    fn has_draft(&self) -> bool {
+        self.transfer.is_some_and(|transfer| transfer.draft_len() > 0)
+    }
+
+    /// Sets the key to a string: to the one that was given, if one was, else to `value`.
+    fn set_text(&self, entry: &mut Entry<'_>, value: &[u8], expiry: Option<u64>) {
+        match self.transfer.and_then(Transfer::take_draft) {
+            Some(draft) => entry.set_draft(draft, expiry),
+            None => entry.set(value, Encoding::Text, expiry),
+        }
     }
 
     fn integer(&self, index: usize) -> Result<i64, Fault> {
@@ -156,14 +170,14 @@ pub(crate) fn execute(
     store: &Store,
     request: &Request<'_>,
     turn: Turn,
-    lending: Option<&Lending<'_>>,
+    transfer: Option<&Transfer<'_>>,
     out: &mut Vec<u8>,
 ) {
-    let call = Call { store, turn, args: request.args, lending };
+    let call = Call { store, turn, args: request.args, transfer };
     let start = out.len();
     if let Err(fault) = dispatch(&call, request, out) {
-        if let Some(lending) = lending {
-            lending.withdraw(start);
+        if let Some(transfer) = transfer {
+            transfer.withdraw(start);
         }
         out.truncate(start);
         write_fault(request, fault, out);
@@ -179,7 +193,7 @@ pub(crate) fn attempt(
     how: How<'_>,
     out: &mut Vec<u8>,
 ) -> (Found, Patience) {
-    let call = Call { store, turn, args: request.args, lending: None };
+    let call = Call { store, turn, args: request.args, transfer: None };
     let start = out.len();
     let attempted = blocking::attempt(&call, request, how, out);
     attempted.unwrap_or_else(|fault| {

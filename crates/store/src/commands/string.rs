@@ -100,7 +100,7 @@ impl<'a> SetOptions<'a> {
 /// SET.
 #[inline]
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    if call.args.len() == 3 {
+    if call.args.len() == 3 && !call.has_draft() {
         call.store.set(call.turn, call.arg(1), call.arg(2), 0);
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());
@@ -148,7 +148,7 @@ fn set_until(
     if is_past {
         entry.remove();
     } else {
-        entry.set(value, Encoding::Text, expiry);
+        call.set_text(entry, value, expiry);
     }
     entry.notify(KeyspaceEvents::STRING, "set");
     if sets_expiry {
@@ -164,7 +164,7 @@ pub(super) fn setex(call: &Call<'_>, unit: Unit, out: &mut Vec<u8>) -> Outcome {
     let deadline = Deadline { text: call.arg(2), unit, base: Base::Now };
     let expiry = deadline.positive_millis(call)?;
     call.with_key(|mut entry| {
-        entry.set(call.arg(3), Encoding::Text, Some(expiry));
+        call.set_text(&mut entry, call.arg(3), Some(expiry));
         entry.notify(KeyspaceEvents::STRING, "set");
         entry.notify(KeyspaceEvents::GENERIC, "expire");
     });
@@ -177,7 +177,7 @@ pub(super) fn setnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let done = call.with_key(|mut entry| {
         let missing = !entry.exists();
         if missing {
-            entry.set(call.arg(2), Encoding::Text, None);
+            call.set_text(&mut entry, call.arg(2), None);
             entry.notify(KeyspaceEvents::STRING, "set");
         }
         missing

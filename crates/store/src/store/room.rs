@@ -103,7 +103,7 @@ impl Store {
     /// nobody but those it is lent to wants, and what pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        let gone = self.discarded_bytes() + self.heap.left_bytes();
+        let gone = self.discarded_bytes() + self.heap.outside_bytes();
         self.used_bytes() + gone + self.idle_counted()
     }
 

@@ -178,7 +178,7 @@ impl Plane {
         self.answer(session, busy, |out| {
             let start = out.len();
             match beside {
-                None if lends => lent = store.execute_lending(request, context, out),
+                None if lends => lent = store.execute_sharing(request, context, None, out),
                 None => store.execute(request, context, out),
                 Some(held) => held.execute(request, context, out),
             }

@@ -1,0 +1,224 @@
+//! Long values that replies take from the store, and requests give to it, without a copy.
+//!
+//! ```text
+//!  a client's input ──► Draft ──────────────────────┐
+//!                                                   ▼
+//!  item ──► block: │ length │ loans │ header, key │ value │
+//!                                                   │
+//!  a client's output ◄── Loan ◄─────────────────────┘
+//! ```
+//! A block that is lent keeps the bytes of its value: who changes them changes a
+//! copy, and a block that its item has left is freed by the last loan. Only the
+//! header may change meanwhile, such as when the item was last used.
+//!
+//! A draft is filled as the value comes, over many turns, and becomes the item's block
+//! when the request is executed; nobody sees it before.
+
+use crate::arena::Heap;
+use crate::item::{Address, Item, Meta, Owned};
+use crate::store::Store;
+use keyway_base::{Lent, Part};
+use keyway_command::Verb;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Values from which on nothing is copied, in bytes. Fewer are copied faster than
+/// they are lent, and sent with what is around them.
+const LENT_MIN: usize = 16 << 10;
+
+/// What a request may take from a store, or give to it, without a copy.
+pub(crate) struct Transfer<'s> {
+    store: &'s Arc<Store>,
+    /// What stands for the value that the request sets, and how long that is.
+    draft: Cell<Option<Draft>>,
+    draft_len: usize,
+    /// By where in the reply they go.
+    parts: RefCell<Vec<(usize, Part)>>,
+}
+
+impl<'s> Transfer<'s> {
+    #[inline]
+    pub(crate) fn of(store: &'s Arc<Store>, mut draft: Option<Draft>) -> Self {
+        let draft_len = draft.as_mut().map_or(0, Draft::uncount);
+        Self { store, draft: Cell::new(draft), draft_len, parts: RefCell::new(Vec::new()) }
+    }
+
+    /// Bytes that the request brings beside its arguments.
+    #[inline]
+    pub(crate) fn draft_len(&self) -> usize {
+        self.draft_len
+    }
+
+    /// Takes the value that was given, if one was.
+    #[inline]
+    pub(crate) fn take_draft(&self) -> Option<Draft> {
+        self.draft.take()
+    }
+
+    /// Lends `value`, which is of `item`, as what goes into the reply at `at`; whether
+    /// it is one to be lent.
+    #[inline]
+    pub(crate) fn lends(&self, item: &Item<'_>, value: &[u8], at: usize) -> bool {
+        value.len() >= LENT_MIN && self.lend(item, value, at)
+    }
+
+    #[cold]
+    fn lend(&self, item: &Item<'_>, value: &[u8], at: usize) -> bool {
+        if !item.lend() {
+            return false;
+        }
+        let (store, item) = (Arc::clone(self.store), item.address());
+        let loan = Arc::new(Loan { store, item, value: value.into() });
+        let Some(part) = Part::of_lent(loan) else { return false };
+        self.parts.borrow_mut().push((at, part));
+        true
+    }
+
+    /// Takes back what goes into the reply at `at` or behind.
+    #[cold]
+    pub(crate) fn withdraw(&self, at: usize) {
+        self.parts.borrow_mut().retain(|(place, _)| *place < at);
+    }
+
+    #[inline]
+    pub(crate) fn into_parts(self) -> Vec<(usize, Part)> {
+        self.parts.into_inner()
+    }
+}
+
+/// A value of a block that is lent.
+struct Loan {
+    /// Whose block it is.
+    store: Arc<Store>,
+    item: Address,
+    value: NonNull<[u8]>,
+}
+
+// SAFETY: nobody changes the bytes while they are lent, and the count of loans is
+// atomic.
+unsafe impl Send for Loan {}
+// SAFETY: as above.
+unsafe impl Sync for Loan {}
+
+impl Lent for Loan {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the block was lent, with the value in it, and is given back when
+        // this is dropped.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // SAFETY: the block was lent once for this, and is not used here again.
+        unsafe { self.store.heap.end_loan(self.item.start()) };
+    }
+}
+
+/// A long string on its way into a store, in the block that its item will have.
+pub struct Draft {
+    store: Arc<Store>,
+    block: NonNull<u8>,
+    key_len: usize,
+    value_len: usize,
+    filled: usize,
+    /// Bytes of it that the heap counts.
+    counted: usize,
+    /// The block is an item's.
+    is_taken: bool,
+}
+
+// SAFETY: a draft is the only one to know of its block.
+unsafe impl Send for Draft {}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Draft({} of {} bytes)", self.filled, self.value_len)
+    }
+}
+
+impl Draft {
+    /// Room for a string of `value_len` bytes under `key`; none where it would be short,
+    /// or where the system has no memory. Takes memory only as it is filled.
+    pub fn new(store: &Arc<Store>, key: &[u8], value_len: usize) -> Option<Draft> {
+        let len = Owned::drafted_len(key.len(), value_len)?;
+        let block = store.heap.try_large(len)?;
+        let (store, key_len) = (Arc::clone(store), key.len());
+        Some(Draft { store, block, key_len, value_len, filled: 0, counted: 0, is_taken: false })
+    }
+
+    /// Whether a command sets its key to the value that a draft is of.
+    pub fn suits(verb: Verb) -> bool {
+        matches!(verb, Verb::Set | Verb::Setnx | Verb::Setex | Verb::Psetex)
+    }
+
+    /// Appends what has come of the value: as much as there is room for.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(self.value_len - self.filled)];
+        // SAFETY: the bytes that are filled and these lie in the value's place in the
+        // block, which nobody else knows of.
+        unsafe {
+            let at = self.value().add(self.filled);
+            at.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        }
+        self.filled += bytes.len();
+        self.counted += bytes.len();
+        self.heap().note_outside(bytes.len() as i64);
+    }
+
+    /// Has the heap count it no more: room is made for it as for any value. How long it is.
+    fn uncount(&mut self) -> usize {
+        self.heap().note_outside(-(self.counted as i64));
+        self.counted = 0;
+        self.filled
+    }
+
+    /// What has come of the value.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes were filled.
+        unsafe { std::slice::from_raw_parts(self.value().as_ptr(), self.filled) }
+    }
+
+    /// Whether there is nothing to come.
+    pub fn is_whole(&self) -> bool {
+        self.filled == self.value_len
+    }
+
+    /// The item whose value it is, unless it is for another key, or something is missing.
+    pub(crate) fn into_item(
+        mut self,
+        meta: &Meta,
+        access: u32,
+        key: &[u8],
+    ) -> Result<Owned, Draft> {
+        if !self.is_whole() || key.len() != self.key_len {
+            return Err(self);
+        }
+        self.is_taken = true;
+        // SAFETY: the block has room for such an item, and its value is in place; it
+        // belongs to the item from here on.
+        Ok(unsafe { Owned::of_draft(self.block, meta, access, key, self.value_len) })
+    }
+
+    fn heap(&self) -> &Heap {
+        &self.store.heap
+    }
+
+    /// Where the value begins.
+    fn value(&self) -> NonNull<u8> {
+        // SAFETY: the block was made for a key of that length with a value behind it.
+        unsafe { self.block.add(Owned::drafted_value_at(self.key_len)) }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        self.uncount();
+        if !self.is_taken {
+            // SAFETY: nobody else knows of the block.
+            unsafe { self.heap().free_large(self.block) };
+        }
+    }
+}
