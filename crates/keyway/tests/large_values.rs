@@ -3,97 +3,20 @@
 #![allow(clippy::disallowed_methods, reason = "what others notice is timed from outside")]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use keyway_testkit::large::{
+    MB, ask, connect, expect, get, growth_during, read_value, set, set_head, write_value,
+};
 use keyway_testkit::{
     Action, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, ScriptedBackend, Value,
-    has_memcached, resident_bytes, resident_peak_bytes, wait_until, watchdog,
+    has_memcached, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
-const MB: usize = 1 << 20;
-
-/// What a value is made of: as long as no power of two divides, so that a part that
-/// is lost, doubled or moved is noticed.
-const BLOCK_LEN: usize = 65_521;
-
-fn block() -> Vec<u8> {
-    (0..BLOCK_LEN).map(|at| b'a' + (at * 7 % 26) as u8).collect()
-}
-
-fn connect(keyway: &Keyway) -> TcpStream {
-    let stream = TcpStream::connect(keyway.address(0)).expect("a connection");
-    stream.set_nodelay(true).expect("no delay");
-    let bound = Some(Duration::from_secs(60));
-    stream.set_read_timeout(bound).and_then(|()| stream.set_write_timeout(bound)).expect("bounds");
-    stream
-}
-
-/// Writes bytes `from..to` of the value that all tests share.
-fn write_value(stream: &mut TcpStream, from: usize, to: usize) {
-    let (block, mut at) = (block(), from);
-    while at < to {
-        let start = at % BLOCK_LEN;
-        let end = BLOCK_LEN.min(start + to - at);
-        stream.write_all(&block[start..end]).expect("the value is taken");
-        at += end - start;
-    }
-}
-
-/// Reads as many bytes of it, and looks at each.
-fn read_value(stream: &mut TcpStream, len: usize) {
-    let (block, mut at, mut buf) = (block(), 0, vec![0; BLOCK_LEN]);
-    while at < len {
-        let start = at % BLOCK_LEN;
-        let most = (BLOCK_LEN - start).min(len - at);
-        let count = stream.read(&mut buf[..most]).expect("more of the value");
-        assert!(count > 0, "closed after {at} of {len} bytes");
-        assert!(buf[..count] == block[start..start + count], "another value around byte {at}");
-        at += count;
-    }
-}
-
-fn expect(stream: &mut TcpStream, wanted: &[u8]) {
-    let mut got = vec![0; wanted.len()];
-    stream.read_exact(&mut got).expect("a reply");
-    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(wanted));
-}
-
-fn set_head(key: &str, len: usize, args: usize) -> Vec<u8> {
-    format!("*{args}\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${len}\r\n", key.len()).into_bytes()
-}
-
-fn set(stream: &mut TcpStream, key: &str, len: usize) {
-    stream.write_all(&set_head(key, len, 3)).expect("taken");
-    write_value(stream, 0, len);
-    stream.write_all(b"\r\n").expect("taken");
-    expect(stream, b"+OK\r\n");
-}
-
-fn ask(stream: &mut TcpStream, key: &str) {
-    let request = format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len());
-    stream.write_all(request.as_bytes()).expect("taken");
-}
-
-fn get(stream: &mut TcpStream, key: &str, len: usize) {
-    ask(stream, key);
-    expect(stream, format!("${len}\r\n").as_bytes());
-    read_value(stream, len);
-    expect(stream, b"\r\n");
-}
-
 fn start(servers: &[RedisServer]) -> Keyway {
     let config = KeywayConfig::new(vec![Pool::over("main", servers).with("timeout", "\"10s\"")]);
     Keyway::start(KEYWAY, config.with_server("workers", "1"))
-}
-
-/// How much more memory a process needed at its most while `work` was done.
-fn growth_during(pid: u32, work: impl FnOnce()) -> usize {
-    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak is forgotten");
-    let before = resident_bytes(pid);
-    work();
-    resident_peak_bytes(pid).saturating_sub(before) as usize
 }
 
 fn passes_both_ways(len: usize) {
@@ -101,7 +24,7 @@ fn passes_both_ways(len: usize) {
     let servers = RedisServer::start_many(2);
     let keyway = start(&servers);
     let pid = keyway.process().pid();
-    let mut client = connect(&keyway);
+    let mut client = connect(keyway.address(0));
     for round in 0..2 {
         let written = growth_during(pid, || set(&mut client, "large", len));
         let read = growth_during(pid, || get(&mut client, "large", len));
@@ -143,7 +66,7 @@ fn who_stops_in_the_middle_of_a_large_value_holds_nobody_up() {
     let servers = RedisServer::start_many(1);
     let keyway = start(&servers);
     let pid = keyway.process().pid();
-    let (mut reader, mut writer) = (connect(&keyway), connect(&keyway));
+    let (mut reader, mut writer) = (connect(keyway.address(0)), connect(keyway.address(0)));
     let len = 48 * MB;
     set(&mut writer, "{x}", len);
     // From the second on it has a connection that it shares with its like alone.
@@ -175,8 +98,8 @@ fn who_does_not_read_a_first_large_reply_holds_nobody_up() {
     let keyway = start(&servers);
     let pid = keyway.process().pid();
     let len = 48 * MB;
-    set(&mut connect(&keyway), "{x}", len);
-    let mut reader = connect(&keyway);
+    set(&mut connect(keyway.address(0)), "{x}", len);
+    let mut reader = connect(keyway.address(0));
     let growth = growth_during(pid, || {
         ask(&mut reader, "{x}");
         expect(&mut reader, format!("${len}\r\n").as_bytes());
@@ -197,7 +120,7 @@ fn large_and_small_ones_keep_their_order() {
     let _watch = watchdog(Duration::from_secs(120), "a pipeline");
     let servers = RedisServer::start_many(3);
     let keyway = start(&servers);
-    let mut client = connect(&keyway);
+    let mut client = connect(keyway.address(0));
     let len = 3 * MB + 17;
     set(&mut client, "large", len);
     for round in 0..5 {
@@ -245,7 +168,7 @@ fn pipelines_of_values_of_all_lengths_come_whole_and_in_order() {
     let _watch = watchdog(Duration::from_secs(120), "pipelines");
     let servers = RedisServer::start_many(3);
     let keyway = start(&servers);
-    let mut client = connect(&keyway);
+    let mut client = connect(keyway.address(0));
     for (number, len) in LENS.into_iter().enumerate() {
         client.write_all(&set_head(&format!("k{number}"), len, 3)).expect("taken");
         client.write_all(&numbered(number, len)).and_then(|()| client.write_all(b"\r\n")).unwrap();
@@ -253,7 +176,7 @@ fn pipelines_of_values_of_all_lengths_come_whole_and_in_order() {
     }
     let readers: Vec<_> = (0..6_usize)
         .map(|reader| {
-            let mut client = connect(&keyway);
+            let mut client = connect(keyway.address(0));
             std::thread::spawn(move || {
                 let mut random = 0x9e37_79b9_u64 + reader as u64;
                 for _ in 0..30 {
@@ -289,11 +212,11 @@ fn who_leaves_in_the_middle_leaves_nothing_behind() {
     let _watch = watchdog(Duration::from_secs(120), "clients that leave");
     let servers = RedisServer::start_many(1);
     let keyway = start(&servers);
-    let mut client = connect(&keyway);
+    let mut client = connect(keyway.address(0));
     let len = 16 * MB;
     set(&mut client, "{x}", len);
     for _ in 0..3 {
-        let (mut reader, mut writer) = (connect(&keyway), connect(&keyway));
+        let (mut reader, mut writer) = (connect(keyway.address(0)), connect(keyway.address(0)));
         ask(&mut reader, "{x}");
         expect(&mut reader, format!("${len}\r\n").as_bytes());
         writer.write_all(&set_head("{x}", len, 3)).expect("taken");
@@ -322,7 +245,7 @@ fn a_reply_cut_off_by_its_server_ends_its_client_and_nobody_else() {
     });
     let pool = Pool::sharded("main", &[format!("{}:1", backend.address())]);
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
-    let (mut client, mut other) = (connect(&keyway), keyway.client(0));
+    let (mut client, mut other) = (connect(keyway.address(0)), keyway.client(0));
     assert_eq!(other.words("GET a"), Value::bulk("ok"));
     ask(&mut client, "bad");
     let mut got = Vec::new();
@@ -344,7 +267,7 @@ fn a_server_that_is_not_there_is_told_when_the_value_was_sent() {
     let mut servers = RedisServer::start_many(1);
     let keyway = start(&servers);
     servers[0].kill();
-    let mut client = connect(&keyway);
+    let mut client = connect(keyway.address(0));
     let len = 4 * MB;
     client.write_all(&set_head("a", len, 3)).expect("taken");
     write_value(&mut client, 0, len);
@@ -369,7 +292,7 @@ fn large_items_of_memcached_pass_in_little_memory() {
     let servers = vec![MemcachedServer::start_with(&["-I", "64m", "-m", "256"])];
     let pool = Pool::memcached("main", &servers).with_listener("item_len_max", "\"64MiB\"");
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool.with("timeout", "\"10s\"")]));
-    let mut client = connect(&keyway);
+    let mut client = connect(keyway.address(0));
     let len = 40 * MB;
     client.write_all(format!("set large 0 0 {len}\r\n").as_bytes()).expect("taken");
     write_value(&mut client, 0, len);

@@ -308,7 +308,7 @@ impl Store {
         self: &Arc<Self>,
         request: &Request<'_>,
         context: Context,
-        draft: Option<Draft>,
+        draft: Option<Box<Draft>>,
         out: &mut Vec<u8>,
     ) -> Vec<(usize, Part)> {
         let transfer = Transfer::of(self, draft);

@@ -32,7 +32,7 @@ const LENT_MIN: usize = 16 << 10;
 pub(crate) struct Transfer<'s> {
     store: &'s Arc<Store>,
     /// What stands for the value that the request sets, and how long that is.
-    draft: Cell<Option<Draft>>,
+    draft: Cell<Option<Box<Draft>>>,
     draft_len: usize,
     /// By where in the reply they go.
     parts: RefCell<Vec<(usize, Part)>>,
@@ -40,8 +40,8 @@ pub(crate) struct Transfer<'s> {
 
 impl<'s> Transfer<'s> {
     #[inline]
-    pub(crate) fn of(store: &'s Arc<Store>, mut draft: Option<Draft>) -> Self {
-        let draft_len = draft.as_mut().map_or(0, Draft::uncount);
+    pub(crate) fn of(store: &'s Arc<Store>, mut draft: Option<Box<Draft>>) -> Self {
+        let draft_len = draft.as_mut().map_or(0, |draft| draft.uncount());
         Self { store, draft: Cell::new(draft), draft_len, parts: RefCell::new(Vec::new()) }
     }
 
@@ -53,7 +53,7 @@ impl<'s> Transfer<'s> {
 
     /// Takes the value that was given, if one was.
     #[inline]
-    pub(crate) fn take_draft(&self) -> Option<Draft> {
+    pub(crate) fn take_draft(&self) -> Option<Box<Draft>> {
         self.draft.take()
     }
 
@@ -154,9 +154,9 @@ impl Draft {
         matches!(verb, Verb::Set | Verb::Setnx | Verb::Setex | Verb::Psetex)
     }
 
-    /// Appends what has come of the value: as much as there is room for.
-    pub fn extend(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[..bytes.len().min(self.value_len - self.filled)];
+    /// Appends what has come of the value; returns what came behind it.
+    pub fn extend<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let (bytes, rest) = bytes.split_at(bytes.len().min(self.value_len - self.filled));
         // SAFETY: the bytes that are filled and these lie in the value's place in the
         // block, which nobody else knows of.
         unsafe {
@@ -166,6 +166,7 @@ impl Draft {
         self.filled += bytes.len();
         self.counted += bytes.len();
         self.heap().note_outside(bytes.len() as i64);
+        rest
     }
 
     /// Has the heap count it no more: room is made for it as for any value. How long it is.

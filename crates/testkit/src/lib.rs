@@ -19,6 +19,7 @@
 
 pub mod certificates;
 pub mod conformance;
+pub mod large;
 
 mod apart;
 mod checked_load;

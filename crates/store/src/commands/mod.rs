@@ -117,7 +117,7 @@ impl<'a> Call<'a> {
     /// Sets the key to a string: to the one that was given, if one was, else to `value`.
     fn set_text(&self, entry: &mut Entry<'_>, value: &[u8], expiry: Option<u64>) {
         match self.transfer.and_then(Transfer::take_draft) {
-            Some(draft) => entry.set_draft(draft, expiry),
+            Some(draft) => entry.set_draft(*draft, expiry),
             None => entry.set(value, Encoding::Text, expiry),
         }
     }

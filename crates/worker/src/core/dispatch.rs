@@ -153,6 +153,8 @@ impl Plane {
         }
         let beside = match store.has_script() {
             false => None,
+            // It is asked for whole.
+            true if self.draft.is_some() => return Step::Wait,
             true => match self.hold_beside_script(store, asked) {
                 Some(held) => {
                     // Waiting for a script is nobody's work.
@@ -174,11 +176,13 @@ impl Plane {
         let (mut error, mut len) = (None, 0);
         // Where a long value goes is known where nothing is in front of the reply.
         let lends = busy.order.is_empty() && !Self::is_silent(session);
-        let mut lent = Vec::new();
+        let (mut lent, draft) = (Vec::new(), self.draft.take());
         self.answer(session, busy, |out| {
             let start = out.len();
             match beside {
-                None if lends => lent = store.execute_sharing(request, context, None, out),
+                None if lends || draft.is_some() => {
+                    lent = store.execute_sharing(request, context, draft, out)
+                }
                 None => store.execute(request, context, out),
                 Some(held) => held.execute(request, context, out),
             }

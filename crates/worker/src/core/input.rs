@@ -146,7 +146,7 @@ impl Plane {
     }
 
     /// Parses what the session has kept.
-    fn parse_kept(
+    pub(super) fn parse_kept(
         &mut self,
         links: &mut Vec<LinkSlot>,
         key: Key<Session>,

@@ -244,6 +244,8 @@ pub(crate) struct Plane {
     obstructed: Vec<LinkIndex>,
     /// Links on which large requests are sent as they come.
     streamed: Vec<LinkIndex>,
+    /// What the request that is executed sets, if that is not among its arguments.
+    draft: Option<Box<keyway_store::Draft>>,
     pub(crate) monitoring: monitor::Monitoring,
     noting: noting::Noting,
     /// Room for the sums that gauges are of, by server.
@@ -313,6 +315,7 @@ impl Core {
             passing: passing::State::default(),
             obstructed: Vec::new(),
             streamed: Vec::new(),
+            draft: None,
             monitoring: monitor::Monitoring::default(),
             noting,
             gauge_sums: Vec::new(),

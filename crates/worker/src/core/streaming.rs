@@ -1,4 +1,4 @@
-//! Large requests that go to their server as they come.
+//! Large requests that go to their server, or into a store, as they come.
 //!
 //! ```text
 //!   client ──► link of its own, as much as a window ──► server
@@ -72,15 +72,20 @@ impl Plane {
         (bytes, end): (&[u8], usize),
         args: &mut Vec<ByteRange>,
     ) -> Begun {
-        let PoolKind::Sharded { pool: sharded, cluster: None, .. } = &pool.kind else {
-            return Begun::No;
+        let sharded = match &pool.kind {
+            PoolKind::Sharded { pool: sharded, cluster: None, .. } => sharded,
+            PoolKind::Store(store) => {
+                return self.begin_landing(pool, store, (session, busy), (bytes, end), args);
+            }
+            _ => return Begun::No,
         };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
         else {
             return Begun::No;
         };
         let is_redis = sharded.protocol == ServerProtocol::Redis;
-        if !is_redis || !pool.pause.is_unused() || !is_plain(session) {
+        let is_free = session.identity.is_free && is_plain(session);
+        if !is_redis || !pool.pause.is_unused() || !is_free {
             return Begun::No;
         }
         // Empty ones stand for what is still to come.
@@ -118,11 +123,8 @@ impl Plane {
             self.note_large(&pool.noted, sight, value_len);
             self.send_begun(links, &mut asked, index);
         }
-        let tail = match tail {
-            0 => Vec::new(),
-            _ => format!("*{tail}\r\n").into_bytes(),
-        };
-        session.streaming = Some(Box::new(Streaming { link, left, tail, tail_at_least: 0 }));
+        let streaming = Streaming { link, left, tail: head_of(tail), ..Streaming::default() };
+        session.streaming = Some(Box::new(streaming));
         Begun::Yes
     }
 
@@ -156,7 +158,7 @@ impl Plane {
     #[cold]
     pub(super) fn stream_on<'b>(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut Vec<LinkSlot>,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         bytes: &'b [u8],
     ) -> &'b [u8] {
@@ -166,10 +168,18 @@ impl Plane {
         }
         let (part, mut rest) = bytes.split_at(bytes.len().min(streaming.left));
         streaming.left -= part.len();
-        if streaming.left == 0 && streaming.tail.is_empty() {
-            self.cut_off_paused(links, (key, session), &mut streaming);
+        let lands = streaming.landing.is_some();
+        if lands {
+            if !landing::take_part(&mut streaming, part) {
+                self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
+                return &[];
+            }
+        } else {
+            if streaming.left == 0 && streaming.tail.is_empty() {
+                self.cut_off_paused(links, (key, session), &mut streaming);
+            }
+            self.send_part(links, (key, session), &mut streaming, part);
         }
-        self.send_part(links, (key, session), &mut streaming, part);
         if streaming.left > 0 {
             session.streaming = Some(streaming);
             return rest;
@@ -185,8 +195,12 @@ impl Plane {
                 Tail::Whole(len) => {
                     let tail = std::mem::take(&mut streaming.tail);
                     rest = &rest[rest.len() - (tail.len() - len)..];
-                    self.cut_off_paused(links, (key, session), &mut streaming);
-                    self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
+                    if lands {
+                        streaming.tail = tail[..len].to_vec();
+                    } else {
+                        self.cut_off_paused(links, (key, session), &mut streaming);
+                        self.send_part(links, (key, session), &mut streaming, &tail[head_len..len]);
+                    }
                 }
                 Tail::Partial(at_least) => {
                     streaming.tail_at_least = at_least;
@@ -200,6 +214,10 @@ impl Plane {
                     return &[];
                 }
             }
+        }
+        if lands {
+            self.land(links, (key, session, busy), *streaming);
+            return rest;
         }
         if let Some(index) = self.streamed_link(links, key, &streaming) {
             let until = self.answered_within(session.pool, Some(ANSWERED_WITHIN));
@@ -291,10 +309,17 @@ impl Plane {
     }
 }
 
-/// Whether nothing about a session asks for its requests to be looked at whole.
+/// The head of an array of what comes behind the value; nothing where nothing does.
+fn head_of(tail: usize) -> Vec<u8> {
+    match tail {
+        0 => Vec::new(),
+        _ => format!("*{tail}\r\n").into_bytes(),
+    }
+}
+
+/// Whether nothing that a session has begun asks for its requests to be looked at whole.
 fn is_plain(session: &Session) -> bool {
-    session.identity.is_free
-        && !Plane::is_silent(session)
+    !Plane::is_silent(session)
         && !session.is_special()
         && session.subscriptions.is_none()
         && !session.is_monitor
@@ -333,13 +358,13 @@ enum Tail {
     Broken(RequestFault),
 }
 
+/// What is looked at the arguments behind a value with.
+fn tail_limits(limits: &Limits) -> ParseLimits {
+    ParseLimits { inline_len_max: 0, ..ParseLimits::of(limits) }
+}
+
 fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
-    let limits = ParseLimits {
-        args_max: TAIL_ARGS_MAX as u32,
-        inline_len_max: 0,
-        ..ParseLimits::of(limits)
-    };
-    match parse_request(bytes, &limits, &mut Vec::new(), &mut Vec::new()) {
+    match parse_request(bytes, &tail_limits(limits), &mut Vec::new(), &mut Vec::new()) {
         Ok(Parsed::Ready { consumed }) => Tail::Whole(consumed),
         Ok(Parsed::NeedMore { at_least }) => Tail::Partial(at_least),
         // It is cut from a frame that begins as arrays do.
@@ -347,6 +372,8 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
         Err(fault) => Tail::Broken(fault),
     }
 }
+
+mod landing;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,358 @@
+//! Values of many megabytes on the embedded store: held once, given and taken as they
+//! come, and answered as Redis does.
+
+#![allow(clippy::disallowed_methods, reason = "what others notice is timed from outside")]
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use keyway_testkit::large::{
+    MB, ask, connect, expect, get, growth_during, read_value, set, set_head, write_value,
+};
+use keyway_testkit::{
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, wait_until,
+    watchdog,
+};
+
+const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
+
+fn start_with(pool: Pool) -> Keyway {
+    Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"))
+}
+
+fn start() -> Keyway {
+    start_with(Pool::store("main"))
+}
+
+fn used_memory(keyway: &Keyway) -> usize {
+    let info = keyway.client(0).words("INFO memory").text();
+    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    line.and_then(|number| number.trim().parse().ok()).expect("used_memory")
+}
+
+#[test]
+fn a_large_value_is_held_once_and_no_more_is_taken_to_give_it() {
+    let _watch = watchdog(Duration::from_secs(120), "a large value");
+    let (keyway, len) = (start(), 64 * MB);
+    let pid = keyway.process().pid();
+    let mut clients: Vec<_> = (0..4).map(|_| connect(keyway.address(0))).collect();
+    let written = growth_during(pid, || set(&mut clients[0], "large", len));
+    assert!(written < len + 8 * MB, "{written} bytes more to write it");
+    let read = growth_during(pid, || {
+        for client in &mut clients {
+            ask(client, "large");
+        }
+        // Who reads it later still gets what was there.
+        expect(&mut clients[3], format!("${len}\r\n").as_bytes());
+        let mut other = keyway.client(0);
+        assert_eq!(other.words("DEL large"), Value::Integer(1));
+        assert!(used_memory(&keyway) >= len, "it is told as long as it is there");
+        for client in &mut clients[..3] {
+            expect(client, format!("${len}\r\n").as_bytes());
+            read_value(client, len);
+            expect(client, b"\r\n");
+        }
+        read_value(&mut clients[3], len);
+        expect(&mut clients[3], b"\r\n");
+    });
+    assert!(read < 8 * MB, "{read} bytes more to read it four times");
+    wait_until("its memory is given back", Duration::from_secs(10), || {
+        used_memory(&keyway) < 8 * MB
+    });
+}
+
+/// Both are sent the same bytes in the same pieces, and answer alike.
+struct Pair {
+    clients: [Client; 2],
+    turn: usize,
+}
+
+impl Pair {
+    fn send(&mut self, bytes: &[u8], piece_len: usize) {
+        for client in &mut self.clients {
+            for piece in bytes.chunks(piece_len) {
+                client.send(piece);
+            }
+        }
+    }
+
+    /// Sends requests, and compares as many replies.
+    fn ask(&mut self, requests: &[Vec<u8>]) {
+        self.turn += 1;
+        let all: Vec<u8> = requests.concat();
+        let piece_len = [300_007, 65_536, 1 << 20, all.len()][self.turn % 4];
+        // The end comes byte by byte.
+        let (most, end) = all.split_at(all.len() - 40.min(all.len()));
+        self.send(most, piece_len);
+        self.send(end, [1, 7, 40][self.turn % 3]);
+        for request in requests {
+            let [ours, theirs] = self.clients.each_mut().map(|client| client.raw_reply());
+            let head = String::from_utf8_lossy(&request[..request.len().min(60)]).into_owned();
+            assert!(ours == theirs, "{head}: {} and {}", shown(&ours), shown(&theirs));
+        }
+    }
+}
+
+fn shown(reply: &[u8]) -> String {
+    format!("{} ({} bytes)", String::from_utf8_lossy(&reply[..reply.len().min(80)]), reply.len())
+}
+
+fn words(line: &str, large: &[u8]) -> Vec<u8> {
+    let word = |word: &str| if word == "LARGE" { large.to_vec() } else { word.as_bytes().to_vec() };
+    let words: Vec<Vec<u8>> = line.split(' ').map(word).collect();
+    encode(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+#[test]
+fn large_values_are_answered_as_redis_does() {
+    let _watch = watchdog(Duration::from_secs(170), "a comparison");
+    const LINES: &[&str] = &[
+        "SET k LARGE",
+        "SET k LARGE EX 100",
+        "SET k LARGE EX 100 NX",
+        "SET k LARGE KEEPTTL",
+        "SET k LARGE XX GET PX 100000",
+        "SET k LARGE NX GET",
+        "SET none LARGE XX",
+        "SET k LARGE EX 0",
+        "SET k LARGE EX",
+        "SET k LARGE EX soon",
+        "SET k LARGE NX XX",
+        "SET k LARGE EX 1 PX 1 KEEPTTL NX XX GET EXAT 1",
+        "SET k LARGE PXAT 1",
+        "EXISTS k",
+        "SET k LARGE wrong",
+        "SETEX k 100 LARGE",
+        "SETEX k 0 LARGE",
+        "SETEX k none LARGE",
+        "PSETEX k 100000 LARGE",
+        "PSETEX k -1 LARGE",
+        "SETNX k LARGE",
+        "SETNX new LARGE",
+        "SETNX k LARGE more",
+        "SET LARGE k",
+        "SETX k LARGE",
+        "GETSET k LARGE",
+        "APPEND k LARGE",
+        "STRLEN k",
+        "SETRANGE k 5 LARGE",
+        "GETRANGE k 3 -3",
+        "GETRANGE k 100 250000",
+        "MSET a LARGE b LARGE",
+        "MGET a none b k",
+        "RPUSH list LARGE",
+        "SET list LARGE",
+        "GETDEL a",
+        "GETEX b EX 100",
+        "GETDEL b",
+        "HSET hash field LARGE",
+        "HGET hash field",
+        "GET hash",
+        "MGET hash k",
+        "SETRANGE k 0 x",
+        "GET k",
+        "SETBIT k 77 1",
+        "BITCOUNT k",
+        "DEL k list hash new",
+    ];
+    let (keyway, server) = (start(), RedisServer::start());
+    let clients = [keyway.client(0), server.client()];
+    let mut pair = Pair { clients, turn: 0 };
+    for len in [1_200_000, 300_000, 140_000] {
+        let large: Vec<u8> = (0..len).map(|at| (at % 251) as u8 ^ (at >> 10) as u8).collect();
+        for line in LINES {
+            // In front of others and behind them.
+            let requests = [
+                words("INCR n", &[]),
+                words(line, &large),
+                words("TTL k", &[]),
+                words("INCR n", &[]),
+            ];
+            pair.ask(&requests[1..2]);
+            pair.ask(&requests);
+        }
+        let in_transaction =
+            ["MULTI", "SET k LARGE", "GET k", "SET k LARGE EX 100", "STRLEN k", "EXEC"];
+        pair.ask(&in_transaction.map(|line| words(line, &large)));
+        let waits = ["WATCH k", "MULTI", "SET k LARGE", "DISCARD", "UNWATCH"];
+        pair.ask(&waits.map(|line| words(line, &large)));
+        pair.ask(&["SUBSCRIBE c", "UNSUBSCRIBE c"].map(|line| words(line, &large)));
+        // The first two are not heard.
+        let request = ["CLIENT REPLY SKIP", "SET k LARGE", "GET k"].map(|line| words(line, &large));
+        pair.send(&request.concat(), 100_000);
+        let [ours, theirs] = pair.clients.each_mut().map(|client| client.raw_reply());
+        assert!(ours == theirs && ours.len() > len);
+    }
+}
+
+#[test]
+fn what_is_no_value_to_its_end_sets_nothing() {
+    let _watch = watchdog(Duration::from_secs(60), "broken requests");
+    let keyway = start();
+    let mut other = keyway.client(0);
+    other.words("SET k before");
+    for end in [&b"xx"[..], b"\rx", b"x\n", b"\r\n?3\r\nXXX\r\n", b"\r\n$99999999999\r\n"] {
+        let mut client = connect(keyway.address(0));
+        client.write_all(&set_head("k", 2 * MB, 5)).expect("taken");
+        write_value(&mut client, 0, 2 * MB);
+        client.write_all(end).expect("taken");
+        expect(&mut client, b"-ERR Protocol error: ");
+    }
+    assert_eq!(other.words("GET k"), Value::bulk("before"));
+    // Who leaves in the middle leaves nothing, and neither who is ended there.
+    let settled = || used_memory(&keyway) < 2 * MB;
+    wait_until("nothing of them is there", Duration::from_secs(10), settled);
+    for is_ended in [false, true] {
+        let mut client = connect(keyway.address(0));
+        client.write_all(&encode_words("CLIENT SETNAME half")).expect("taken");
+        expect(&mut client, b"+OK\r\n");
+        client.write_all(&set_head("k", 64 * MB, 3)).expect("taken");
+        write_value(&mut client, 0, 32 * MB);
+        wait_until("half of it is there", Duration::from_secs(10), || {
+            used_memory(&keyway) > 24 * MB
+        });
+        if is_ended {
+            let list = other.words("CLIENT LIST").text();
+            let line = list.lines().find(|line| line.contains("name=half")).expect("it is there");
+            let id = line.split(' ').next().and_then(|id| id.strip_prefix("id=")).expect("its id");
+            assert_eq!(other.words(&format!("CLIENT KILL ID {id}")), Value::Integer(1));
+        }
+        drop(client);
+        wait_until("nothing of it is there", Duration::from_secs(10), settled);
+    }
+    assert_eq!(other.words("GET k"), Value::bulk("before"));
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_refused_and_others_make_room() {
+    let _watch = watchdog(Duration::from_secs(60), "a full store");
+    for (policy, fits) in [("noeviction", false), ("allkeys-lru", true)] {
+        let bound = format!("\"{}\"", "48MiB");
+        let pool = Pool::store("main").with("memory_max", &bound);
+        let keyway = start_with(pool.with("eviction", &format!("\"{policy}\"")));
+        let mut client = connect(keyway.address(0));
+        for number in 0..4 {
+            set(&mut client, &format!("k{number}"), 10 * MB);
+        }
+        client.write_all(&set_head("next", 16 * MB, 3)).expect("taken");
+        write_value(&mut client, 0, 16 * MB);
+        client.write_all(b"\r\n").expect("taken");
+        let reply = if fits { &b"+OK\r\n"[..] } else { b"-OOM command not allowed" };
+        expect(&mut client, reply);
+        let mut other = keyway.client(0);
+        assert_eq!(other.words("EXISTS next"), Value::Integer(i64::from(fits)));
+        let most = if fits { 48 * MB } else { 42 * MB };
+        wait_until(
+            "no memory is left of what was refused or went",
+            Duration::from_secs(10),
+            || used_memory(&keyway) < most,
+        );
+        if !fits {
+            assert_eq!(other.words("DEL k0 k1"), Value::Integer(2));
+            set(&mut connect(keyway.address(0)), "next", 16 * MB);
+        }
+    }
+}
+
+#[test]
+fn who_may_not_write_it_does_not_and_who_watches_sees_it_whole() {
+    let _watch = watchdog(Duration::from_secs(60), "rules");
+    let keyway = Keyway::start(
+        KEYWAY,
+        KeywayConfig::new(vec![Pool::store("main")])
+            .with_server("workers", "1")
+            .with_tables("[[user]]\nname = \"default\"\nrules = \"nopass ~mine:* &* +@all\"\n"),
+    );
+    let mut client = connect(keyway.address(0));
+    for (key, reply) in [("mine:k", &b"+OK\r\n"[..]), ("k", b"-NOPERM ")] {
+        let mut client = connect(keyway.address(0));
+        client.write_all(&set_head(key, 2 * MB, 3)).expect("taken");
+        write_value(&mut client, 0, 2 * MB);
+        client.write_all(b"\r\n").expect("taken");
+        expect(&mut client, reply);
+    }
+    get(&mut client, "mine:k", 2 * MB);
+    let mut monitor = keyway.client(0);
+    assert_eq!(monitor.words("MONITOR"), Value::simple("OK"));
+    set(&mut client, "mine:seen", MB);
+    let more = format!("({} more bytes)", MB - 128);
+    let line = monitor.raw_reply();
+    let line = String::from_utf8_lossy(&line).into_owned();
+    assert!(line.contains(&more), "{line}");
+    drop(monitor);
+    // One that begins while it comes as well.
+    client.write_all(&set_head("mine:late", MB, 3)).expect("taken");
+    write_value(&mut client, 0, MB / 2);
+    let mut monitor = keyway.client(0);
+    assert_eq!(monitor.words("MONITOR"), Value::simple("OK"));
+    write_value(&mut client, MB / 2, MB);
+    client.write_all(b"\r\n").expect("taken");
+    expect(&mut client, b"+OK\r\n");
+    let line = String::from_utf8_lossy(&monitor.raw_reply()).into_owned();
+    assert!(line.contains(&more), "{line}");
+}
+
+#[test]
+fn a_script_that_runs_when_it_is_whole_is_waited_for_or_told_of() {
+    let _watch = watchdog(Duration::from_secs(60), "a script");
+    let keyway = Keyway::start(
+        KEYWAY,
+        KeywayConfig::new(vec![Pool::store("main")]).with_server("workers", "2"),
+    );
+    let mut client = connect(keyway.address(0));
+    for round in 0..20 {
+        let script = format!("for i = 1, {} do redis.call('incr', 'n') end return 1", 2000 * round);
+        let mut running = keyway.client(0);
+        client.write_all(&set_head("n", 2 * MB, 3)).expect("taken");
+        write_value(&mut client, 0, MB);
+        running.send(&encode(&["EVAL", &script, "1", "n"]));
+        write_value(&mut client, MB, 2 * MB);
+        client.write_all(b"\r\n").expect("taken");
+        expect(&mut client, b"+OK\r\n");
+        running.raw_reply();
+        assert_eq!(keyway.client(0).words("DEL n"), Value::Integer(1), "round {round}");
+    }
+}
+
+#[test]
+fn others_do_not_wait_for_a_large_value() {
+    let _watch = watchdog(Duration::from_secs(120), "others");
+    let (keyway, len) = (start(), 64 * MB);
+    let mut client = connect(keyway.address(0));
+    set(&mut client, "large", len);
+    let is_over = AtomicBool::new(false);
+    let took = std::thread::scope(|scope| {
+        let at_work = scope.spawn(|| {
+            let mut rounds = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                set(&mut client, "large", len);
+                get(&mut client, "large", len);
+                rounds += 1;
+            }
+            rounds
+        });
+        let mut other = keyway.client(0);
+        let mut took = Vec::new();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(6) {
+            let asked = Instant::now();
+            assert_eq!(other.words("PING"), Value::simple("PONG"));
+            took.push(asked.elapsed());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let rounds = at_work.join().expect("all was right");
+        println!("{rounds} times beside {} small ones", took.len());
+        took
+    });
+    let mut took = took;
+    took.sort();
+    let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+    println!(
+        "median {:?}, p99 {:?}, p99.9 {:?}, longest {:?}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    );
+}

@@ -1,0 +1,165 @@
+//! Large values that go into a store as they come, so that nothing is copied when the
+//! last of them is here: a hundred megabytes would stop all clients of the worker.
+
+use super::{Begun, head_of, is_plain, tail_limits, tail_of};
+use crate::core::input::Step;
+use crate::core::{LinkSlot, Plane};
+use crate::{PoolKind, PoolPlan};
+use keyway_base::{ByteRange, Key, Limits};
+use keyway_command::{Args, Request, Verb};
+use keyway_proxy::noted::Direction;
+use keyway_proxy::{Busy, Session, Streaming};
+use keyway_resp::{Parsed, parse_request};
+use keyway_store::{Draft, Store};
+use std::sync::Arc;
+
+/// How much of a value its request is shown with, where it is, in bytes.
+const SHOWN_LEN: usize = 128;
+
+/// A request of which the value lands in a store.
+struct Landing {
+    draft: Box<Draft>,
+    /// The request up to its value.
+    head: Vec<u8>,
+    /// The arguments in there.
+    args: Vec<ByteRange>,
+    /// What has come of the line end behind the value.
+    line_end: Vec<u8>,
+}
+
+/// Takes more of a value; whether what is behind it, if that is here, is what ends one.
+pub(super) fn take_part(streaming: &mut Streaming, part: &[u8]) -> bool {
+    let landing = streaming.landing.as_mut().and_then(|it| it.downcast_mut::<Landing>());
+    let Some(landing) = landing else { return false };
+    let rest = landing.draft.extend(part);
+    landing.line_end.extend_from_slice(rest);
+    b"\r\n".starts_with(&landing.line_end)
+}
+
+impl Plane {
+    /// Begins to take a request of which a part has come into a store: `args` are its
+    /// arguments before the one that ends at `end`, beyond the bytes.
+    pub(super) fn begin_landing(
+        &mut self,
+        pool: &PoolPlan,
+        store: &Arc<Store>,
+        (session, busy): (&mut Session, &mut Busy),
+        (bytes, end): (&[u8], usize),
+        args: &mut Vec<ByteRange>,
+    ) -> Begun {
+        let len_min = self.plan.limits.pass_len() / 2;
+        let Some((tail, value_len)) = tail_of(bytes, args, end, len_min) else {
+            return Begun::No;
+        };
+        if !may_land(pool, store, session) {
+            return Begun::No;
+        }
+        let before = args.clone();
+        // Empty ones stand for what is still to come.
+        args.resize(args.len() + 1 + tail, ByteRange::new(0, 0));
+        let Ok(request) = Request::resolve(Args::new(bytes, args)) else { return Begun::No };
+        // The value is the last argument but for what SET has behind it.
+        let is_set = request.command.verb == Verb::Set;
+        let is_last = if is_set { before.len() == 2 } else { tail == 0 };
+        if !Draft::suits(request.command.verb) || !is_last {
+            return Begun::No;
+        }
+        if !session.is_quiet(busy) {
+            session.barrier = true;
+            return Begun::Wait;
+        }
+        let Some(mut draft) = Draft::new(store, &request.args[1], value_len) else {
+            return Begun::No;
+        };
+        self.last_verb = Some(request.command.verb);
+        self.batch += 1;
+        let (head, part) = bytes.split_at(end - "\r\n".len() - value_len);
+        let line_end = draft.extend(part).to_vec();
+        let landing =
+            Landing { draft: Box::new(draft), head: head.to_vec(), args: before, line_end };
+        session.streaming = Some(Box::new(Streaming {
+            landing: Some(Box::new(landing)),
+            left: end - bytes.len(),
+            tail: head_of(tail),
+            ..Streaming::default()
+        }));
+        Begun::Yes
+    }
+
+    /// Executes a request that has come whole.
+    pub(super) fn land(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        streaming: Streaming,
+    ) {
+        let landing = streaming.landing.and_then(|it| it.downcast::<Landing>().ok());
+        let Some(landing) = landing else { return };
+        let Landing { draft, mut head, mut args, .. } = *landing;
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[usize::from(session.pool)];
+        let is_direct = match &pool.kind {
+            PoolKind::Store(store) => may_land(pool, store, session) && session.is_quiet(busy),
+            _ => false,
+        };
+        // A head of its own is in front of them.
+        let tail = streaming.tail.get("*1\r\n".len()..).unwrap_or_default();
+        if !is_direct {
+            return self.land_whole(links, (key, session, busy), &draft, [&head, tail]);
+        }
+        let (value, head_len) = (draft.bytes(), head.len());
+        let value_len = value.len();
+        head.extend_from_slice(&value[..value_len.min(SHOWN_LEN)]);
+        args.push(ByteRange::new(head_len, head.len()));
+        let behind = head.len();
+        head.extend_from_slice(tail);
+        args.extend(words_of(&streaming.tail, behind, &self.plan.limits));
+        if let Ok(request) = Request::resolve(Args::new(&head, &args)) {
+            let sight = (&request.args[1], request.command.name, Direction::Request);
+            self.note_large(&pool.noted, sight, value_len);
+        }
+        self.draft = Some(draft);
+        let step = self.dispatch(links, (&plan, pool), (key, session), busy, &head, &args);
+        session.identity.live.note_request(self.last_verb, self.clock.now);
+        // Without a draft left it was executed, or refused.
+        let left = self.draft.take();
+        if let (Some(draft), false) = (left, matches!(step, Step::Started)) {
+            self.land_whole(links, (key, session, busy), &draft, [&head[..head_len], tail]);
+        }
+    }
+
+    /// Has a request looked at like one that was kept until it was whole.
+    #[cold]
+    fn land_whole(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
+        draft: &Draft,
+        [head, tail]: [&[u8]; 2],
+    ) {
+        [head, draft.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));
+        busy.input_needed = 0;
+        self.parse_kept(links, key, session, busy);
+    }
+}
+
+/// The arguments behind a value, with a head of their own in `tail`, where they are when
+/// they begin at `behind`.
+fn words_of(tail: &[u8], behind: usize, limits: &Limits) -> Vec<ByteRange> {
+    let mut words = Vec::new();
+    if !tail.is_empty() {
+        // It was looked at before.
+        let parsed = parse_request(tail, &tail_limits(limits), &mut words, &mut Vec::new());
+        debug_assert!(matches!(parsed, Ok(Parsed::Ready { .. })), "{parsed:?}");
+    }
+    let moved = |at: usize| at - "*1\r\n".len() + behind;
+    words
+        .iter()
+        .map(|word| ByteRange::new(moved(word.start as usize), moved(word.end as usize)))
+        .collect()
+}
+
+/// Whether nothing asks for the requests of a session to be looked at whole.
+fn may_land(pool: &PoolPlan, store: &Store, session: &Session) -> bool {
+    is_plain(session) && pool.pause.is_unused() && !store.has_script()
+}
