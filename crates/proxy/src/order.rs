@@ -313,11 +313,9 @@ mod tests {
     fn send(out: &mut Output, mut len: usize, left: &mut Vec<u8>) {
         while len > 0 && !out.is_empty() {
             let mut pieces = [IoSlice::new(b""); 3];
-            let count = out.pieces(&mut pieces);
+            let count = out.pieces(&mut pieces, len);
             let before = left.len();
-            for piece in &pieces[..count] {
-                left.extend_from_slice(&piece[..piece.len().min(len - (left.len() - before))]);
-            }
+            pieces[..count].iter().for_each(|piece| left.extend_from_slice(piece));
             let sent = left.len() - before;
             len -= sent;
             out.advance(sent);

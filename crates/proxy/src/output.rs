@@ -123,24 +123,22 @@ impl Output {
         self.parts_len > 0
     }
 
-    /// The pieces of what has not been sent, as many as `into` takes, and how many they are.
-    pub fn pieces<'o>(&'o self, into: &mut [IoSlice<'o>]) -> usize {
-        let (mut at, mut count) = (self.sent, 0);
-        for inserted in &self.parts {
-            for piece in [&self.bytes[at..inserted.at], inserted.part.bytes()] {
-                if piece.is_empty() {
-                    continue;
-                }
-                let Some(place) = into.get_mut(count) else { return count };
-                *place = IoSlice::new(piece);
-                count += 1;
-            }
+    /// The pieces of the first `len_max` bytes of what has not been sent, as many as `into`
+    /// takes, and how many they are.
+    pub fn pieces<'o>(&'o self, into: &mut [IoSlice<'o>], mut len_max: usize) -> usize {
+        let mut at = self.sent;
+        let last = &self.bytes[self.parts.back().map_or(at, |last| last.at)..];
+        let between = self.parts.iter().flat_map(|inserted| {
+            let own = &self.bytes[at..inserted.at];
             at = inserted.at;
-        }
-        if at < self.bytes.len()
-            && let Some(place) = into.get_mut(count)
-        {
-            *place = IoSlice::new(&self.bytes[at..]);
+            [own, inserted.part.bytes()]
+        });
+        let mut count = 0;
+        for piece in between.chain([last]).filter(|piece| !piece.is_empty()) {
+            let Some(place) = into.get_mut(count).filter(|_| len_max > 0) else { break };
+            let piece = &piece[..piece.len().min(len_max)];
+            *place = IoSlice::new(piece);
+            len_max -= piece.len();
             count += 1;
         }
         count

@@ -250,7 +250,8 @@ impl<I: Io> Worker<I> {
                     }
                     if hangup && self.core.note_hangup(key) {
                         self.part_with(key);
-                    } else if readable || hangup {
+                    } else if (readable || hangup) && !self.rereads.contains(&key) {
+                        // Who is read on anyway has no second share of the turn.
                         self.read_client(key, hangup);
                     }
                 }
@@ -266,7 +267,7 @@ impl<I: Io> Worker<I> {
                         slot.link.note_progress(self.core.plane.clock.now);
                         self.core.mark_link_dirty(index);
                     }
-                    if readable || hangup {
+                    if (readable || hangup) && !self.link_rereads.contains(&index) {
                         self.read_link(index, hangup);
                     }
                 }
@@ -386,7 +387,9 @@ impl<I: Io> Worker<I> {
                     budget = budget.saturating_sub(len);
                     if budget == 0 {
                         self.core.set_unread(key);
-                        self.rereads.push(key);
+                        if !self.rereads.contains(&key) {
+                            self.rereads.push(key);
+                        }
                         return;
                     }
                 }
@@ -418,7 +421,10 @@ impl<I: Io> Worker<I> {
                         Ok(()) => {
                             budget = budget.saturating_sub(len);
                             if budget == 0 {
-                                return self.link_rereads.push(index);
+                                if !self.link_rereads.contains(&index) {
+                                    self.link_rereads.push(index);
+                                }
+                                return;
                             }
                             continue;
                         }

@@ -45,14 +45,20 @@ const LATE: Duration = Duration::from_secs(1);
 /// Pieces that are sent at once.
 const PIECES_MAX: usize = 64;
 
-/// Sends what a client is to have.
+/// Sends what a client is to have, or the first `len_max` bytes of it.
 #[inline]
-fn send_output<I: Io>(io: &mut I, socket: Socket, output: &mut Output, calls: &Counter) -> Send {
+fn send_output<I: Io>(
+    io: &mut I,
+    socket: Socket,
+    (output, len_max): (&mut Output, usize),
+    calls: &Counter,
+) -> Send {
     if output.has_parts() {
-        return send_pieces(io, socket, output, calls);
+        return send_pieces(io, socket, (output, len_max), calls);
     }
     calls.add(1);
-    let sent = io.send(socket, output.unsent());
+    let unsent = output.unsent();
+    let sent = io.send(socket, &unsent[..unsent.len().min(len_max)]);
     if let Send::Taken(taken) = sent {
         output.advance(taken);
     }
@@ -60,11 +66,16 @@ fn send_output<I: Io>(io: &mut I, socket: Socket, output: &mut Output, calls: &C
 }
 
 #[inline(never)]
-fn send_pieces<I: Io>(io: &mut I, socket: Socket, output: &mut Output, calls: &Counter) -> Send {
+fn send_pieces<I: Io>(
+    io: &mut I,
+    socket: Socket,
+    (output, len_max): (&mut Output, usize),
+    calls: &Counter,
+) -> Send {
     let mut all_taken = 0;
-    while !output.is_empty() {
+    while !output.is_empty() && all_taken < len_max {
         let mut pieces = [IoSlice::new(b""); PIECES_MAX];
-        let count = output.pieces(&mut pieces);
+        let count = output.pieces(&mut pieces, len_max - all_taken);
         let len: usize = pieces[..count].iter().map(|piece| piece.len()).sum();
         calls.add(1);
         match io.send_pieces(socket, &pieces[..count]) {
@@ -208,6 +219,7 @@ impl<I: Io> Worker<I> {
         if session.has_unwritten {
             self.core.plane.mark_unwritten(key, session);
         }
+        let mut has_more = false;
         if let (Some(busy), false) = (&mut session.busy, session.send_blocked) {
             let len = busy.output.len();
             busy.hold.end();
@@ -218,9 +230,14 @@ impl<I: Io> Worker<I> {
                     session.identity.live.note_request(None, now);
                 }
                 let calls = &self.core.plane.cells.send_calls;
-                match send_output(&mut self.io, client.socket, &mut busy.output, calls) {
+                // Others have their turn in between: a client that reads as fast as this
+                // is copied for may take a hundred megabytes at once.
+                let len_max = self.plan.limits.read_len_per_turn as usize * 4;
+                let output = (&mut busy.output, len_max);
+                match send_output(&mut self.io, client.socket, output, calls) {
                     Send::Taken(taken) => {
-                        session.send_blocked = taken < len;
+                        session.send_blocked = taken < len.min(len_max);
+                        has_more = !session.send_blocked && taken < len;
                         let cells = self.core.plane.cells.pool(session.pool as usize);
                         cells.clients.sent_bytes.add(taken as u64);
                         if session.has_unwritten {
@@ -231,6 +248,9 @@ impl<I: Io> Worker<I> {
                     Send::Failed => return self.close_broken(key, client.socket),
                 }
             }
+        }
+        if has_more {
+            self.core.plane.mark_session_dirty(key, session);
         }
         if let Some(reason) = self.core.after_flush(key) {
             if reason == CloseReason::Limit {

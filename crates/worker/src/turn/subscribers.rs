@@ -64,7 +64,9 @@ impl<I: Io> Worker<I> {
                             budget = budget.saturating_sub(len);
                             if budget == 0 {
                                 // The others first; it is not told of again.
-                                self.subscriber_rereads.push(index);
+                                if !self.subscriber_rereads.contains(&index) {
+                                    self.subscriber_rereads.push(index);
+                                }
                                 return;
                             }
                             continue;
