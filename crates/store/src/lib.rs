@@ -63,6 +63,6 @@ pub use quota::{QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use scripted::ScriptHold;
 pub use store::{AfterRead, Context, DatabaseStats, Store, StoreConfig, StoreStats};
 pub use transaction::{Footprint, Held, OutOfMemory, Refused};
-pub use transfer::Draft;
+pub use transfer::{Draft, Insertions, Transfer};
 pub use waiters::{Patience, Waited, Waiter, Who};
 pub use watches::Mark;

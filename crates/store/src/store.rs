@@ -19,16 +19,15 @@ use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
 use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
-use crate::transfer::{Draft, Transfer};
+use crate::transfer::Transfer;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
-use keyway_base::{Clock, KeyspaceEvents, Part};
+use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::{Flags, Request, Verb};
 use keyway_resp::{Protocol, reply};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 /// Fewest shards: with fewer, cores would wait for each other, and tables
@@ -299,25 +298,10 @@ impl Store {
         self.execute_with(request, context, None, out);
     }
 
-    /// The same without copies of long values. What the request sets may be in `draft`, if
-    /// that suits the command, and its argument stands for it; those of the reply are left
-    /// where they are: each is to be put into what was appended, in front of the byte of
-    /// `out` that is told with it, the first one first.
+    /// The same, without copies of long values if a transfer is there for them: those of
+    /// the reply are then not among what was appended, see [`Transfer::into_lent`].
     #[inline]
-    pub fn execute_sharing(
-        self: &Arc<Self>,
-        request: &Request<'_>,
-        context: Context,
-        draft: Option<Box<Draft>>,
-        out: &mut Vec<u8>,
-    ) -> Vec<(usize, Part)> {
-        let transfer = Transfer::of(self, draft);
-        self.execute_with(request, context, Some(&transfer), out);
-        transfer.into_parts()
-    }
-
-    #[inline]
-    fn execute_with(
+    pub fn execute_with(
         &self,
         request: &Request<'_>,
         context: Context,

@@ -19,7 +19,7 @@ use crate::item::{Address, Item, Meta, Owned};
 use crate::store::Store;
 use keyway_base::{Lent, Part};
 use keyway_command::Verb;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,21 +28,33 @@ use std::sync::Arc;
 /// they are lent, and sent with what is around them.
 const LENT_MIN: usize = 16 << 10;
 
-/// What a request may take from a store, or give to it, without a copy.
-pub(crate) struct Transfer<'s> {
+/// What a request may take from a store, or give to it, without a copy. Made for each
+/// request: it costs next to nothing as long as nothing is long.
+pub struct Transfer<'s> {
     store: &'s Arc<Store>,
     /// What stands for the value that the request sets, and how long that is.
     draft: Cell<Option<Box<Draft>>>,
     draft_len: usize,
-    /// By where in the reply they go.
-    parts: RefCell<Vec<(usize, Part)>>,
+    lent: Cell<Option<Box<Insertions>>>,
 }
 
+/// What goes into a reply without being copied there: each in front of the byte that is
+/// told with it, the first one first.
+pub type Insertions = Vec<(usize, Part)>;
+
 impl<'s> Transfer<'s> {
+    /// For one request of a store. What it sets may be in `draft`, if that suits the
+    /// command: its argument then stands for it.
     #[inline]
-    pub(crate) fn of(store: &'s Arc<Store>, mut draft: Option<Box<Draft>>) -> Self {
+    pub fn new(store: &'s Arc<Store>, mut draft: Option<Box<Draft>>) -> Self {
         let draft_len = draft.as_mut().map_or(0, |draft| draft.uncount());
-        Self { store, draft: Cell::new(draft), draft_len, parts: RefCell::new(Vec::new()) }
+        Self { store, draft: Cell::new(draft), draft_len, lent: Cell::new(None) }
+    }
+
+    /// What the reply was not given as bytes.
+    #[inline]
+    pub fn into_lent(self) -> Option<Box<Insertions>> {
+        self.lent.into_inner()
     }
 
     /// Bytes that the request brings beside its arguments.
@@ -72,19 +84,19 @@ impl<'s> Transfer<'s> {
         let (store, item) = (Arc::clone(self.store), item.address());
         let loan = Arc::new(Loan { store, item, value: value.into() });
         let Some(part) = Part::of_lent(loan) else { return false };
-        self.parts.borrow_mut().push((at, part));
+        let mut lent = self.lent.take().unwrap_or_default();
+        lent.push((at, part));
+        self.lent.set(Some(lent));
         true
     }
 
     /// Takes back what goes into the reply at `at` or behind.
     #[cold]
     pub(crate) fn withdraw(&self, at: usize) {
-        self.parts.borrow_mut().retain(|(place, _)| *place < at);
-    }
-
-    #[inline]
-    pub(crate) fn into_parts(self) -> Vec<(usize, Part)> {
-        self.parts.into_inner()
+        if let Some(mut lent) = self.lent.take() {
+            lent.retain(|(place, _)| *place < at);
+            self.lent.set(Some(lent));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Long values that are taken from the store without a copy: what is lent stays as it
-//! was, whatever becomes of its key, and its memory comes back with the last of it.
+//! Long values that are taken from the store, and given to it, without a copy: what is lent
+//! stays as it was, whatever becomes of its key, and its memory comes back with the last of
+//! it; what is given counts like any other value.
 
 mod common;
 
@@ -7,7 +8,7 @@ use common::{Random, Reply, clock_at, execute, run, run_words};
 use keyway_base::{ByteRange, Part};
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
-use keyway_store::{Context, EvictionPolicy, Store, StoreConfig};
+use keyway_store::{Context, Draft, EvictionPolicy, Store, StoreConfig, Transfer};
 use std::sync::Arc;
 
 const START: u64 = 1_700_000_000_000;
@@ -16,6 +17,16 @@ const LENS: [usize; 6] = [100, 16 << 10, 40_000, 120_000, 140_000, 300_000];
 
 /// The reply to `words`, and what of it is lent.
 fn ask(store: &Arc<Store>, now: u64, words: &[&[u8]]) -> (Vec<u8>, Vec<Part>) {
+    ask_with(store, now, words, None)
+}
+
+/// The same with what a word stands for.
+fn ask_with(
+    store: &Arc<Store>,
+    now: u64,
+    words: &[&[u8]],
+    draft: Option<Box<Draft>>,
+) -> (Vec<u8>, Vec<Part>) {
     let (mut buf, mut ranges) = (Vec::new(), Vec::new());
     for word in words {
         ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
@@ -26,7 +37,9 @@ fn ask(store: &Arc<Store>, now: u64, words: &[&[u8]]) -> (Vec<u8>, Vec<Part>) {
         Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 };
     // Behind what others have had to say.
     let mut own = b"before".to_vec();
-    let lent = store.execute_sharing(&request, context, None, &mut own);
+    let transfer = Transfer::new(store, draft);
+    store.execute_with(&request, context, Some(&transfer), &mut own);
+    let lent = transfer.into_lent().map_or_else(Vec::new, |lent| *lent);
     let (mut reply, mut from) = (Vec::new(), 6);
     for (at, part) in &lent {
         reply.extend_from_slice(&own[from..*at]);
@@ -35,6 +48,16 @@ fn ask(store: &Arc<Store>, now: u64, words: &[&[u8]]) -> (Vec<u8>, Vec<Part>) {
     }
     reply.extend_from_slice(&own[from..]);
     (reply, lent.into_iter().map(|(_, part)| part).collect())
+}
+
+/// A value that came in pieces; none if it is too short.
+fn draft_of(store: &Arc<Store>, key: &[u8], value: &[u8]) -> Option<Box<Draft>> {
+    let mut draft = Draft::new(store, key, value.len())?;
+    for piece in value.chunks(10_007) {
+        assert!(draft.extend(piece).is_empty() && draft.bytes().ends_with(piece));
+    }
+    assert!(draft.is_whole() && draft.extend(b"more") == b"more");
+    Some(Box::new(draft))
 }
 
 fn get(store: &Arc<Store>, key: &str) -> (Vec<u8>, Part) {
@@ -55,7 +78,7 @@ fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
     let empty = store.stats().memory_used;
     let mut random = Random::new(7);
     let mut held: Vec<(Part, Vec<u8>)> = Vec::new();
-    let (mut lent_count, mut now) = (0, START);
+    let (mut lent_count, mut drafts, mut now) = (0, 0, START);
     for step in 0..if common::is_sanitized() { 2000 } else { 6000 } {
         let key = ["a", "b", "c"][random.below(3)].to_owned();
         let other = ["a", "b", "d"][random.below(3)];
@@ -63,9 +86,10 @@ fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
         let long = String::from_utf8(vec![letter; LENS[random.below(LENS.len())]]).expect("text");
         let at = random.below(20_000).to_string();
         now += random.below(40) as u64;
-        let words: Vec<&str> = match random.below(30) {
+        let words: Vec<&str> = match random.below(32) {
             0..=5 => vec!["set", &key, &long],
             6 => vec!["set", &key, &long, "get", "px", "100"],
+            24 => vec!["set", &key, &long, "nx", "ex", "100"],
             7 => vec!["append", &key, "some more"],
             8 => vec!["append", &key, &long],
             9 => vec!["setrange", &key, &at, "something else"],
@@ -83,12 +107,23 @@ fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
             21 => vec!["mget", &key, other, &key, "none"],
             22 => vec!["bitop", "not", &key, other],
             23 if random.once_in(4) => vec!["flushall"],
-            24 => vec!["sadd", &key, "not a string"],
+            29 => vec!["sadd", &key, "not a string"],
             25 => vec!["incr", &key],
             _ => vec!["get", &key],
         };
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        let (reply, lent) = ask(&store, now, &words);
+        let is_given = words[0] == b"set" && random.below(2) == 0;
+        let draft = is_given.then(|| draft_of(&store, words[1], words[2])).flatten();
+        drafts += usize::from(draft.is_some());
+        let (reply, lent) = match draft {
+            None => ask(&store, now, &words),
+            // Its first bytes stand for it.
+            Some(draft) => {
+                let mut words = words.clone();
+                words[2] = b"some";
+                ask_with(&store, now, &words, Some(draft))
+            }
+        };
         let mut plain = Vec::new();
         execute(&twin, 0, clock_at(now), &words, &mut plain);
         assert!(reply == plain, "step {step}: {:?} of {key}", String::from_utf8_lossy(words[0]));
@@ -105,7 +140,7 @@ fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
         }
         let _ = store.tick(clock_at(now));
     }
-    assert!(lent_count > 500, "only {lent_count} were lent");
+    assert!(lent_count > 150 && drafts > 80, "only {lent_count} were lent, {drafts} given");
     run(&store, now, "flushall");
     while store.tick(clock_at(now)) {}
     assert!(store.stats().memory_used > empty + 16_000, "what is lent still takes memory");
@@ -203,4 +238,69 @@ fn threads_that_change_it_and_threads_that_hold_it_do_not_meet() {
     run(&store, START, "flushall");
     while store.tick(clock_at(START)) {}
     assert_eq!(store.stats().memory_used, empty);
+}
+
+#[test]
+fn a_draft_is_for_one_key_and_for_long_values() {
+    let store = store_of(0);
+    assert!(Draft::new(&store, b"k", 100_000).is_none(), "it is copied in no time");
+    assert!(Draft::new(&store, b"k", usize::MAX - 5).is_none());
+    let value = vec![b'v'; 300_000];
+    for (key, is_other) in [("k", false), ("other", true)] {
+        let draft = draft_of(&store, b"k", &value);
+        let (reply, _) = ask_with(&store, START, &[b"set", key.as_bytes(), b"vvv"], draft);
+        assert_eq!(reply, b"+OK\r\n");
+        let (got, part) = get(&store, key);
+        assert!(got == value, "of another key: {is_other}");
+        assert_eq!(run(&store, START, &format!("strlen {key}")).integer(), 300_000);
+        drop(part);
+        let words = format!("setex {key} 100 short");
+        assert_eq!(run(&store, START, &words), Reply::Simple("OK".into()));
+    }
+}
+
+#[test]
+fn what_has_come_of_a_draft_is_counted_and_no_more() {
+    let store = store_of(8 << 20);
+    let empty = store.stats().memory_used;
+    let mut draft = Draft::new(&store, b"k", 5 << 20).expect("a draft");
+    assert_eq!(store.stats().memory_used, empty, "nothing has come of it");
+    draft.extend(&vec![1; 3 << 20]);
+    assert_eq!(store.stats().memory_used, empty + (3 << 20));
+    // It is in the way of others.
+    run_words(&store, START, &[b"set", b"a", &vec![2; 3 << 20]]);
+    run_words(&store, START, &[b"set", b"b", &vec![2; 3 << 20]]);
+    assert_eq!(run(&store, START, "exists a b").integer(), 1);
+    drop(draft);
+    while store.tick(clock_at(START)) {}
+    run_words(&store, START, &[b"set", b"c", &vec![2; 3 << 20]]);
+    assert_eq!(run(&store, START, "exists a b c").integer(), 2, "and not any more");
+    // One that is whole makes room for itself like any value.
+    let draft = draft_of(&store, b"k", &vec![3; 5 << 20]);
+    let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], draft);
+    assert_eq!(reply, b"+OK\r\n");
+    while store.tick(clock_at(START)) {}
+    assert!(store.stats().memory_used <= 8 << 20);
+    assert_eq!(run(&store, START, "strlen k").integer(), 5 << 20);
+    let draft = draft_of(&store, b"j", &vec![3; 9 << 20]);
+    let (reply, _) = ask_with(&store, START, &[b"set", b"j", b"3"], draft);
+    assert!(reply.starts_with(b"-OOM "), "{}", String::from_utf8_lossy(&reply));
+}
+
+#[test]
+fn a_quota_bounds_what_is_given_as_well() {
+    let quota = keyway_store::QuotaConfig {
+        prefix: b"q:".to_vec().into(),
+        memory_max: 1 << 20,
+        items_max: 0,
+    };
+    let policy = EvictionPolicy::NoEviction;
+    let config = StoreConfig { policy, shards: Some(2), ..StoreConfig::default() };
+    let store = Arc::new(Store::with_quotas(config, vec![quota]));
+    for (len, fits) in [(600_000, true), (2 << 20, false)] {
+        let draft = draft_of(&store, b"q:k", &vec![3; len]);
+        let (reply, _) = ask_with(&store, START, &[b"set", b"q:k", b"3"], draft);
+        assert_eq!(reply == b"+OK\r\n", fits, "{}", String::from_utf8_lossy(&reply));
+    }
+    assert_eq!(run(&store, START, "strlen q:k").integer(), 600_000);
 }

@@ -9,17 +9,17 @@ use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::advice::{advice, advice_of_tls};
 use crate::{Plan, PoolKind, PoolPlan};
-use keyway_base::{ByteRange, Fault, Key};
+use keyway_base::{ByteRange, Fault, Key, Part};
 use keyway_command::{
     Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
 };
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
-    Busy, Identity, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
+    Busy, Identity, Output, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_store::{Context, Store};
+use keyway_store::{Context, Insertions, Store, Transfer};
 use keyway_topology::{Distribution, ShardedPool};
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,14 +176,12 @@ impl Plane {
         let (mut error, mut len) = (None, 0);
         // Where a long value goes is known where nothing is in front of the reply.
         let lends = busy.order.is_empty() && !Self::is_silent(session);
-        let (mut lent, draft) = (Vec::new(), self.draft.take());
+        debug_assert!(lends || self.draft.is_none(), "a draft is for who waits for nothing else");
+        let transfer = Transfer::new(store, self.draft.take());
         self.answer(session, busy, |out| {
             let start = out.len();
             match beside {
-                None if lends || draft.is_some() => {
-                    lent = store.execute_sharing(request, context, draft, out)
-                }
-                None => store.execute(request, context, out),
+                None => store.execute_with(request, context, lends.then_some(&transfer), out),
                 Some(held) => held.execute(request, context, out),
             }
             if out.get(start) == Some(&b'-') {
@@ -191,9 +189,8 @@ impl Plane {
             }
             len = out.len() - start;
         });
-        for (at, part) in lent {
-            len += part.len();
-            busy.output.insert(at, part);
+        if let Some(lent) = transfer.into_lent() {
+            len += insert(&mut busy.output, *lent);
         }
         if len >= self.noting.look_from {
             self.note_stored_reply(&pool.noted, request, len);
@@ -752,6 +749,17 @@ impl Plane {
             PoolKind::Store(_) | PoolKind::Routed(_) => "store".to_owned(),
         }
     }
+}
+
+/// Puts into an output what was not copied there; how many bytes that is.
+#[cold]
+fn insert(output: &mut Output, lent: Insertions) -> usize {
+    let insert = |(at, part): (usize, Part)| {
+        let len = part.len();
+        output.insert(at, part);
+        len
+    };
+    lent.into_iter().map(insert).sum()
 }
 
 /// Whether a request that is local otherwise asks servers or shows requests.
