@@ -12,6 +12,7 @@
 //! small collection, or the address of a boxed one, which the item owns.
 
 mod boxed;
+mod shared;
 
 use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
 use crate::collections::{Boxed, timed};
@@ -402,15 +403,6 @@ impl<'a> Item<'a> {
         Some(std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(bytes)))
     }
 
-    /// Lends the block, with the value in it; whether it is one that can be.
-    pub(crate) fn lend(&self) -> bool {
-        if self.head.large {
-            // SAFETY: the block is one of its own, and live.
-            unsafe { arena::lend(self.start) };
-        }
-        self.head.large
-    }
-
     /// Where the item is.
     #[inline]
     pub(crate) fn address(&self) -> Address {
@@ -511,41 +503,6 @@ impl Owned {
         // SAFETY: the block has at least `head.len()` bytes.
         unsafe { item.fill(&head, meta, access, key, value) };
         item
-    }
-
-    /// Bytes of the block of a string that is filled before it is an item; none where it
-    /// would be one that the heap has in its own regions, and is copied in no time.
-    pub(crate) fn drafted_len(key_len: usize, value_len: usize) -> Option<usize> {
-        let len = Self::drafted_value_at(key_len).checked_add(value_len)?;
-        arena::is_mapped(len).then_some(len)
-    }
-
-    /// Where the value begins in such a block.
-    pub(crate) fn drafted_value_at(key_len: usize) -> usize {
-        Head::plan_large(&Meta::new(Encoding::Text, None), key_len, 0).value_at()
-    }
-
-    /// The item of such a block, whose value is in place.
-    ///
-    /// # Safety
-    /// The block came from [`Heap::try_large`] with [`Owned::drafted_len`], for a key and a
-    /// value of these lengths; `meta` has no flags and no number; nobody else uses the block.
-    pub(crate) unsafe fn of_draft(
-        start: NonNull<u8>,
-        meta: &Meta,
-        access: u32,
-        key: &[u8],
-        value_len: usize,
-    ) -> Self {
-        let head = Head::plan_large(meta, key.len(), value_len);
-        debug_assert!(head.value_at() == Self::drafted_value_at(key.len()));
-        // SAFETY: by contract the block has room for all of it.
-        unsafe {
-            head.write(start, meta, access);
-            let at = start.add(head.key_at());
-            at.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
-        }
-        Self { start }
     }
 
     /// The same item under another key.
@@ -709,25 +666,6 @@ impl Owned {
             std::mem::replace(self, moved).free_block(heap);
         }
         self.bytes() as i64 - before as i64
-    }
-
-    /// Whether the value is lent, so that it must stay as it is.
-    fn is_lent(&self) -> bool {
-        // SAFETY: the block is one of its own, and live.
-        self.item().head.large && unsafe { arena::is_lent(self.start) }
-    }
-
-    /// Puts a copy in the place of what is lent, so that the value can be changed.
-    pub(crate) fn unshare(&mut self, heap: &Heap) {
-        if !self.is_lent() {
-            return;
-        }
-        let (item, head) = (self.item(), self.item().head);
-        // SAFETY: the block is one of its own, and live.
-        let mut copy = Self { start: heap.large(unsafe { arena::large_capacity(self.start) }) };
-        // SAFETY: the new block is as long as the old one, and another.
-        unsafe { copy.fill(&head, &item.meta(), item.access(), item.key(), item.value()) };
-        std::mem::replace(self, copy).free_block(heap);
     }
 
     fn reshape_in_place(&mut self, head: &Head, meta: &Meta, access: u32, old_value_len: usize) {

@@ -1,11 +1,12 @@
+mod execute;
 mod room;
 
+pub(crate) use execute::len_of;
 pub(crate) use room::Search;
 
 use crate::arena::Heap;
 use crate::busy::Scripting;
 use crate::collections::{Means, WrongType};
-use crate::commands;
 use crate::compaction::{self, Compaction};
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
@@ -19,12 +20,11 @@ use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
 use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
-use crate::transfer::Transfer;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents};
-use keyway_command::{Flags, Request, Verb};
-use keyway_resp::{Protocol, reply};
+use keyway_command::Verb;
+use keyway_resp::Protocol;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -290,69 +290,6 @@ impl Store {
     /// Whether the store executes `verb`.
     pub fn serves(&self, verb: Verb) -> bool {
         keyway_command::store_serves(verb)
-    }
-
-    /// Executes `request` to completion and appends its reply, exactly one
-    /// element of the client's protocol, to `out`.
-    pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
-        self.execute_with(request, context, None, out);
-    }
-
-    /// The same, without copies of long values if a transfer is there for them: those of
-    /// the reply are then not among what was appended, see [`Transfer::into_lent`].
-    #[inline]
-    pub fn execute_with(
-        &self,
-        request: &Request<'_>,
-        context: Context,
-        transfer: Option<&Transfer<'_>>,
-        out: &mut Vec<u8>,
-    ) {
-        if !self.has_database(context, out) {
-            return;
-        }
-        let turn = Turn::of(context);
-        if !self.quotas.is_empty() {
-            return self.execute_with_quotas(request, turn, transfer, out);
-        }
-        if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
-            return commands::execute(self, request, turn, transfer, out);
-        }
-        if !self.make_room(len_of(request, transfer), turn) {
-            return reply::error(out, OUT_OF_MEMORY);
-        }
-        commands::execute(self, request, turn, transfer, out);
-        // What the estimate missed, such as a table that grew.
-        self.make_room(0, turn);
-    }
-
-    #[cold]
-    fn execute_with_quotas(
-        &self,
-        request: &Request<'_>,
-        turn: Turn,
-        transfer: Option<&Transfer<'_>>,
-        out: &mut Vec<u8>,
-    ) {
-        let may_grow = request.command.flags.contains(Flags::DENYOOM);
-        if may_grow && !self.make_room(len_of(request, transfer), turn) {
-            return reply::error(out, OUT_OF_MEMORY);
-        }
-        self.execute_within_quotas(request, turn, transfer, out);
-        if may_grow {
-            self.make_room(0, turn);
-        }
-    }
-
-    /// Whether there is the database that a client has selected; if not, says
-    /// so.
-    #[inline]
-    pub(crate) fn has_database(&self, context: Context, out: &mut Vec<u8>) -> bool {
-        let is_there = context.database < self.config.databases;
-        if !is_there {
-            reply::error(out, "ERR DB index is out of range");
-        }
-        is_there
     }
 
     /// Upkeep, in bounded time: frees items that expired and memory of flushed
@@ -695,13 +632,6 @@ impl Drop for Store {
         }
         while self.heap.free_discarded(&mut { u32::MAX }) {}
     }
-}
-
-/// Bytes that a request brings.
-#[inline]
-pub(crate) fn len_of(request: &Request<'_>, transfer: Option<&Transfer<'_>>) -> u64 {
-    let args: u64 = request.args.ranges().iter().map(|range| range.len() as u64).sum();
-    args + transfer.map_or(0, Transfer::draft_len) as u64
 }
 
 /// Redis's reply to a write that does not fit.

@@ -1,0 +1,80 @@
+//! Requests, executed within the bound on memory.
+
+use super::{Context, OUT_OF_MEMORY, Store};
+use crate::commands;
+use crate::entry::Turn;
+use crate::transfer::Transfer;
+use keyway_command::{Flags, Request};
+use keyway_resp::reply;
+
+impl Store {
+    /// Executes `request` to completion and appends its reply, exactly one
+    /// element of the client's protocol, to `out`.
+    pub fn execute(&self, request: &Request<'_>, context: Context, out: &mut Vec<u8>) {
+        self.execute_with(request, context, None, out);
+    }
+
+    /// The same, without copies of long values if a transfer is there for them: those of
+    /// the reply are then not among what was appended, see [`Transfer::into_lent`].
+    #[inline]
+    pub fn execute_with(
+        &self,
+        request: &Request<'_>,
+        context: Context,
+        transfer: Option<&Transfer<'_>>,
+        out: &mut Vec<u8>,
+    ) {
+        if !self.has_database(context, out) {
+            return;
+        }
+        let turn = Turn::of(context);
+        if !self.quotas.is_empty() {
+            return self.execute_with_quotas(request, turn, transfer, out);
+        }
+        if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
+            return commands::execute(self, request, turn, transfer, out);
+        }
+        if !self.make_room(len_of(request, transfer), turn) {
+            return reply::error(out, OUT_OF_MEMORY);
+        }
+        commands::execute(self, request, turn, transfer, out);
+        // What the estimate missed, such as a table that grew.
+        self.make_room(0, turn);
+    }
+
+    #[cold]
+    fn execute_with_quotas(
+        &self,
+        request: &Request<'_>,
+        turn: Turn,
+        transfer: Option<&Transfer<'_>>,
+        out: &mut Vec<u8>,
+    ) {
+        let may_grow = request.command.flags.contains(Flags::DENYOOM);
+        if may_grow && !self.make_room(len_of(request, transfer), turn) {
+            return reply::error(out, OUT_OF_MEMORY);
+        }
+        self.execute_within_quotas(request, turn, transfer, out);
+        if may_grow {
+            self.make_room(0, turn);
+        }
+    }
+
+    /// Whether there is the database that a client has selected; if not, says
+    /// so.
+    #[inline]
+    pub(crate) fn has_database(&self, context: Context, out: &mut Vec<u8>) -> bool {
+        let is_there = context.database < self.config.databases;
+        if !is_there {
+            reply::error(out, "ERR DB index is out of range");
+        }
+        is_there
+    }
+}
+
+/// Bytes that a request brings.
+#[inline]
+pub(crate) fn len_of(request: &Request<'_>, transfer: Option<&Transfer<'_>>) -> u64 {
+    let args: u64 = request.args.ranges().iter().map(|range| range.len() as u64).sum();
+    args + transfer.map_or(0, Transfer::draft_len) as u64
+}
