@@ -372,3 +372,75 @@ fn others_have_their_turns_beside_large_values() {
         });
     }
 }
+
+/// Pools over the stores `a` and `b`: whoever asks them on behalf of a client puts what they
+/// say into other replies.
+#[test]
+fn pools_over_stores_give_large_values_whole_and_in_order() {
+    let _watch = watchdog(Duration::from_secs(120), "pools over stores");
+    const KINDS: [(&str, &[(&str, &str)]); 7] = [
+        ("prefix", &[("routes", "[{ prefix = \"k\", pool = \"a\" }]"), ("default", "\"b\"")]),
+        ("failover", &[("children", "[\"a\"]"), ("gutter", "\"b\"")]),
+        ("mirror", &[("children", "[\"b\", \"a\"]"), ("read_from", "\"a\"")]),
+        ("shadow", &[("main", "\"a\""), ("shadow", "\"b\"")]),
+        ("miss-then", &[("children", "[\"a\", \"b\"]"), ("fill", "true")]),
+        ("rate-limited", &[("child", "\"a\""), ("requests_per_second", "10000000")]),
+        ("read-write-split", &[("write", "\"a\""), ("read", "\"rate-limited\""), ("read_fallback", "true")]),
+    ];
+    let routed = KINDS.iter().map(|(kind, settings)| {
+        let pool = Pool::of_kind(kind, kind);
+        settings.iter().fold(pool, |pool, (name, value)| pool.with(name, value))
+    });
+    let pools = routed.chain([Pool::store("a"), Pool::store("b")]).collect();
+    let config = KeywayConfig::new(pools).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let server = RedisServer::start();
+    for (index, (kind, _)) in KINDS.iter().enumerate() {
+        println!("{kind}");
+        server.client().words("FLUSHALL");
+        keyway.client(KINDS.len()).words("FLUSHALL");
+        keyway.client(KINDS.len() + 1).words("FLUSHALL");
+        let mut pair = Pair { clients: [keyway.client(index), server.client()], turn: 0 };
+        for len in [8_000, 20_000, 300_000, 1_500_000] {
+            let large: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            if *kind == "miss-then" {
+                // Found further on.
+                let far = keyway.client(KINDS.len() + 1);
+                for mut client in [server.client(), far] {
+                    client.send(&words("SET kfar LARGE", &large));
+                    client.raw_reply();
+                }
+            }
+            let lines = [
+                "SET k LARGE",
+                "GET k",
+                "PING",
+                "MGET k none k",
+                "GET none",
+                "INCR n",
+                "GET k",
+                "SET ke LARGE EX 100",
+                "GETRANGE k 10 -10",
+                "APPEND k more",
+                "GET k",
+                "GETEX k EX 100",
+                "GETSET k LARGE",
+                "GETDEL k",
+                "PING",
+                "DEL ke",
+            ];
+            let requests: Vec<Vec<u8>> = lines.iter().map(|line| words(line, &large)).collect();
+            for request in &requests {
+                pair.ask(std::slice::from_ref(request));
+            }
+            // Reads and writes of one pipeline go their own ways there.
+            if *kind != "read-write-split" {
+                pair.ask(&requests);
+            }
+            if *kind == "miss-then" {
+                let lines = ["GET kfar", "PING", "MGET kfar none kfar", "GET kfar", "DEL kfar"];
+                pair.ask(&lines.map(|line| words(line, &large)));
+            }
+        }
+    }
+}

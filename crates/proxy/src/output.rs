@@ -113,7 +113,7 @@ impl Output {
     /// What has not been sent yet, of an output without parts.
     #[inline]
     pub fn unsent(&self) -> &[u8] {
-        debug_assert!(!self.has_parts(), "there are pieces");
+        assert!(!self.has_parts(), "there are pieces");
         &self.bytes[self.sent..]
     }
 

@@ -630,9 +630,11 @@ impl Heap {
         // SAFETY: by contract the block is live, and freed by whoever is the last.
         unsafe {
             let len = large_bytes(block);
-            self.note_outside(len as i64);
+            // ORDER: pairs with those of `end_loan`: what was read of it was read before.
             if loans(block).fetch_or(LEFT, Ordering::AcqRel) == 0 {
-                self.free_left(block);
+                self.free_left(block, len);
+            } else {
+                self.note_outside(len as i64);
             }
             len
         }
@@ -645,15 +647,30 @@ impl Heap {
     pub(crate) unsafe fn end_loan(&self, block: NonNull<u8>) {
         // SAFETY: as above.
         unsafe {
+            // ORDER: pairs with `free_large`, `is_lent` and itself: what was read of the
+            // block was read before it is changed or freed.
             if loans(block).fetch_sub(1, Ordering::AcqRel) == LEFT | 1 {
-                self.free_left(block);
+                let len = large_bytes(block);
+                self.note_outside(-(len as i64));
+                self.free_left(block, len);
             }
         }
     }
 
+    /// Frees a block of the global allocator of which only the first `used` bytes were
+    /// ever written.
+    ///
     /// # Safety
-    /// Nobody uses `block`, which came from [`Heap::large`].
-    unsafe fn free_left(&self, block: NonNull<u8>) {
+    /// `block` came from [`Heap::try_large`] as one that [`is_mapped`], and nobody uses it.
+    pub(crate) unsafe fn free_unfilled(&self, block: NonNull<u8>, used: usize) {
+        // SAFETY: by contract.
+        unsafe { self.free_left(block, large_bytes(block).min(used + LARGE_PREFIX_LEN)) };
+    }
+
+    /// # Safety
+    /// Nobody uses `block`, which came from [`Heap::large`], and nothing was written
+    /// behind its first `used` bytes.
+    unsafe fn free_left(&self, block: NonNull<u8>, used: usize) {
         // SAFETY: by contract the prefix is in front of the block and tells
         // with which length it was allocated.
         unsafe {
@@ -663,9 +680,8 @@ impl Heap {
                 let held = self.runs.lock().give(start, len);
                 self.note_idle(held + len as i64);
             } else {
-                self.discard_block(Block::new(start, large_layout(len)));
+                self.discard_block(Block::new(start, large_layout(len), used));
             }
-            self.note_outside(-(len as i64));
         }
     }
 
@@ -715,7 +731,8 @@ pub(crate) unsafe fn lend(block: NonNull<u8>) {
 /// # Safety
 /// `block` came from [`Heap::large`] and was not freed.
 pub(crate) unsafe fn is_lent(block: NonNull<u8>) -> bool {
-    // SAFETY: by contract. What the last one read of it was read before.
+    // SAFETY: by contract.
+    // ORDER: pairs with `Heap::end_loan`: what was read of it was read before.
     unsafe { loans(block).load(Ordering::Acquire) != 0 }
 }
 

@@ -20,6 +20,7 @@ use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
 use crate::shard::{Gone, Shard};
 use crate::space::Upkeep;
+use crate::transfer::Drafts;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents};
@@ -216,6 +217,8 @@ pub struct Store {
     pub(crate) scripting: Scripting,
     /// What memcached clients want flushed at a time to come.
     pub(crate) flushes: Flushes,
+    /// Long values that are on their way in.
+    pub(crate) drafts: Drafts,
 }
 
 impl Store {
@@ -269,6 +272,7 @@ impl Store {
             resident: Resident::new(),
             scripting: Scripting::new(),
             flushes: Flushes::new(),
+            drafts: Drafts::default(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);

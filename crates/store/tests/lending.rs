@@ -263,30 +263,27 @@ fn a_draft_is_for_one_key_and_for_long_values() {
 
 #[test]
 fn what_has_come_of_a_draft_is_counted_and_no_more() {
-    let store = store_of(8 << 20);
+    let store = store_of(24 << 20);
     let empty = store.stats().memory_used;
     let mut draft = Draft::new(&store, b"k", 5 << 20).expect("a draft");
     assert_eq!(store.stats().memory_used, empty, "nothing has come of it");
     draft.extend(&vec![1; 3 << 20]);
     assert_eq!(store.stats().memory_used, empty + (3 << 20));
     // It is in the way of others.
-    run_words(&store, START, &[b"set", b"a", &vec![2; 3 << 20]]);
-    run_words(&store, START, &[b"set", b"b", &vec![2; 3 << 20]]);
+    run_words(&store, START, &[b"set", b"a", &vec![2; 11 << 20]]);
+    run_words(&store, START, &[b"set", b"b", &vec![2; 11 << 20]]);
     assert_eq!(run(&store, START, "exists a b").integer(), 1);
     drop(draft);
     while store.tick(clock_at(START)) {}
-    run_words(&store, START, &[b"set", b"c", &vec![2; 3 << 20]]);
+    run_words(&store, START, &[b"set", b"c", &vec![2; 11 << 20]]);
     assert_eq!(run(&store, START, "exists a b c").integer(), 2, "and not any more");
     // One that is whole makes room for itself like any value.
     let draft = draft_of(&store, b"k", &vec![3; 5 << 20]);
     let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], draft);
     assert_eq!(reply, b"+OK\r\n");
     while store.tick(clock_at(START)) {}
-    assert!(store.stats().memory_used <= 8 << 20);
+    assert!(store.stats().memory_used <= 24 << 20);
     assert_eq!(run(&store, START, "strlen k").integer(), 5 << 20);
-    let draft = draft_of(&store, b"j", &vec![3; 9 << 20]);
-    let (reply, _) = ask_with(&store, START, &[b"set", b"j", b"3"], draft);
-    assert!(reply.starts_with(b"-OOM "), "{}", String::from_utf8_lossy(&reply));
 }
 
 #[test]
@@ -305,4 +302,37 @@ fn a_quota_bounds_what_is_given_as_well() {
         assert_eq!(reply == b"+OK\r\n", fits, "{}", String::from_utf8_lossy(&reply));
     }
     assert_eq!(run(&store, START, "strlen q:k").integer(), 600_000);
+}
+
+#[test]
+fn a_small_part_of_a_block_is_copied() {
+    let store = store_of(0);
+    run_words(&store, START, &[b"set", b"k", &[7; 300_000]]);
+    for (end, is_lent) in [("99999", false), ("199999", true)] {
+        let (reply, lent) = ask(&store, START, &[b"getrange", b"k", b"0", end.as_bytes()]);
+        assert_eq!(lent.len(), usize::from(is_lent), "who waits for little holds little");
+        assert!(reply.ends_with(b"\x07\x07\r\n"));
+    }
+}
+
+#[test]
+fn drafts_are_few_and_announce_no_more_than_a_part_of_the_bound() {
+    let store = store_of(0);
+    let mut drafts: Vec<Draft> =
+        (0..100).filter_map(|_| Draft::new(&store, b"k", 1 << 20)).collect();
+    assert_eq!(drafts.len(), 64);
+    drafts.truncate(60);
+    assert!(Draft::new(&store, b"k", 512 << 20).is_some(), "one that has left makes room");
+    let store = store_of(64 << 20);
+    let drafts: Vec<Draft> = (0..100).filter_map(|_| Draft::new(&store, b"k", 3 << 20)).collect();
+    assert_eq!(drafts.len(), 5, "a quarter of what the store may take");
+    let empty = store.stats().memory_used;
+    let mut drafts = drafts;
+    drafts[0].extend(&[1; 100_000]);
+    drop(drafts);
+    assert!(store.stats().memory_used <= empty, "what never came is not to be freed");
+    assert!(
+        Draft::new(&store, b"k", 16 << 20).is_some()
+            && Draft::new(&store, b"k", 17 << 20).is_none()
+    );
 }

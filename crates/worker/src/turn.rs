@@ -250,7 +250,7 @@ impl<I: Io> Worker<I> {
                     }
                     if hangup && self.core.note_hangup(key) {
                         self.part_with(key);
-                    } else if (readable || hangup) && !self.rereads.contains(&key) {
+                    } else if (readable || hangup) && !self.core.is_reread(key) {
                         // Who is read on anyway has no second share of the turn.
                         self.read_client(key, hangup);
                     }
@@ -307,7 +307,9 @@ impl<I: Io> Worker<I> {
         }
         if self.io.watch(socket, Token(key.to_bits())) {
             // Bytes may have come before the socket was watched.
-            self.rereads.push(key);
+            if self.core.set_unread(key) {
+                self.rereads.push(key);
+            }
         } else {
             return self.close_client(key, CloseReason::Reset);
         }
@@ -386,8 +388,7 @@ impl<I: Io> Worker<I> {
                     }
                     budget = budget.saturating_sub(len);
                     if budget == 0 {
-                        self.core.set_unread(key);
-                        if !self.rereads.contains(&key) {
+                        if self.core.set_unread(key) {
                             self.rereads.push(key);
                         }
                         return;

@@ -85,6 +85,8 @@ pub struct Session {
     /// The socket may hold unread bytes: reading stopped before it was
     /// drained, and edge-triggered readiness is not told again.
     pub unread: bool,
+    /// In the worker's list of sessions whose socket is read without being told to.
+    pub is_reread: bool,
     /// Unparsed input waits for room (own pipeline, own output or a link).
     pub paused: bool,
     /// In the list of a link that it waits for, or of those a pause holds back.
@@ -150,6 +152,7 @@ impl Session {
             broken: false,
             send_blocked: false,
             unread: false,
+            is_reread: false,
             paused: false,
             waits_for_link: false,
             is_held_back: false,

@@ -40,12 +40,13 @@ pub(crate) struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Takes a block of that layout from its owner.
+    /// Takes a block of that layout from its owner, who wrote nothing behind the first
+    /// `used` bytes.
     ///
     /// # Safety
     /// The block came from the global allocator and is not used again.
-    pub(crate) unsafe fn new(start: NonNull<u8>, layout: Layout) -> Self {
-        Self { start, layout, left: layout.size() }
+    pub(crate) unsafe fn new(start: NonNull<u8>, layout: Layout, used: usize) -> Self {
+        Self { start, layout, left: used.min(layout.size()) }
     }
 
     /// Gives the memory of its last piece back, the block itself with the first;

@@ -28,7 +28,7 @@ impl Plane {
     /// Starts one request to the session's pool: `frame` is its wire form,
     /// `ranges` its arguments.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
+    #[allow(clippy::inline_always, reason = "once per request; one of its two callers is cold")]
     pub(super) fn dispatch(
         &mut self,
         links: &mut Vec<LinkSlot>,
@@ -164,7 +164,8 @@ impl Plane {
                 None => return Step::Started,
             },
         };
-        let mut work = match is_timed(&pool.slow_log, asked.request) {
+        let may_be_slow = self.draft.is_some() || is_timed(&pool.slow_log, asked.request);
+        let mut work = match may_be_slow {
             true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
             false => None,
         };
@@ -175,8 +176,10 @@ impl Plane {
         self.note_served(session.pool, command.class as u8);
         let (mut error, mut len) = (None, 0);
         // Where a long value goes is known where nothing is in front of the reply.
-        let lends = busy.order.is_empty() && !Self::is_silent(session);
-        debug_assert!(lends || self.draft.is_none(), "a draft is for who waits for nothing else");
+        // What relays bring is put into other replies.
+        let has_client = session.relay.is_none() && !Self::is_silent(session);
+        let lends = has_client && busy.order.is_empty();
+        assert!(lends || self.draft.is_none(), "a draft is for who waits for nothing else");
         let transfer = Transfer::new(store, self.draft.take());
         self.answer(session, busy, |out| {
             let start = out.len();

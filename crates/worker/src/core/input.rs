@@ -54,7 +54,7 @@ impl Core {
                     session.closing = true;
                     plane.mark_session_dirty(key, session);
                 }
-                if session.unread {
+                if session.unread && !std::mem::replace(&mut session.is_reread, true) {
                     reread.push(key);
                 }
                 continue;
@@ -66,7 +66,8 @@ impl Core {
                     plane.note_unstalled(session);
                 }
             }
-            if !session.paused && session.unread {
+            let may_read = !session.paused && session.unread;
+            if may_read && !std::mem::replace(&mut session.is_reread, true) {
                 reread.push(key);
             }
             plane.settle(key, session, busy);

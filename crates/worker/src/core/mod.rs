@@ -399,17 +399,25 @@ impl Core {
         !session.paused && !session.closing
     }
 
-    /// Notes that the client's socket may hold unread bytes.
-    pub(crate) fn set_unread(&mut self, key: Key<Session>) {
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.unread = true;
-        }
+    /// Notes that the client's socket may hold unread bytes; whether it is to be read again
+    /// and was not before.
+    pub(crate) fn set_unread(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        session.unread = true;
+        !std::mem::replace(&mut session.is_reread, true)
+    }
+
+    /// Whether the client's socket will be read in this turn, or at the next one's
+    /// beginning, whatever it tells.
+    pub(crate) fn is_reread(&self, key: Key<Session>) -> bool {
+        self.sessions.get(key).is_some_and(|session| session.is_reread)
     }
 
     /// Notes that the client's socket is about to be read.
     pub(crate) fn clear_unread(&mut self, key: Key<Session>) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.unread = false;
+            session.is_reread = false;
         }
     }
 

@@ -42,6 +42,11 @@ fn piece_len(plan: &Plan, slot: &LinkSlot, all: usize) -> usize {
 /// From when on a reply counts as late: silence is told in seconds.
 const LATE: Duration = Duration::from_secs(1);
 
+/// Bytes that are sent to one client before the others have their turn: one that reads as
+/// fast as this is copied for would take a hundred megabytes at once. Less makes more turns
+/// of them, more makes the others wait.
+const SENT_PER_TURN_MAX: usize = 1 << 20;
+
 /// Pieces that are sent at once.
 const PIECES_MAX: usize = 64;
 
@@ -204,12 +209,17 @@ impl<I: Io> Worker<I> {
     /// on their way to it: it may have closed its own side alone.
     #[cold]
     pub(super) fn part_with(&mut self, key: Key<Session>) {
-        self.flush_session(key);
+        self.flush_up_to(key, usize::MAX);
         self.close_client(key, CloseReason::Left);
     }
 
     #[inline]
     fn flush_session(&mut self, key: Key<Session>) {
+        self.flush_up_to(key, SENT_PER_TURN_MAX);
+    }
+
+    #[inline]
+    fn flush_up_to(&mut self, key: Key<Session>, len_max: usize) {
         let Some(client) = self.client(key) else { return };
         let Some(session) = self.core.sessions.get_mut(key) else { return };
         session.is_dirty = false;
@@ -230,9 +240,6 @@ impl<I: Io> Worker<I> {
                     session.identity.live.note_request(None, now);
                 }
                 let calls = &self.core.plane.cells.send_calls;
-                // Others have their turn in between: a client that reads as fast as this
-                // is copied for may take a hundred megabytes at once.
-                let len_max = self.plan.limits.read_len_per_turn as usize * 4;
                 let output = (&mut busy.output, len_max);
                 match send_output(&mut self.io, client.socket, output, calls) {
                     Send::Taken(taken) => {

@@ -4,7 +4,7 @@
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
 use crate::core::input::Step;
 use crate::core::{LinkSlot, Plane};
-use crate::{PoolKind, PoolPlan};
+use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::noted::Direction;
@@ -61,7 +61,9 @@ impl Plane {
         // The value is the last argument but for what SET has behind it.
         let is_set = request.command.verb == Verb::Set;
         let is_last = if is_set { before.len() == 2 } else { tail == 0 };
-        if !Draft::suits(request.command.verb) || !is_last {
+        let identity = &session.identity;
+        let may = identity.is_free || identity.passes(&request);
+        if !Draft::suits(request.command.verb) || !is_last || !may {
             return Begun::No;
         }
         if !session.is_quiet(busy) {
@@ -99,7 +101,9 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
         let is_direct = match &pool.kind {
-            PoolKind::Store(store) => may_land(pool, store, session) && session.is_quiet(busy),
+            PoolKind::Store(store) => {
+                draft.is_for(store) && may_land(pool, store, session) && session.is_quiet(busy)
+            }
             _ => false,
         };
         // A head of its own is in front of them.
@@ -114,17 +118,32 @@ impl Plane {
         let behind = head.len();
         head.extend_from_slice(tail);
         args.extend(words_of(&streaming.tail, behind, &self.plan.limits));
-        if let Ok(request) = Request::resolve(Args::new(&head, &args)) {
-            let sight = (&request.args[1], request.command.name, Direction::Request);
-            self.note_large(&pool.noted, sight, value_len);
-        }
         self.draft = Some(draft);
         let step = self.dispatch(links, (&plan, pool), (key, session), busy, &head, &args);
         session.identity.live.note_request(self.last_verb, self.clock.now);
-        // Without a draft left it was executed, or refused.
-        let left = self.draft.take();
-        if let (Some(draft), false) = (left, matches!(step, Step::Started)) {
-            self.land_whole(links, (key, session, busy), &draft, [&head[..head_len], tail]);
+        match (self.draft.take(), step) {
+            (None, _) => self.note_landed((&plan, pool, session), (&head, &args), value_len),
+            // It was refused.
+            (Some(_), Step::Started) => {}
+            (Some(draft), _) => {
+                let head = &head[..head_len];
+                self.land_whole(links, (key, session, busy), &draft, [head, tail]);
+            }
+        }
+    }
+
+    /// Notes the key of a request that was executed.
+    fn note_landed(
+        &mut self,
+        (plan, pool, session): (&Plan, &PoolPlan, &Session),
+        (frame, args): (&[u8], &[ByteRange]),
+        value_len: usize,
+    ) {
+        let Ok(request) = Request::resolve(Args::new(frame, args)) else { return };
+        let sight = (&request.args[1], request.command.name, Direction::Request);
+        self.note_large(&pool.noted, sight, value_len);
+        if self.noting.is_due(0) {
+            self.note_request((plan.pools.as_slice(), session), frame, args);
         }
     }
 
