@@ -114,7 +114,7 @@ const fn cross_check(row: Row) -> Row {
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 42] = [
+pub const ROWS: [Row; 46] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -204,6 +204,22 @@ pub const ROWS: [Row; 42] = [
     over(500, store("store-clients500-set", "SET, 500 clients, depth 1", Work::Set, 1, 1.8)),
     store("store-depth16-get", "GET, 50 clients, depth 16", Work::Get, 16, 2.0),
     store("store-depth16-set", "SET, 50 clients, depth 16", Work::Set, 16, 2.0),
+    shown(large(store("store-large-get", "GET 16 KiB, 50 clients, depth 1", Work::Get, 1, 1.0))),
+    shown(large(store("store-large-set", "SET 16 KiB, 50 clients, depth 1", Work::Set, 1, 1.0))),
+    shown(large(store(
+        "store-large-depth16-get",
+        "GET 16 KiB, 50 clients, depth 16",
+        Work::Get,
+        16,
+        1.0,
+    ))),
+    shown(large(store(
+        "store-large-depth16-set",
+        "SET 16 KiB, 50 clients, depth 16",
+        Work::Set,
+        16,
+        1.0,
+    ))),
     records(store(
         "store-ycsb-hgetall",
         "HGETALL of one field, 50 clients, depth 1",

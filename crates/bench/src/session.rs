@@ -156,12 +156,15 @@ impl Session {
 /// # Errors
 /// [`Error::Load`] or [`Error::Answers`] when a write fails.
 pub fn fill(system: &System) -> Result<(), Error> {
-    let datasets = match system.side {
-        Side::Proxy | Side::ClusterProxy | Side::MemcachedProxy => [Dataset::SMALL, Dataset::LARGE],
-        Side::Store => [Dataset::ITEMS, Dataset::RECORDS],
+    let datasets: &[Dataset] = match system.side {
+        Side::Proxy | Side::ClusterProxy | Side::MemcachedProxy => {
+            &[Dataset::SMALL, Dataset::LARGE]
+        }
+        Side::Store => &[Dataset::ITEMS, Dataset::RECORDS, Dataset::LARGE],
     };
     datasets
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|dataset| dataset.fits(system.dialect))
         .try_for_each(|dataset| write_keys(system, dataset))
 }

@@ -385,7 +385,10 @@ fn pools_over_stores_give_large_values_whole_and_in_order() {
         ("shadow", &[("main", "\"a\""), ("shadow", "\"b\"")]),
         ("miss-then", &[("children", "[\"a\", \"b\"]"), ("fill", "true")]),
         ("rate-limited", &[("child", "\"a\""), ("requests_per_second", "10000000")]),
-        ("read-write-split", &[("write", "\"a\""), ("read", "\"rate-limited\""), ("read_fallback", "true")]),
+        (
+            "read-write-split",
+            &[("write", "\"a\""), ("read", "\"rate-limited\""), ("read_fallback", "true")],
+        ),
     ];
     let routed = KINDS.iter().map(|(kind, settings)| {
         let pool = Pool::of_kind(kind, kind);
