@@ -11,8 +11,8 @@ use keyway_testkit::large::{
     MB, ask, connect, expect, get, growth_during, read_value, set, set_head, write_value,
 };
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, wait_until,
-    watchdog,
+    Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Value, encode, encode_words,
+    has_memcached, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -444,6 +444,38 @@ fn pools_over_stores_give_large_values_whole_and_in_order() {
                 let lines = ["GET kfar", "PING", "MGET kfar none kfar", "GET kfar", "DEL kfar"];
                 pair.ask(&lines.map(|line| words(line, &large)));
             }
+        }
+    }
+}
+
+#[test]
+fn clients_of_memcached_have_large_values_as_from_memcached() {
+    let _watch = watchdog(Duration::from_secs(120), "a comparison with memcached");
+    if !has_memcached("large values of a store") {
+        return;
+    }
+    let server = MemcachedServer::start();
+    let pool = Pool::store("main").spoken_to_in("memcached");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"));
+    let mut clients = [keyway.memcached_client(0), server.client()];
+    for len in [100, 8_000, 20_000, 300_000, 1_000_000] {
+        let value: Vec<u8> = (0..len).map(|at| b'a' + (at % 23) as u8).collect();
+        let mut request = format!("set k 7 0 {len}\r\n").into_bytes();
+        request.extend_from_slice(&value);
+        request.extend_from_slice(b"\r\nget k none k\r\nmg k v f s\r\nmn\r\ngat 100 k\r\n");
+        request.extend_from_slice(b"append k 0 0 4\r\nmore\r\nget k k k\r\ndelete k\r\nget k\r\n");
+        let item = |len: usize| format!("VALUE k 7 {len}\r\n").len() + len + 2;
+        let meta = format!("VA {len} f7 s{len}\r\n").len() + len + 2;
+        let fixed = "STORED\r\nEND\r\nMN\r\nEND\r\n".len();
+        // memcached refuses what is longer than an item may be.
+        let ends = "STORED\r\nEND\r\nDELETED\r\nEND\r\n".len();
+        let all = 2 * item(len) + meta + fixed + item(len) + 3 * item(len + 4) + ends;
+        for _ in 0..4 {
+            let replies = clients.each_mut().map(|client| {
+                client.send(&request);
+                client.exactly(all)
+            });
+            assert!(replies[0] == replies[1], "{len} bytes");
         }
     }
 }

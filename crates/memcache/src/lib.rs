@@ -42,7 +42,7 @@ pub use outcome::{
 };
 pub use relay::{Answer, Relayed, relay, relay_elements};
 pub use request::{Dialect, Head, ParseLimits, Parsed, Request, Verb, Wire, parse_request};
-pub use respond::{Asker, write_end, write_reply, write_stored};
+pub use respond::{Asker, value_end_len, write_end, write_reply, write_stored};
 pub use sasl::{Plain, sasl_plain};
 pub use usual::text_item_len;
 

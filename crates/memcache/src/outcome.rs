@@ -11,6 +11,9 @@ pub struct Item<'a> {
     pub key_base64: bool,
     /// Its value.
     pub value: &'a [u8],
+    /// The value is left out of what is written: whoever asked puts it there, in front of
+    /// what [`value_end_len`](crate::value_end_len) tells.
+    pub is_apart: bool,
     /// The client's flags.
     pub flags: u32,
     /// The number of its value.

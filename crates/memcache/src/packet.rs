@@ -168,6 +168,8 @@ pub(crate) struct Body<'a> {
     pub(crate) extras: &'a [u8],
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
+    /// The value is not written.
+    pub(crate) is_apart: bool,
 }
 
 /// Appends a reply of `status` to `head`, with `text` as its body.
@@ -178,7 +180,7 @@ pub(crate) fn error(out: &mut Vec<u8>, head: &Head, status: Status, text: &str) 
 /// Appends a reply to `head`.
 #[inline]
 pub(crate) fn reply(out: &mut Vec<u8>, head: &Head, status: Status, body: &Body<'_>) {
-    let Body { cas, extras, key, value } = *body;
+    let Body { cas, extras, key, value, is_apart } = *body;
     let header = Header {
         magic: REPLY_MAGIC,
         opcode: head.opcode,
@@ -192,5 +194,7 @@ pub(crate) fn reply(out: &mut Vec<u8>, head: &Head, status: Status, body: &Body<
     header.write(out);
     out.extend_from_slice(extras);
     out.extend_from_slice(key);
-    out.extend_from_slice(value);
+    if !is_apart {
+        out.extend_from_slice(value);
+    }
 }

@@ -126,8 +126,21 @@ fn text_item(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>) {
         number(out, item.cas.unwrap_or(0));
     }
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(item.value);
+    value(out, item);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Its value, where it is not put there by others.
+#[inline]
+fn value(out: &mut Vec<u8>, item: &Item<'_>) {
+    if !item.is_apart {
+        out.extend_from_slice(item.value);
+    }
+}
+
+/// How many bytes of a reply are behind its value.
+pub fn value_end_len(dialect: Dialect) -> usize {
+    if dialect == Dialect::Binary { 0 } else { "\r\n".len() }
 }
 
 /// What classic and meta commands are told alike.
@@ -221,7 +234,7 @@ fn meta(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
     meta_flags(out, asker, &item, nominal, matches!(outcome, Outcome::Hit(_)));
     out.extend_from_slice(b"\r\n");
     if code == "VA " {
-        out.extend_from_slice(item.value);
+        value(out, &item);
         out.extend_from_slice(b"\r\n");
     }
 }
@@ -295,7 +308,8 @@ fn binary(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
         Outcome::Hit(item) => {
             let key = if gives_key { asker.key } else { &[] };
             let extras = &item.flags.to_be_bytes();
-            success(out, Body { cas: item.cas.unwrap_or(0), extras, key, value: item.value });
+            let Item { value, is_apart, .. } = *item;
+            success(out, Body { cas: item.cas.unwrap_or(0), extras, key, value, is_apart });
         }
         Outcome::Done(item) => {
             let flags = item.flags.to_be_bytes();

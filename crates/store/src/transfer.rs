@@ -86,27 +86,24 @@ impl<'s> Transfer<'s> {
         self.draft.take()
     }
 
-    /// Lends `value`, which is of `item`, as what goes into the reply at `at`; whether
-    /// it is one to be lent.
+    /// Whether `value`, which is of `item`, is one to be lent.
     #[inline]
-    pub(crate) fn lends(&self, item: &Item<'_>, value: &[u8], at: usize) -> bool {
+    pub(crate) fn is_for(&self, item: &Item<'_>, value: &[u8]) -> bool {
         value.len() >= LENT_MIN
             && value.len() >= item.value().len() / LENT_SHARE
-            && self.lend(item, value, at)
+            && item.has_own_block()
     }
 
+    /// Lends such a value, as what goes into the reply at `at`.
     #[cold]
-    fn lend(&self, item: &Item<'_>, value: &[u8], at: usize) -> bool {
-        if !item.lend() {
-            return false;
-        }
+    pub(crate) fn lend(&self, item: &Item<'_>, value: &[u8], at: usize) {
+        item.lend();
         let (store, item) = (Arc::clone(self.store), item.address());
         let loan = Arc::new(Loan { store, item, value: value.into() });
-        let Some(part) = Part::of_lent(loan) else { return false };
+        let part = Part::of_lent(loan).expect("no value is as long as 4 GiB");
         let mut lent = self.lent.take().unwrap_or_default();
         lent.push((at, part));
         self.lent.set(Some(lent));
-        true
     }
 
     /// Takes back what goes into the reply at `at` or behind.

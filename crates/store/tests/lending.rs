@@ -39,6 +39,11 @@ fn ask_with(
     let mut own = b"before".to_vec();
     let transfer = Transfer::new(store, draft);
     store.execute_with(&request, context, Some(&transfer), &mut own);
+    joined(&own, transfer)
+}
+
+/// What a client gets that is told what is behind `before`, and what of it is lent.
+fn joined(own: &[u8], transfer: Transfer<'_>) -> (Vec<u8>, Vec<Part>) {
     let lent = transfer.into_lent().map_or_else(Vec::new, |lent| *lent);
     let (mut reply, mut from) = (Vec::new(), 6);
     for (at, part) in &lent {
@@ -335,4 +340,53 @@ fn drafts_are_few_and_announce_no_more_than_a_part_of_the_bound() {
         Draft::new(&store, b"k", 16 << 20).is_some()
             && Draft::new(&store, b"k", 17 << 20).is_none()
     );
+}
+
+#[test]
+fn clients_of_memcached_are_told_the_same_without_copies() {
+    let store = store_of(0);
+    for (key, len) in [("a", 5), ("b", 8_000), ("c", 140_000), ("d", 900_000)] {
+        run_words(&store, START, &[b"set", key.as_bytes(), &vec![key.as_bytes()[0]; len]]);
+    }
+    run(&store, START, "rpush list x");
+    let quiet = |key: u8| {
+        let head = [0x80, 0x09, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0];
+        [&head[..], &[key]].concat()
+    };
+    let get_key = |key: u8| [&[0x80, 0x0c], &quiet(key)[2..]].concat();
+    let lines: Vec<(Vec<u8>, usize)> = vec![
+        (b"get a\r\n".to_vec(), 0),
+        (b"get b\r\n".to_vec(), 1),
+        (b"gets b c\r\n".to_vec(), 2),
+        (b"get d none a b d\r\n".to_vec(), 3),
+        (b"get b list d\r\n".to_vec(), 0),
+        (b"mg b v f k\r\n".to_vec(), 1),
+        (b"mg c s t\r\n".to_vec(), 0),
+        (b"mg c v q O123\r\n".to_vec(), 1),
+        (b"mg d v c\r\n".to_vec(), 1),
+        (b"mg list v\r\n".to_vec(), 0),
+        (b"mg none v\r\n".to_vec(), 0),
+        (quiet(b'c'), 1),
+        (get_key(b'd'), 1),
+        (quiet(b'a'), 0),
+        (quiet(b'x'), 0),
+    ];
+    let context = common::memcached::context_at(START);
+    for (line, lent_count) in lines {
+        let plain = common::memcached::ask(&store, START, &line);
+        common::memcached::each_request(&line, &mut Vec::new(), |request, bytes, _| {
+            let mut own = b"before".to_vec();
+            let transfer = Transfer::new(&store, None);
+            assert!(store.execute_memcached_with(
+                request,
+                bytes,
+                context,
+                Some(&transfer),
+                &mut own
+            ));
+            let (reply, lent) = joined(&own, transfer);
+            assert!(reply == plain, "{}", line.escape_ascii());
+            assert_eq!(lent.len(), lent_count, "{}", line.escape_ascii());
+        });
+    }
 }

@@ -102,8 +102,9 @@ impl<'a> Call<'a> {
     #[inline]
     fn write_bulk(&self, item: &Item<'_>, value: &[u8], out: &mut Vec<u8>) {
         reply::bulk_header(out, value.len());
-        if !self.transfer.is_some_and(|transfer| transfer.lends(item, value, out.len())) {
-            out.extend_from_slice(value);
+        match self.transfer.filter(|transfer| transfer.is_for(item, value)) {
+            None => out.extend_from_slice(value),
+            Some(transfer) => transfer.lend(item, value, out.len()),
         }
         out.extend_from_slice(b"\r\n");
     }

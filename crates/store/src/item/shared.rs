@@ -6,13 +6,20 @@ use crate::arena::{self, Heap};
 use std::ptr::NonNull;
 
 impl Item<'_> {
-    /// Lends the block, with the value in it; whether it is one that can be.
-    pub(crate) fn lend(&self) -> bool {
-        if self.head.large {
-            // SAFETY: the block is one of its own, and live.
-            unsafe { arena::lend(self.start) };
-        }
+    /// Whether its block is one that can be lent.
+    #[inline]
+    pub(crate) fn has_own_block(&self) -> bool {
         self.head.large
+    }
+
+    /// Lends the block, with the value in it.
+    ///
+    /// # Panics
+    /// When it is not one that can be.
+    pub(crate) fn lend(&self) {
+        assert!(self.head.large, "a slot is not lent");
+        // SAFETY: the block is one of its own, and live.
+        unsafe { arena::lend(self.start) };
     }
 }
 

@@ -19,6 +19,7 @@ use crate::entry::{Entry, Turn};
 use crate::item::Kind;
 use crate::store::{Context, Store};
 use crate::transaction::{Footprint, Held, Refused};
+use crate::transfer::Transfer;
 use keyway_base::{Clock, KeyspaceEvents};
 use keyway_memcache::{Asked, Asker, ErrorKind, Head, Outcome, Request, Verb, write_reply};
 use keyway_resp::Protocol;
@@ -53,6 +54,8 @@ struct Call<'a> {
     request: &'a Request,
     bytes: &'a [u8],
     item_len_max: u32,
+    /// What long values are lent with; none where all are copied.
+    transfer: Option<&'a Transfer<'a>>,
 }
 
 /// The outcome of what was done with one key, or the type of value that it was
@@ -68,7 +71,8 @@ impl<'a> Call<'a> {
         context: MemcachedContext,
     ) -> Self {
         let item_len_max = context.item_len_max;
-        Self { store, turn: Turn::of(context.into()), request, bytes, item_len_max }
+        let turn = Turn::of(context.into());
+        Self { store, turn, request, bytes, item_len_max, transfer: None }
     }
 
     #[inline]
@@ -183,7 +187,21 @@ impl Store {
         context: MemcachedContext,
         out: &mut Vec<u8>,
     ) -> bool {
-        let call = Call::new(self, request, bytes, context);
+        self.execute_memcached_with(request, bytes, context, None, out)
+    }
+
+    /// The same, without copies of long values if a transfer is there for them, see
+    /// [`Store::execute_with`].
+    #[inline]
+    pub fn execute_memcached_with(
+        &self,
+        request: &Request,
+        bytes: &[u8],
+        context: MemcachedContext,
+        transfer: Option<&Transfer<'_>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let call = Call { transfer, ..Call::new(self, request, bytes, context) };
         let is_ready = context.database < self.database_count() && !self.flush_is_due(call.turn);
         if is_ready && read::is_plain(request) && request.keys.len() == 1 {
             read::get_one(&call, out);

@@ -5,8 +5,9 @@ use super::{Call, wrong_kind};
 use crate::ahead::KeyHint;
 use crate::entry::Entry;
 use crate::item::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
+use crate::transfer::Transfer;
 use keyway_base::KeyspaceEvents;
-use keyway_memcache::{Asked, Dialect, Item, Outcome, Request, Verb, write_end};
+use keyway_memcache::{Asked, Dialect, Item, Outcome, Request, Verb, value_end_len, write_end};
 use smallvec::SmallVec;
 
 /// Keys whose memory is fetched in one go: enough to overlap, few enough to
@@ -94,7 +95,29 @@ fn tell_item(
     out: &mut Vec<u8>,
 ) {
     let (flags, value) = (item.flags(), item.value());
-    call.tell(key, &Outcome::Hit(Item { flags, value, cas, ..Item::default() }), out);
+    let told = Item { flags, value, cas, ..Item::default() };
+    match call.transfer.filter(|transfer| transfer.is_for(&item, value)) {
+        None => call.tell(key, &Outcome::Hit(told), out),
+        Some(transfer) => tell_apart(call, transfer, (key, &item), told, out),
+    }
+}
+
+/// The same of a value that is not copied, if it is asked for.
+#[cold]
+fn tell_apart(
+    call: &Call<'_>,
+    transfer: &Transfer<'_>,
+    (key, item): (&[u8], &StoredItem<'_>),
+    told: Item<'_>,
+    out: &mut Vec<u8>,
+) {
+    let dialect = call.head().dialect;
+    let is_asked = dialect != Dialect::Meta || call.head().asked.has(Asked::VALUE);
+    if !is_asked {
+        return call.tell(key, &Outcome::Hit(told), out);
+    }
+    call.tell(key, &Outcome::Hit(Item { is_apart: true, ..told }), out);
+    transfer.lend(item, told.value, out.len() - value_end_len(dialect));
 }
 
 #[cold]
@@ -106,6 +129,9 @@ fn kind_of(call: &Call<'_>, key: &[u8]) -> Kind {
 /// An error is all that is told of a request.
 #[cold]
 fn fail(call: &Call<'_>, key: &[u8], kind: Kind, start: usize, out: &mut Vec<u8>) {
+    if let Some(transfer) = call.transfer {
+        transfer.withdraw(start);
+    }
     out.truncate(start);
     call.tell(key, &wrong_kind(kind), out);
 }

@@ -193,7 +193,7 @@ impl Plane {
             len = out.len() - start;
         });
         if let Some(lent) = transfer.into_lent() {
-            len += insert(&mut busy.output, *lent);
+            len += insert_lent(&mut busy.output, *lent);
         }
         if len >= self.noting.look_from {
             self.note_stored_reply(&pool.noted, request, len);
@@ -756,7 +756,7 @@ impl Plane {
 
 /// Puts into an output what was not copied there; how many bytes that is.
 #[cold]
-fn insert(output: &mut Output, lent: Insertions) -> usize {
+pub(super) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
     let insert = |(at, part): (usize, Part)| {
         let len = part.len();
         output.insert(at, part);

@@ -2,18 +2,20 @@
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
+use crate::core::dispatch::insert_lent;
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};
-use keyway_store::{Footprint, MemcachedContext, Refused, Store};
+use keyway_store::{Footprint, MemcachedContext, Refused, Store, Transfer};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Plane {
     /// Executes a request on the store.
     #[inline]
     pub(super) fn serve_memcached(
         &mut self,
-        (pool, store): (&PoolPlan, &Store),
+        (pool, store): (&PoolPlan, &Arc<Store>),
         call: &mut Call<'_>,
     ) -> Step {
         self.count_memcached(call);
@@ -29,13 +31,19 @@ impl Plane {
                 false => None,
             };
             let (mut is_ok, mut len) = (true, 0);
+            let lends = call.session.relay.is_none() && call.busy.order.is_empty();
+            let transfer = Transfer::new(store, None);
             let place = call.busy.order.reserve();
             call.busy.order.complete(place, &mut call.busy.output, |out| {
                 let start = out.len();
-                store.execute_memcached(call.request, call.bytes, context, out);
+                let transfer = lends.then_some(&transfer);
+                store.execute_memcached_with(call.request, call.bytes, context, transfer, out);
                 is_ok = !is_error(&out[start..], wire_of(call.request.head.dialect));
                 len = out.len() - start;
             });
+            if let Some(lent) = transfer.into_lent() {
+                len += insert_lent(&mut call.busy.output, *lent);
+            }
             if len >= self.noting.look_from {
                 self.note_large_item(call.session.pool, call.request, call.bytes, len);
                 work = work.or_else(|| self.began_lately(log, call.session, call.busy));
