@@ -19,6 +19,7 @@ mod generation;
 mod hash;
 mod hash_tag;
 mod health;
+mod history;
 mod info_replication;
 mod outlier;
 mod pool;
@@ -41,6 +42,7 @@ pub use generation::{Generation, GenerationCell, Remembered, Seen};
 pub use hash::Hash;
 pub use hash_tag::HashTag;
 pub use health::{FailureReason, HealthBoard, HealthState, RejoinClaim, StateChange};
+pub use history::OffsetHistory;
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use outlier::{OUTLIER_PERIOD, OutlierChange, OutlierReason, Outliers, ReadBoard, ReadPeriod};
 pub use pool::{

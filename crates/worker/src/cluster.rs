@@ -12,7 +12,8 @@ use doubts::{Doubts, Verdict};
 use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
-    Applied, ClusterMap, ClusterPool, ClusterView, Endpoint, GroupView, LeftOut, Ring, ShardedPool,
+    Applied, ClusterMap, ClusterPool, ClusterView, ConnectedReplica, Endpoint, GroupView,
+    InfoReplication, LeftOut, OffsetHistory, Ring, ShardedPool,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -141,6 +142,8 @@ pub struct Cluster {
     lags: Box<[AtomicU64]>,
     /// How often that was asked, and by place how often when it was last told.
     lags_asked: AtomicU64,
+    /// How far primaries were when, by their place.
+    histories: Mutex<BTreeMap<u16, OffsetHistory>>,
     lags_told: Box<[AtomicU64]>,
     /// Where names lead by which replicas are known.
     hosts: Mutex<Hosts>,
@@ -187,6 +190,7 @@ impl Cluster {
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            histories: Mutex::default(),
             lags_asked: AtomicU64::new(0),
             lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
@@ -385,6 +389,25 @@ impl Cluster {
         let is_claimed = self.next_lags.fetch_update(Relaxed, Relaxed, is_due).is_ok();
         self.lags_asked.fetch_add(u64::from(is_claimed), Relaxed);
         is_claimed
+    }
+
+    /// Notes how far the history of a primary is.
+    pub(crate) fn note_offset(&self, primary: u16, told: &InfoReplication, now: Time) {
+        let span = self.settings.reads.lag_max.unwrap_or_default();
+        let mut histories = self.histories.lock();
+        let history = histories.entry(primary).or_default();
+        history.note(now, told.replication_id.as_deref(), told.replication_offset, span);
+    }
+
+    /// For how many milliseconds a replica has not said how far it is, or lacked something
+    /// when it did, whichever is more.
+    pub(crate) fn lag_of(&self, primary: u16, replica: &ConnectedReplica, now: Time) -> u64 {
+        let silence = Duration::from_secs(replica.lag_seconds);
+        let histories = self.histories.lock();
+        let behind = histories.get(&primary).map_or(Duration::ZERO, |history| {
+            history.behind(now, replica.replication_offset, silence)
+        });
+        silence.max(behind).as_millis() as u64
     }
 
     /// Notes how far a replica is behind its primary.

@@ -72,7 +72,7 @@ pub(crate) static CLUSTER: Table = Table {
             "replica_lag_max",
             Kind::Duration { min: ms(1000), max: hours(1) },
             Unset("replicas are read however far they are behind"),
-            "A replica that has not told its primary for longer how far it is, as the primary says in INFO, is not read. Replicas tell once a second.",
+            "A replica that has not told its primary for longer how far it is, or lacked for longer then what the primary had, is not read, as the primary says in INFO; to about a second.",
         ),
         key(
             "read_weights",

@@ -32,13 +32,15 @@ impl Core {
         let known: Vec<(u16, &Endpoint)> =
             map.replicas_of(heard.place).map(|(place, node)| (place, &node.endpoint)).collect();
         let mut found = 0;
+        let now = self.plane.clock.now;
+        shared.note_offset(heard.place, &told, now);
         for &(place, endpoint) in &known {
             let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
             let replica = replica_at(endpoint, others, &told.replicas, &shared);
             found += usize::from(replica.is_some());
             let online = replica.filter(|replica| replica.is_online);
-            let millis = online.map_or(u64::MAX, |replica| replica.lag_seconds * 1000);
-            shared.note_lag(place, millis);
+            let lag = |replica| shared.lag_of(heard.place, replica, now);
+            shared.note_lag(place, online.map_or(u64::MAX, lag));
         }
         if found == known.len() || told.replicas.is_empty() {
             return;
@@ -180,6 +182,25 @@ mod tests {
             format!("role:master\r\nconnected_slaves:{count}\r\n{lines}master_repl_offset:1\r\n");
         let reply = format!("${}\r\n{text}\r\n", text.len());
         InfoReplication::from_reply(reply.as_bytes()).unwrap().replicas
+    }
+
+    #[test]
+    fn a_replica_that_tells_in_time_may_lack_much() {
+        let cluster = cluster(&[]);
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        let mut lags = Vec::new();
+        for second in 1..=10 {
+            let mut told = told(&[("10.0.0.2", 6379, 0), ("10.0.0.3", 6379, 4)]);
+            // The first one does not get on, the second has all that there is.
+            told[0].replication_offset = 300;
+            told[1].replication_offset = 100 * second;
+            let reply = format!("role:master\r\nmaster_repl_offset:{}\r\n", 100 * second);
+            let reply = format!("${}\r\n{reply}\r\n", reply.len());
+            let of_primary = InfoReplication::from_reply(reply.as_bytes()).unwrap();
+            cluster.note_offset(0, &of_primary, at(second));
+            lags = told.iter().map(|replica| cluster.lag_of(0, replica, at(second))).collect();
+        }
+        assert_eq!(lags, [10_000 - 3000 - 1000, 4000]);
     }
 
     #[test]

@@ -1,0 +1,131 @@
+//! How far a primary's history had come when, so that it can be said since when a replica
+//! lacks something.
+//!
+//! ```text
+//!  offset of the primary  100 ── 180 ── 250 ── 400      one that has 200 has
+//!  seen at                 1 s    2 s    3 s    4 s     everything of second 2
+//! ```
+
+use keyway_base::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Moments that are remembered. Fewer tell more coarsely what a replica lacks.
+const MOMENTS_MAX: usize = 64;
+
+/// Replicas tell once a second how far they are, and primaries tell in whole seconds how long
+/// ago that was: what is told may be as much older.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Where a primary's history was at some moments.
+#[derive(Debug, Default)]
+pub struct OffsetHistory {
+    /// Ascending in both.
+    moments: VecDeque<(Time, u64)>,
+    /// Whose history it is, if it says so.
+    id: Option<Box<str>>,
+}
+
+impl OffsetHistory {
+    /// Notes how far the history of that identity is, in bytes. What is further back than `span`
+    /// before need not be told apart.
+    pub fn note(&mut self, now: Time, id: Option<&str>, offset: u64, span: Duration) {
+        let goes_on = self.moments.back().is_none_or(|&(at, last)| at <= now && last <= offset);
+        if !goes_on || self.id.as_deref() != id {
+            self.moments.clear();
+            self.id = id.map(Box::from);
+        }
+        // The newest one moves on until it is far enough from the one before.
+        let step = span / (MOMENTS_MAX as u32 / 2);
+        let before = self.moments.len().checked_sub(2).map(|index| self.moments[index].0);
+        if before.is_some_and(|before| now.since(before) < step) {
+            self.moments.pop_back();
+        }
+        if self.moments.len() == MOMENTS_MAX {
+            self.moments.pop_front();
+        }
+        self.moments.push_back((now, offset));
+    }
+
+    /// How long at least a replica lacked something when it last told how far it is, which was
+    /// `silence` ago.
+    pub fn behind(&self, now: Time, offset: u64, silence: Duration) -> Duration {
+        let Some(&(_, newest)) = self.moments.back() else { return Duration::ZERO };
+        if offset >= newest {
+            return Duration::ZERO;
+        }
+        // It has everything of the last moment that it has reached, or of one before the first.
+        let reached = self.moments.iter().rev().find(|&&(_, at)| at <= offset);
+        let Some(&(since, _)) = reached.or(self.moments.front()) else { return Duration::ZERO };
+        now.since(since).saturating_sub(silence + TOLD_EVERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> Time {
+        Time(seconds * 1_000_000_000)
+    }
+
+    fn history(moments: impl IntoIterator<Item = (u64, u64)>) -> OffsetHistory {
+        let mut history = OffsetHistory::default();
+        for (seconds, offset) in moments {
+            history.note(at(seconds), Some("a"), offset, SPAN);
+        }
+        history
+    }
+
+    fn behind(history: &OffsetHistory, now: u64, offset: u64, silence: u64) -> u64 {
+        history.behind(at(now), offset, Duration::from_secs(silence)).as_secs()
+    }
+
+    #[test]
+    fn what_is_lacked_is_told_by_when_the_primary_was_there() {
+        let history = history([(1, 100), (2, 180), (3, 250), (4, 400), (10, 400)]);
+        assert_eq!(behind(&history, 10, 400, 0), 0);
+        // Everything of the fourth second was there at the tenth, less what is not known.
+        assert_eq!(behind(&history, 10, 399, 0), 10 - 3 - 1);
+        assert_eq!(behind(&history, 10, 200, 0), 10 - 2 - 1);
+        // It told so three seconds ago, and was less behind then.
+        assert_eq!(behind(&history, 10, 200, 3), 10 - 2 - 3 - 1);
+        assert_eq!(behind(&history, 10, 5, 0), 10 - 1 - 1, "at least since the first moment");
+        assert_eq!(behind(&OffsetHistory::default(), 10, 5, 0), 0, "nothing is known");
+    }
+
+    #[test]
+    fn who_follows_is_never_behind_though_it_tells_late() {
+        let history = history((0..100).map(|second| (second, 1000 * second)));
+        for silence in 0..2 {
+            // What it told a second ago is of the second before.
+            assert_eq!(behind(&history, 99, 1000 * (99 - 1 - silence), silence), 0);
+        }
+        assert_eq!(behind(&history, 99, 1000 * 90, 0), 8);
+    }
+
+    #[test]
+    fn few_moments_reach_far_back() {
+        let mut history = OffsetHistory::default();
+        let span = Duration::from_secs(3600);
+        for second in 0..10_000 {
+            history.note(at(second), None, second, span);
+        }
+        assert!(history.moments.len() <= MOMENTS_MAX);
+        let lag = history.behind(at(9999), 9999 - 3000, Duration::ZERO).as_secs();
+        assert!((2999..3300).contains(&lag), "{lag}");
+        assert!(history.behind(at(9999), 1, Duration::ZERO) >= span);
+    }
+
+    #[test]
+    fn another_history_is_begun_anew() {
+        for (id, offset) in [("b", 5000), ("a", 100)] {
+            let mut history = history([(1, 1000), (2, 2000)]);
+            history.note(at(50), Some(id), offset, SPAN);
+            assert_eq!(history.moments.len(), 1, "{id}: an offset that went back, or another name");
+            assert_eq!(history.behind(at(50), 50, Duration::ZERO), Duration::ZERO);
+        }
+    }
+}
