@@ -124,9 +124,12 @@ impl Client {
 
     fn check(&self) {
         let mut pieces = vec![IoSlice::new(b""); 2 * self.output.parts_count() + 1];
-        let count = self.output.pieces(&mut pieces);
-        let unsent: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.to_vec()).collect();
-        assert!(unsent == self.unsent, "replies left out of order");
+        for len_max in [self.unsent.len() / 2, usize::MAX] {
+            let count = self.output.pieces(&mut pieces, len_max);
+            let unsent: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.to_vec()).collect();
+            let wanted = &self.unsent[..self.unsent.len().min(len_max)];
+            assert!(unsent == wanted, "replies left out of order");
+        }
         assert_eq!(self.output.len(), self.unsent.len());
         assert_eq!(self.order.len(), self.places.len());
         let early: usize = self.places.iter().flat_map(|place| &place.reply).map(Vec::len).sum();

@@ -73,6 +73,7 @@ const BY_BOTH: &[&str] = &[
     "keyway/conformance",
     "keyway/entrance",
     "keyway/faults",
+    "keyway/large_store",
     "keyway/large_values",
     "keyway/leaving",
     "keyway/lifecycle",
