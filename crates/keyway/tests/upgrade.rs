@@ -14,12 +14,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, Pool, Process, RedisServer,
-    Signal, TempDir, Value, encode_words, free_address, http_get, keyway_binary, run_keyway,
-    serving_process, wait_for, wait_until, watchdog,
+    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, Process,
+    RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached, http_get,
+    keyway_binary, run_keyway, serving_process, wait_for, wait_until, watchdog,
 };
 use parking_lot::Mutex;
+
+mod tls_client;
+
+use tls_client::{Way, tls_table};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(30);
@@ -136,6 +141,8 @@ fn serving(admin: SocketAddr) -> u32 {
 enum Door {
     Tcp(SocketAddr),
     Unix(PathBuf),
+    Tls(SocketAddr, Arc<CertificateFiles>),
+    Memcached(SocketAddr),
 }
 
 trait Both: Read + Write {}
@@ -208,7 +215,8 @@ fn told(what: &'static str) -> impl Fn(std::io::Error) -> String {
 /// Connects, writes and reads a few times with the requests in pieces, and leaves.
 fn visit(door: &Door, number: usize, turn: u64) -> Result<(), String> {
     let mut socket: Box<dyn Both> = match door {
-        Door::Tcp(addr) => {
+        Door::Tls(addr, files) => return visit_by_tls((*addr, files), number, turn),
+        Door::Tcp(addr) | Door::Memcached(addr) => {
             let socket = TcpStream::connect(addr).map_err(told("connect"))?;
             socket.set_read_timeout(Some(SOON)).map_err(told("timeout"))?;
             Box::new(socket)
@@ -221,13 +229,40 @@ fn visit(door: &Door, number: usize, turn: u64) -> Result<(), String> {
     };
     for step in 0..3 {
         let (key, value) = (format!("visit:{number}"), format!("{turn}:{step}"));
-        let request = format!("SET {key} {value}\r\nGET {key}\r\n");
-        let expected = format!("+OK\r\n${}\r\n{value}\r\n", value.len());
+        let (len, is_memcached) = (value.len(), matches!(door, Door::Memcached(_)));
+        let (request, expected) = match is_memcached {
+            false => (
+                format!("SET {key} {value}\r\nGET {key}\r\n"),
+                format!("+OK\r\n${len}\r\n{value}\r\n"),
+            ),
+            true => (
+                format!("set {key} 0 0 {len}\r\n{value}\r\nget {key}\r\n"),
+                format!("STORED\r\nVALUE {key} 0 {len}\r\n{value}\r\nEND\r\n"),
+            ),
+        };
         socket.write_all(request.as_bytes()).map_err(told("write"))?;
         let mut reply = vec![0; expected.len()];
         socket.read_exact(&mut reply).map_err(told("read"))?;
         if reply != expected.as_bytes() {
             return Err(format!("{:?} is not {expected:?}", String::from_utf8_lossy(&reply)));
+        }
+    }
+    Ok(())
+}
+
+fn visit_by_tls(
+    (addr, files): (SocketAddr, &CertificateFiles),
+    number: usize,
+    turn: u64,
+) -> Result<(), String> {
+    let mut client = Way::new(files).connect(addr);
+    for step in 0..3 {
+        let value = format!("{turn}:{step}");
+        let request = format!("SET visit:{number} {value}\r\nGET visit:{number}\r\n");
+        let expected = format!("+OK\r\n${}\r\n{value}\r\n", value.len());
+        let reply = client.ask(&request, &expected);
+        if reply != expected {
+            return Err(format!("{reply:?} by TLS is not {expected:?}"));
         }
     }
     Ok(())
@@ -283,6 +318,59 @@ fn nobody_is_refused_reset_or_lost_by_five_upgrades_in_a_row() {
     one.signal(*last, Signal::TERM);
     wait_until("the last one ends", SOON, || !one.is_alive(*last));
     assert!(!one.path("k.sock").exists(), "who listens last removes it");
+}
+
+/// By TLS, of memcached, and with an admin listener that asks for a token.
+#[test]
+fn other_doors_stay_open_and_the_token_goes_on_to_count() {
+    let _watch = watchdog(Duration::from_secs(240), "upgrades with other doors");
+    if !has_memcached("upgrades with clients of memcached") {
+        return;
+    }
+    let (servers, of_memcached) = ([RedisServer::start()], [MemcachedServer::start()]);
+    let files = Arc::new(CertificateFiles::default());
+    let secured = free_address();
+    let tls = tls_table(&files, "server", "");
+    let more = format!("[[listener]]\nbind = \"tcp://{secured}\"\npool = \"main\"\ntls = {tls}\n");
+    let token = files.write("token", "a-token-that-is-long-enough").display().to_string();
+    let other = files.write("other", "another-that-is-long-enough").display().to_string();
+    let pools = vec![Pool::over("main", &servers), Pool::memcached("items", &of_memcached)];
+    let quoted = format!("{token:?}");
+    let server = [("workers", "2"), ("upgrade_grace", "\"10m\""), ("admin_token_file", &quoted)];
+    let one = Upgrading::start(pools, &server, &more);
+    let pid = || {
+        let (status, text) = one.ctl(&["--token-file", &token, "--json", "status"]);
+        assert_eq!(status, 0, "{text}");
+        let rest = text.split("\"pid\":").nth(1).expect("the process").trim_start().to_owned();
+        rest.split(|it: char| !it.is_ascii_digit()).next().and_then(|it| it.parse().ok())
+    };
+    let by_tls = Door::Tls(secured, Arc::clone(&files));
+    let items = Door::Memcached(one.keyway.address(1));
+    let visitors = Visitors::start(&[by_tls.clone(), by_tls, items.clone(), items]);
+    // Some stay over all of it.
+    let mut stays = Way::new(&files).connect(secured);
+    let mut talks = one.keyway.memcached_client(1);
+    let mut pids: Vec<Option<u32>> = vec![pid()];
+    for round in 0..3 {
+        visitors.wait(60);
+        for (file, word) in [(None, "401"), (Some(&other), "the token is wrong")] {
+            let with: Vec<&str> = file.iter().flat_map(|file| ["--token-file", file]).collect();
+            let (status, text) = one.ctl(&[&with[..], &["upgrade"]].concat());
+            assert!(status != 0 && text.contains(word), "{text}");
+        }
+        assert_eq!(pid(), pids[round], "nobody else may");
+        let (status, text) = one.ctl(&["--token-file", &token, "upgrade"]);
+        assert_eq!(status, 0, "{text}");
+        pids.push(pid());
+        assert_ne!(pids[round], pids[round + 1]);
+        assert!(stays.ping(), "who stays is served by who was there");
+        talks.send(b"mn\r\n");
+        assert_eq!(talks.line(), "MN");
+    }
+    visitors.wait(60);
+    assert!(visitors.assert_welcome() > 200);
+    let log = one.log();
+    assert!(!log.contains("panicked"), "{log}");
 }
 
 #[test]
