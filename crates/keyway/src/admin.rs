@@ -475,9 +475,10 @@ impl Api for Process {
 
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
         match self.levers.reload.request() {
-            Ok(Diff { mut changes, rereads, warnings, .. }) => {
-                let told = |file: String| format!("{file} holds other certificates now");
-                changes.extend(rereads.into_iter().map(told));
+            Ok(diff) => {
+                let rereads = diff.told_rereads();
+                let Diff { mut changes, warnings, .. } = diff;
+                changes.extend(rereads);
                 Ok(Reloaded { changed: changes, warnings })
             }
             Err(refusal) => Err(refusal.reasons),

@@ -51,6 +51,13 @@ pub struct Diff {
     pub warnings: Vec<String>,
 }
 
+impl Diff {
+    /// What operators are told of certificates that were read again.
+    pub fn told_rereads(&self) -> Vec<String> {
+        self.rereads.iter().map(|file| format!("{file} holds other certificates now")).collect()
+    }
+}
+
 /// Why nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -8,10 +8,9 @@ use keyway_testkit::{
     CheckedLoad, Keyway, KeywayConfig, LoadShape, Pool, ToolOutput, Value, free_address, python,
     run_keyway, run_tool, wait_until,
 };
-use keyway_tls::{Channel, ClientSettings, ClientTls, Identity, MinVersion, Trust};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 mod tls_client;

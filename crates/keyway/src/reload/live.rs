@@ -81,8 +81,8 @@ impl Live {
                 for change in &diff.changes {
                     tracing::info!("reload: {change}");
                 }
-                for file in &diff.rereads {
-                    tracing::info!("reload: {file} holds other certificates now");
+                for told in diff.told_rereads() {
+                    tracing::info!("reload: {told}");
                 }
                 let generation = diff.generation;
                 match diff.changes.len() {
