@@ -2,8 +2,8 @@
 //! lacks something.
 //!
 //! ```text
-//!  offset of the primary  100 ── 180 ── 250 ── 400      one that has 200 has
-//!  seen at                 1 s    2 s    3 s    4 s     everything of second 2
+//!  offset of the primary  100 ── 180 ── 250 ── 400      one that has 200 lacks
+//!  seen at                 1 s    2 s    3 s    4 s     something since second 3
 //! ```
 
 use keyway_base::Time;
@@ -31,12 +31,17 @@ impl OffsetHistory {
     /// before need not be told apart.
     pub fn note(&mut self, now: Time, id: Option<&str>, offset: u64, span: Duration) {
         let goes_on = self.moments.back().is_none_or(|&(at, last)| at <= now && last <= offset);
-        if !goes_on || self.id.as_deref() != id {
+        let is_same = self.id.as_deref() == id;
+        if !goes_on && is_same && id.is_some() {
+            // Told late: a history of that name never goes back.
+            return;
+        }
+        if !goes_on || !is_same {
             self.moments.clear();
             self.id = id.map(Box::from);
         }
         // The newest one moves on until it is far enough from the one before.
-        let step = span / (MOMENTS_MAX as u32 / 2);
+        let step = span / (MOMENTS_MAX as u32 / 4);
         let before = self.moments.len().checked_sub(2).map(|index| self.moments[index].0);
         if before.is_some_and(|before| now.since(before) < step) {
             self.moments.pop_back();
@@ -48,16 +53,11 @@ impl OffsetHistory {
     }
 
     /// How long at least a replica lacked something when it last told how far it is, which was
-    /// `silence` ago.
+    /// `silence` ago; nothing of one that has not told yet, at 0.
     pub fn behind(&self, now: Time, offset: u64, silence: Duration) -> Duration {
-        let Some(&(_, newest)) = self.moments.back() else { return Duration::ZERO };
-        if offset >= newest {
-            return Duration::ZERO;
-        }
-        // It has everything of the last moment that it has reached, or of one before the first.
-        let reached = self.moments.iter().rev().find(|&&(_, at)| at <= offset);
-        let Some(&(since, _)) = reached.or(self.moments.front()) else { return Duration::ZERO };
-        now.since(since).saturating_sub(silence + TOLD_EVERY)
+        let lacks = |&&(_, at): &&(Time, u64)| at > offset && offset > 0;
+        let since = self.moments.iter().find(lacks).map_or(now, |&(since, _)| since);
+        now.since(since).saturating_sub(silence.saturating_add(TOLD_EVERY))
     }
 }
 
@@ -87,12 +87,14 @@ mod tests {
     fn what_is_lacked_is_told_by_when_the_primary_was_there() {
         let history = history([(1, 100), (2, 180), (3, 250), (4, 400), (10, 400)]);
         assert_eq!(behind(&history, 10, 400, 0), 0);
-        // Everything of the fourth second was there at the tenth, less what is not known.
-        assert_eq!(behind(&history, 10, 399, 0), 10 - 3 - 1);
-        assert_eq!(behind(&history, 10, 200, 0), 10 - 2 - 1);
+        // What it lacks was there in the fourth second, less what is not known.
+        assert_eq!(behind(&history, 10, 399, 0), 10 - 4 - 1);
+        assert_eq!(behind(&history, 10, 200, 0), 10 - 3 - 1);
         // It told so three seconds ago, and was less behind then.
-        assert_eq!(behind(&history, 10, 200, 3), 10 - 2 - 3 - 1);
+        assert_eq!(behind(&history, 10, 200, 3), 10 - 3 - 3 - 1);
         assert_eq!(behind(&history, 10, 5, 0), 10 - 1 - 1, "at least since the first moment");
+        assert_eq!(behind(&history, 10, 0, 0), 0, "it has not told yet");
+        assert_eq!(history.behind(at(10), 5, Duration::MAX), Duration::ZERO);
         assert_eq!(behind(&OffsetHistory::default(), 10, 5, 0), 0, "nothing is known");
     }
 
@@ -103,7 +105,7 @@ mod tests {
             // What it told a second ago is of the second before.
             assert_eq!(behind(&history, 99, 1000 * (99 - 1 - silence), silence), 0);
         }
-        assert_eq!(behind(&history, 99, 1000 * 90, 0), 8);
+        assert_eq!(behind(&history, 99, 1000 * 90, 0), 7);
     }
 
     #[test]
@@ -115,17 +117,46 @@ mod tests {
         }
         assert!(history.moments.len() <= MOMENTS_MAX);
         let lag = history.behind(at(9999), 9999 - 3000, Duration::ZERO).as_secs();
-        assert!((2999..3300).contains(&lag), "{lag}");
+        assert!((2500..3000).contains(&lag), "{lag}");
         assert!(history.behind(at(9999), 1, Duration::ZERO) >= span);
     }
 
     #[test]
+    fn one_that_does_not_get_on_is_known_to_be_behind_whatever_is_asked_for() {
+        for seconds in 1..200 {
+            let (mut history, span) = (OffsetHistory::default(), Duration::from_secs(seconds));
+            for poll in 0..1000_u64 {
+                let now = Time(poll * 503_000_000);
+                history.note(now, Some("a"), 1000 + poll, span);
+                if poll * 503 > 1000 * (2 * seconds + 5) {
+                    for silence in [0, 1] {
+                        let behind = history.behind(now, 1000, Duration::from_secs(silence));
+                        assert!(behind > span, "{behind:?} for {span:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn another_history_is_begun_anew() {
-        for (id, offset) in [("b", 5000), ("a", 100)] {
+        for (id, offset) in [(Some("b"), 5000), (Some("b"), 100), (None, 5000)] {
             let mut history = history([(1, 1000), (2, 2000)]);
-            history.note(at(50), Some(id), offset, SPAN);
-            assert_eq!(history.moments.len(), 1, "{id}: an offset that went back, or another name");
+            history.note(at(50), id, offset, SPAN);
+            assert_eq!(history.moments.len(), 1, "{id:?}: of another name");
             assert_eq!(history.behind(at(50), 50, Duration::ZERO), Duration::ZERO);
         }
+        let mut nameless = OffsetHistory::default();
+        nameless.note(at(1), None, 1000, SPAN);
+        nameless.note(at(2), None, 10, SPAN);
+        assert_eq!(nameless.moments.len(), 1, "a server that was started anew");
+    }
+
+    #[test]
+    fn what_is_told_late_changes_nothing() {
+        let mut history = history([(1, 1000), (2, 2000), (3, 3000)]);
+        history.note(at(2), Some("a"), 1900, SPAN);
+        history.note(at(3), Some("a"), 2900, SPAN);
+        assert_eq!(behind(&history, 9, 1500, 0), 9 - 2 - 1);
     }
 }

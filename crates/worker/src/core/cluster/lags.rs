@@ -200,7 +200,7 @@ mod tests {
             cluster.note_offset(0, &of_primary, at(second));
             lags = told.iter().map(|replica| cluster.lag_of(0, replica, at(second))).collect();
         }
-        assert_eq!(lags, [10_000 - 3000 - 1000, 4000]);
+        assert_eq!(lags, [10_000 - 4000 - 1000, 4000]);
     }
 
     #[test]
