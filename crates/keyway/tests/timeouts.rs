@@ -1,11 +1,11 @@
 //! A request that times out fails alone. The link lives on, and the late
 //! reply is given to nobody.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyway_testkit::{
-    Action, Client, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, Value, encode,
-    handshake_reply, wait_until, watchdog,
+    Action, Client, Keyway, KeywayConfig, Nutcracker, NutcrackerPool, Pool, RedisServer,
+    ScriptedBackend, Value, encode, handshake_reply, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -97,6 +97,36 @@ fn a_request_behind_a_slow_one_is_answered_when_it_is_in_time() {
         assert_eq!(client.command(&["GET", &format!("key:{nth}")]), Value::bulk(own_value(nth)));
     }
     assert_eq!(slow.reply(), Value::bulk("slow"));
+}
+
+/// How many of 200 requests fail that wait behind a script of 1.3 s with a timeout of 1 s. They
+/// are sent 0.7 s after the script, so each could have its reply in 0.6 s.
+fn failures_behind_a_script(mut slow: Client, mut others: Vec<Client>) -> usize {
+    assert_eq!(others.len(), 200);
+    slow.send(&encode(&["EVAL", SLOW_SCRIPT, "1", "key", "1300"]));
+    let sent = Instant::now();
+    wait_until("the time to ask", Duration::from_secs(5), || {
+        sent.elapsed() >= Duration::from_millis(700)
+    });
+    others.iter_mut().for_each(|client| client.send(&encode(&["GET", "key"])));
+    assert!(slow.reply().is_error(), "the script itself is late");
+    others.iter_mut().map(Client::reply).filter(Value::is_error).count()
+}
+
+/// The README and docs/comparison.md give these two numbers.
+#[test]
+fn a_timeout_fails_one_request_in_keyway_and_all_on_the_connection_in_nutcracker() {
+    let _watch = watchdog(Duration::from_secs(60), "a timeout in two proxies");
+    let server = RedisServer::start();
+    let pool = Pool::over("main", std::slice::from_ref(&server)).with("timeout", "\"1s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let clients = (0..200).map(|_| keyway.client(0)).collect();
+    assert_eq!(failures_behind_a_script(keyway.client(0), clients), 0);
+
+    let pool = NutcrackerPool::from(&server).with("timeout", "1000");
+    let nutcracker = Nutcracker::start(vec![pool]);
+    let clients = (0..200).map(|_| nutcracker.client(0)).collect();
+    assert_eq!(failures_behind_a_script(nutcracker.client(0), clients), 200);
 }
 
 /// A backend that answers everything, always too late and in order: no late
