@@ -11,7 +11,7 @@ pub(crate) fn example_within(key: &Key, table: &Table) -> &'static str {
     match key.name {
         // Weights and names are for servers that share keys by hash.
         "servers" if std::ptr::eq(table, &schema::CLUSTER) => {
-            "servers = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]"
+            "servers = [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]"
         }
         _ if key.is_pools() => example("pools"),
         name => example(name),
@@ -24,7 +24,7 @@ pub(crate) fn example(name: &str) -> &'static str {
         "bind" => "bind = \"tcp://127.0.0.1:6380\"",
         "pool" => "pool = \"NAME\" and a table [pool.NAME]",
         "kind" => KIND_EXAMPLE,
-        "servers" => "servers = [\"10.0.0.1:6379:1 alpha\", \"10.0.0.2:6379:1 beta\"]",
+        "servers" => "servers = [\"127.0.0.1:7001:1 alpha\", \"127.0.0.1:7002:1 beta\"]",
         "listener" => "[[listener]] with bind and pool",
         "pools" => {
             "[pool.NAME] with kind = \"store\", \"sharded\", \"cluster\", \"replicated\" or \"memcached\""

@@ -130,14 +130,14 @@ pub(crate) static LISTENER: Table = Table {
             "proxy_from",
             Kind::Networks,
             Unset("whoever connects is believed"),
-            "The proxies' addresses, `[\"10.0.0.5\", \"10.1.0.0/16\"]`, for `proxy_protocol`: anybody else's connections are refused, who could say they are whose they like.",
+            "The proxies' addresses, `[\"192.0.2.5\", \"198.51.100.0/24\"]`, for `proxy_protocol`: anybody else's connections are refused, who could say they are whose they like.",
         )
         .known_elsewhere_as(&["trusted_proxies", "set_real_ip_from"]),
         key(
             "allow",
             Kind::Networks,
             Unset("all addresses"),
-            "Whose connections are taken: addresses and ranges, `[\"10.0.0.0/8\", \"::1\"]`. Others are closed before anything is read. For `tcp://`, and `unix://` with `proxy_protocol`.",
+            "Whose connections are taken: addresses and ranges, `[\"192.0.2.0/24\", \"::1\"]`. Others are closed before anything is read. For `tcp://`, and `unix://` with `proxy_protocol`.",
         )
         .known_elsewhere_as(&["allow_from", "allowlist", "whitelist"]),
         key(
