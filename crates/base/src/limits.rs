@@ -138,6 +138,13 @@ impl Limits {
         (self.session_output_len_soft as usize / 2).clamp(64, LARGEST)
     }
 
+    /// How much of large replies waits in all for the clients of one worker that take nothing of
+    /// them, in bytes. Above that they are disconnected. A larger sum costs memory, a smaller ends
+    /// clients that have only paused.
+    pub fn released_len_max(&self) -> u64 {
+        64 * u64::from(self.session_output_len_soft)
+    }
+
     /// How many replies of one client may lie where they were read, each of which may pin all
     /// that was read with it, `block_len` bytes: together what undelivered replies may take.
     #[inline]

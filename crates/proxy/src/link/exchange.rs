@@ -110,6 +110,9 @@ pub struct Exchange {
     pub started: Time,
     /// Bytes of its request.
     pub(crate) len: u32,
+    /// How long it had waited before, on other links, in milliseconds; [`Exchange::OVER`] when its
+    /// time is up.
+    pub(crate) waited: u32,
     /// The request's `keyway_command::Class`, for metrics.
     pub class: u8,
     /// The server took long for it.
@@ -135,6 +138,38 @@ impl Exchange {
     /// No server has sent it elsewhere.
     pub const NOBODY: u16 = u16::MAX;
 
+    /// In place of how long it has waited: its time is up.
+    pub(super) const OVER: u32 = u32::MAX;
+
+    /// When its client asked: its time counts from then on, on whichever link it is.
+    #[inline]
+    pub fn asked(&self) -> Time {
+        Time(self.started.0.saturating_sub(u64::from(self.waited) * 1_000_000))
+    }
+
+    /// Counts its time from now on.
+    pub fn begin_anew(&mut self, now: Time) {
+        (self.started, self.waited) = (now, 0);
+    }
+
+    /// What [`Exchange::waited`] is of one that goes on to another link.
+    pub(super) fn waited_until(&self, now: Time) -> u32 {
+        let waited = now.since(self.asked()).as_millis();
+        u32::try_from(waited).map_or(Self::OVER - 1, |waited| waited.min(Self::OVER - 1))
+    }
+
+    /// Whether its time may be up: somebody waits for it. What the worker says itself to have
+    /// later requests understood still matters then.
+    pub(super) fn is_timed(&self) -> bool {
+        let is_heard = matches!(
+            self.owner,
+            Owner::Internal(
+                Internal::Select | Internal::Load | Internal::ClientId | Internal::Mode
+            )
+        );
+        !is_heard && self.owner != Owner::None
+    }
+
     /// Whether what answers it may be in a client's words: it runs a script or a
     /// function, or loads some.
     #[inline]
@@ -158,6 +193,7 @@ impl Exchange {
             owner: Owner::Internal(what),
             started: Time(0),
             len: 0,
+            waited: 0,
             class: 0,
             is_slow: false,
             redirections: 0,

@@ -34,7 +34,8 @@ impl Link {
             unsent_len -= len;
             unsent += 1;
             let is_internal = matches!(exchange.owner, Owner::Internal(_));
-            keeps &= index >= self.abandoned && !is_internal;
+            let is_over = index < self.abandoned || exchange.waited == Exchange::OVER;
+            keeps &= !is_over && !is_internal;
             if keeps {
                 kept += 1;
                 kept_len += len;
@@ -59,6 +60,9 @@ impl Link {
         }
         self.trace.restart();
         self.abandoned = 0;
+        self.is_uneven = !self.fifo.is_empty();
+        self.served = None;
+        self.stall.end(None);
         self.answered = false;
         self.was_lost_greeting = self.greeting.take().is_some() && self.handshake.is_empty();
         self.handshake.clear();

@@ -6,7 +6,8 @@
 //! all the bookkeeping there is. A request whose time is up is answered with
 //! an error and its exchange stays in the FIFO, abandoned: the late reply is
 //! recognised by its place and skipped, and nobody else notices. Exchanges of
-//! one link have one timeout, so the abandoned ones are always in front.
+//! one link have one timeout, so the abandoned ones are in front, unless the link is
+//! *uneven*: of a large transfer the time counts from its last movement, of others as ever.
 //!
 //! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
 //! `-> Backoff -> Connecting` after a failure. Requests may be enqueued while
@@ -31,13 +32,13 @@ pub use big::BigReply;
 pub use exchange::{Exchange, Hedge, Internal, Owner};
 pub use greeting::Announcement;
 pub use loss::Lost;
-pub use passing::Passed;
+pub use passing::{Held, Passed, Patience};
 pub use redirected::{ASKING, Redirected, Redirection};
 pub use trace::Slow;
 pub use translate::Translation;
 
-use crate::Output;
-use keyway_base::{BackendFault, Limits, ReplyBound, Time};
+use crate::{Output, Session};
+use keyway_base::{BackendFault, Key, Limits, ReplyBound, Time};
 use keyway_memcache::{Dialect, Expect};
 use keyway_resp::{Framer, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
@@ -130,6 +131,14 @@ pub struct Link {
     fifo: VecDeque<Exchange>,
     /// Exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
+    /// Times may be up in another order than that of the FIFO: see `time.rs`.
+    is_uneven: bool,
+    /// Who got the large reply that came last; that one's next requests have waited for it.
+    served: Option<Key<Session>>,
+    /// When bytes of a large request were last taken.
+    sent: Time,
+    /// For how long it was not read, for want of a client that reads.
+    stall: passing::Stall,
     handshake: Output,
     /// The reply with which the backend refused the handshake.
     handshake_refusal: Vec<u8>,
@@ -215,6 +224,10 @@ impl Default for Link {
             was_lost_greeting: false,
             fifo: VecDeque::new(),
             abandoned: 0,
+            is_uneven: false,
+            served: None,
+            sent: Time(0),
+            stall: passing::Stall::default(),
             handshake: Output::default(),
             handshake_refusal: Vec::new(),
             output: Output::keeping(OUTPUT_KEPT_MAX),
@@ -260,12 +273,15 @@ impl Link {
     /// has the earliest timeout.
     #[inline]
     pub fn is_awaited(&self) -> bool {
-        self.fifo.len() > self.abandoned && self.state == LinkState::Ready
+        self.fifo.len() > self.abandoned && self.state == LinkState::Ready && !self.is_uneven
     }
 
     /// Exchanges whose reply somebody still waits for.
     pub fn live(&self) -> usize {
-        self.fifo.len() - self.abandoned
+        match self.is_uneven {
+            false => self.fifo.len() - self.abandoned,
+            true => self.fifo.iter().filter(|exchange| exchange.owner != Owner::None).count(),
+        }
     }
 
     /// Bytes not sent yet.
@@ -394,13 +410,16 @@ impl Link {
     ) {
         if self.fifo.is_empty() {
             self.progress = now;
+            self.is_uneven = false;
         }
+        self.is_uneven |= len >= TRANSFER_LEN;
         let (len, translation) = (len as u32, Translation::Nulls);
         let (started, is_slow, redirections) = (now, false, 0);
         self.fifo.push_back(Exchange {
             owner,
             started,
             len,
+            waited: 0,
             class,
             is_slow,
             translation,
@@ -476,6 +495,9 @@ impl Link {
         }
         self.trace.names_big = limits.big_values_from != 0;
         let outcome = self.frame_input(bytes, limits, &mut deliver);
+        if self.input.len() >= TRANSFER_LEN {
+            self.note_large_reply();
+        }
         self.trim();
         outcome
     }
@@ -626,7 +648,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_base::{Key, Sent};
+    use keyway_base::Sent;
 
     fn options() -> LinkOptions {
         LinkOptions {
@@ -924,26 +946,42 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_becomes_no_earlier_one_when_a_large_transfer_ends() {
+    fn a_large_request_has_its_time_from_the_last_movement_and_small_ones_have_their_own() {
         let mut link = ready_link();
         ask(&mut link, 0, at(0));
         link.request_buf().extend_from_slice(&[b'x'; 2 * TRANSFER_LEN]);
         link.enqueue(owner(1), 0, 2 * TRANSFER_LEN, at(0));
-        let mut last = link.deadline(&options());
-        for (now, len) in [(40, 1000), (90, TRANSFER_LEN), (91, 10_000)] {
+        ask(&mut link, 2, at(100));
+        for (now, len) in [(40, 1000), (90, 1000), (91, TRANSFER_LEN)] {
             link.advance(len);
             link.note_progress(at(now));
-            assert!(link.deadline(&options()) >= last, "at {now}");
-            last = link.deadline(&options());
+            assert_eq!(link.deadline(&options()), Some(at(400)), "at {now}");
         }
         link.advance(link.unsent_len());
-        assert_eq!(link.deadline(&options()), last, "from the last movement on");
-        let mut expired = 0;
-        let before = at(90) + Duration::from_millis(1);
-        link.handle_timeout(&options(), before, |_| expired += 1).expect("alive");
-        assert_eq!(expired, 0);
-        link.handle_timeout(&options(), last.expect("a timeout"), |_| expired += 1).expect("alive");
-        assert_eq!(expired, 2);
+        let mut expired = Vec::new();
+        for (now, due) in [(399, 400), (400, 490), (490, 500), (500, 10_090)] {
+            let note = |exchange: &Exchange| expired.push((now, exchange.owner));
+            link.handle_timeout(&options(), at(now), note).expect("alive");
+            assert_eq!(link.deadline(&options()), Some(at(due)), "at {now}");
+        }
+        assert_eq!(expired, [(400, owner(0)), (490, owner(1)), (500, owner(2))]);
+        assert_eq!(link.live(), 0);
+    }
+
+    #[test]
+    fn a_request_that_comes_from_another_link_brings_the_time_it_has_waited() {
+        let mut link = ready_link();
+        link.follow_redirections();
+        ask(&mut link, 0, at(290));
+        let first = Exchange { owner: owner(1), started: at(100), ..Exchange::PUSH };
+        let (reply, request) = (Box::default(), Box::from(&b"GET"[..]));
+        link.enqueue_redirected(&Redirected { exchange: first, reply, request }, at(300));
+        assert_eq!(link.deadline(&options()), Some(at(500)));
+        assert!(!link.is_awaited(), "the next may have an earlier end");
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(500), |one| expired.push(one.owner)).expect("alive");
+        assert_eq!(expired, [owner(1)]);
+        assert_eq!(link.deadline(&options()), Some(at(690)));
     }
 
     #[test]

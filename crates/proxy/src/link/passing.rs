@@ -8,7 +8,7 @@
 //! that much is handed on without being looked at, but for the line end. The
 //! exchange stays at the front of the FIFO meanwhile: loss and time treat it as any other.
 
-use super::{Exchange, Link, LinkState, Owner};
+use super::{Exchange, Link, LinkState, Owner, TRANSFER_LEN};
 use keyway_base::{BackendFault, Time};
 use keyway_memcache::Expect;
 use keyway_resp::Kind;
@@ -23,12 +23,60 @@ pub(super) struct Passing {
     left: usize,
     /// With these the reply is whole; without, the framer looks at what follows.
     ends: bool,
-    /// Since when it is not read on, as its client takes no more.
-    held_since: Option<Time>,
-    /// For how long that was so before.
-    held: Duration,
     /// It is read on whatever its client takes.
     is_released: bool,
+}
+
+/// One part in so many of the time in which a link is read is forgiven of that in which it was
+/// not. Fewer lets clients that take nothing hold others up more; more gives those that read
+/// slowly less time.
+const FORGIVEN: u32 = 8;
+
+/// For how long a link was not read, as clients took none of what it brought. It counts for the
+/// link and not for a reply: many clients hold others up no longer than one.
+#[derive(Debug, Default)]
+pub(super) struct Stall {
+    /// How long that was until `at`.
+    used: Duration,
+    at: Time,
+    /// Since when it is so now.
+    since: Option<Time>,
+}
+
+impl Stall {
+    fn used(&self, now: Time) -> Duration {
+        let until = self.since.unwrap_or(now);
+        let left = self.used.saturating_sub(until.since(self.at) / FORGIVEN);
+        left + now.since(until)
+    }
+
+    /// It is read on: at a time, or on another connection. Of a long stall `most` is kept in mind.
+    pub(super) fn end(&mut self, at: Option<(Time, Duration)>) {
+        if let Some((now, most)) = at {
+            (self.used, self.at) = (self.used(now).min(most), now);
+        }
+        self.since = None;
+    }
+}
+
+/// How long a link may be held, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For so long others may wait in all.
+    pub most: Duration,
+    /// Others wait for room on the link.
+    pub others: bool,
+}
+
+/// What is to become of a link that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It is held on, until then if it is known that somebody waits.
+    On(Option<Time>),
+    /// It is read on: others have waited for long enough.
+    Over,
+    /// It is not held.
+    None,
 }
 
 /// What came of a reply that passes through.
@@ -96,9 +144,9 @@ impl Link {
         if let Some(framing) = &mut self.memcached {
             framing.restart();
         }
-        let (left, held) = (len - input.len(), Duration::ZERO);
-        let passing = Passing { len, left, ends, held_since: None, held, is_released: false };
-        self.passing = Some(Box::new(passing));
+        let left = len - input.len();
+        self.passing = Some(Box::new(Passing { len, left, ends, is_released: false }));
+        self.note_large_reply();
         (input, len)
     }
 
@@ -140,6 +188,7 @@ impl Link {
     pub fn extend_last(&mut self, part: &[u8]) {
         if let Some(exchange) = self.fifo.back_mut() {
             exchange.len += part.len() as u32;
+            self.is_uneven |= exchange.len as usize >= TRANSFER_LEN;
             self.output.buf().extend_from_slice(part);
         }
     }
@@ -158,27 +207,24 @@ impl Link {
 
     /// Notes that the reply that passes through is not read on for now. Returns whether
     /// it may be so: others may have waited for long enough.
-    pub fn hold(&mut self, now: Time) -> bool {
-        let Some(passing) = &mut self.passing else { return false };
-        if passing.is_released {
+    pub fn hold(&mut self, patience: Patience, now: Time) -> bool {
+        if self.passing.as_ref().is_none_or(|passing| passing.is_released) {
             return false;
         }
-        passing.held_since.get_or_insert(now);
-        true
+        self.stall.since.get_or_insert(now);
+        self.look_at_hold(patience, now) != Held::Over
     }
 
     /// Whether the reply that passes through is not read on.
     pub fn is_held(&self) -> bool {
-        self.passing.as_ref().is_some_and(|passing| passing.held_since.is_some())
+        self.passing.is_some() && self.stall.since.is_some()
     }
 
     /// Notes that the reply that passes through is read on. The time until then is
-    /// nobody's fault.
-    pub fn let_go(&mut self, now: Time) {
-        if let Some(passing) = &mut self.passing
-            && let Some(since) = passing.held_since.take()
-        {
-            passing.held += now.since(since);
+    /// not the server's fault.
+    pub fn let_go(&mut self, most: Duration, now: Time) {
+        if self.is_held() {
+            self.stall.end(Some((now, most)));
             self.progress = now;
             self.moved = now;
         }
@@ -199,21 +245,26 @@ impl Link {
     }
 
     /// Has the reply that passes through read on whatever its client takes, when others
-    /// have waited behind it for `held_max` in all, here or for room (`others`). Returns
-    /// whether it is to be read on.
-    pub fn release_held(&mut self, held_max: Duration, others: bool, now: Time) -> bool {
-        let others_wait = others || self.others_wait();
-        let Some(passing) = &mut self.passing else { return false };
-        let Some(since) = passing.held_since else { return false };
+    /// have waited behind it and those before it for long enough in all.
+    pub fn look_at_hold(&mut self, patience: Patience, now: Time) -> Held {
+        let others_wait = patience.others || self.others_wait();
+        let Some(passing) = &mut self.passing else { return Held::None };
+        if self.stall.since.is_none() {
+            return Held::None;
+        }
         // It is not the server that is waited for.
         self.progress = now;
         self.moved = now;
-        let is_over = others_wait && passing.held + now.since(since) >= held_max;
-        if is_over {
-            passing.is_released = true;
-            passing.held_since = None;
+        let left = patience.most.saturating_sub(self.stall.used(now));
+        if !others_wait {
+            return Held::On(None);
         }
-        is_over
+        if !left.is_zero() {
+            return Held::On(Some(now + left));
+        }
+        passing.is_released = true;
+        self.stall.end(Some((now, patience.most)));
+        Held::Over
     }
 }
 
@@ -316,35 +367,99 @@ mod tests {
         assert!(link.large_reply(100).is_none());
     }
 
-    #[test]
-    fn what_is_held_back_times_nobody_out_and_gives_way_to_others() {
-        let at = |millis: u64| Time(millis * 1_000_000);
+    const MOST: Duration = Duration::from_millis(100);
+    const ALONE: Patience = Patience { most: MOST, others: false };
+
+    fn at(millis: u64) -> Time {
+        Time(millis * 1_000_000)
+    }
+
+    fn ask(link: &mut Link, session: Key<crate::Session>, now: Time) {
+        link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        link.enqueue(Owner::Session { session, sequence: 1 }, 0, 14, now);
+        link.advance(link.unsent().len());
+    }
+
+    /// A link with a large reply for one session at its front, held since 10 ms.
+    fn held() -> Link {
         let mut link = asked(1);
         hear(&mut link, b"$1000\r\nabc");
         link.begin_passing();
-        assert!(link.hold(at(10)) && link.is_held());
+        assert!(link.hold(ALONE, at(10)) && link.is_held());
+        link
+    }
+
+    #[test]
+    fn what_is_held_back_does_not_time_out_and_gives_way_to_others() {
+        let mut link = held();
         for now in (10..5000).step_by(100) {
-            let is_over = link.release_held(Duration::from_millis(100), false, at(now));
-            assert!(!is_over, "nobody waits");
+            assert_eq!(link.look_at_hold(ALONE, at(now)), Held::On(None), "nobody waits");
             link.handle_timeout(&options(), at(now), |_| panic!("timed out")).unwrap();
         }
-        link.let_go(at(5000));
+        link.let_go(MOST, at(5000));
         link.handle_timeout(&options(), at(5300), |_| panic!("timed out")).unwrap();
-        // Others wait, and it was held for long enough in all.
-        let ask = |link: &mut Link, session| {
-            link.enqueue(Owner::Session { session, sequence: 1 }, 0, 0, at(5300));
-        };
-        ask(&mut link, Key::NONE);
-        assert!(link.hold(at(5300)));
-        let is_over = link.release_held(Duration::from_millis(100), false, at(5300));
-        assert!(!is_over, "it waits for its own reply");
-        ask(&mut link, Key::from_bits(1));
-        assert!(link.release_held(Duration::from_millis(100), false, at(5300)));
-        assert!(!link.is_held() && !link.hold(at(5301)));
-        // The server is silent.
+        // Its own next request waits for it; that of another does not for long.
+        ask(&mut link, Key::NONE, at(5700));
+        assert!(link.hold(ALONE, at(5700)));
+        assert!(matches!(link.look_at_hold(ALONE, at(5790)), Held::On(None)));
+        ask(&mut link, Key::from_bits(1), at(5790));
+        assert_eq!(link.look_at_hold(ALONE, at(5791)), Held::Over);
+        assert!(!link.is_held() && !link.hold(ALONE, at(5792)));
+        // The server is silent: that counts from the last byte for who gets them, and for the
+        // other from when it asked.
         let mut expired = 0;
-        link.handle_timeout(&options(), at(5800), |_| expired += 1).unwrap();
+        link.handle_timeout(&options(), at(6189), |_| expired += 1).unwrap();
+        assert_eq!(expired, 0);
+        link.handle_timeout(&options(), at(6200), |_| expired += 1).unwrap();
         assert_eq!(expired, 3);
         assert_eq!(link.passing_owner(), Some(Owner::None));
+    }
+
+    #[test]
+    fn who_waits_behind_a_large_reply_is_told_in_time_whatever_moves() {
+        let mut link = held();
+        ask(&mut link, Key::from_bits(1), at(20));
+        let mut over = Vec::new();
+        for now in (20..2000).step_by(5) {
+            link.let_go(Duration::MAX, at(now));
+            link.pass(b"x", at(now)).unwrap();
+            link.hold(Patience { most: Duration::MAX, others: false }, at(now));
+            link.handle_timeout(&options(), at(now), |exchange| over.push((now, exchange.owner)))
+                .unwrap();
+            assert!(link.deadline(&options()).is_none_or(|due| due >= at(now)));
+        }
+        let other = Owner::Session { session: Key::from_bits(1), sequence: 1 };
+        assert_eq!(over, [(420, other)]);
+        assert_eq!((link.in_flight(), link.live()), (2, 1));
+        // Its late reply is nobody's.
+        let rest = link.pass(&[b'x'; 1000], at(2000)).unwrap_err();
+        assert_eq!(rest, BackendFault::Protocol, "the line end is missing");
+    }
+
+    #[test]
+    fn many_that_take_nothing_hold_others_up_no_longer_than_one() {
+        let mut link = asked(0);
+        for session in 1..=20 {
+            ask(&mut link, Key::from_bits(session), at(0));
+        }
+        ask(&mut link, Key::from_bits(100), at(0));
+        let (mut now, mut held_for) = (10, 0);
+        for _ in 1..=20 {
+            hear(&mut link, b"$1000\r\nabc");
+            link.begin_passing();
+            while link.hold(ALONE, at(now)) {
+                (now, held_for) = (now + 1, held_for + 1);
+            }
+            let end = [[b'x'; 997].as_slice(), b"\r\n"].concat();
+            let passed = link.pass(&end, at(now)).unwrap();
+            assert!(passed.answered.is_some());
+        }
+        assert_eq!(held_for, 100);
+        // Time in which it was read makes up for it.
+        hear(&mut link, b"$1000\r\nabc");
+        link.begin_passing();
+        ask(&mut link, Key::from_bits(101), at(now + 400));
+        assert!(link.hold(ALONE, at(now + 400)) && link.hold(ALONE, at(now + 440)));
+        assert!(!link.hold(ALONE, at(now + 451)));
     }
 }

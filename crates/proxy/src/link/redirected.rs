@@ -194,6 +194,8 @@ impl Link {
             last.expect = exchange.expect;
             last.redirections = exchange.redirections.saturating_add(1);
             last.sent_on_by = exchange.sent_on_by;
+            last.waited = exchange.waited_until(now);
+            self.is_uneven |= last.waited > 0;
         }
     }
 

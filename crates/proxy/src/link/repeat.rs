@@ -74,6 +74,10 @@ impl Link {
         self.request_buf().extend_from_slice(request);
         self.enqueue(owner, first.class, request.len(), now);
         self.set_translation(first.translation);
+        if let Some(last) = self.fifo.back_mut() {
+            last.waited = first.waited_until(now);
+            self.is_uneven |= last.waited > 0;
+        }
     }
 }
 

@@ -1,7 +1,13 @@
 //! When a link has something to do without a byte having come, and what it
 //! gives up then.
+//!
+//! The time of a request counts from when its client asked, whatever goes on before it. There are
+//! three exceptions, which count from the last movement: the large reply that is coming, the next
+//! requests of the client that gets it, and a large request that is being sent. While there
+//! is one of these, or a request that came from another link, the link is *uneven*: all exchanges
+//! are looked at, not the oldest alone.
 
-use super::{Exchange, Internal, Link, LinkOptions, LinkState, Owner, Redirected, TRANSFER_LEN};
+use super::{Exchange, Link, LinkOptions, LinkState, Owner, Redirected, TRANSFER_LEN};
 use keyway_base::{BackendFault, Key, Time};
 use std::time::Duration;
 
@@ -25,8 +31,11 @@ impl Link {
             // One that is to be sent again is timed where it waits for that.
             return self.blocked_until(options).filter(|_| !self.fifo.is_empty());
         }
-        let next = || self.fifo.iter().skip(self.abandoned).find(is_timed);
-        let request = options.timeout.and_then(|timeout| Some(self.since(next()?) + timeout));
+        let next = || match self.is_uneven {
+            false => self.fifo.iter().skip(self.abandoned).find(is_timed).map(|it| it.started),
+            true => self.first_due(),
+        };
+        let request = options.timeout.and_then(|timeout| Some(next()? + timeout));
         let connection = match self.state {
             LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
                 Some(deadline)
@@ -38,6 +47,52 @@ impl Link {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// From when on the time counts that is up first, where that may be anybody's.
+    #[cold]
+    fn first_due(&self) -> Option<Time> {
+        let is_timed = |exchange: &Exchange| match self.state {
+            LinkState::Ready => exchange.is_timed(),
+            _ => !matches!(exchange.owner, Owner::Internal(_) | Owner::None),
+        };
+        let timed = self.fifo.iter().enumerate().filter(|(_, exchange)| is_timed(exchange));
+        timed.map(|(index, exchange)| self.counts_from(index, exchange)).min()
+    }
+
+    /// From when on the time of the exchange at a position counts.
+    fn counts_from(&self, index: usize, exchange: &Exchange) -> Time {
+        let asked = exchange.asked();
+        if self.state != LinkState::Ready {
+            return asked;
+        }
+        let is_coming = index == 0 && self.is_reply_large();
+        if is_coming || self.is_served(exchange) {
+            return asked.max(self.last_moved());
+        }
+        if exchange.len as usize >= TRANSFER_LEN { asked.max(self.sent) } else { asked }
+    }
+
+    /// Whether the client that waits got the large reply before.
+    fn is_served(&self, exchange: &Exchange) -> bool {
+        let session = match exchange.owner {
+            Owner::Session { session, .. } => Some(session),
+            _ => None,
+        };
+        session.is_some() && session == self.served
+    }
+
+    fn is_reply_large(&self) -> bool {
+        self.is_passing() || self.input.len() >= TRANSFER_LEN
+    }
+
+    /// Notes that the reply to the oldest request is a large one.
+    pub(super) fn note_large_reply(&mut self) {
+        self.is_uneven = true;
+        self.served = match self.fifo.front().map(|exchange| exchange.owner) {
+            Some(Owner::Session { session, .. }) => Some(session),
+            _ => None,
+        };
     }
 
     /// Until when a command that blocks may go on: as long as was said, and as long as
@@ -77,9 +132,8 @@ impl Link {
         is_large.then_some(self.progress)
     }
 
-    /// When the time of an exchange began: those that waited behind a large
-    /// transfer count from its last movement when it is over too, so that no
-    /// deadline becomes an earlier one than was told.
+    /// Since when the server owes the reply to an exchange: a large transfer that moved since
+    /// was work.
     fn since(&self, exchange: &Exchange) -> Time {
         exchange.started.max(self.last_moved())
     }
@@ -91,6 +145,9 @@ impl Link {
     /// Notes that the socket took a part of what was offered.
     pub fn note_progress(&mut self, now: Time) {
         self.progress = now;
+        if self.output.len() >= TRANSFER_LEN {
+            self.sent = now;
+        }
     }
 
     /// By the age of the oldest request, not by silence: a backend that drops
@@ -121,29 +178,26 @@ impl Link {
             let is_over = self.blocked_until(options).is_some_and(|until| now >= until);
             return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
         }
-        let last_moved = self.last_moved();
         if let Some(timeout) = options.timeout {
-            if self.state != LinkState::Ready {
-                self.take_back_expired(timeout, now, &mut expired);
-            } else {
-                while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
-                    if now < exchange.started.max(last_moved) + timeout {
-                        break;
-                    }
-                    expired(exchange);
-                    // What these say still matters, to the requests behind them or
-                    // for as long as the connection stands.
-                    let is_heard = matches!(
-                        exchange.owner,
-                        Owner::Internal(
-                            Internal::Select | Internal::Load | Internal::ClientId | Internal::Mode
-                        )
-                    );
-                    if !is_heard {
-                        exchange.owner = Owner::None;
-                    }
-                    self.abandoned += 1;
+            match self.state {
+                LinkState::Ready if self.is_uneven => {
+                    self.abandon_expired(timeout, now, &mut expired);
                 }
+                LinkState::Ready => {
+                    while let Some(exchange) = self.fifo.get_mut(self.abandoned) {
+                        if now < exchange.started + timeout {
+                            break;
+                        }
+                        expired(exchange);
+                        // What some say still matters, to the requests behind them or
+                        // for as long as the connection stands.
+                        if exchange.is_timed() {
+                            exchange.owner = Owner::None;
+                        }
+                        self.abandoned += 1;
+                    }
+                }
+                _ => self.take_back_expired(timeout, now, &mut expired),
             }
         }
         match self.state {
@@ -156,6 +210,36 @@ impl Link {
                 Err(BackendFault::Timeout)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Gives up the exchanges whose time is up, wherever they are.
+    #[cold]
+    fn abandon_expired(
+        &mut self,
+        timeout: Duration,
+        now: Time,
+        expired: &mut impl FnMut(&Exchange),
+    ) {
+        for index in 0..self.fifo.len() {
+            let exchange = &self.fifo[index];
+            if exchange.is_timed() && now >= self.counts_from(index, exchange) + timeout {
+                let exchange = &mut self.fifo[index];
+                expired(exchange);
+                (exchange.owner, exchange.waited) = (Owner::None, Exchange::OVER);
+                exchange.may_repeat = false;
+            }
+        }
+        self.abandoned = self.fifo.iter().take_while(|exchange| !exchange.is_timed()).count();
+        let is_uneven = |exchange: &Exchange| {
+            exchange.waited > 0
+                || exchange.len as usize >= TRANSFER_LEN
+                || self.is_served(exchange)
+        };
+        let is_even = !self.is_reply_large()
+            && !self.fifo.iter().skip(self.abandoned).any(|exchange| is_uneven(exchange));
+        if is_even {
+            (self.is_uneven, self.served) = (false, None);
         }
     }
 
@@ -173,7 +257,7 @@ impl Link {
     /// each to `taken`. The worker's own stay.
     pub fn take_back(&mut self, mut taken: impl FnMut(&Exchange)) {
         if self.state != LinkState::Ready {
-            self.take_back_first(self.fifo.len(), &mut |exchange, _| taken(exchange));
+            self.take_back_those(|_| true, &mut |exchange, _| taken(exchange));
         }
     }
 
@@ -182,15 +266,15 @@ impl Link {
     pub fn take_unsent(&mut self) -> Vec<Redirected> {
         let mut all = Vec::new();
         if self.state != LinkState::Ready {
-            self.take_back_first(self.fifo.len(), &mut |exchange, request| {
+            self.take_back_those(|_| true, &mut |exchange, request| {
                 all.push(Redirected::unsent(exchange, request));
             });
         }
         all
     }
 
-    /// Removes the expired requests from the front of the unsent output. The
-    /// worker's own stay, as those behind them may rely on them (`SELECT`).
+    /// Removes the expired requests from the unsent output. The worker's own stay, as
+    /// those behind them may rely on them (`SELECT`).
     #[cold]
     fn take_back_expired(
         &mut self,
@@ -198,31 +282,36 @@ impl Link {
         now: Time,
         expired: &mut impl FnMut(&Exchange),
     ) {
-        let is_expired = |exchange: &&Exchange| now >= exchange.started + timeout;
-        let count = self.fifo.iter().take_while(is_expired).count();
-        self.take_back_first(count, &mut |exchange, _| expired(exchange));
+        let is_expired = |exchange: &Exchange| now >= exchange.asked() + timeout;
+        if self.is_uneven || self.fifo.front().is_some_and(is_expired) {
+            self.take_back_those(is_expired, &mut |exchange, _| expired(exchange));
+        }
     }
 
-    fn take_back_first(&mut self, count: usize, taken: &mut impl FnMut(&Exchange, &[u8])) {
-        if count == 0 {
+    fn take_back_those(
+        &mut self,
+        is_taken: impl Fn(&Exchange) -> bool,
+        taken: &mut impl FnMut(&Exchange, &[u8]),
+    ) {
+        let is_one = |exchange: &Exchange| {
+            is_taken(exchange) && !matches!(exchange.owner, Owner::Internal(_))
+        };
+        if !self.fifo.iter().any(is_one) {
             return;
         }
         let unsent = self.output.unsent();
-        let (mut position, mut kept, mut kept_bytes) = (0, Vec::new(), Vec::new());
-        for exchange in self.fifo.drain(..count) {
+        let (mut position, mut kept_bytes) = (0, Vec::new());
+        self.fifo.retain(|exchange| {
             let end = position + exchange.len as usize;
-            if matches!(exchange.owner, Owner::Internal(_)) {
-                kept.push(exchange);
-                kept_bytes.extend_from_slice(&unsent[position..end]);
-            } else {
-                taken(&exchange, &unsent[position..end]);
-            }
+            let request = &unsent[position..end];
             position = end;
-        }
+            match is_one(exchange) {
+                true => taken(exchange, request),
+                false => kept_bytes.extend_from_slice(request),
+            }
+            !is_one(exchange)
+        });
         kept_bytes.extend_from_slice(&unsent[position..]);
-        for exchange in kept.into_iter().rev() {
-            self.fifo.push_front(exchange);
-        }
         self.output.clear();
         *self.output.buf() = kept_bytes;
     }

@@ -82,6 +82,10 @@ pub struct Session {
     pub broken: bool,
     /// The socket took less than was offered; wait until it is writable.
     pub send_blocked: bool,
+    /// Since when, if it is so: the client has taken nothing since.
+    pub blocked_since: Time,
+    /// It is to be ended, as it takes nothing of its replies.
+    pub is_cut: bool,
     /// The socket may hold unread bytes: reading stopped before it was
     /// drained, and edge-triggered readiness is not told again.
     pub unread: bool,
@@ -151,6 +155,8 @@ impl Session {
             ended: false,
             broken: false,
             send_blocked: false,
+            blocked_since: Time(0),
+            is_cut: false,
             unread: false,
             is_reread: false,
             paused: false,
@@ -180,11 +186,11 @@ impl Session {
         }
     }
 
-    /// Whether undelivered replies have outgrown the hard bound.
+    /// Whether undelivered replies have outgrown the hard bound, or all that clients do not
+    /// take has.
     pub fn is_overgrown(&self, limits: &Limits) -> bool {
-        self.busy
-            .as_ref()
-            .is_some_and(|busy| busy.undelivered() as u64 > limits.session_output_len_hard)
+        let hard = limits.session_output_len_hard;
+        self.is_cut || self.busy.as_ref().is_some_and(|busy| busy.undelivered() as u64 > hard)
     }
 
     /// Until when output should wait for the replies that are still to come:

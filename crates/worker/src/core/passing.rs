@@ -8,8 +8,10 @@
 //! Only the reply that a client waits for next passes: an early one has to be kept
 //! anyway. Nothing else goes into the output in between, so that clients who are
 //! told things unasked get their replies whole. While a client takes no more the
-//! link is not read, for [`HELD_MAX`] if others wait behind it; what still comes
-//! then waits in the session, within its hard bound.
+//! link is not read, for [`HELD_MAX`] if others wait behind it: so long in all, however many
+//! replies and clients there are. What still comes then waits in the session, within its hard
+//! bound; clients that have taken nothing for [`STALLED_FOR`] are ended when all of that together
+//! comes to more than `Limits::released_len_max`.
 //!
 //! From then on the client has its requests sent by connections of their own
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
@@ -19,17 +21,24 @@ use super::reply::Lent;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
 use keyway_proxy::tracking::{write_everything, write_redirected};
-use keyway_proxy::{Owner, Passes, Session};
+use keyway_proxy::{Held, Owner, Passes, Patience, Session};
 use keyway_resp::{Kind, Protocol};
 use std::time::Duration;
 
-/// How long in all others wait behind a reply whose client does not take it.
-/// Shorter keeps more of large replies here; longer lets one slow client hold up
-/// all that share a connection with it.
+/// How long in all others wait behind replies whose clients do not take them.
+/// Shorter keeps more of large replies here; longer lets slow clients hold up
+/// all that share a connection with them.
 const HELD_MAX: Duration = Duration::from_millis(100);
 
 /// The same where all that share the connection ask for large values.
 const BULK_HELD_MAX: Duration = Duration::from_secs(2);
+
+/// How long a client has taken nothing when it may be ended for want of memory. Shorter ends
+/// clients on slow networks, longer lets more come in for those that read nothing.
+const STALLED_FOR: Duration = Duration::from_millis(500);
+
+/// Between two sums of what clients do not take, while it is too much.
+const SUMMED_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a client may take for the replies before one that was cut off.
 const CUT_TOLD_WITHIN: Duration = Duration::from_secs(2);
@@ -49,6 +58,10 @@ pub(super) struct State {
     bulk: Vec<Key<Session>>,
     /// What clients are told unasked, behind the replies that pass to them.
     behind: Vec<(Key<Session>, Vec<u8>)>,
+    /// Bytes that wait beyond the windows of clients, at most.
+    beyond: u64,
+    /// When they may be summed again.
+    next_sum: Time,
 }
 
 impl Core {
@@ -71,7 +84,12 @@ impl Core {
             return false;
         }
         let was_held = slot.link.is_held();
-        let is_held = slot.link.hold(plane.clock.now);
+        let patience = plane.patience(slot);
+        let is_held = slot.link.hold(patience, plane.clock.now);
+        if is_held && !was_held {
+            // Somebody may wait already, or come.
+            plane.note_deadline(Some(plane.clock.now + patience.most));
+        }
         // A link may have been lost, and held anew, since it was noted.
         if is_held && !was_held && !plane.passing.held.contains(&index) {
             plane.passing.held.push(index);
@@ -83,6 +101,7 @@ impl Core {
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
         self.plane.tend_bulk(&mut self.sessions);
+        self.plane.sum_beyond(&mut self.sessions);
     }
 
     /// The link to be read on next, of those that were held.
@@ -119,6 +138,9 @@ impl Core {
             && let Some(session) = sessions.get_mut(key)
         {
             plane.append_passing(key, session, passed.part, lent);
+            if plane.passing.beyond > plane.plan.limits.released_len_max() {
+                plane.sum_beyond(sessions);
+            }
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
         let slow_client = exchange.is_slow.then(|| {
@@ -233,6 +255,9 @@ impl Plane {
     ) {
         let part = self.part_for(session, lent, bytes);
         if let Some(busy) = &mut session.busy {
+            if busy.output.len() > self.plan.limits.pass_len() {
+                self.passing.beyond += bytes.len() as u64;
+            }
             match part {
                 Some(part) => busy.output.append(part),
                 None => busy.output.buf().extend_from_slice(bytes),
@@ -272,7 +297,8 @@ impl Plane {
         let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
         let Some(slot) = links.get_mut(passing.link) else { return };
         if has_room && slot.is_held_for(key) {
-            slot.link.let_go(self.clock.now);
+            let most = self.patience(slot).most;
+            slot.link.let_go(most, self.clock.now);
             self.free_link(passing.link);
         }
     }
@@ -286,8 +312,10 @@ impl Plane {
     ) {
         let Some(passing) = session.passing else { return };
         self.passing.behind.retain(|(whose, _)| *whose != key);
-        if links[passing.link].is_held_for(key) {
-            links[passing.link].link.let_go(self.clock.now);
+        let slot = &mut links[passing.link];
+        if slot.is_held_for(key) {
+            let most = self.patience(slot).most;
+            slot.link.let_go(most, self.clock.now);
             self.free_link(passing.link);
         }
     }
@@ -338,15 +366,63 @@ impl Plane {
                 // Its connection is lost.
                 return false;
             }
-            let is_bulk = slot.is_bulk || slot.is_private;
-            let held_max = if is_bulk { BULK_HELD_MAX } else { HELD_MAX };
-            let is_over = slot.link.release_held(held_max, slot.has_others(), self.clock.now);
-            if is_over {
-                self.passing.freed.push(index);
+            let patience = self.patience(slot);
+            match slot.link.look_at_hold(patience, self.clock.now) {
+                Held::On(until) => {
+                    self.note_deadline(until);
+                    true
+                }
+                Held::Over => {
+                    self.passing.freed.push(index);
+                    false
+                }
+                Held::None => false,
             }
-            !is_over
         });
         self.passing.held = held;
+    }
+
+    /// How long a link may be held. A part of the time that requests have is left for the server.
+    fn patience(&self, slot: &LinkSlot) -> Patience {
+        let most = if slot.is_bulk || slot.is_private { BULK_HELD_MAX } else { HELD_MAX };
+        let timeout = self.link_options(slot.pool).timeout;
+        let most = timeout.map_or(most, |timeout| most.min(timeout / 2));
+        Patience { most, others: slot.has_others() }
+    }
+
+    /// Sums what waits for clients that do not take it. While it is too much, the client is ended
+    /// that has taken nothing for longest: it would be more as long as others wait behind replies.
+    #[cold]
+    fn sum_beyond(&mut self, sessions: &mut Slab<Session>) {
+        let now = self.clock.now;
+        if self.passing.beyond == 0 || now < self.passing.next_sum {
+            return;
+        }
+        let limits = self.plan.limits;
+        let beyond = |session: &Session| {
+            let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
+            undelivered.saturating_sub(limits.pass_len()) as u64
+        };
+        let there = |key: &Key<Session>| Some((*key, sessions.get(*key)?));
+        let mut waiting: Vec<_> = (self.passing.bulk.iter().filter_map(there))
+            .map(|(key, session)| (session.blocked_since, key, beyond(session)))
+            .filter(|&(_, _, len)| len > 0)
+            .collect();
+        self.passing.beyond = waiting.iter().map(|&(_, _, len)| len).sum();
+        if self.passing.beyond <= limits.released_len_max() {
+            return;
+        }
+        self.passing.next_sum = now + SUMMED_EVERY;
+        waiting.sort_unstable_by_key(|&(since, _, _)| since);
+        for (since, key, len) in waiting {
+            let Some(session) = sessions.get_mut(key) else { continue };
+            let is_stalled = session.send_blocked && now.since(since) >= STALLED_FOR;
+            if is_stalled && self.passing.beyond > limits.released_len_max() {
+                self.passing.beyond -= len;
+                session.is_cut = true;
+                self.mark_session_dirty(key, session);
+            }
+        }
     }
 
     /// Lets sessions whose replies are small again have the connections of most.

@@ -244,6 +244,9 @@ impl<I: Io> Worker<I> {
                 match send_output(&mut self.io, client.socket, output, calls) {
                     Send::Taken(taken) => {
                         session.send_blocked = taken < len.min(len_max);
+                        if session.send_blocked {
+                            session.blocked_since = self.core.plane.clock.now;
+                        }
                         has_more = !session.send_blocked && taken < len;
                         let cells = self.core.plane.cells.pool(session.pool as usize);
                         cells.clients.sent_bytes.add(taken as u64);
@@ -276,6 +279,19 @@ impl<I: Io> Worker<I> {
         let pool = &self.plan.pools[usize::from(session.pool)].name;
         let client = &*session.identity.addr;
         let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
+        if session.is_cut {
+            let most = self.plan.limits.released_len_max();
+            tracing::warn!(
+                pool,
+                client,
+                undelivered,
+                most,
+                "client disconnected: it reads none of its large replies, others wait behind them, \
+                 and more than `most` waits for such clients of a worker; told at most once a minute, \
+                 and counted in keyway_client_closed_connections_total"
+            );
+            return;
+        }
         tracing::warn!(
             pool,
             client,

@@ -94,6 +94,7 @@ impl Core {
         }
         // It begins anew, however often it has.
         one.exchange.redirections = 0;
+        one.exchange.begin_anew(self.plane.clock.now);
         let mut refusal = Vec::new();
         let text = UnblockReason::Displaced.text().unwrap_or_default();
         reply::error(&mut refusal, text);

@@ -432,8 +432,14 @@ impl Plane {
         if !state.shared.may_be_known_soon(self.clock.now) {
             return false;
         }
+        // No longer than any request may take.
+        let until = self.waits_until((key, session.pool));
+        if until <= self.clock.now {
+            return false;
+        }
         session.waits_for_link = true;
         self.cluster.waiting.push(key);
+        self.note_cluster_deadline(until);
         true
     }
 

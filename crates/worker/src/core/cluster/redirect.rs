@@ -249,7 +249,7 @@ impl Core {
         let at = plane.clock.now + pause;
         // All the pauses so far and this one are less than twice this one. What waits on a link
         // of its own is given its time anew.
-        let is_late = !links[from].is_private && at.since(one.exchange.started) >= timeout;
+        let is_late = !links[from].is_private && at.since(one.exchange.asked()) >= timeout;
         let is_in_time = pause * 2 <= timeout && !is_late;
         let owner = plane.session_of(one.exchange.owner);
         // The server has forgotten what was watched for it.

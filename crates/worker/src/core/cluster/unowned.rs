@@ -72,10 +72,15 @@ impl Plane {
         }
     }
 
-    fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
+    /// Until when a request waits for a map or a server, now that it does.
+    pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
         let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
         let until = self.clock.now + timeout;
-        self.cluster.unowned.insert(key.to_bits(), until);
+        *self.cluster.unowned.entry(key.to_bits()).or_insert(until)
+    }
+
+    fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
+        let until = self.waits_until((key, pool));
         if let Some(state) = self.cluster_state(pool) {
             state.shared.totals.retried.fetch_add(1, Relaxed);
         }
@@ -149,10 +154,10 @@ impl Plane {
     fn may_wait_on(&self, key: Key<Session>, pool: u16) -> bool {
         let now = self.clock.now;
         let Some(state) = self.cluster_state(pool) else { return false };
-        if !state.map.is_known() {
-            return state.shared.may_be_known_soon(now);
-        }
         let may = self.cluster.unowned.get(&key.to_bits()).is_some_and(|&until| now < until);
+        if !state.map.is_known() {
+            return may && state.shared.may_be_known_soon(now);
+        }
         if may {
             state.shared.ask_about_unowned(now);
         }
