@@ -5,8 +5,9 @@
 
 use keyway_testkit::certificates::{Authority, CertificateFiles, Span};
 use keyway_testkit::{
-    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, RedisServer,
-    Value, free_address, free_port, has_memcached, run_keyway, wait_until,
+    CheckedLoad, Client, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, Random,
+    RedisServer, Value, free_address, free_port, has_memcached, memcached_packet, run_keyway,
+    wait_until,
 };
 use std::time::{Duration, Instant};
 
@@ -310,36 +311,169 @@ fn what_is_pending_is_not_lost_to_a_server_that_reads_slowly() {
     }
 }
 
+/// A memcached that is asked by TLS alone, and Keyway with a pool of it for each of its protocols.
+fn memcached_by_tls(files: &CertificateFiles) -> (MemcachedServer, Keyway) {
+    let file = |name: &str| files.path(name).display().to_string();
+    let keys = format!("ssl_chain_cert={},ssl_key={}", file("server.pem"), file("server.key"));
+    let server = MemcachedServer::start_with(&["-Z", "-o", &keys]);
+    let pools = ["meta", "text", "binary"].map(|protocol| {
+        Pool::memcached(protocol, std::slice::from_ref(&server))
+            .with("server_protocol", &format!("{protocol:?}"))
+            .with("timeout", "\"5s\"")
+            .with("tls", &settings(files, ""))
+    });
+    let config = KeywayConfig::new(pools.to_vec()).with_server("workers", "1");
+    (server, Keyway::start(KEYWAY, config))
+}
+
+/// A pipeline, and what it is answered with.
+#[derive(Default)]
+struct Pipeline {
+    requests: Vec<u8>,
+    replies: Vec<u8>,
+}
+
+impl Pipeline {
+    fn add(&mut self, request: &[&[u8]], reply: &[&[u8]]) {
+        self.requests.extend(request.concat());
+        self.replies.extend(reply.concat());
+    }
+
+    /// A value is written and read.
+    fn add_pair(&mut self, words: Words, value: &[u8]) {
+        let len = value.len();
+        match words {
+            Words::Text => {
+                self.add(
+                    &[format!("set k 7 0 {len}\r\n").as_bytes(), value, b"\r\n"],
+                    &[b"STORED\r\n"],
+                );
+                let head = format!("VALUE k 7 {len}\r\n");
+                self.add(&[b"get k\r\n"], &[head.as_bytes(), value, b"\r\nEND\r\n"]);
+            }
+            Words::Meta => {
+                self.add(&[format!("ms k {len}\r\n").as_bytes(), value, b"\r\n"], &[b"HD\r\n"]);
+                let head = format!("VA {len}\r\n");
+                self.add(&[b"mg k v\r\n"], &[head.as_bytes(), value, b"\r\n"]);
+            }
+            Words::Binary => {
+                let extras = [0; 8];
+                self.add(
+                    &[&memcached_packet(0x01, 0, &extras, b"k", value)],
+                    &[&said(0x01, &[], b"")],
+                );
+                self.add(
+                    &[&memcached_packet(0x00, 0, &[], b"k", b"")],
+                    &[&said(0x00, &[0; 4], value)],
+                );
+            }
+        }
+    }
+
+    /// Keys that are not there are asked for at once.
+    fn add_misses(&mut self, words: Words, count: usize, len: usize) {
+        let keys = (0..count).map(|nth| format!("{nth:0len$}"));
+        match words {
+            Words::Text => {
+                let line = keys.fold("get".to_owned(), |line, key| line + " " + &key);
+                self.add(&[line.as_bytes(), b"\r\n"], &[b"END\r\n"]);
+            }
+            Words::Meta => {
+                keys.for_each(|key| self.add(&[format!("mg {key} v q\r\n").as_bytes()], &[]));
+                self.add(&[b"mn\r\n"], &[b"MN\r\n"]);
+            }
+            Words::Binary => {
+                for key in keys {
+                    self.add(&[&memcached_packet(0x09, 0, &[], key.as_bytes(), b"")], &[]);
+                }
+                self.add(&[&memcached_packet(0x0a, 0, &[], b"", b"")], &[&said(0x0a, &[], b"")]);
+            }
+        }
+    }
+
+    /// Sends all in one write. `name` tells what it is.
+    fn run(self, keyway: &Keyway, pool: usize, name: &str) {
+        let mut client = keyway.memcached_client(pool);
+        client.send(&self.requests);
+        let mut heard = client.exactly(self.replies.len());
+        if heard[0] == 0x81 {
+            blank_versions(&mut heard);
+        }
+        let at = heard.iter().zip(&self.replies).position(|(one, other)| one != other);
+        assert_eq!(at, None, "{name}: {:?}", at.map(|at| String::from_utf8_lossy(&heard[at..])));
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Words {
+    Text,
+    Meta,
+    Binary,
+}
+
+/// A packet that says that it went well, without a version.
+fn said(opcode: u8, extras: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut packet = memcached_packet(opcode, 0, extras, b"", value);
+    packet[0] = 0x81;
+    packet
+}
+
+/// Takes the versions of items out of packets.
+fn blank_versions(packets: &mut [u8]) {
+    let mut rest = packets;
+    while let Some((head, behind)) = rest.split_first_chunk_mut::<24>() {
+        head[16..].fill(0);
+        let len = u32::from_be_bytes([head[8], head[9], head[10], head[11]]) as usize;
+        rest = &mut behind[len..];
+    }
+}
+
 #[test]
 fn memcached_is_asked_by_tls() {
     if !has_memcached("TLS of memcached") {
         return;
     }
     let files = CertificateFiles::default();
-    let file = |name: &str| files.path(name).display().to_string();
-    let keys = format!("ssl_chain_cert={},ssl_key={}", file("server.pem"), file("server.key"));
-    let server = MemcachedServer::start_with(&["-Z", "-o", &keys]);
-    for protocol in ["meta", "text", "binary"] {
-        let pool = Pool::memcached("main", std::slice::from_ref(&server))
-            .with("server_protocol", &format!("{protocol:?}"))
-            .with("tls", &settings(&files, ""));
-        let keyway = serve(pool);
-        let mut client = keyway.memcached_client(0);
-        client.send(b"set a 7 0 5\r\nhello\r\nget a\r\n");
-        assert_eq!(client.line(), "STORED", "{protocol}");
-        assert_eq!(client.line(), "VALUE a 7 5", "{protocol}");
-        assert_eq!(client.line(), "hello");
-        assert_eq!(client.line(), "END");
-        let value = vec![b'z'; 900_000];
-        client.send(format!("set large 0 0 {}\r\n", value.len()).as_bytes());
-        client.send(&value);
-        // What comes in one record with the end of such a value, memcached does not look
-        // at before more comes.
-        client.send(b"\r\nget large\r\n");
-        assert_eq!(client.line(), "STORED");
-        assert_eq!(client.line(), "VALUE large 0 900000");
-        assert_eq!(client.line().len(), value.len());
-        assert_eq!(client.line(), "END");
+    let (_server, keyway) = memcached_by_tls(&files);
+    for pool in 0..3 {
+        let mut client = keyway.memcached_client(pool);
+        let said = client.say("set a 7 0 5\r\nhello\r\nget a\r\n");
+        assert_eq!(said, "STORED\r\nVALUE a 7 5\r\nhello\r\nEND\r\n", "{pool}");
+        // memcached leaves in OpenSSL what it does not read of a record.
+        for (count, len) in [(20, 1000), (4, 8000), (1, 900_000), (200, 100)] {
+            for words in [Words::Text, Words::Binary] {
+                let mut pipeline = Pipeline::default();
+                for nth in 0..count {
+                    pipeline.add_pair(words, &vec![b'a' + nth as u8 % 26; len]);
+                }
+                pipeline.run(&keyway, pool, &format!("{count} of {len} in {words:?} to {pool}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_pipeline_to_memcached_by_tls_is_left_lying_whatever_its_sizes() {
+    if !has_memcached("pipelines by TLS to memcached") {
+        return;
+    }
+    let files = CertificateFiles::default();
+    let (_server, keyway) = memcached_by_tls(&files);
+    for seed in 0..150 {
+        let mut random = Random::new(seed);
+        let words = *random.pick(&[Words::Text, Words::Meta, Words::Binary]);
+        let most = *random.pick(&[40, 1500, 9000, 20_000, 60_000]);
+        let mut pipeline = Pipeline::default();
+        while pipeline.requests.len() < 120_000 && random.below(60) > 0 {
+            match random.below(8) {
+                0 => pipeline.add_misses(words, 1 + random.below(200), 3 + random.below(240)),
+                _ => pipeline.add_pair(words, &vec![b'x'; random.below(most)]),
+            }
+        }
+        if !pipeline.requests.is_empty() {
+            let pool = random.below(3);
+            pipeline.run(&keyway, pool, &format!("seed {seed}, {words:?} to {pool}"));
+        }
     }
 }
 

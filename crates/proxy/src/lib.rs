@@ -37,7 +37,8 @@ pub use join::{Fragment, Join, JoinPool, NoAnswer};
 pub use library::{DumpFault, dumped_libraries, library_name};
 pub use link::{
     ASKING, Announcement, BigReply, Exchange, Hedge, Held, Internal, Link, LinkOptions, LinkState,
-    Lost, MemcachedOptions, Owner, Passed, Patience, Redirected, Redirection, Slow, Translation,
+    Lost, MemcachedOptions, Owner, Passed, Patience, RecordCut, Redirected, Redirection, Slow,
+    Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
 pub use order::ReplyOrder;

@@ -31,23 +31,89 @@ impl Framing {
     }
 }
 
+/// A place in what a link has to send, between two TLS records.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordCut {
+    /// The exchange whose request it lies in, by its place in the FIFO.
+    exchange: usize,
+    /// Bytes of that request behind the cut.
+    left: usize,
+}
+
 impl Link {
-    /// Where in [`Link::unsent`] the first request ends that is longer than `len`;
-    /// without one, its whole length.
-    pub fn first_large_end(&self, len: usize) -> usize {
-        let all = self.output.len();
-        let (mut start, mut found) = (all, all);
-        for exchange in self.fifo.iter().rev() {
-            let end = start;
-            if end == 0 {
-                break;
-            }
-            start = end.saturating_sub(exchange.len as usize);
-            if exchange.len as usize > len {
-                found = end;
+    /// The size of memcached's read buffer. Of a longer record memcached leaves the end
+    /// inside OpenSSL, and does not look at it.
+    pub const RECORD_LEN_MAX: usize = 16 << 10;
+
+    /// The longest part of a longer exchange of several requests, or of a long `get`. Such an
+    /// exchange is cut inside a request, and memcached keeps the first part of that request in
+    /// its read buffer: the next record must fit behind it. For a long `get` memcached doubles
+    /// the buffer whenever it is full: the parts must fill it exactly.
+    const PART_LEN_MAX: usize = Self::RECORD_LEN_MAX / 2;
+
+    /// Whether the server is one of memcached. It is connected.
+    #[inline]
+    pub fn is_of_memcached(&self) -> bool {
+        self.memcached.is_some()
+    }
+
+    /// Where [`Link::unsent`] begins.
+    pub fn first_record(&self) -> RecordCut {
+        let unsent = self.unsent().len();
+        let none = RecordCut { exchange: self.fifo.len(), left: unsent };
+        if self.state != LinkState::Ready {
+            return none;
+        }
+        let mut behind = 0;
+        for (exchange, one) in self.fifo.iter().enumerate().rev() {
+            let len = one.len as usize;
+            behind += len;
+            if behind >= unsent && len > 0 {
+                return RecordCut { exchange, left: len - (behind - unsent).min(len) };
             }
         }
-        found
+        none
+    }
+
+    /// Length of the record that begins at `cut`, which moves behind it; 0 at the end.
+    ///
+    /// memcached up to 1.6.18 at least reads on when the socket has more, and not when OpenSSL
+    /// has more of a record. So one read must take in all of a record. A read takes
+    /// [`Link::RECORD_LEN_MAX`] where memcached awaits a request. Where it awaits the rest of a
+    /// value, a read takes that rest alone. Hence the requests that fit share a record, and
+    /// the records of a longer request hold nothing else.
+    pub fn next_record(&self, cut: &mut RecordCut) -> usize {
+        let Some(first) = self.fifo.get(cut.exchange) else {
+            return std::mem::take(&mut cut.left);
+        };
+        let whole = first.len as usize;
+        if cut.left < whole || whole > Self::RECORD_LEN_MAX {
+            let len = match first.expect {
+                // A long value: its end is the end of its last record.
+                Expect::One => cut.left,
+                _ => cut.left.min(Self::PART_LEN_MAX),
+            };
+            cut.left -= len;
+            if cut.left == 0 {
+                self.cut_behind(cut, 1);
+            }
+            return len;
+        }
+        let (mut count, mut len) = (0, 0);
+        for exchange in self.fifo.range(cut.exchange..) {
+            let longer = len + exchange.len as usize;
+            if longer > Self::RECORD_LEN_MAX {
+                break;
+            }
+            (count, len) = (count + 1, longer);
+        }
+        self.cut_behind(cut, count);
+        len
+    }
+
+    fn cut_behind(&self, cut: &mut RecordCut, exchanges: usize) {
+        cut.exchange += exchanges;
+        cut.left = self.fifo.get(cut.exchange).map_or(0, |next| next.len as usize);
     }
 
     /// Notes that the connection stands; says the password, or asks whether there is to be one.
@@ -233,18 +299,63 @@ mod tests {
         Ok(got)
     }
 
+    /// Sends all that a link has, `taken` bytes of it at first, and tells the records.
+    fn records(link: &mut Link, taken: usize) -> Vec<usize> {
+        link.advance(taken);
+        let mut cut = link.first_record();
+        let lens = std::iter::repeat_with(|| link.next_record(&mut cut));
+        lens.take_while(|&len| len > 0).collect()
+    }
+
     #[test]
-    fn the_first_long_request_is_found_however_much_of_it_was_sent() {
-        let mut link = connected(Dialect::Text, None);
-        assert_eq!(link.first_large_end(100), 0);
-        for len in [7, 200, 30, 101, 100] {
-            ask(&mut link, &vec![b'x'; len], Expect::One);
+    fn the_records_of_a_longer_request_hold_nothing_else() {
+        const MAX: usize = Link::RECORD_LEN_MAX;
+        let lens = [7, MAX + 1, 30, MAX - 30, 1, MAX, 5];
+        let all: usize = lens.iter().sum();
+        for (taken, expected) in [
+            (0, &[7, MAX + 1, MAX, 1, MAX, 5][..]),
+            (7, &[MAX + 1, MAX, 1, MAX, 5]),
+            (8, &[MAX, MAX, 1, MAX, 5]),
+            (7 + MAX, &[1, MAX, 1, MAX, 5]),
+            (8 + MAX, &[MAX, 1, MAX, 5]),
+            (all - 5, &[5]),
+            (all, &[]),
+        ] {
+            let mut link = connected(Dialect::Text, None);
+            for len in lens {
+                ask(&mut link, &vec![b'x'; len], Expect::One);
+            }
+            assert_eq!(records(&mut link, taken), expected, "{taken}");
         }
-        for (sent, end) in [(0, 207), (10, 197), (150, 47), (47, 131), (100, 31), (31, 100)] {
-            link.advance(sent);
-            assert_eq!(link.first_large_end(100), end);
+        let mut link = connected(Dialect::Meta, None);
+        ask(&mut link, &vec![b'x'; MAX + 1], Expect::UntilNoop);
+        ask(&mut link, b"mn\r\n", Expect::One);
+        assert_eq!(records(&mut link, 0), [MAX / 2, MAX / 2, 1, 4]);
+        assert_eq!(records(&mut link, MAX), [1, 4]);
+        let mut greeting = Link::default();
+        greeting.on_connecting(&options(Dialect::Text, None), Time(0));
+        greeting.on_connected(&options(Dialect::Text, None), Time(0));
+        ask(&mut greeting, b"mn\r\n", Expect::One);
+        assert_eq!(records(&mut greeting, 0), [b"version\r\n".len()]);
+    }
+
+    #[test]
+    fn records_are_all_that_is_unsent_whatever_was_answered() {
+        let mut random = 7u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        for _ in 0..300 {
+            let mut link = connected(Dialect::Text, None);
+            for _ in 0..below(40) {
+                let len = [1, 300, 9000, 40_000][below(4) as usize];
+                ask(&mut link, &vec![b'x'; 1 + below(len) as usize], Expect::One);
+            }
+            let all = link.unsent().len();
+            let taken = below(all as u64 + 1) as usize;
+            assert_eq!(records(&mut link, taken).iter().sum::<usize>(), all - taken);
         }
-        assert_eq!(link.first_large_end(1000), link.unsent().len());
     }
 
     #[test]

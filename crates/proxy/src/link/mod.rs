@@ -32,6 +32,7 @@ pub use big::BigReply;
 pub use exchange::{Exchange, Hedge, Internal, Owner};
 pub use greeting::Announcement;
 pub use loss::Lost;
+pub use memcached::RecordCut;
 pub use passing::{Held, Passed, Patience};
 pub use redirected::{ASKING, Redirected, Redirection};
 pub use trace::Slow;

@@ -22,20 +22,12 @@ const HOLD_FROM: usize = 2;
 /// fill a segment by themselves.
 const HOLD_DEPTH_MAX: u64 = 4;
 
-/// Up to which values memcached reads them with what follows; the rest of longer
-/// ones it reads by themselves.
-const MEMCACHED_READ_LEN: usize = 16 << 10;
-
-/// How much of what a link has to say is sent at once. memcached does not look at
-/// what it has decrypted together with the end of a long value before more comes:
-/// what follows one is for a record of its own.
-#[cold]
-fn piece_len(plan: &Plan, slot: &LinkSlot, all: usize) -> usize {
+/// Whether the server is a memcached that is asked by TLS: what it is sent is cut into
+/// records that it reads whole.
+fn needs_records(plan: &Plan, slot: &LinkSlot) -> bool {
     match &plan.pools[usize::from(slot.pool)].kind {
-        PoolKind::Sharded { options, tls: Some(_), .. } if options.memcached.is_some() => {
-            slot.link.first_large_end(MEMCACHED_READ_LEN)
-        }
-        _ => all,
+        PoolKind::Sharded { options, tls: Some(_), .. } => options.memcached.is_some(),
+        _ => false,
     }
 }
 
@@ -147,23 +139,42 @@ impl<I: Io> Worker<I> {
     }
 
     fn send_link(&mut self, index: LinkIndex) {
-        while self.send_some(index) {}
+        if self.core.links[index].link.is_of_memcached() {
+            return self.send_to_memcached(index);
+        }
+        self.send_some(index, usize::MAX);
     }
 
-    /// Sends what a link has to say, or the first piece of it; whether there is
-    /// another piece to send.
+    #[inline(never)]
+    fn send_to_memcached(&mut self, index: LinkIndex) {
+        let slot = &self.core.links[index];
+        if !needs_records(&self.plan, slot) {
+            self.send_some(index, usize::MAX);
+            return;
+        }
+        if slot.link.send_blocked {
+            return;
+        }
+        let mut cut = slot.link.first_record();
+        loop {
+            let len = self.core.links[index].link.next_record(&mut cut);
+            if len == 0 || !self.send_some(index, len) {
+                return;
+            }
+        }
+    }
+
+    /// Sends what a link has to say, up to `len_max` bytes; whether the socket took all of
+    /// that.
     #[inline]
-    fn send_some(&mut self, index: LinkIndex) -> bool {
+    fn send_some(&mut self, index: LinkIndex, len_max: usize) -> bool {
         let slot = &mut self.core.links[index];
         let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return false };
-        let mut unsent = slot.link.unsent();
+        let unsent = slot.link.unsent();
         if unsent.is_empty() {
             return false;
         }
-        let all = unsent.len();
-        if all > MEMCACHED_READ_LEN {
-            unsent = &unsent[..piece_len(&self.plan, slot, all)];
-        }
+        let unsent = &unsent[..unsent.len().min(len_max)];
         let len = unsent.len();
         self.core.plane.cells.send_calls.add(1);
         match self.io.send(socket, unsent) {
@@ -176,7 +187,7 @@ impl<I: Io> Worker<I> {
                 let cells = self.core.plane.cells.pool(slot.pool as usize);
                 cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
                 self.core.release_waiting(index);
-                taken == len && len < all
+                taken == len
             }
             Send::Failed => {
                 self.lose_link(index, BackendFault::Closed);
