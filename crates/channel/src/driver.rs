@@ -5,7 +5,7 @@ use crate::listen::{Came, Decided, Greeting, Listener};
 use crate::secure::reason_of;
 use crate::stream::Stream;
 use keyway_base::{Key, Slab, Time};
-use keyway_bus::{Action, DialKey, Event, Line, Node, PeerKey, Place, Reason, Settings, Url};
+use keyway_bus::{Action, DialKey, Event, Host, Line, Node, PeerKey, Place, Reason, Settings, Url};
 use keyway_tls::PeerTls;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -133,6 +133,16 @@ fn line(stream: &Stream) -> io::Result<Line> {
     })
 }
 
+/// Whether `other` is an address of IPv4 on the port of `url`.
+fn has_ipv4_of(url: &Url, other: &Url) -> bool {
+    match (url, other) {
+        (Url::Tcp { port, .. }, Url::Tcp { host: Host::Ip(ip), port: other }) => {
+            ip.is_ipv4() && port == other && *port != 0
+        }
+        _ => false,
+    }
+}
+
 impl Driver {
     /// A node that listens on the addresses of its settings; ports that it was given are announced.
     ///
@@ -143,9 +153,11 @@ impl Driver {
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         epoll::add(&epoll, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         let mut listeners = Vec::new();
+        let all = node.urls.clone();
         for (at, url) in node.urls.iter_mut().enumerate() {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{url}: {error}"));
-            let listener = Listener::bind(url).map_err(named)?;
+            let only_v6 = all.iter().any(|other| has_ipv4_of(url, other));
+            let listener = Listener::bind(url, only_v6).map_err(named)?;
             *url = listener.url().clone();
             let data = EventData::new_u64((at as u64) << 2 | LISTENER);
             epoll::add(&epoll, listener.fd(), data, EventFlags::IN)?;

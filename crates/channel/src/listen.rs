@@ -9,9 +9,9 @@ use keyway_bus::{Reason, SocketName, Url};
 use keyway_ring::{HELLO_LEN, HELLO_MAGIC, Hello, Refusal, answer, peer_uid, refuse};
 use keyway_tls::PeerTls;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -30,6 +30,25 @@ pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepcnt(stream, 2)?;
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
+
+/// Listens at the first of the addresses that can be had. `[::]` takes connections of IPv4 as well,
+/// unless `only_v6`; what the system is set to does not matter.
+fn listen_tcp(addresses: &[SocketAddr], only_v6: bool) -> io::Result<TcpListener> {
+    let [any @ SocketAddr::V6(_)] = addresses else { return TcpListener::bind(addresses) };
+    if !any.ip().is_unspecified() {
+        return TcpListener::bind(addresses);
+    }
+    let (family, flags) = (AddressFamily::INET6, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_ipv6_v6only(&socket, only_v6)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, any)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that wait to be accepted: as the standard library has it.
+const BACKLOG: i32 = 128;
 
 enum Socket {
     Tcp(TcpListener),
@@ -53,10 +72,11 @@ pub(crate) enum Came {
 }
 
 impl Listener {
-    pub fn bind(url: &Url) -> io::Result<Self> {
+    /// Listens at `url`. `[::]` takes connections of IPv4 as well, unless `only_v6`.
+    pub fn bind(url: &Url, only_v6: bool) -> io::Result<Self> {
         let (socket, path, shares, url) = match url {
             Url::Tcp { host, port } => {
-                let listener = TcpListener::bind(&addresses(host, *port)?[..])?;
+                let listener = listen_tcp(&addresses(host, *port)?, only_v6)?;
                 let port = listener.local_addr()?.port();
                 let url = Url::Tcp { host: host.clone(), port };
                 (Socket::Tcp(listener), None, false, url)

@@ -7,7 +7,7 @@ use keyway_ring::{Mapping, Private};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
 /// Whether a connection leads back to this host by its addresses.
@@ -46,7 +46,10 @@ impl Stream {
 
     /// Where the other side is, for people: an address, or a process and its user.
     pub fn from(&self) -> Option<Box<str>> {
-        let of_tcp = |tcp: &TcpStream| Some(tcp.peer_addr().ok()?.to_string().into());
+        let of_tcp = |tcp: &TcpStream| {
+            let there = tcp.peer_addr().ok()?;
+            Some(SocketAddr::new(there.ip().to_canonical(), there.port()).to_string().into())
+        };
         match self {
             Stream::Tcp(tcp) => of_tcp(tcp),
             Stream::Tls(secured) => of_tcp(secured.tcp()),

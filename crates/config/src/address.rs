@@ -39,7 +39,7 @@ impl ListenAddr {
     }
 
     /// Whether both cannot be listened on at once: the same socket, or one is
-    /// all addresses of the other's port.
+    /// all addresses of the other's port and family.
     pub(crate) fn clashes_with(&self, other: &ListenAddr) -> bool {
         match (self, other) {
             (
@@ -55,8 +55,24 @@ impl ListenAddr {
         }
     }
 
+    /// Whether this is `[::]` and the other an address of IPv4 on the same port: each gets the
+    /// clients of its own family.
+    pub(crate) fn leaves_ipv4_to(&self, other: &ListenAddr) -> bool {
+        match (self, other) {
+            (ListenAddr::Tcp(own), ListenAddr::Tcp(other)) => {
+                own.is_ipv6()
+                    && own.ip().is_unspecified()
+                    && other.is_ipv4()
+                    && own.port() == other.port()
+                    && own.port() != 0
+            }
+            _ => false,
+        }
+    }
+
     /// Whether connecting to `server` reaches a listener here, as far as the
-    /// text tells: nothing is looked up.
+    /// text tells: nothing is looked up. [`Addresses`](crate::addresses::Addresses) is held to it.
+    #[cfg(test)]
     pub(crate) fn is_reached_by(&self, server: &Endpoint) -> bool {
         match (self, server) {
             (

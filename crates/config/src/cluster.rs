@@ -91,10 +91,9 @@ pub(crate) fn replicated(
         let what = format!("{} has sentinels and no primaries", section.header);
         report.consequence(section.place("primaries"), Problem::new(what, "name one or more"));
     }
-    if let Some(twice) =
-        primaries.iter().enumerate().find(|(at, name)| primaries[..*at].contains(name))
-    {
-        let what = format!("primaries in {}: {} is there twice", section.header, quoted(twice.1));
+    let mut known = std::collections::BTreeSet::new();
+    if let Some(twice) = primaries.iter().find(|name| !known.insert(*name)) {
+        let what = format!("primaries in {}: {} is there twice", section.header, quoted(twice));
         report.consequence(section.place("primaries"), Problem::new(what, "leave one of them"));
     }
     let discovery = if has_sentinels { Discovery::Sentinel } else { Discovery::Roles };

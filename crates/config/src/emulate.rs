@@ -3,8 +3,10 @@
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
 use crate::model::ClusterModeConfig;
-use crate::reader::{NamedPool, Section, Value};
+use crate::named::NamedPools;
+use crate::reader::{Section, Value};
 use keyway_topology::{Endpoint, Server};
+use std::collections::BTreeMap;
 
 /// Most Keyways of one set: each looks after all the others.
 const ANNOUNCED_MAX: usize = 64;
@@ -86,21 +88,24 @@ fn announced(section: &Section, report: &mut Report<'_>) -> Vec<(String, u16)> {
 
 /// Keyways of a set that each have a store of their own do not find each other's keys.
 pub(crate) fn warn_of_stores(
-    listener: &Section,
     listeners: &[Section],
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     report: &mut Report<'_>,
 ) {
-    let name = listener.text("pool");
-    let is_store = |pool: &NamedPool| {
-        Some(pool.name.as_str()) == name && matches!(pool.section, Some(("store", _)))
-    };
-    let Some(Value::Servers(announced)) = listener.value("cluster_announce") else { return };
-    let is_one = |other: &&Section| {
-        other.text("pool") == name && other.text("cluster_mode") == Some("emulate")
-    };
-    let own = listeners.iter().filter(is_one).count();
-    if pools.iter().any(is_store) && announced.len() > own {
+    let mut emulated: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for listener in listeners {
+        if listener.text("cluster_mode") == Some("emulate") {
+            *emulated.entry(listener.text("pool")).or_default() += 1;
+        }
+    }
+    for listener in listeners {
+        let name = listener.text("pool");
+        let Some(Value::Servers(announced)) = listener.value("cluster_announce") else { continue };
+        let own = emulated.get(&name).copied().unwrap_or(0);
+        let is_store = matches!(name.and_then(|name| pools.section(name)), Some(("store", _)));
+        if !is_store || announced.len() <= own {
+            continue;
+        }
         let what = format!(
             "cluster_announce in [[listener]] names {} Keyways, and pool {} keeps its keys in this \
              one: what a client stores through another is not found here",

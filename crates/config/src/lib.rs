@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod addresses;
 mod admin;
 mod bus;
 mod circuit;
@@ -23,6 +24,7 @@ mod hedge;
 pub mod import;
 mod load;
 mod model;
+mod named;
 mod placement;
 mod reader;
 mod resolve;

@@ -29,6 +29,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether a listener at `bind`, or the admin address, leaves the clients of IPv4 to another
+    /// socket of this file: `[::]` takes them as well otherwise.
+    pub fn only_v6(&self, bind: &ListenAddr) -> bool {
+        let mut all =
+            self.listeners.iter().map(|listener| &listener.bind).chain(&self.server.admin);
+        all.any(|other| bind.leaves_ipv4_to(other))
+    }
+
     /// The pool a listener sends its requests to.
     pub fn pool_of(&self, listener: &ListenerConfig) -> &PoolConfig {
         &self.pools[listener.pool_index]

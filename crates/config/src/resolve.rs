@@ -2,14 +2,16 @@
 //! as a whole.
 
 use crate::address::ListenAddr;
-use crate::error::{Problem, Report, nearest, quoted};
+use crate::addresses::Addresses;
+use crate::error::{Problem, Report, quoted};
 use crate::model::{
     Config, Eviction, IoDriver, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig,
     PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ShardedConfig,
     StoreConfig, UserConfig, Workers,
 };
+use crate::named::NamedPools;
 use crate::placement;
-use crate::reader::{NamedPool, Section, Value, check_password};
+use crate::reader::{Section, Value, check_password};
 use crate::{cluster, emulate, routes, tls, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
 use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
@@ -30,6 +32,12 @@ pub(crate) fn resolve(
         Some(Value::Pools(pools)) => pools.as_slice(),
         _ => &[],
     };
+    let named = &NamedPools::new(named);
+    if named.len() > POOLS_MAX {
+        let what = format!("the file has {} pools", named.len());
+        let hint = format!("split it over several processes: one has {POOLS_MAX} pools at most");
+        report.consequence(named[POOLS_MAX].at, Problem::new(what, hint));
+    }
     let sections = match root.value("listener") {
         Some(Value::List(sections)) => sections.as_slice(),
         _ => &[],
@@ -82,6 +90,9 @@ pub(crate) fn resolve(
     crate::without_effect::warn(named, sections, report);
     Config { server, limits, listeners, users, pools, warnings: Vec::new() }
 }
+
+/// Pools of a file: with the sentinels of each they have numbers of 16 bits.
+const POOLS_MAX: usize = 32_767;
 
 /// Stands for a pool that was refused, so that indices stay right.
 const STORE_PLACEHOLDER: StoreConfig = StoreConfig {
@@ -374,7 +385,7 @@ fn of_memcached(section: &Section, pool: &mut ShardedPool, report: &mut Report<'
 }
 
 /// Where a pool of memcached servers gets what it has not yet.
-fn warm_up(section: &Section, named: &[NamedPool], report: &mut Report<'_>) -> Option<WarmUp> {
+fn warm_up(section: &Section, named: &NamedPools<'_>, report: &mut Report<'_>) -> Option<WarmUp> {
     let Some(from) = section.text("warm_from") else {
         for stray in ["warm_ttl_max", "warm_for"] {
             if let Some(at) = section.given(stray) {
@@ -392,7 +403,7 @@ fn warm_up(section: &Section, named: &[NamedPool], report: &mut Report<'_>) -> O
         );
     };
     let is_itself = format!("[pool.{from}]") == section.header;
-    match named.iter().find(|pool| pool.name == from).map(|pool| &pool.section) {
+    match named.of_name(from).map(|pool| &pool.section) {
         _ if is_itself => refuse("this is the pool itself".to_owned(), "name the old pool"),
         None => refuse(
             format!("there is no pool {}", quoted(from)),
@@ -546,13 +557,13 @@ fn read_variable(
 
 fn listener(
     section: &Section,
-    named: &[NamedPool],
+    named: &NamedPools<'_>,
     (limits, users): (&Limits, (&[Section], &[UserConfig])),
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Option<ListenerConfig> {
     let pool_index = section.text("pool").and_then(|name| {
-        let index = named.iter().position(|pool| pool.name == name);
+        let index = named.position(name);
         if index.is_none() {
             report.consequence(section.place("pool"), unknown_pool(name, named));
         }
@@ -615,13 +626,13 @@ fn listener(
 fn listener_protocol(
     section: &Section,
     pool: Option<&(&'static str, Section)>,
-    named: &[NamedPool],
+    named: &NamedPools<'_>,
     report: &mut Report<'_>,
 ) -> Protocol {
     // A word that is wrong and told of already says nothing about the pool.
     let Some(word) = section.text("protocol") else { return Protocol::Redis };
     let speaks_memcached = word == "memcached";
-    let spoken = routes::speaks(section.text("pool").unwrap_or_default(), named);
+    let spoken = named.speaks(section.text("pool").unwrap_or_default());
     let refusal = match pool {
         Some(("memcached", pool)) if !speaks_memcached => Some((
             format!(
@@ -678,12 +689,11 @@ fn listener_protocol(
 /// Longest value memcached itself takes unless told otherwise, in bytes.
 const MEMCACHED_VALUE_LEN: u64 = 1 << 20;
 
-fn unknown_pool(name: &str, named: &[NamedPool]) -> Problem {
-    let names = || named.iter().map(|pool| pool.name.as_str());
-    let hint = match nearest(name, names()) {
+fn unknown_pool(name: &str, named: &NamedPools<'_>) -> Problem {
+    let hint = match named.suggest(name) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
         None if named.is_empty() => "add a table [pool.NAME]".to_owned(),
-        None => format!("pools are {}", names().collect::<Vec<_>>().join(", ")),
+        None => format!("pools are {}", named.listed()),
     };
     Problem::new(format!("pool in [[listener]]: there is no pool {}", quoted(name)), hint)
 }
@@ -692,11 +702,11 @@ fn unknown_pool(name: &str, named: &[NamedPool]) -> Problem {
 fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>) {
     let admin = root.section("server").map(|server| (server, "admin"));
     let binds = listeners.iter().map(|listener| (listener, "bind"));
-    let mut taken: Vec<(usize, &ListenAddr)> = Vec::new();
+    let mut taken = Addresses::default();
     for (section, name) in binds.chain(admin) {
         let Some(Value::Listen(addr)) = section.value(name) else { continue };
         let at = section.place(name);
-        if let Some((other_at, other)) = taken.iter().find(|(_, other)| addr.clashes_with(other)) {
+        if let Some((other, other_at)) = taken.clash(addr) {
             // The admin address may be a default, written nowhere.
             let (late, early) = match section.given(name) {
                 Some(_) => (at.max(*other_at), at.min(*other_at)),
@@ -712,25 +722,27 @@ fn refuse_clashes(root: &Section, listeners: &[Section], report: &mut Report<'_>
             report
                 .consequence(late, Problem::new(what, "give one of the two another port or path"));
         }
-        taken.push((at, addr));
+        taken.add(addr.clone(), at);
     }
 }
 
 /// No pool has a listener of ours for a server: a request would come back to
 /// where it went out from, for ever.
-fn refuse_own_listeners(named: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+fn refuse_own_listeners(named: &NamedPools<'_>, listeners: &[Section], report: &mut Report<'_>) {
     let sharded = named.iter().filter_map(|pool| match &pool.section {
         Some(("sharded" | "memcached" | "cluster" | "replicated", section)) => Some(section),
         _ => None,
     });
+    let mut own = Addresses::default();
+    for listener in listeners {
+        if let Some(Value::Listen(bind)) = listener.value("bind") {
+            own.add(bind.clone(), listener);
+        }
+    }
     for pool in sharded {
         let Some(Value::Servers(servers)) = pool.value("servers") else { continue };
         for (at, server) in servers {
-            let own = listeners.iter().find(|listener| {
-                matches!(listener.value("bind"),
-                    Some(Value::Listen(bind)) if bind.is_reached_by(&server.endpoint))
-            });
-            let Some(own) = own else { continue };
+            let Some(own) = own.reached(&server.endpoint) else { continue };
             let what = format!(
                 "servers in {}: {} is Keyway itself, which listens there by line {}: requests \
                  would go round in circles",

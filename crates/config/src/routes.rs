@@ -1,109 +1,91 @@
 //! Pools that send requests on to other pools: what they name must be there, speak
 //! one language, and not lead back.
 
-use crate::error::{Problem, Report, nearest, quoted};
+use crate::error::{Problem, Report, quoted};
+use crate::named::{NamedPools, Speaks};
 use crate::reader::{NamedPool, Section, Value, listed};
 use keyway_topology::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
     RateLimitedPool, ReadWriteSplitPool, RoutedPool, ShadowBy, ShadowPool, Wait,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of pools that lead to others.
 pub(crate) const KINDS: [&str; 7] =
     ["prefix", "failover", "mirror", "shadow", "miss-then", "rate-limited", "read-write-split"];
 
 /// A pool that is named in another.
-struct Named<'s> {
-    key: &'static str,
-    at: usize,
-    name: &'s str,
+pub(crate) struct Named<'s> {
+    pub(crate) key: &'static str,
+    pub(crate) at: usize,
+    pub(crate) name: &'s str,
+    /// Its position; none where there is no pool of that name.
+    pub(crate) index: Option<usize>,
 }
 
-/// Every pool that one names, in the order of the file's keys.
-fn named_in(section: &Section) -> Vec<Named<'_>> {
+/// Every pool that one names, in the order of the file's keys; nothing for a pool that does not
+/// lead to others.
+pub(crate) fn named_in<'s>(
+    pool: &'s NamedPool,
+    by_name: &BTreeMap<&'s str, usize>,
+) -> Vec<Named<'s>> {
+    let Some(section) = routed(pool) else { return Vec::new() };
+    let of = |key, at, name: &'s str| Named { key, at, name, index: by_name.get(name).copied() };
     let mut named = Vec::new();
     for route in section.list_of("routes") {
         if let Some(name) = route.text("pool") {
-            named.push(Named { key: "routes", at: route.place("pool"), name });
+            named.push(of("routes", route.place("pool"), name));
         }
     }
     if let Some(Value::Names(names)) = section.of_its_table("children") {
-        named.extend(names.iter().map(|(at, name)| Named { key: "children", at: *at, name }));
+        named.extend(names.iter().map(|(at, name)| of("children", *at, name)));
     }
     for key in ["default", "gutter", "main", "shadow", "child", "write", "read"] {
         if let Some(Value::Text(name)) = section.of_its_table(key) {
-            named.push(Named { key, at: section.place(key), name });
+            named.push(of(key, section.place(key), name));
         }
     }
     named
 }
 
-/// Whether a pool is named in one that leads to others.
-pub(crate) fn is_named(name: &str, pools: &[NamedPool]) -> bool {
-    routed(pools).any(|(_, section)| named_in(section).iter().any(|named| named.name == name))
-}
-
-fn routed(pools: &[NamedPool]) -> impl Iterator<Item = (&str, &Section)> {
-    pools.iter().filter_map(|pool| match &pool.section {
-        Some((kind, section)) if KINDS.contains(kind) => Some((pool.name.as_str(), section)),
+/// The keys of a pool that leads to others.
+fn routed(pool: &NamedPool) -> Option<&Section> {
+    match &pool.section {
+        Some((kind, section)) if KINDS.contains(kind) => Some(section),
         _ => None,
-    })
-}
-
-fn position(name: &str, pools: &[NamedPool]) -> Option<usize> {
-    pools.iter().position(|pool| pool.name == name)
-}
-
-/// What the servers behind a pool speak; nothing for an embedded store alone, which
-/// speaks both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Speaks {
-    pub(crate) redis: bool,
-    pub(crate) memcached: bool,
-}
-
-/// What the servers behind the pool of that name speak.
-pub(crate) fn speaks(name: &str, pools: &[NamedPool]) -> Speaks {
-    let mut speaks = Speaks::default();
-    let mut seen = vec![false; pools.len()];
-    let mut left: Vec<usize> = position(name, pools).into_iter().collect();
-    while let Some(index) = left.pop() {
-        if std::mem::replace(&mut seen[index], true) {
-            continue;
-        }
-        match &pools[index].section {
-            Some(("sharded" | "cluster" | "replicated", _)) => speaks.redis = true,
-            Some(("memcached", _)) => speaks.memcached = true,
-            Some((kind, section)) if KINDS.contains(kind) => {
-                let named = named_in(section);
-                left.extend(named.iter().filter_map(|named| position(named.name, pools)));
-            }
-            _ => {}
-        }
     }
-    speaks
+}
+
+/// What the servers of a pool speak, without those of the pools that it leads to.
+pub(crate) fn speaks_itself(pool: &NamedPool) -> Speaks {
+    let kind = pool.section.as_ref().map(|(kind, _)| *kind);
+    Speaks {
+        redis: matches!(kind, Some("sharded" | "cluster" | "replicated")),
+        memcached: matches!(kind, Some("memcached")),
+    }
 }
 
 /// Reports what is wrong with the pools that each pool names.
-pub(crate) fn check(pools: &[NamedPool], report: &mut Report<'_>) {
-    let depths = depths(pools);
-    let asked = asked(pools);
-    for (name, section) in routed(pools) {
-        let named = named_in(section);
-        for child in &named {
-            check_child(name, section, child, pools, report);
+pub(crate) fn check(pools: &NamedPools<'_>, report: &mut Report<'_>) {
+    let mut told = BTreeMap::new();
+    for (index, pool) in pools.iter().enumerate() {
+        let Some(section) = routed(pool) else { continue };
+        for child in pools.named(index) {
+            check_child((index, section), child, pools, &mut told, report);
         }
-        check_languages(section, &named, pools, report);
-        let is_deep = position(name, pools).is_some_and(|index| depths[index] > DEPTH_MAX);
-        if is_deep && !leads_round(name, pools) {
+        check_languages(section, pools.named(index), pools, report);
+        if pools.leads_round(index) {
+            continue;
+        }
+        if pools.depth(index) > DEPTH_MAX {
             let what =
                 format!("{} leads over more than {DEPTH_MAX} pools in a row", section.header);
             let hint = "take some out: every request would cross all of them";
             report.consequence(section.at, Problem::new(what, hint));
             continue;
         }
-        let asked = position(name, pools).map_or(0, |index| asked[index]);
-        if asked > ASKED_MAX && !leads_round(name, pools) {
+        let asked = pools.asked(index);
+        if asked > ASKED_MAX {
             let what = format!(
                 "{} has one request asked {asked} times, of pools and of those they lead to",
                 section.header
@@ -115,123 +97,90 @@ pub(crate) fn check(pools: &[NamedPool], report: &mut Report<'_>) {
     }
 }
 
-/// How often a request for one key is asked at most, from each pool on: of each child by
-/// those that ask their children, of what these lead to, and of shadows.
-fn asked(pools: &[NamedPool]) -> Vec<u64> {
-    let mut asked = vec![0u64; pools.len()];
-    for _ in 0..DEPTH_MAX {
-        let before = asked.clone();
-        for pool in pools.iter() {
-            let Some((kind, section)) = &pool.section else { continue };
-            if !KINDS.contains(kind) {
-                continue;
-            }
-            let named = named_in(section);
-            let of = |child: &Named<'_>| position(child.name, pools).map(|index| before[index]);
-            let sum = named.iter().filter_map(of).fold(0, u64::saturating_add);
-            let most = named.iter().filter_map(of).max().unwrap_or(0);
-            let count = match *kind {
-                "prefix" | "rate-limited" => most,
-                "read-write-split" if !section.bool("read_fallback") => most,
-                "shadow" => sum.saturating_add(1),
-                _ => sum.saturating_add(named.len() as u64),
-            };
-            if let Some(index) = position(&pool.name, pools) {
-                asked[index] = count;
-            }
-        }
+/// How often a request for one key is asked at most by a pool: of each child by those that ask
+/// their children, of what these lead to, and of shadows.
+pub(crate) fn asked_by(pool: &NamedPool, named: &[Named<'_>], asked: impl Fn(usize) -> u64) -> u64 {
+    let Some((kind, section)) = &pool.section else { return 0 };
+    if !KINDS.contains(kind) {
+        return 0;
     }
-    asked
+    let of_children = || named.iter().filter_map(|child| child.index).map(&asked);
+    let most = of_children().max().unwrap_or(0);
+    let sum = of_children().fold(0, u64::saturating_add);
+    match *kind {
+        "prefix" | "rate-limited" => most,
+        "read-write-split" if !section.bool("read_fallback") => most,
+        "shadow" => sum.saturating_add(1),
+        _ => sum.saturating_add(named.len() as u64),
+    }
 }
 
+/// Circles that are told of for pools that all lead to each other: the others are of the same
+/// pools, and each costs a walk over all of them.
+const CIRCLES_TOLD_MAX: u32 = 8;
+
+/// Pools of a way that an error shows.
+const WAY_SHOWN_MAX: usize = 12;
+
 fn check_child(
-    own: &str,
-    section: &Section,
+    (own, section): (usize, &Section),
     child: &Named<'_>,
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
+    told: &mut BTreeMap<usize, u32>,
     report: &mut Report<'_>,
 ) {
     let mut refuse = |what: String, hint: String| {
         let what = format!("{} in {}: {what}", child.key, section.header);
         report.consequence(child.at, Problem::new(what, hint));
     };
-    if position(child.name, pools).is_none() {
-        let names = || pools.iter().map(|pool| pool.name.as_str());
-        let hint = match nearest(child.name, names()) {
+    let Some(index) = child.index else {
+        let hint = match pools.suggest(child.name) {
             Some(meant) => format!("did you mean \"{meant}\"?"),
-            None => format!("pools are {}", names().collect::<Vec<_>>().join(", ")),
+            None => format!("pools are {}", pools.listed()),
         };
         return refuse(format!("there is no pool {}", quoted(child.name)), hint);
-    }
-    if child.name == own {
+    };
+    if index == own {
         return refuse(
             "this is the pool itself: requests would go round in circles".to_owned(),
             "name another pool".to_owned(),
         );
     }
-    if let Some(way) = way_to(child.name, own, pools) {
-        refuse(
-            format!("pool {} leads back here ({own} -> {way})", quoted(child.name)),
-            "take one of these steps out: requests would go round in circles".to_owned(),
-        );
+    if pools.circle(index) != pools.circle(own) {
+        return;
     }
+    let told = told.entry(pools.circle(own)).or_insert(0);
+    *told += 1;
+    if *told > CIRCLES_TOLD_MAX {
+        return;
+    }
+    let way = shown_way(own, &pools.way(index, own), pools);
+    refuse(
+        format!("pool {} leads back here ({way})", quoted(child.name)),
+        "take one of these steps out: requests would go round in circles".to_owned(),
+    );
 }
 
-/// The pools from one to another, if it leads there.
-fn way_to(from: &str, to: &str, pools: &[NamedPool]) -> Option<String> {
-    let mut seen = vec![false; pools.len()];
-    let mut left = vec![(position(from, pools)?, from.to_owned())];
-    while let Some((index, way)) = left.pop() {
-        if pools[index].name == to {
-            return Some(way);
-        }
-        if std::mem::replace(&mut seen[index], true) {
-            continue;
-        }
-        let Some((kind, section)) = &pools[index].section else { continue };
-        if KINDS.contains(kind) {
-            for named in named_in(section) {
-                let next = position(named.name, pools);
-                left.extend(next.map(|next| (next, format!("{way} -> {}", named.name))));
-            }
-        }
+/// `a -> b -> a`; of a long way its beginning and its end.
+fn shown_way(own: usize, way: &[usize], pools: &[NamedPool]) -> String {
+    let whole: Vec<&str> =
+        std::iter::once(&own).chain(way).map(|&index| pools[index].name.as_str()).collect();
+    if whole.len() <= WAY_SHOWN_MAX {
+        return whole.join(" -> ");
     }
-    None
-}
-
-/// Pools in a row from each one on, counted up to one more than may be.
-fn depths(pools: &[NamedPool]) -> Vec<usize> {
-    let mut depths = vec![1; pools.len()];
-    for _ in 0..DEPTH_MAX {
-        let before = depths.clone();
-        for (name, section) in routed(pools) {
-            let named = named_in(section);
-            let of = |child: &Named<'_>| position(child.name, pools).map(|index| before[index]);
-            let deepest = named.iter().filter_map(of).max().unwrap_or(0);
-            if let Some(index) = position(name, pools) {
-                depths[index] = 1 + deepest;
-            }
-        }
-    }
-    depths
-}
-
-/// Whether the pool, or one it leads to, leads back to itself.
-fn leads_round(name: &str, pools: &[NamedPool]) -> bool {
-    routed(pools).any(|(round, section)| {
-        let is_round = named_in(section).iter().any(|it| way_to(it.name, round, pools).is_some());
-        is_round && way_to(name, round, pools).is_some()
-    })
+    let (first, rest) = whole.split_at(WAY_SHOWN_MAX / 2);
+    let (left_out, last) = rest.split_at(rest.len() - WAY_SHOWN_MAX / 2);
+    format!("{} -> … {} more … -> {}", first.join(" -> "), left_out.len(), last.join(" -> "))
 }
 
 /// A pool leads to servers of one language; told where two meet.
 fn check_languages(
     section: &Section,
     named: &[Named<'_>],
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     report: &mut Report<'_>,
 ) {
-    let spoken = |child: &Named<'_>| speaks(child.name, pools);
+    let spoken = |child: &Named<'_>| pools.speaks(child.name);
     let is_mixed = |child: &Named<'_>| spoken(child).redis && spoken(child).memcached;
     if named.iter().any(is_mixed) {
         return;
@@ -257,13 +206,13 @@ fn check_languages(
 pub(crate) fn resolve(
     kind: &str,
     section: &Section,
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     report: &mut Report<'_>,
 ) -> RoutedPool {
     let of = |name: &str| {
         section
             .text(name)
-            .and_then(|name| position(name, pools))
+            .and_then(|name| pools.position(name))
             .map_or(0, |position| position as u16)
     };
     match kind {
@@ -322,27 +271,28 @@ pub(crate) fn resolve(
     }
 }
 
-fn prefix(section: &Section, pools: &[NamedPool], report: &mut Report<'_>) -> PrefixPool {
+fn prefix(section: &Section, pools: &NamedPools<'_>, report: &mut Report<'_>) -> PrefixPool {
     let mut routes: Vec<(Box<[u8]>, u16)> = Vec::new();
+    let mut known = BTreeSet::new();
     for route in section.sections("routes") {
         let Some(prefix) = route.text("prefix") else { continue };
-        if routes.iter().any(|(known, _)| **known == *prefix.as_bytes()) {
+        if !known.insert(prefix) {
             let what = format!("routes in {}: {} is there twice", section.header, quoted(prefix));
             let hint = "leave one of them: a key goes to one pool";
             report.consequence(route.place("prefix"), Problem::new(what, hint));
         }
-        let pool = route.text("pool").and_then(|name| position(name, pools)).unwrap_or(0);
+        let pool = route.text("pool").and_then(|name| pools.position(name)).unwrap_or(0);
         routes.push((prefix.as_bytes().into(), pool as u16));
     }
-    let default = section.text("default").and_then(|name| position(name, pools));
+    let default = section.text("default").and_then(|name| pools.position(name));
     PrefixPool::new(routes, default.map(|pool| pool as u16))
 }
 
-fn failover(section: &Section, pools: &[NamedPool], report: &mut Report<'_>) -> FailoverPool {
+fn failover(section: &Section, pools: &NamedPools<'_>, report: &mut Report<'_>) -> FailoverPool {
     let gutter = section.text("gutter");
     let children = children(section, pools, if gutter.is_some() { 1 } else { 2 }, report);
     refuse_stray(section, "gutter_ttl_max", section.given("gutter").is_some(), "gutter", report);
-    let position = gutter.and_then(|name| position(name, pools)).map(|pool| pool as u16);
+    let position = gutter.and_then(|name| pools.position(name)).map(|pool| pool as u16);
     if let Some(pool) = position
         && children.contains(&pool)
     {
@@ -354,7 +304,7 @@ fn failover(section: &Section, pools: &[NamedPool], report: &mut Report<'_>) -> 
     FailoverPool { children, gutter: position.map(|pool| Gutter { pool, ttl_max }) }
 }
 
-fn mirror(section: &Section, pools: &[NamedPool], report: &mut Report<'_>) -> MirrorPool {
+fn mirror(section: &Section, pools: &NamedPools<'_>, report: &mut Report<'_>) -> MirrorPool {
     let children = children(section, pools, 2, report);
     let read_from = section.text("read_from").map(|name| {
         let is_it = |child: &u16| pools[usize::from(*child)].name == name;
@@ -382,14 +332,14 @@ fn mirror(section: &Section, pools: &[NamedPool], report: &mut Report<'_>) -> Mi
 /// The positions of `children`; those that are not there were reported.
 fn children(
     section: &Section,
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     least: usize,
     report: &mut Report<'_>,
 ) -> Vec<u16> {
     let Some(Value::Names(names)) = section.value("children") else { return Vec::new() };
     let mut children: Vec<u16> = Vec::new();
     for (at, name) in names {
-        let Some(child) = position(name, pools).map(|position| position as u16) else { continue };
+        let Some(child) = pools.position(name).map(|position| position as u16) else { continue };
         if children.contains(&child) {
             let what = format!("children in {}: {} is there twice", section.header, quoted(name));
             report.consequence(*at, Problem::new(what, "leave one of them"));

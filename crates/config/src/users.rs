@@ -3,11 +3,12 @@
 use crate::cluster::parse_read_from;
 use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::UserConfig;
+use crate::named::NamedPools;
 use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::{PASSWORD, ReadFile, password};
-use crate::routes;
 use keyway_topology::ReadFrom;
 use keyway_users::{Digest, SlowHash, User};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use toml::de::DeValue;
 
@@ -71,15 +72,16 @@ pub(crate) fn read_variable(text: &str) -> Result<Value, Problem> {
 /// Every user of the file that can be read, in its order.
 pub(crate) fn resolve(
     sections: &[Section],
-    named: &[NamedPool],
+    named: &NamedPools<'_>,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Vec<UserConfig> {
     let mut users: Vec<UserConfig> = Vec::new();
+    let mut names = BTreeSet::new();
     for section in sections {
         let Some(user) = user(section, named, read_file, report) else { continue };
         let name = user.user.name();
-        if users.iter().any(|other| other.user.name() == name) {
+        if !names.insert(name.clone()) {
             let what = format!("there are two users {}", quoted(name));
             let hint = "keep one of them; a user may have several passwords";
             report.consequence(section.place("name"), Problem::new(what, hint));
@@ -113,7 +115,7 @@ fn read_from(
 
 fn user(
     section: &Section,
-    named: &[NamedPool],
+    named: &NamedPools<'_>,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
 ) -> Option<UserConfig> {
@@ -121,10 +123,9 @@ fn user(
     let pool_index = match section.text("pool") {
         None => None,
         Some(name) => {
-            let index = named.iter().position(|pool| pool.name == name);
+            let index = named.position(name);
             if index.is_none() {
-                let names = named.iter().map(|pool| pool.name.as_str());
-                let hint = match nearest(name, names) {
+                let hint = match named.suggest(name) {
                     Some(meant) => format!("did you mean \"{meant}\"?"),
                     None => "write the NAME of a [pool.NAME]".to_owned(),
                 };
@@ -159,7 +160,7 @@ pub(crate) fn of_listener(
     section: &Section,
     sections: &[Section],
     users: &[UserConfig],
-    (named, has_password): (&[NamedPool], bool),
+    (named, has_password): (&NamedPools<'_>, bool),
     report: &mut Report<'_>,
 ) -> Vec<usize> {
     let speaks_memcached = section.text("protocol") == Some("memcached");
@@ -227,10 +228,9 @@ pub(crate) fn of_listener(
 }
 
 /// Whether a pool answers clients that speak so.
-fn answers(pool: &str, speaks_memcached: bool, named: &[NamedPool]) -> bool {
-    let kind = named.iter().find(|other| other.name == pool);
-    let kind = kind.and_then(|pool| pool.section.as_ref()).map(|(kind, _)| *kind);
-    let spoken = routes::speaks(pool, named);
+fn answers(pool: &str, speaks_memcached: bool, named: &NamedPools<'_>) -> bool {
+    let kind = named.section(pool).map(|(kind, _)| *kind);
+    let spoken = named.speaks(pool);
     match (kind, speaks_memcached) {
         (Some("memcached"), _) => speaks_memcached,
         (Some("sharded" | "cluster" | "replicated" | "store"), _) => true,

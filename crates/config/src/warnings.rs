@@ -2,11 +2,12 @@
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report, quoted};
+use crate::named::NamedPools;
 use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::PASSWORD;
 use crate::value::size_text;
 use keyway_topology::{Endpoint, Rejoin, Server};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Replies Keyway asks servers for on its own account, such as their INFO, fit
 /// into this, in bytes.
@@ -15,16 +16,14 @@ const OWN_REPLY_LEN: u64 = 64 << 10;
 /// Tells of everything suspicious in the file.
 pub(crate) fn warn(
     root: &Section,
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     listeners: &[Section],
     report: &mut Report<'_>,
 ) {
     warn_of_unused(pools, listeners, root.sections("user"), report);
     let users = root.sections("user");
     listeners.iter().for_each(|listener| warn_of_open_listener(listener, pools, users, report));
-    for listener in listeners {
-        crate::emulate::warn_of_stores(listener, listeners, pools, report);
-    }
+    crate::emulate::warn_of_stores(listeners, pools, report);
     if let Some(limits) = root.section("limits") {
         warn_of_short_replies(limits, report);
     }
@@ -33,7 +32,7 @@ pub(crate) fn warn(
         warn_of_flush_all(pool, report);
     }
     warn_of_shared_servers(pools, report);
-    for pool in pools {
+    for pool in pools.iter() {
         if let Some(("store", section)) = &pool.section {
             warn_of_large_quotas(section, report);
         }
@@ -104,19 +103,20 @@ fn servers(pool: &Section) -> &[(usize, Server)] {
 }
 
 fn warn_of_unused(
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     listeners: &[Section],
     users: &[Section],
     report: &mut Report<'_>,
 ) {
-    for pool in pools {
-        let is_old = pools.iter().any(|new| match &new.section {
-            Some(("memcached", section)) => section.text("warm_from") == Some(&pool.name),
-            _ => false,
-        });
-        let is_used = is_old || crate::routes::is_named(&pool.name, pools);
-        let mut answering = listeners.iter().chain(users);
-        if !is_used && answering.all(|section| section.text("pool") != Some(&pool.name)) {
+    let old = pools.iter().filter_map(|new| match &new.section {
+        Some(("memcached", section)) => section.text("warm_from"),
+        _ => None,
+    });
+    let named = (0..pools.len()).flat_map(|index| pools.named(index)).map(|named| named.name);
+    let answering = listeners.iter().chain(users).filter_map(|section| section.text("pool"));
+    let used: BTreeSet<&str> = old.chain(named).chain(answering).collect();
+    for pool in pools.iter() {
+        if !used.contains(pool.name.as_str()) {
             let what = format!("no listener uses pool \"{}\"", pool.name);
             let hint = format!("add a [[listener]] with pool = \"{}\", or remove it", pool.name);
             report.warning(pool.at, Problem::new(what, hint));
@@ -126,13 +126,14 @@ fn warn_of_unused(
 
 fn warn_of_open_listener(
     listener: &Section,
-    pools: &[NamedPool],
+    pools: &NamedPools<'_>,
     users: &[Section],
     report: &mut Report<'_>,
 ) {
     let Some(Value::Listen(bind)) = listener.value("bind") else { return };
     let name = listener.text("pool");
-    let of_pool = sharded(pools).find(|(pool, _)| Some(*pool) == name);
+    let of_pool = name.and_then(|name| pools.section(name));
+    let of_pool = of_pool.filter(|(kind, _)| matches!(*kind, "sharded" | "memcached"));
     // Who shows a certificate of our own authority is no stranger.
     let tls = listener.section("tls");
     let is_known = tls.is_some_and(|tls| {
@@ -226,9 +227,22 @@ fn warms_up((old, _): (&str, &Section), (_, new): (&str, &Section)) -> bool {
         .is_some_and(|from| matches!(from, Value::Text(from) if from == old))
 }
 
+/// Other pools of its servers that a pool that flushes is told of.
+const SHARED_TOLD_MAX: usize = 16;
+
 /// A pool that flushes, over a server whose data is another pool's as well.
 fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
-    for (name, pool) in sharded(pools).filter(|(_, pool)| flushes(pool)) {
+    let sharded: Vec<(&str, &Section)> = sharded(pools).collect();
+    let mut by_server: BTreeMap<&Endpoint, Vec<usize>> = BTreeMap::new();
+    for (index, (_, pool)) in sharded.iter().enumerate() {
+        for (_, server) in servers(pool) {
+            let known = by_server.entry(&server.endpoint).or_default();
+            if known.last() != Some(&index) {
+                known.push(index);
+            }
+        }
+    }
+    for &(name, pool) in sharded.iter().filter(|(_, pool)| flushes(pool)) {
         let own = databases(pool);
         let empties = |other: &Section| {
             let theirs = databases(other);
@@ -237,14 +251,16 @@ fn warn_of_shared_servers(pools: &[NamedPool], report: &mut Report<'_>) {
         let is_meant = |known: &str, other: &Section| {
             warms_up((name, pool), (known, other)) || warms_up((known, other), (name, pool))
         };
-        let others = sharded(pools)
-            .filter(|(known, other)| *known != name && empties(other) && !is_meant(known, other));
-        for (_, other) in others {
-            let has = |endpoint: &Endpoint| {
-                servers(other).iter().any(|(_, server)| server.endpoint == *endpoint)
-            };
-            let shared = servers(pool).iter().find(|(_, server)| has(&server.endpoint));
-            let Some((_, server)) = shared else { continue };
+        let mut shared: BTreeMap<usize, &Server> = BTreeMap::new();
+        for (_, server) in servers(pool) {
+            for &other in &by_server[&server.endpoint] {
+                shared.entry(other).or_insert(server);
+            }
+        }
+        let others = shared.iter().map(|(&other, &server)| (sharded[other], server)).filter(
+            |((known, other), _)| *known != name && empties(other) && !is_meant(known, other),
+        );
+        for ((_, other), server) in others.take(SHARED_TOLD_MAX) {
             let what = format!(
                 "{} has rejoin = \"flush\" and empties {} of the data of {} as well",
                 pool.header, server.endpoint, other.header

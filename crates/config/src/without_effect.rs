@@ -6,15 +6,21 @@ use crate::error::{Problem, Report, quoted};
 use crate::reader::{NamedPool, Section, Value};
 use keyway_command::{Class, lookup};
 use keyway_topology::{Endpoint, ReadFrom};
+use std::collections::BTreeMap;
 
 /// Tells of all of them.
 pub(crate) fn warn(pools: &[NamedPool], listeners: &[Section], report: &mut Report<'_>) {
+    let mut by_pool: BTreeMap<&str, Vec<&Section>> = BTreeMap::new();
+    for listener in listeners {
+        if let Some(name) = listener.text("pool") {
+            by_pool.entry(name).or_default().push(listener);
+        }
+    }
     for pool in pools {
         let Some((kind @ ("cluster" | "replicated"), section)) = &pool.section else { continue };
-        let of_pool = |listener: &&Section| listener.text("pool") == Some(&pool.name);
-        let listeners: Vec<&Section> = listeners.iter().filter(of_pool).collect();
-        warn_of_reads(section, &listeners, report);
-        warn_of_zones(kind, section, &listeners, report);
+        let listeners = by_pool.get(pool.name.as_str()).map_or(&[][..], |all| all.as_slice());
+        warn_of_reads(section, listeners, report);
+        warn_of_zones(kind, section, listeners, report);
         warn_of_writes(section, report);
         if section.of_its_table("sentinels").is_none() && *kind == "replicated" {
             warn_of_one_primary(section, report);

@@ -34,7 +34,7 @@ pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>
     let mut listeners = Vec::new();
     let mut errors = Vec::new();
     for listener in &config.listeners {
-        let options = options(listener);
+        let options = options(listener, config);
         let handed = before.sockets(&listener.bind);
         let sockets = match handed.is_empty() {
             true => Listener::bind(&options).map(|listener| vec![listener]),
@@ -69,7 +69,8 @@ pub fn unusable_path(bind: &ListenAddr) -> Option<String> {
     })
 }
 
-pub fn options(listener: &ListenerConfig) -> ListenerOptions {
+/// How to listen, of one that is in `config`.
+pub fn options(listener: &ListenerConfig, config: &Config) -> ListenerOptions {
     let address = match &listener.bind {
         ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },
         ListenAddr::Unix(path) => Address::Unix(path.clone()),
@@ -86,6 +87,7 @@ pub fn options(listener: &ListenerConfig) -> ListenerOptions {
         unix_owner: listener.owner,
         tcp_keepalive: listener.tcp_keepalive,
         door,
+        only_v6: config.only_v6(&listener.bind),
     }
 }
 

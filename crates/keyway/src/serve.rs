@@ -9,8 +9,10 @@ use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use keyway_base::{Clock, Time};
-use keyway_config::{Config, IoDriver, ListenerConfig, PoolKindConfig, Protocol, size_text};
-use keyway_control::{Access, Admin, AdminHandle, AdminOptions, AfterDrain};
+use keyway_config::{
+    Config, IoDriver, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, size_text,
+};
+use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
 use keyway_worker::{Plan, PoolKind};
@@ -461,7 +463,20 @@ fn prepare_admin(
     before: &mut TakeOver,
 ) -> Result<Option<AdminHandle>> {
     let Some(addr) = &config.server.admin else { return Ok(None) };
-    let socket = before.admin(addr);
+    let refused = |error: AdminError| {
+        anyhow!(
+            "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
+             without a file, `--bind HOST:PORT` serves without it"
+        )
+    };
+    let socket = match (before.admin(addr), addr) {
+        (None, ListenAddr::Tcp(bind)) => {
+            let opened = keyway_net::listen_tcp(*bind, config.only_v6(addr));
+            let address = bind.to_string();
+            Some(opened.map_err(|reason| refused(AdminError::Bind { address, reason }))?)
+        }
+        (socket, _) => socket,
+    };
     let addr = addr.to_string();
     let addr = addr.strip_prefix("tcp://").unwrap_or(&addr);
     let state = Arc::clone(process) as Arc<dyn keyway_control::AdminState>;
@@ -472,13 +487,7 @@ fn prepare_admin(
         tls: tls.map(|tls| tls.loaded.clone().expect("it was loaded")),
         ..AdminOptions::default()
     };
-    let admin = Admin::prepare(options, addr, socket, state).map_err(|error| {
-        anyhow!(
-            "{error}; `admin` in `[server]` of a configuration file sets another, or \"off\"; \
-             without a file, `--bind HOST:PORT` serves without it"
-        )
-    })?;
-    Ok(Some(admin))
+    Ok(Some(Admin::prepare(options, addr, socket, state).map_err(refused)?))
 }
 
 /// Removes the files of the unix sockets listened on, but of those that another process has.

@@ -122,6 +122,14 @@ impl fmt::Display for Peer {
     }
 }
 
+/// An address of IPv4 as that, where a socket of IPv6 tells it as `::ffff:192.0.2.1`.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),
+        IpAddr::V6(_) => addr,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

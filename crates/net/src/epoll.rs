@@ -1,6 +1,7 @@
 //! [`Io`] over epoll: edge-triggered, each socket registered once for both
 //! directions, so that no request costs an `epoll_ctl`.
 
+use crate::address::canonical;
 use crate::blocks::Blocks;
 use crate::moving::{self, Come, Outcome};
 use crate::resolver::{Answer, Resolver};
@@ -451,7 +452,7 @@ impl Io for EpollIo {
                 Err(error) => return Accept::Failed(error.to_string()),
             };
             let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
-                Some(addr) if listener.is_tcp() => Peer::Tcp(addr),
+                Some(addr) if listener.is_tcp() => Peer::Tcp(canonical(addr)),
                 _ => Peer::Unix,
             };
             return Accept::Client { socket: Socket(socket.into_raw_fd()), peer };
@@ -460,7 +461,7 @@ impl Io for EpollIo {
 
     fn local_address(&self, socket: Socket) -> Option<SocketAddr> {
         let name = rustix::net::getsockname(borrow(&socket)).ok()?;
-        SocketAddr::try_from(name).ok()
+        SocketAddr::try_from(name).ok().map(canonical)
     }
 
     fn resolve(&mut self, host: &str, number: u32) -> bool {
@@ -631,6 +632,7 @@ mod tests {
             unix_owner: (None, None),
             tcp_keepalive,
             door: None,
+            only_v6: false,
         };
         let listener = Listener::bind(&options).expect("a free port");
         let addr = listener.local_addr().expect("TCP has an address");

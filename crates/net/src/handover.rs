@@ -338,6 +338,7 @@ mod tests {
             unix_owner: (None, None),
             tcp_keepalive: None,
             door: None,
+            only_v6: false,
         };
         let tcp = options(Address::Tcp { host: "127.0.0.1".to_owned(), port: addr.port() });
         let unix = options(Address::Unix("/nowhere".into()));

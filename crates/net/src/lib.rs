@@ -30,7 +30,9 @@ pub use epoll::EpollIo;
 pub use handover::{HANDED_AT_ONCE, Handed, Handover, Message, Place};
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
 pub use keyway_tls::{ClientTls, ServerTls, TlsFault};
-pub use listener::{BindError, Listener, ListenerHold, ListenerOptions, ListenerTemplate};
+pub use listener::{
+    BindError, Listener, ListenerHold, ListenerOptions, ListenerTemplate, listen_tcp,
+};
 pub use mailbox::{Mailbox, Mailer};
 pub use ringed::{Door, RingFault, Ringed};
 pub use secured::Secured;

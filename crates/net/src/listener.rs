@@ -27,6 +27,8 @@ pub struct ListenerOptions {
     pub tcp_keepalive: Option<Duration>,
     /// Who gets shared memory there; nobody with `None`.
     pub door: Option<Door>,
+    /// The address `[::]` is without those of IPv4, which another socket has on that port.
+    pub only_v6: bool,
 }
 
 /// A listening socket. On TCP several workers listen on the same port, and the
@@ -122,7 +124,11 @@ impl Listener {
             Some(_) => None,
             None => Some(self.socket.try_clone()?),
         };
-        Ok(ListenerTemplate { addr: self.local_addr(), unix, options: self.options.clone() })
+        let addr = self.local_addr();
+        // Another process may have opened it, which decided otherwise.
+        let only_v6 = addr.is_some_and(|addr| addr.is_ipv6()) && self.socket.only_v6()?;
+        let options = ListenerOptions { only_v6, ..self.options.clone() };
+        Ok(ListenerTemplate { addr, unix, options })
     }
 
     /// The TCP address listened on, with the port the system chose if it was
@@ -255,9 +261,7 @@ enum Sharing {
 
 fn bind_tcp(addr: SocketAddr, options: &ListenerOptions, sharing: Sharing) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
-    if addr.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
+    set_only_v6(&socket, addr, options.only_v6)?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(sharing == Sharing::Before)?;
     tune(&socket, addr)?;
@@ -271,6 +275,30 @@ fn bind_tcp(addr: SocketAddr, options: &ListenerOptions, sharing: Sharing) -> io
     }
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// `[::]` takes clients of IPv4 as well, unless another socket does. What the system is set to does
+/// not matter.
+fn set_only_v6(socket: &Socket, addr: SocketAddr, only_v6: bool) -> io::Result<()> {
+    match addr.is_ipv6() {
+        true => socket.set_only_v6(only_v6 || !addr.ip().is_unspecified()),
+        false => Ok(()),
+    }
+}
+
+/// A socket that listens at a TCP address, for HTTP: `[::]` takes clients of IPv4 as well, unless
+/// `only_v6`.
+///
+/// # Errors
+/// When the system refuses.
+pub fn listen_tcp(addr: SocketAddr, only_v6: bool) -> io::Result<OwnedFd> {
+    const BACKLOG: i32 = 128;
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    set_only_v6(&socket, addr, only_v6)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn listen(socket: &Socket, options: &ListenerOptions) -> io::Result<()> {
@@ -357,6 +385,47 @@ mod tests {
         assert!(!path.exists());
     }
 
+    fn options_of(host: &str, port: u16, only_v6: bool) -> ListenerOptions {
+        ListenerOptions {
+            address: Address::Tcp { host: host.to_owned(), port },
+            backlog: 16,
+            unix_mode: None,
+            unix_owner: (None, None),
+            tcp_keepalive: None,
+            door: None,
+            only_v6,
+        }
+    }
+
+    #[test]
+    fn every_address_takes_clients_of_ipv4_unless_another_socket_does() {
+        let Ok(first) = Listener::bind(&options_of("::", 0, false)) else {
+            eprintln!("this machine has no IPv6");
+            return;
+        };
+        let port = first.local_addr().unwrap().port();
+        let connect = |host: &str| std::net::TcpStream::connect((host, port));
+        assert!(connect("127.0.0.1").is_ok() && connect("::1").is_ok());
+        // Another worker listens as the first does, one that was handed over as well.
+        assert!(!first.template().unwrap().options.only_v6);
+        drop(first);
+        let own = Listener::bind(&options_of("::", 0, true)).unwrap();
+        let port = own.local_addr().unwrap().port();
+        let connect = |host: &str| std::net::TcpStream::connect((host, port));
+        assert!(connect("127.0.0.1").is_err() && connect("::1").is_ok());
+        assert!(own.template().unwrap().options.only_v6);
+        let _ipv4 = Listener::bind(&options_of("0.0.0.0", port, false)).expect("it is free");
+        assert!(connect("127.0.0.1").is_ok());
+    }
+
+    #[test]
+    fn an_address_of_ipv4_is_told_as_one() {
+        let canonical = |text: &str| crate::address::canonical(text.parse().unwrap()).to_string();
+        assert_eq!(canonical("[::ffff:192.0.2.1]:7"), "192.0.2.1:7");
+        assert_eq!(canonical("[fe80::1%3]:7"), "[fe80::1%3]:7");
+        assert_eq!(canonical("127.0.0.1:7"), "127.0.0.1:7");
+    }
+
     #[test]
     fn a_file_that_is_as_it_is_to_be_is_left_alone() {
         let folder = keyway_testkit::TempDir::new();
@@ -371,6 +440,7 @@ mod tests {
                 unix_owner: owner,
                 tcp_keepalive: None,
                 door: None,
+                only_v6: false,
             };
             permit(&path, &options).unwrap();
             (state().mode() & 0o7777, (state().ctime(), state().ctime_nsec()))

@@ -57,6 +57,7 @@ fn options() -> ListenerOptions {
         unix_owner: (None, None),
         tcp_keepalive: None,
         door: None,
+        only_v6: false,
     }
 }
 

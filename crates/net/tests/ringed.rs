@@ -44,6 +44,7 @@ impl Driver {
             unix_owner: (None, None),
             tcp_keepalive: None,
             door: Some(Door { allow_uids: Vec::new(), ring_max: 1 << 20 }),
+            only_v6: false,
         };
         let listener = Listener::bind(&options).unwrap();
         let template = listener.template().unwrap();

@@ -5,7 +5,7 @@ use crate::error::{ConfigError, Problem, quoted};
 use crate::model::Config;
 use crate::reader::{POOL_NAME_LEN_MAX, check_pool_name};
 use crate::value::format_duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -56,7 +56,11 @@ pub(super) fn clamp_time(
 
 /// Names that Keyway takes and no other pool has.
 #[derive(Default)]
-pub(super) struct PoolNames(BTreeSet<String>);
+pub(super) struct PoolNames {
+    taken: BTreeSet<String>,
+    /// By what a name became: the number that the next of them is tried with.
+    next: BTreeMap<String, u64>,
+}
 
 impl PoolNames {
     pub(super) fn claim(&mut self, original: &str, notes: &mut Vec<String>) -> String {
@@ -67,11 +71,16 @@ impl PoolNames {
             // Room for a number that makes it unique.
             name = plain.take(POOL_NAME_LEN_MAX - 8).collect();
         }
-        let base = name.clone();
-        let mut number = 2;
-        while !self.0.insert(name.clone()) {
-            name = format!("{base}_{number}");
-            number += 1;
+        if !self.taken.insert(name.clone()) {
+            let base = name;
+            let next = self.next.entry(base.clone()).or_insert(2);
+            loop {
+                name = format!("{base}_{next}");
+                *next += 1;
+                if self.taken.insert(name.clone()) {
+                    break;
+                }
+            }
         }
         if name != original {
             notes.push(format!("was called {}", quoted(original)));

@@ -6,6 +6,7 @@
 use super::Import;
 use super::foreign::{Head, PoolNames, clamp, parse_bind, timeouts};
 use crate::address::ListenAddr;
+use crate::addresses::Addresses;
 use crate::error::{ConfigError, Problem, Report, any_of, nearest, quoted};
 use crate::toml_text::{key, string};
 use crate::value::format_duration;
@@ -58,7 +59,7 @@ pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>>
         names: PoolNames::default(),
         tables: String::new(),
         notes: Vec::new(),
-        listeners: Vec::new(),
+        listeners: Addresses::default(),
     };
     let clusters = document.get_ref().get("clusters");
     let clusters = clusters.and_then(|clusters| clusters.get_ref().as_array());
@@ -78,7 +79,7 @@ pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>>
     }
     let Importer { report, tables, notes, listeners, .. } = importer;
     report.finish()?;
-    let listeners: Vec<ListenAddr> = listeners.into_iter().map(|(_, listener)| listener).collect();
+    let listeners = listeners.into_addresses();
     Head { path, of: "overlord", listeners: &listeners, metrics: METRICS }.finish(&tables, notes)
 }
 
@@ -87,7 +88,7 @@ struct Importer<'r> {
     names: PoolNames,
     tables: String,
     notes: Vec<String>,
-    listeners: Vec<(usize, ListenAddr)>,
+    listeners: Addresses<usize>,
 }
 
 /// The keys of one `[[clusters]]`.
@@ -155,7 +156,7 @@ impl Importer<'_> {
         }
         self.tables.push_str(&listener);
         self.tables.push_str(&pool);
-        self.listeners.push((at, bind));
+        self.listeners.add(bind, at);
     }
 
     /// Tells of keys that overlord does not know, and of values of the wrong form.
@@ -223,7 +224,7 @@ impl Importer<'_> {
             self.report.mistake(at, Problem::new(what, problem.hint));
         });
         let bind = read.ok()?;
-        if self.listeners.iter().any(|(_, other)| other.clashes_with(&bind)) {
+        if self.listeners.clash(&bind).is_some() {
             let what = format!("listen_addr in cluster {}: {bind} is taken", quoted(name));
             let hint = "give one of the two another port or path";
             self.report.mistake(at, Problem::new(what, hint));

@@ -10,6 +10,7 @@ use super::foreign::{
 };
 use super::yaml::{self, Content, Node, Place};
 use crate::address::{ListenAddr, parse_listen, parse_server};
+use crate::addresses::Addresses;
 use crate::error::{ConfigError, Problem, any_of, nearest, quoted};
 use crate::toml_text::{key, string};
 use crate::value::format_duration;
@@ -117,7 +118,7 @@ struct Importer<'p> {
     notes: Vec<String>,
     /// The `[[listener]]` and `[pool.NAME]` tables so far.
     tables: String,
-    listeners: Vec<(Place, ListenAddr)>,
+    listeners: Addresses<Place>,
     names: PoolNames,
     /// What the pools are called in the file, each with its line.
     originals: BTreeMap<String, usize>,
@@ -129,7 +130,7 @@ pub(super) fn import(text: &str, path: &str) -> Result<Import, Vec<ConfigError>>
         errors: Vec::new(),
         notes: Vec::new(),
         tables: String::new(),
-        listeners: Vec::new(),
+        listeners: Addresses::default(),
         names: PoolNames::default(),
         originals: BTreeMap::new(),
     };
@@ -293,12 +294,11 @@ impl Importer<'_> {
     /// Notes where the pool listens; two pools cannot have one address.
     fn claim_listen(&mut self, pool: &Pool) {
         let Some((place, Value::Bind(bind))) = pool.values.get("listen") else { return };
-        let taken = self.listeners.iter().find(|(_, other)| other.clashes_with(&bind.addr));
-        if let Some((other_place, other)) = taken {
+        if let Some((other, other_place)) = self.listeners.clash(&bind.addr) {
             let what = format!("{} is taken: line {} has {other}", bind.addr, other_place.line);
             self.error(*place, Problem::new(what, "give one of the two another port or path"));
         }
-        self.listeners.push((*place, bind.addr.clone()));
+        self.listeners.add(bind.addr.clone(), *place);
     }
 
     /// twemproxy has none there, and does not start with such a file.
@@ -318,8 +318,7 @@ impl Importer<'_> {
             self.errors.sort_by_key(|error| (error.line, error.column));
             return Err(self.errors);
         }
-        let listeners: Vec<ListenAddr> =
-            self.listeners.into_iter().map(|(_, listener)| listener).collect();
+        let listeners = self.listeners.into_addresses();
         Head {
             path: self.path,
             of: "twemproxy",

@@ -10,7 +10,7 @@ pub(crate) static LISTENER: Table = Table {
             "bind",
             Listen,
             Refused,
-            "`\"tcp://127.0.0.1:6380\"`, `\"tcp://[::1]:6380\"`, `\"unix:///run/keyway.sock\"`, or `\"shm:///run/keyway.shm\"`, a unix socket through which memory is shared (docs/shm.md). Use 0.0.0.0 or [::] for every address of the machine, port 0 for any free port.",
+            "`\"tcp://127.0.0.1:6380\"`, `\"tcp://[::1]:6380\"`, `\"unix:///run/keyway.sock\"`, or `\"shm:///run/keyway.shm\"`, a unix socket through which memory is shared (docs/shm.md). 0.0.0.0 is every IPv4 address of the machine. [::] is every address, IPv4 included; if the file has an IPv4 address on the same port as well, [::] is every IPv6 address. Port 0 is any free port.",
         )
         .known_elsewhere_as(&["listen", "address", "addr", "port"]),
         key(

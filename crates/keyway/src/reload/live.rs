@@ -209,7 +209,7 @@ impl Live {
         let mut faults = Vec::new();
         for &index in &merged.opened {
             let settings = &merged.config.listeners[index];
-            match Listener::bind(&plan::options(settings)) {
+            match Listener::bind(&plan::options(settings, &merged.config)) {
                 Ok(listener) => opened.push((index as u16, listener)),
                 Err(error) => faults.push(match plan::unusable_path(&settings.bind) {
                     Some(why) => format!("cannot listen on {}: {why}", settings.bind),

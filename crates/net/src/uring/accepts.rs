@@ -16,6 +16,7 @@
 
 use super::orders::{Done, Kind};
 use super::{Reading, UringIo};
+use crate::address::canonical;
 use crate::{Accept, Event, Io, ListenerIndex, Peer, Socket};
 use io_uring::cqueue;
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
@@ -223,7 +224,7 @@ impl UringIo {
             let peer = rustix::net::getpeername(&socket).ok().flatten();
             if let Some(addr) = peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
                 let socket = Socket(socket.into_raw_fd());
-                return Accept::Client { socket, peer: Peer::Tcp(addr) };
+                return Accept::Client { socket, peer: Peer::Tcp(canonical(addr)) };
             }
         }
         match self.accepts.post(listener).map(|post| post.way) {

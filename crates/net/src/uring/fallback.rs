@@ -125,6 +125,7 @@ mod tests {
                 unix_owner: (None, None),
                 tcp_keepalive: None,
                 door: None,
+                only_v6: false,
             };
             let listener = Listener::bind(&options).expect("a free port");
             let at = listener.local_addr().expect("TCP has an address");

@@ -12,8 +12,11 @@
 use crate::error::{ConfigError, Problem, quoted};
 use std::path::{Path, PathBuf};
 
-/// Deepest scopes and includes; predixy's own are five deep.
+/// Deepest scopes; predixy's own are five deep.
 const DEPTH_MAX: usize = 16;
+
+/// Files that include each other in a row: each is open while the next is read.
+const INCLUDES_MAX: usize = 256;
 
 /// Most entries of a file with all it includes.
 const ENTRIES_MAX: usize = 100_000;
@@ -65,7 +68,7 @@ impl Node {
 pub(super) fn parse(text: &str, path: &str, read: ReadFile<'_>) -> Result<Vec<Node>, ConfigError> {
     let mut parser = Parser {
         read,
-        open: vec![PathBuf::from(path)],
+        open: vec![(id_of(Path::new(path)), PathBuf::from(path))],
         scopes: vec![Vec::new()],
         heads: Vec::new(),
         entries: 0,
@@ -80,8 +83,9 @@ pub(super) fn parse(text: &str, path: &str, read: ReadFile<'_>) -> Result<Vec<No
 
 struct Parser<'f> {
     read: ReadFile<'f>,
-    /// The file that is read, behind those that include it.
-    open: Vec<PathBuf>,
+    /// The file that is read, behind those that include it: what it is known by, and its path as
+    /// it is written.
+    open: Vec<(PathBuf, PathBuf)>,
     /// What was read of each scope that is open, the whole file's first.
     scopes: Vec<Vec<Node>>,
     /// The lines that opened them, without the file's.
@@ -138,14 +142,27 @@ impl Parser<'_> {
 
     /// Reads a file that another names: by a path from the other's folder.
     fn include(&mut self, name: &str, at: &At) -> Result<(), ConfigError> {
-        let from = self.open.last().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+        let from = self.open.last().and_then(|(_, path)| path.parent()).unwrap_or(Path::new(""));
         let path = from.join(name);
         let refuse = |what: String, hint: &str| Err(at.error(Problem::new(what, hint)));
         if name.is_empty() {
             return refuse("Include names no file".to_owned(), "write \"Include FILE\"");
         }
-        if self.open.contains(&path) || self.open.len() > DEPTH_MAX {
-            return refuse(format!("{} includes itself", quoted(name)), "remove one Include");
+        // A file may be named in several ways: `servers.conf` and `../conf/servers.conf`.
+        let id = id_of(&path);
+        if let Some(first) = self.open.iter().position(|(open, _)| *open == id) {
+            let what = match first + 1 == self.open.len() {
+                true => format!("{} includes itself", quoted(name)),
+                false => {
+                    let files = self.open.len() - first;
+                    format!("{} leads back to itself over {files} files", quoted(name))
+                }
+            };
+            return refuse(what, "remove one Include");
+        }
+        if self.open.len() > INCLUDES_MAX {
+            let what = format!("more than {INCLUDES_MAX} files include each other in a row");
+            return refuse(what, "put the lines of some of them into the file that names them");
         }
         let text = match (self.read)(&path) {
             Ok(text) => text,
@@ -155,11 +172,16 @@ impl Parser<'_> {
             }
         };
         let shown = path.display().to_string();
-        self.open.push(path);
+        self.open.push((id, path));
         let read = self.file(&text, &shown);
         self.open.pop();
         read
     }
+}
+
+/// A path that is the same however a file is named; as it is written where there is no such file.
+fn id_of(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 enum Line {
@@ -278,6 +300,24 @@ mod tests {
         assert_eq!((&*nodes[1].at.path, nodes[1].at.line), ("dir/sub/c.conf", 1));
         let error = parse("Include self.conf", "dir/a.conf", &read).expect_err("for ever");
         assert!(error.to_string().starts_with("dir/self.conf:1: \"self.conf\" includes itself"));
+    }
+
+    #[test]
+    fn a_long_row_of_includes_is_no_circle_and_a_circle_of_several_is_one() {
+        let number = |path: &Path| path.to_str().and_then(|path| path.parse::<usize>().ok());
+        let next = |path: &Path| match number(path) {
+            Some(100) => Ok("A 1".to_owned()),
+            Some(number) => Ok(format!("Include {}", number + 1)),
+            None => Err("no such file".to_owned()),
+        };
+        let nodes = parse("Include 1", "0", &next).expect("a hundred files in a row");
+        assert_eq!((nodes.len(), &*nodes[0].at.path), (1, "100"));
+        let round = |path: &Path| Ok(format!("Include {}", number(path).unwrap_or(0) % 3 + 1));
+        let error = parse("Include 1", "0", &round).expect_err("for ever").to_string();
+        assert!(error.starts_with("3:1: \"1\" leads back to itself over 3 files"), "{error}");
+        let onward = |path: &Path| Ok(format!("Include {}", number(path).unwrap_or(0) + 1));
+        let error = parse("Include 1", "0", &onward).expect_err("for ever").to_string();
+        assert!(error.contains("more than 256 files include each other in a row"), "{error}");
     }
 
     proptest! {
