@@ -77,7 +77,7 @@ fn keyway_is_measured_over_every_transport_and_protocol() {
         ];
         let (text, json) = measured(&arguments);
         let outcome = &json["outcomes"][0];
-        assert_eq!((&json["schema"], &outcome["schema"]), (&1.into(), &1.into()));
+        assert_eq!((&json["schema"], &outcome["schema"]), (&2.into(), &2.into()));
         assert_eq!(outcome["totals"]["requests"], 5000, "{text}");
         assert_eq!(outcome["totals"]["errors"], 0, "{text}");
         assert!(outcome["verification"]["checked"].as_u64() > Some(3000), "{text}");

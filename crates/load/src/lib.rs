@@ -37,6 +37,7 @@ mod reply;
 mod run;
 mod series;
 mod setup;
+mod shape;
 mod table;
 mod talk;
 mod target;

@@ -6,8 +6,9 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The version of the form of [`Outcome`] as JSON.
-pub const SCHEMA: u32 = 1;
+/// The version of the form of [`Outcome`] as JSON. In version 1 rates and latencies were of all
+/// replies, those that are errors among them.
+pub const SCHEMA: u32 = 2;
 
 /// A file of outcomes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,8 +38,11 @@ pub struct Outcome {
     pub ended: Ended,
     /// Everything added up.
     pub totals: Totals,
-    /// Latency of all requests.
+    /// Latency of the requests that did not fail.
     pub latency: Latency,
+    /// Latency of those that were answered with an error.
+    #[serde(default)]
+    pub failed_latency: Latency,
     /// The same for each class of commands.
     pub classes: Vec<Class>,
     /// The errors that servers replied with, most frequent first.
@@ -108,9 +112,9 @@ pub enum Ended {
 pub struct Totals {
     /// Requests that were answered.
     pub requests: u64,
-    /// The same by second.
+    /// Those that did not fail, by second.
     pub per_second: f64,
-    /// Error replies among them.
+    /// Error replies among all.
     pub errors: u64,
     /// Values that were asked for and found.
     pub hits: u64,
@@ -135,16 +139,19 @@ pub struct Class {
     pub name: String,
     /// Requests that were answered.
     pub requests: u64,
-    /// The same by second.
+    /// Those that did not fail, by second.
     pub per_second: f64,
-    /// Error replies among them.
+    /// Error replies among all.
     pub errors: u64,
     /// Values that were asked for and found.
     pub hits: u64,
     /// Values that were asked for and not found.
     pub misses: u64,
-    /// How long replies took.
+    /// How long replies took that are no errors.
     pub latency: Latency,
+    /// How long the others took.
+    #[serde(default)]
+    pub failed_latency: Latency,
 }
 
 /// A distribution of times, in microseconds, and its histogram.
@@ -179,6 +186,22 @@ pub struct Latency {
     /// Buckets that hold anything, in order: the highest value of each in nanoseconds, and how
     /// many are in it. Values are told apart to three digits.
     pub histogram: Vec<(u64, u64)>,
+}
+
+impl Totals {
+    /// Requests that were answered without an error.
+    pub fn good(&self) -> u64 {
+        self.requests.saturating_sub(self.errors)
+    }
+}
+
+impl Outcome {
+    /// Requests that failed: answered with an error, or never answered because their connection was
+    /// lost. What was on its way when a run was interrupted did not fail.
+    pub fn failures(&self) -> u64 {
+        let is_lost = self.ended != Ended::Interrupted && self.connections.lost > 0;
+        self.totals.errors + if is_lost { self.totals.unanswered } else { 0 }
+    }
 }
 
 impl Latency {
@@ -230,12 +253,16 @@ impl Latency {
     }
 }
 
-/// How often servers replied with an error.
+/// How often servers replied with errors of one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCount {
     /// Its first word.
     pub kind: String,
-    /// The first such reply, cut short.
+    /// Its words without what differs between requests: numbers, keys, addresses and quoted texts
+    /// are `*`.
+    #[serde(default)]
+    pub shape: String,
+    /// The first such reply, cut short; what a terminal would act upon is escaped.
     pub example: String,
     /// How many there were.
     pub count: u64,
@@ -293,7 +320,7 @@ pub struct Second {
     pub requests: u64,
     /// Error replies among them.
     pub errors: u64,
-    /// Median latency, to two digits as the others here.
+    /// Median latency of those that are no errors, to two digits as the others here.
     pub p50_us: f64,
     /// 90 of 100.
     pub p90_us: f64,

@@ -3,17 +3,19 @@
 use crate::error::Error;
 use crate::outcome::{ErrorCount, Verification};
 use crate::reply::Told;
+use crate::shape::shape;
 use crate::verify;
 use hdrhistogram::Histogram;
 
 /// The longest latency that is told apart from longer ones: ten minutes.
 const NANOS_MAX: u64 = 600_000_000_000;
 
-/// Kinds of errors that are told apart; a server has few.
-const ERROR_KINDS_MAX: usize = 32;
+/// Shapes of errors that are told apart; a server has few.
+const ERROR_SHAPES_MAX: usize = 32;
 
-/// Bytes kept of an error.
-const ERROR_LEN_MAX: usize = 160;
+/// Bytes kept of an error: its beginning, and its end, which says whether the request was sent.
+const ERROR_HEAD_MAX: usize = 400;
+const ERROR_TAIL_MAX: usize = 100;
 
 /// A histogram of latencies in nanoseconds, told apart to three digits.
 pub(crate) fn histogram() -> Result<Histogram<u64>, Error> {
@@ -26,7 +28,7 @@ pub(crate) struct Slice {
     pub(crate) second: u64,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
-    /// To two digits.
+    /// Of replies that are no errors, to two digits.
     pub(crate) latency: Histogram<u32>,
 }
 
@@ -45,12 +47,22 @@ pub(crate) struct ClassRecord {
     pub(crate) errors: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
+    /// Of replies that are no errors.
     pub(crate) latency: Histogram<u64>,
+    /// Of those that are.
+    pub(crate) failed_latency: Histogram<u64>,
 }
 
 impl ClassRecord {
     fn new() -> Result<ClassRecord, Error> {
-        Ok(ClassRecord { requests: 0, errors: 0, hits: 0, misses: 0, latency: histogram()? })
+        Ok(ClassRecord {
+            requests: 0,
+            errors: 0,
+            hits: 0,
+            misses: 0,
+            latency: histogram()?,
+            failed_latency: histogram()?,
+        })
     }
 
     pub(crate) fn add(&mut self, other: &ClassRecord) {
@@ -60,11 +72,13 @@ impl ClassRecord {
         self.misses += other.misses;
         // Their bounds are alike.
         let _ = self.latency.add(&other.latency);
+        let _ = self.failed_latency.add(&other.failed_latency);
     }
 
     fn clear(&mut self) {
         (self.requests, self.errors, self.hits, self.misses) = (0, 0, 0, 0);
         self.latency.reset();
+        self.failed_latency.reset();
     }
 }
 
@@ -74,6 +88,7 @@ struct Run {
     class: u16,
     nanos: u64,
     count: u32,
+    is_failed: bool,
 }
 
 /// All that a thread counts.
@@ -134,42 +149,52 @@ impl Record {
     /// Counts a reply that took so long.
     #[inline]
     pub(crate) fn reply(&mut self, class: u16, nanos: u64, told: &Told<'_>) {
-        if class != self.run.class || nanos != self.run.nanos {
+        let is_failed = told.is_failed();
+        if class != self.run.class || nanos != self.run.nanos || is_failed != self.run.is_failed {
             self.settle();
-            (self.run.class, self.run.nanos) = (class, nanos);
+            self.run = Run { class, nanos, count: 0, is_failed };
         }
         self.run.count += 1;
         let record = &mut self.classes[usize::from(class)];
         record.hits += u64::from(told.hits);
         record.misses += u64::from(told.misses);
         if let Some(text) = told.error {
-            self.error(class, text);
+            self.note(text);
         }
     }
 
+    /// Notes the words of an error. The request that it is the reply to is counted by
+    /// [`Record::reply`].
     #[cold]
-    pub(crate) fn error(&mut self, class: u16, text: &[u8]) {
-        self.classes[usize::from(class)].errors += 1;
-        self.slice.errors += 1;
-        let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_LEN_MAX)]);
-        let kind = text.split([' ', '\r', '\n']).next().unwrap_or_default();
-        note_error(
-            &mut self.errors,
-            ErrorCount { kind: kind.to_owned(), example: text.clone().into_owned(), count: 1 },
-        );
+    pub(crate) fn note(&mut self, text: &[u8]) {
+        let mut example = keyway_base::printable(&text[..text.len().min(ERROR_HEAD_MAX)]);
+        if text.len() > ERROR_HEAD_MAX {
+            let tail = text.len().saturating_sub(ERROR_TAIL_MAX).max(ERROR_HEAD_MAX);
+            example.push_str(if tail > ERROR_HEAD_MAX { " … " } else { "" });
+            example.push_str(&keyway_base::printable(&text[tail..]));
+        }
+        let kind = example.split(' ').next().unwrap_or_default().to_owned();
+        let shape = shape(&example);
+        note_error(&mut self.errors, ErrorCount { kind, shape, example, count: 1 });
     }
 
     /// Puts replies that came together into the histograms.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        let Run { class, nanos, count } = std::mem::take(&mut self.run);
+        let Run { class, nanos, count, is_failed } = std::mem::take(&mut self.run);
         if count == 0 {
             return;
         }
         let record = &mut self.classes[usize::from(class)];
         record.requests += u64::from(count);
-        record.latency.saturating_record_n(nanos.max(1), u64::from(count));
         self.slice.requests += u64::from(count);
+        if is_failed {
+            record.errors += u64::from(count);
+            record.failed_latency.saturating_record_n(nanos.max(1), u64::from(count));
+            self.slice.errors += u64::from(count);
+            return;
+        }
+        record.latency.saturating_record_n(nanos.max(1), u64::from(count));
         self.slice.latency.saturating_record_n(nanos.max(1), count);
     }
 
@@ -201,17 +226,21 @@ impl Record {
     }
 }
 
-/// Counts an error among those of its kind; what comes after too many kinds is one more.
+/// Counts an error among those of its shape; what comes after too many shapes is counted as one.
 fn note_error(errors: &mut Vec<ErrorCount>, error: ErrorCount) {
-    if let Some(known) = errors.iter_mut().find(|known| known.kind == error.kind) {
+    if let Some(known) = errors.iter_mut().find(|known| known.shape == error.shape) {
         known.count += error.count;
-    } else if errors.len() < ERROR_KINDS_MAX {
+    } else if errors.len() < ERROR_SHAPES_MAX {
         errors.push(error);
-    } else if let Some(last) = errors.last_mut() {
-        last.kind = "other".to_owned();
-        last.count += error.count;
+    } else if let Some(others) = errors.iter_mut().find(|known| known.shape == OTHERS) {
+        others.count += error.count;
+    } else {
+        errors.push(ErrorCount { kind: OTHERS.to_owned(), shape: OTHERS.to_owned(), ..error });
     }
 }
+
+/// Stands for the shapes behind the first ones. No error is one word in small letters.
+pub(crate) const OTHERS: &str = "other";
 
 #[cfg(test)]
 mod tests {
@@ -275,17 +304,50 @@ mod tests {
         let mut record = Record::new(2).unwrap();
         let miss = Told { misses: 1, ..Told::default() };
         let error = Told { error: Some(b"OOM no room"), ..Told::default() };
+        let piece = Told { has_failed_piece: true, ..Told::default() };
         for _ in 0..3 {
             record.reply(0, 500, &miss);
         }
         record.reply(1, 500, &error);
+        record.reply(1, 500, &Told::default());
+        record.reply(1, 700, &piece);
         record.reply(0, 500, &Told::default());
         record.reply(0, u64::MAX, &Told::default());
         let slice = record.end_second(4).unwrap();
-        assert_eq!((slice.second, slice.requests, slice.errors), (0, 6, 1));
+        assert_eq!((slice.second, slice.requests, slice.errors), (0, 8, 2));
+        assert_eq!(slice.latency.len(), 6);
         assert_eq!((record.classes[0].requests, record.classes[0].misses), (5, 3));
-        assert_eq!((record.classes[1].requests, record.classes[1].errors), (1, 1));
+        assert_eq!((record.classes[1].requests, record.classes[1].errors), (3, 2));
+        let latencies = (record.classes[1].latency.len(), record.classes[1].failed_latency.len());
+        assert_eq!(latencies, (1, 2), "good and failed are apart");
         assert_eq!(record.errors[0].kind, "OOM");
         assert_eq!(record.slice.second, 4);
+    }
+
+    #[test]
+    fn errors_are_counted_by_their_shape_and_shown_as_text() {
+        let mut record = Record::new(1).unwrap();
+        let server = |port: u16, end: &str| {
+            format!("ERR server 127.0.0.1:{port} closed the connection; the request {end}")
+        };
+        for port in 7001..7004 {
+            record.note(server(port, "was not sent").as_bytes());
+            record.note(server(port, "may have been executed").as_bytes());
+            record.note(server(port, "may have been executed").as_bytes());
+        }
+        record.note(b"ERR \x1b]0;title\x07 gone");
+        let long = format!("ERR {}; the request was not sent", "x".repeat(2000));
+        record.note(long.as_bytes());
+        let counts: Vec<u64> = record.errors.iter().map(|error| error.count).collect();
+        assert_eq!(counts, [3, 6, 1, 1], "{:?}", record.errors);
+        assert_eq!(record.errors[0].example, server(7001, "was not sent"));
+        assert_eq!(record.errors[2].example, "ERR \\x1b]0;title\\x07 gone");
+        assert!(record.errors[3].example.ends_with("x; the request was not sent"));
+        for letter in ('a'..='z').chain('A'..='Z') {
+            record.note(format!("ERR {letter}").as_bytes());
+        }
+        let last = record.errors.last().unwrap();
+        assert_eq!(record.errors.len(), ERROR_SHAPES_MAX + 1);
+        assert_eq!((last.shape.as_str(), last.count), ("other", 52 - (32 - 4)));
     }
 }

@@ -19,12 +19,20 @@ pub(crate) struct Told<'a> {
     pub(crate) misses: u32,
     /// The words of an error.
     pub(crate) error: Option<&'a [u8]>,
+    /// An error was the reply to a piece of it, and is noted already.
+    pub(crate) has_failed_piece: bool,
 }
 
 impl Told<'_> {
-    const HIT: Told<'static> = Told { hits: 1, misses: 0, error: None };
-    const MISS: Told<'static> = Told { hits: 0, misses: 1, error: None };
-    const DONE: Told<'static> = Told { hits: 0, misses: 0, error: None };
+    const HIT: Told<'static> = Told { hits: 1, ..Told::DONE };
+    const MISS: Told<'static> = Told { misses: 1, ..Told::DONE };
+    const DONE: Told<'static> = Told { hits: 0, misses: 0, error: None, has_failed_piece: false };
+
+    /// Whether the request is to be counted among those that failed.
+    #[inline]
+    pub(crate) fn is_failed(&self) -> bool {
+        self.error.is_some() || self.has_failed_piece
+    }
 }
 
 /// What a whole reply of Redis tells.
@@ -146,7 +154,7 @@ mod tests {
     use super::*;
 
     fn told(bytes: &[u8], judge: Judge) -> (u32, u32, Option<&[u8]>) {
-        let Told { hits, misses, error } = redis(bytes, Kind::of(bytes).unwrap(), judge);
+        let Told { hits, misses, error, .. } = redis(bytes, Kind::of(bytes).unwrap(), judge);
         (hits, misses, error)
     }
 
@@ -174,7 +182,7 @@ mod tests {
     #[test]
     fn replies_of_memcached_are_told_apart() {
         let text = |bytes, judge| {
-            let Told { hits, misses, error } = memcached(bytes, Wire::Text, judge);
+            let Told { hits, misses, error, .. } = memcached(bytes, Wire::Text, judge);
             (hits, misses, error)
         };
         assert_eq!(text(b"VALUE k 0 1\r\na\r\nEND\r\n", Judge::One), (1, 0, None));

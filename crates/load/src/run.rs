@@ -339,6 +339,7 @@ impl Heard {
                 (false, false) => Ended::Finished,
             },
             latency: Latency::of(&all.latency),
+            failed_latency: Latency::of(&all.failed_latency),
             classes,
             errors: record.errors,
             connections: Connections {
@@ -353,7 +354,7 @@ impl Heard {
             verification: workload.is_verified.then_some(record.verification),
             series: self.series.seconds(),
             processes: self.processes,
-            requests_per_cpu_second: is_known.then(|| totals.requests as f64 / cpu),
+            requests_per_cpu_second: is_known.then(|| totals.good() as f64 / cpu),
             totals,
             generator: self.generator,
         }
@@ -363,10 +364,11 @@ impl Heard {
 fn totals(record: &Record, seconds: f64) -> Totals {
     let sum = |of: fn(&crate::record::ClassRecord) -> u64| record.classes.iter().map(of).sum();
     let requests: u64 = sum(|class| class.requests);
+    let errors: u64 = sum(|class| class.errors);
     Totals {
         requests,
-        per_second: requests as f64 / seconds,
-        errors: sum(|class| class.errors),
+        per_second: requests.saturating_sub(errors) as f64 / seconds,
+        errors,
         hits: sum(|class| class.hits),
         misses: sum(|class| class.misses),
         bytes_sent: record.bytes_sent,
@@ -390,10 +392,12 @@ fn classes(setup: &Setup, record: &Record, seconds: f64) -> Vec<Class> {
         let mut own = of.filter(|(op, _)| op.name == name).map(|(_, class)| class);
         let first = own.next()?;
         let mut latency = first.latency.clone();
+        let mut failed_latency = first.failed_latency.clone();
         let (mut requests, mut errors) = (first.requests, first.errors);
         let (mut hits, mut misses) = (first.hits, first.misses);
         for other in own {
             let _ = latency.add(&other.latency);
+            let _ = failed_latency.add(&other.failed_latency);
             requests += other.requests;
             errors += other.errors;
             hits += other.hits;
@@ -402,11 +406,12 @@ fn classes(setup: &Setup, record: &Record, seconds: f64) -> Vec<Class> {
         Some(Class {
             name: name.to_owned(),
             requests,
-            per_second: requests as f64 / seconds,
+            per_second: requests.saturating_sub(errors) as f64 / seconds,
             errors,
             hits,
             misses,
             latency: Latency::of(&latency),
+            failed_latency: Latency::of(&failed_latency),
         })
     };
     names.into_iter().filter_map(class).collect()

@@ -1,6 +1,8 @@
 //! An outcome as a table for a terminal.
 
 use crate::outcome::{Ended, Latency, Outcome, ProcessUsage};
+use crate::record::OTHERS;
+use keyway_base::printable;
 use std::fmt::Write;
 
 /// The outcome as text: figures by class, then what else was found.
@@ -12,8 +14,8 @@ pub fn table(outcome: &Outcome) -> String {
         &mut text,
         format_args!(
             "{}: {} ({}), {} x {} connections, pipeline {}, {loop_is}, {:.2} s{}",
-            outcome.workload,
-            outcome.target.address,
+            printable(outcome.workload.as_bytes()),
+            printable(outcome.target.address.as_bytes()),
             outcome.target.protocol,
             plan.threads,
             plan.connections_per_thread,
@@ -31,9 +33,9 @@ pub fn table(outcome: &Outcome) -> String {
         format_args!(
             "{:<18} {:>12} {:>11} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             "class",
-            "requests",
+            "good",
             "per s",
-            "errors",
+            "failed",
             "misses",
             "mean us",
             "p50",
@@ -49,24 +51,27 @@ pub fn table(outcome: &Outcome) -> String {
         row(
             &mut text,
             &class.name,
-            class.requests,
-            class.per_second,
+            (class.requests.saturating_sub(class.errors), class.per_second),
             (class.errors, class.misses),
             &class.latency,
         );
     }
     let totals = &outcome.totals;
+    let per_second = |count: u64| count as f64 / outcome.seconds.max(1e-9);
     if outcome.classes.len() > 1 {
         row(
             &mut text,
             "all",
-            totals.requests,
-            totals.per_second,
+            (totals.good(), totals.per_second),
             (totals.errors, totals.misses),
             &outcome.latency,
         );
     }
-    let mib = |bytes: u64| bytes as f64 / outcome.seconds.max(1e-9) / 1_048_576.0;
+    if totals.errors > 0 {
+        let failed = &outcome.failed_latency;
+        row(&mut text, "failed", (totals.errors, per_second(totals.errors)), (0, 0), failed);
+    }
+    let mib = |bytes: u64| per_second(bytes) / 1_048_576.0;
     line(
         &mut text,
         format_args!(
@@ -89,13 +94,12 @@ fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
 fn row(
     text: &mut String,
     name: &str,
-    requests: u64,
-    per_second: f64,
+    (requests, per_second): (u64, f64),
     bad: (u64, u64),
     latency: &Latency,
 ) {
     let (errors, misses) = bad;
-    let name: String = name.chars().take(18).collect();
+    let name: String = printable(name.as_bytes()).chars().take(18).collect();
     let _ = write!(text, "{name:<18} {requests:>12} {per_second:>11.0} {errors:>8} {misses:>8}");
     let Latency { mean_us, p50_us, p90_us, p95_us, p99_us, p99_9_us, p99_99_us, max_us, .. } =
         latency;
@@ -110,7 +114,10 @@ fn row(
 fn notes(text: &mut String, outcome: &Outcome) {
     let (totals, connections) = (&outcome.totals, &outcome.connections);
     for error in &outcome.errors {
-        line(text, format_args!("error, {} times: {}", error.count, error.example));
+        // A file may say so, and not this run.
+        let example = printable(error.example.as_bytes());
+        let shape = if error.shape == OTHERS { "other errors, such as: " } else { "" };
+        line(text, format_args!("error, {} times: {shape}{example}", error.count));
     }
     if outcome.errors.iter().any(|error| error.kind == "MOVED") {
         line(
@@ -176,7 +183,8 @@ fn processes(text: &mut String, outcome: &Outcome) {
 }
 
 fn usage(text: &mut String, role: &str, process: &ProcessUsage) {
-    let ProcessUsage { pid, name, .. } = process;
+    let ProcessUsage { pid, .. } = process;
+    let name = printable(process.name.as_bytes());
     if process.is_gone {
         return line(text, format_args!("{role} {pid} {name}: ended before the run did"));
     }

@@ -175,7 +175,7 @@ impl<'a> Talk<'a> {
             None => Ok(()),
             Some(text) => Err(Error::Refused {
                 address: self.target.address.to_string(),
-                reply: String::from_utf8_lossy(text).into_owned(),
+                reply: keyway_base::printable(text),
             }),
         }
     }

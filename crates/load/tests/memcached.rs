@@ -164,4 +164,6 @@ fn lines_of_text_are_templates_too() {
     let outcome = go(&large, &to, &plan(20));
     assert_eq!((outcome.totals.requests, outcome.totals.errors), (20, 20));
     assert_eq!(outcome.errors[0].kind, "SERVER_ERROR");
+    assert_eq!((outcome.totals.per_second, outcome.totals.good()), (0.0, 0));
+    assert_eq!((outcome.latency.count, outcome.failed_latency.count), (0, 20));
 }

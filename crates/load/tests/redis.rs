@@ -330,7 +330,7 @@ fn the_server_is_watched_and_an_outcome_is_read_back() {
     let back: keyway_load::Outcome = serde_json::from_str(&text).unwrap();
     assert_eq!(back.latency.histogram, outcome.latency.histogram);
     assert_eq!(back.series[0].heat, outcome.series[0].heat);
-    assert_eq!((back.schema, back.totals.requests), (1, outcome.totals.requests));
+    assert_eq!((back.schema, back.totals.requests), (2, outcome.totals.requests));
     assert_eq!((back.ended, back.errors), (Ended::Finished, Vec::new()));
     let table = keyway_load::table(&outcome);
     assert!(table.contains("redis-server") && table.contains("per CPU-second"), "{table}");

@@ -18,7 +18,7 @@ use std::path::Path;
 pub fn read(path: &Path) -> Result<Run, ReadError> {
     let (bytes, shown) = (read_bytes(path)?, path.display().to_string());
     match serde_json::from_slice::<Head>(&bytes) {
-        Ok(Head { schema: Some(SCHEMA) }) => {
+        Ok(Head { schema: Some(1..=SCHEMA) }) => {
             let foreign = |why: String| ReadError::Foreign { path: shown.clone(), why };
             let document: Document =
                 serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
@@ -116,7 +116,8 @@ pub(crate) fn measured(outcome: Outcome) -> Measured {
     let (totals, connections) = (&outcome.totals, &outcome.connections);
     let mut errors = BTreeMap::new();
     for one in &outcome.errors {
-        *errors.entry(plain(&one.kind)).or_insert(0) += one.count;
+        let name = if one.shape.is_empty() { &one.kind } else { &one.shape };
+        *errors.entry(plain(name)).or_insert(0) += one.count;
     }
     let more = [
         ("connections lost", connections.lost),
@@ -128,7 +129,7 @@ pub(crate) fn measured(outcome: Outcome) -> Measured {
     let replies = replies(&outcome);
     Measured {
         seconds: outcome.seconds,
-        requests: totals.requests,
+        requests: totals.good(),
         bytes_sent: totals.bytes_sent,
         bytes_received: totals.bytes_received,
         errors,
@@ -179,7 +180,7 @@ fn second(second: &Second, end: f64) -> keyway_report::Second {
     let uppers = second.heat.iter().map(|(upper, count)| *upper as f64 * *count as f64);
     keyway_report::Second {
         at,
-        requests: second.requests,
+        requests: second.requests.saturating_sub(second.errors),
         errors: second.errors,
         latency: Histogram {
             buckets_ns: second.heat.clone(),

@@ -1,7 +1,7 @@
 //! `keyway bench load`.
 
 use super::entry::Entry;
-use super::parse::{self, PatternNumbers};
+use super::parse::{self, ErrorsMax, PatternNumbers};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use keyway_load::outcome::{Document, SCHEMA};
@@ -148,6 +148,10 @@ pub struct Load {
     #[arg(long)]
     verify: bool,
 
+    /// How many requests may fail, as a number or as a share such as 1%: above it the status is 1.
+    #[arg(long, value_parser = parse::errors_max, default_value = "0", value_name = "N|PERCENT")]
+    errors_max: ErrorsMax,
+
     /// Watch this process; may come several times. Without any of these three: who listens at the
     /// address, if that is on this machine.
     #[arg(long)]
@@ -178,7 +182,20 @@ pub fn load(arguments: &Load) -> Result<ExitCode> {
                     && outcome.verification.is_none_or(|found| found.is_clean())
             };
             let is_all = outcomes.iter().all(is_good);
-            Ok(if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            let mut has_few_errors = true;
+            for outcome in &outcomes {
+                let (failed, all) = (outcome.failures(), outcome.totals.requests);
+                if !arguments.errors_max.allows(failed, all) {
+                    has_few_errors = false;
+                    eprintln!(
+                        "keyway bench load: {failed} of {} requests failed, more than --errors-max \
+                         {}",
+                        all.max(failed),
+                        arguments.errors_max
+                    );
+                }
+            }
+            Ok(if is_all && has_few_errors { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
             eprintln!("keyway bench load: {error:#}{}", hint(&error));

@@ -20,8 +20,8 @@ pub enum Bench {
     ///
     /// Requests are sent by threads with many connections each, closed loop (the next batch when
     /// the last is answered) or open loop (--rate). Figures are printed at the end; Ctrl-C ends a
-    /// run and prints what was measured. Status 1: verification found something, or the server
-    /// fell silent. Status 2: it could not begin.
+    /// run and prints what was measured. Status 1: more requests failed than --errors-max allows,
+    /// verification found something, or the server fell silent. Status 2: it could not begin.
     Load(Box<load::Load>),
     /// Rerun a published benchmark, or one of your own, with the systems side by side.
     ///

@@ -45,6 +45,47 @@ pub fn ratio(text: &str) -> Result<(u32, u32), String> {
     numbers.ok_or_else(|| format!("{text:?} is no ratio of sets to gets, as 1:10"))
 }
 
+/// How many requests may fail.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ErrorsMax {
+    /// So many.
+    Count(u64),
+    /// So many percent of all.
+    Percent(f64),
+}
+
+impl ErrorsMax {
+    /// Whether `failed` of `all` requests are not too many.
+    pub fn allows(self, failed: u64, all: u64) -> bool {
+        match self {
+            ErrorsMax::Count(max) => failed <= max,
+            ErrorsMax::Percent(max) => failed as f64 * 100.0 <= all.max(failed) as f64 * max,
+        }
+    }
+}
+
+impl std::fmt::Display for ErrorsMax {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ErrorsMax::Count(max) => write!(f, "{max}"),
+            ErrorsMax::Percent(max) => write!(f, "{max}%"),
+        }
+    }
+}
+
+/// `100`, or a share: `1%`, `0.5%`.
+pub fn errors_max(text: &str) -> Result<ErrorsMax, String> {
+    let wrong = || format!("{text:?} is no number of requests, as 100, nor a share, as 1%");
+    match text.strip_suffix('%') {
+        None => text.parse().map(ErrorsMax::Count).map_err(|_| wrong()),
+        Some(share) => {
+            let share = share.trim_end().parse::<f64>().ok();
+            let share = share.filter(|share| (0.0..=100.0).contains(share));
+            share.map(ErrorsMax::Percent).ok_or_else(wrong)
+        }
+    }
+}
+
 /// A protocol by its name.
 pub fn protocol(text: &str) -> Result<Protocol, String> {
     text.parse()

@@ -9,9 +9,7 @@ pub fn text(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
         // What a client calls itself shall not move the cursor.
-        Value::String(text) => {
-            text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-        }
+        Value::String(text) => keyway_base::printable(text.as_bytes()),
         other => other.to_string(),
     }
 }
@@ -175,7 +173,7 @@ mod tests {
         let shown = servers(&body);
         let lines: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
         assert_eq!(lines[0].len(), 8, "no roles where there are none");
-        assert_eq!(lines[1][..5], ["p", "a\u{fffd}[2J", "10.0.0.1:1", "up", "-"]);
+        assert_eq!(lines[1][..5], ["p", "a\\x1b[2J", "10.0.0.1:1", "up", "-"]);
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl State {
     #[cold]
     pub(super) fn unasked(&mut self, bytes: &[u8], kind: Kind) -> Fault {
         if kind == Kind::Error && !self.is_started {
-            let reply = String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+            let reply = keyway_base::printable(bytes.trim_ascii());
             let address = self.setup.target.address.to_string();
             self.fatal = Some(Error::Refused { address, reply });
         }
@@ -305,7 +305,7 @@ impl State {
         told: &Told<'_>,
     ) {
         self.answered += 1;
-        self.answered_badly += u64::from(told.error.is_some());
+        self.answered_badly += u64::from(told.is_failed());
         self.record.reply(sent.op, now.saturating_sub(sent.at), told);
         self.in_flight -= 1;
         let one = &mut self.clients[client as usize];
@@ -341,7 +341,7 @@ impl State {
             Role::Apart => self.on_record(index, sent, (bytes, kind), now),
             Role::Handshake { is_last } => {
                 if let Some(text) = told.error {
-                    let reply = String::from_utf8_lossy(text).into_owned();
+                    let reply = keyway_base::printable(text);
                     let address = self.setup.target.address.to_string();
                     self.fatal = Some(Error::Refused { address, reply });
                 } else if is_last {

@@ -99,14 +99,18 @@ impl State {
         if let Some(text) = told.error
             && !std::mem::replace(&mut join.is_failed, true)
         {
-            self.answered_badly += 1;
-            self.record.error(sent.op, text);
+            self.record.note(text);
         }
         let Some(join) = joins.close(sent.join) else { return };
         if join.is_lost {
             return self.abandon(client);
         }
-        let told = Told { hits: join.hits, misses: join.misses, error: None };
+        let told = Told {
+            hits: join.hits,
+            misses: join.misses,
+            error: None,
+            has_failed_piece: join.is_failed,
+        };
         self.complete(client, index, sent, now, &told);
     }
 

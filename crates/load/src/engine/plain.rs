@@ -121,7 +121,7 @@ impl State {
                         break Err(Some((at - len, kind)));
                     };
                     let told = reply::redis(reply, kind, Judge::One);
-                    failed += u64::from(told.error.is_some());
+                    failed += u64::from(told.is_failed());
                     record.reply(sent.op, now.saturating_sub(sent.at), &told);
                     count += 1;
                 }
