@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-clients test-io-uring check bench agreement peers fuzz sim oracle differences command-table asan valgrind loom shuttle soak pauses scaling
+.PHONY: help run release test test-clients test-io-uring check bench agreement peers fuzz sim oracle differences command-table mutants asan valgrind loom shuttle soak pauses scaling
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
@@ -48,6 +48,9 @@ fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
 
 sim: ## the simulator over SEEDS=500 seeds of each kind (or KINDS=--clusters), starting at FROM=0, by either driver (or IO=ring)
 	@IO="$(IO)" scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0) "$(KINDS)"
+
+mutants: ## small changes to CRATE=users that its own tests do not notice (or FILES="a.rs b/*.rs", SHARD=0/8, ARGS=--list); by hand only
+	@CRATE="$(CRATE)" FILES="$(FILES)" SHARD="$(SHARD)" ARGS="$(ARGS)" scripts/mutants.sh
 
 asan: ## the tests of the crates with unsafe code under AddressSanitizer (needs a nightly toolchain)
 	@scripts/asan.sh --no-fail-fast

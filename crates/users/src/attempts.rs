@@ -177,6 +177,17 @@ mod tests {
         assert_eq!(attempts.known.places.lock().len(), SETS * WAYS);
         attempts.note(("99.9.9.9:1", b"a"), b"", at(1));
         assert!(attempts.are_used_up("99.9.9.9:1", b"a", at(1)));
+        let is_taken = |place: &Place| place.tag != 0;
+        assert!(attempts.known.places.lock().iter().all(is_taken), "every place is used");
+    }
+
+    #[test]
+    fn a_login_may_fail_again_exactly_one_second_later() {
+        let attempts = Attempts::new(2);
+        (0..2u8).for_each(|n| attempts.note(("1.1.1.1:1", b"a"), &[n], at(0)));
+        let second = at(0).0 + EVERY.as_nanos() as u64;
+        assert!(attempts.are_used_up("1.1.1.1:1", b"a", Time(second - 1)));
+        assert!(!attempts.are_used_up("1.1.1.1:1", b"a", Time(second)));
     }
 
     #[test]

@@ -12,6 +12,8 @@
 
 mod attempts;
 mod commands;
+#[cfg(test)]
+mod laws;
 mod log;
 mod password;
 mod pattern;

@@ -173,6 +173,54 @@ mod tests {
     }
 
     #[test]
+    fn a_minute_is_sixty_seconds_and_not_one_millisecond_more() {
+        let log = AccessLog::default();
+        let happened = Happened {
+            reason: Reason::Auth,
+            place: Place::Toplevel,
+            object: &[b'x'; TEXT_LEN_MAX + 1],
+            user: "u",
+            client: &"c".repeat(TEXT_LEN_MAX + 1),
+        };
+        let mut counts = Vec::new();
+        for unix_millis in [5_000, 64_999, 124_999] {
+            let unix_micros = unix_millis * 1000;
+            log.note(&happened, Clock { now: Time(0), unix_micros });
+            let newest = &log.newest(1)[0];
+            assert_eq!(newest.at_unix_millis, unix_millis);
+            assert_eq!((newest.object.len(), newest.client.len()), (TEXT_LEN_MAX, TEXT_LEN_MAX));
+            counts.push(newest.count);
+        }
+        assert_eq!(counts, [1, 2, 1]);
+    }
+
+    #[test]
+    fn refusals_of_other_reasons_and_places_are_other_entries_by_the_words_of_redis() {
+        let log = AccessLog::default();
+        for (reason, place) in [
+            (Reason::Command, Place::Toplevel),
+            (Reason::Key, Place::Multi),
+            (Reason::Channel, Place::Script),
+            (Reason::Auth, Place::Toplevel),
+        ] {
+            let happened = Happened { reason, place, object: b"x", user: "u", client: "c" };
+            log.note(&happened, Clock { now: Time(0), unix_micros: 0 });
+        }
+        let words: Vec<_> = log
+            .newest(9)
+            .iter()
+            .map(|entry| (entry.reason.as_str(), entry.place.as_str(), entry.count))
+            .collect();
+        let expected = [
+            ("auth", "toplevel", 1),
+            ("channel", "lua", 1),
+            ("key", "multi", 1),
+            ("command", "toplevel", 1),
+        ];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
     fn it_keeps_so_many_and_no_more() {
         let log = AccessLog::default();
         (0..1000).for_each(|n| note(&log, &n.to_string(), 1));

@@ -97,6 +97,15 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_is_of_one_password_alone() {
+        let digest = Digest::of(b"pw");
+        assert!(digest.is_of(b"pw"));
+        for wrong in [&b""[..], b"p", b"pW", b"pw "] {
+            assert!(!digest.is_of(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn any_of_the_passwords_is_right_and_no_other() {
         let mut passwords = Passwords::default();
         assert!(!passwords.contain(&Digest::of(b"")));
@@ -105,7 +114,9 @@ mod tests {
         for (given, right) in [(b"a", true), (b"b", true), (b"c", false)] {
             assert_eq!(passwords.contain(&Digest::of(given)), right);
         }
+        passwords.digests.push(Digest::of(b"a"));
+        assert!(passwords.contain(&Digest::of(b"a")), "twice is as good as once");
         passwords.is_open = true;
-        assert!(passwords.contain(&Digest::of(b"c")));
+        assert!(passwords.contain(&Digest::of(b"c")) && passwords.contain(&Digest::of(b"a")));
     }
 }

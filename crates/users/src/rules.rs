@@ -228,6 +228,6 @@ fn of_command(selector: &mut Selector, word: &str) -> Read {
 
 /// Keeps a rule; what it said before of the same is over.
 fn note(rules: &mut Vec<String>, word: &str) {
-    rules.retain(|rule| rule[1..] != word[1..] || rule == "+@all" || rule == "-@all");
+    rules.retain(|rule| rule[1..] != word[1..]);
     rules.push(word.to_owned());
 }

@@ -418,4 +418,115 @@ mod tests {
             assert!(SlowHash::parse(wrong).is_err(), "{wrong}");
         }
     }
+    #[test]
+    fn hashes_up_to_the_bounds_of_memory_work_and_lanes_are_taken() {
+        let text = slow_text(b"pw", SALT).unwrap();
+        for (params, is_good) in [
+            ("m=65536,t=4,p=4", true),
+            ("m=65537,t=1,p=1", false),
+            ("m=65536,t=5,p=1", false),
+            ("m=1024,t=256,p=1", true),
+            ("m=1024,t=257,p=1", false),
+            ("m=1024,t=1,p=5", false),
+        ] {
+            let text = text.replace("m=19456,t=2,p=1", params);
+            assert_eq!(SlowHash::parse(&text).is_ok(), is_good, "{params}");
+        }
+    }
+
+    #[test]
+    fn a_hash_that_a_user_has_twice_is_as_good_as_once() {
+        let job = |hashes: Vec<SlowHash>, password: &[u8]| Job {
+            hashes: hashes.into(),
+            may_be_right: true,
+            password: password.to_vec(),
+            verdict: Verdict::default(),
+        };
+        let both = || vec![quick(b"right"), quick(b"right")];
+        assert!(job(both(), b"right").work() && !job(both(), b"wrong").work());
+    }
+
+    /// Logins with the hash of `password`, and who verifies them.
+    fn trials(password: &[u8]) -> (Trials, Arc<[SlowHash]>) {
+        let own: Arc<[SlowHash]> = vec![quick(password)].into();
+        (Trials::new(Arc::default(), Arc::clone(&own)), own)
+    }
+
+    fn at(nanos: u64) -> Time {
+        Time(Duration::from_secs(100).as_nanos() as u64 + nanos)
+    }
+
+    #[test]
+    fn the_longest_password_that_is_looked_at_is_right_and_a_longer_one_is_wrong_at_once() {
+        for (len, prepared) in
+            [(PASSWORD_LEN_MAX, None), (PASSWORD_LEN_MAX + 1, Some(Prepared::Ready))]
+        {
+            let password = vec![b'x'; len];
+            let (trials, own) = trials(&password);
+            assert_eq!(trials.known(b"u", &password), prepared);
+            assert_eq!(trials.begin((b"u", &password), Some(&own), 1, at(0)), Prepared::Waiting);
+            assert!(trials.verifier.next().work());
+            assert_eq!(trials.is_right(b"u", &password), Some(prepared.is_none()));
+        }
+    }
+
+    #[test]
+    fn the_last_right_logins_are_remembered_up_to_a_bound() {
+        let (trials, own) = trials(b"right");
+        let name = |n: usize| n.to_le_bytes();
+        for n in 0..RIGHT_MAX + 3 {
+            trials.begin((&name(n), b"right"), Some(&own), n as u64, at(0));
+            trials.verifier.next().work();
+            assert_eq!(trials.is_right(&name(n), b"right"), Some(true));
+            let first = (n + 1).saturating_sub(RIGHT_MAX);
+            let is_known = |n: usize| trials.is_right(&name(n), b"right").is_some();
+            assert!(is_known(first) && (first == 0 || !is_known(first - 1)), "{n}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_kept_for_a_while_though_others_begin() {
+        let (trials, own) = trials(b"right");
+        let kept = KEPT.as_nanos() as u64;
+        trials.begin((b"done", b"wrong"), Some(&own), 1, at(0));
+        trials.verifier.next().work();
+        trials.begin((b"waits", b"wrong"), Some(&own), 1, at(0));
+        for (nanos, verdict) in [(1, Some(false)), (kept - 1, Some(false)), (kept, None)] {
+            trials.begin((&nanos.to_le_bytes(), b"wrong"), Some(&own), nanos, at(nanos));
+            assert_eq!(trials.is_right(b"done", b"wrong"), verdict, "after {nanos} ns");
+            assert_eq!(trials.known(b"waits", b"wrong"), Some(Prepared::Waiting), "{nanos} ns");
+        }
+    }
+
+    #[test]
+    fn a_login_that_waits_gives_way_to_no_other() {
+        let (trials, own) = trials(b"right");
+        let begin = |n: usize| {
+            trials.begin((&n.to_le_bytes(), b"wrong"), Some(&own), n as u64, at(n as u64))
+        };
+        for n in 0..TRIALS_MAX {
+            assert_eq!(begin(n), Prepared::Waiting);
+        }
+        assert_eq!(begin(TRIALS_MAX), Prepared::Ready, "all places are taken by those who wait");
+        trials.verifier.next().work();
+        assert_eq!(begin(TRIALS_MAX), Prepared::Waiting, "in the place of the first");
+        for n in 0..=TRIALS_MAX {
+            let known = trials.known(&n.to_le_bytes(), b"wrong");
+            assert_eq!(known, (n > 0).then_some(Prepared::Waiting), "{n}");
+        }
+    }
+
+    #[test]
+    fn the_listeners_that_share_a_verifier_share_its_bound() {
+        let verifier = Arc::new(Verifier::default());
+        let own: Arc<[SlowHash]> = vec![quick(b"right")].into();
+        for n in 0..TRIALS_MAX + 2 {
+            // Each has one login alone.
+            let trials = Trials::new(Arc::clone(&verifier), Arc::clone(&own));
+            let prepared = trials.begin((b"u", b"right"), Some(&own), 1, at(0));
+            let expected = if n < TRIALS_MAX { Prepared::Waiting } else { Prepared::Ready };
+            assert_eq!(prepared, expected, "{n}");
+        }
+        assert_eq!(verifier.jobs.lock().len(), TRIALS_MAX);
+    }
 }

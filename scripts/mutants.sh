@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Changes one crate in many small ways and runs its tests on each change: a change that no test
+# notices marks a rule that no test states.
+#   CRATE=users       the crate
+#   FILES="a.rs b.rs" only these files of its src/ (globs)
+#   SHARD=k/n         only the k-th of n parts, counted from 0
+#   ARGS=...          more for cargo-mutants, such as --list
+# The changes are made in a copy of the tree, below target/mutants, whose build stays warm. The results
+# lie in target/mutants/CRATE/mutants.out: missed.txt has the changes that no test noticed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+crate="${CRATE:?which crate: make mutants CRATE=users}"
+[ -d "crates/$crate" ] || { echo "mutants: there is no crate $crate" >&2; exit 1; }
+home="${CARGO_TARGET_DIR:-$PWD/target}/mutants"
+copy="$home/tree"
+export CARGO_TARGET_DIR="$home/build"
+# A property that needs more cases than these to fail is too weak.
+export PROPTEST_CASES="${PROPTEST_CASES:-128}"
+
+if ! cargo mutants --version >/dev/null 2>&1; then
+  echo "mutants: installing cargo-mutants"
+  cargo install cargo-mutants --locked --quiet
+fi
+
+# Test programs of a crate that take a second or two; the others are left out.
+tests=()
+case "$crate" in
+  users) tests=(against_redis) ;;
+  control) tests=(admin) ;;
+  topology) tests=(cluster_views placement recorded) ;;
+  memcache) tests=(laws usual) ;;
+  store) tests=(eviction quotas mixes lending) ;;
+esac
+
+# A file that is the same keeps its time, so that cargo builds only what has changed.
+mkdir -p "$copy" "$home/$crate"
+list="$home/list"
+git ls-files --cached --others --exclude-standard | sort -u >"$list"
+while read -r file; do
+  if [ -f "$file" ] && ! cmp -s "$file" "$copy/$file"; then
+    mkdir -p "$(dirname "$copy/$file")"
+    cp "$file" "$copy/$file"
+  fi
+done <"$list"
+(cd "$copy" && find . -type f | sed 's|^\./||' | sort | comm -23 - "$list" | while read -r file; do rm "$file"; done)
+
+args=(--in-place --package "keyway-$crate" --profile mutants --output "$home/$crate" --colors never
+  --cargo-arg=--locked --cargo-arg=--lib)
+for test in "${tests[@]}"; do args+=("--cargo-arg=--test=$test"); done
+for file in ${FILES:-}; do args+=(--file "crates/$crate/src/$file"); done
+[ -z "${SHARD:-}" ] || args+=(--shard "$SHARD")
+# shellcheck disable=SC2086
+cd "$copy" && exec cargo mutants "${args[@]}" ${ARGS:-}
