@@ -4,7 +4,8 @@
 
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, TempDir, Value, free_address, run_tool, wait_until,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, free_address, run_tool,
+    wait_until,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -287,4 +288,31 @@ fn clients_that_ask_nothing_for_long_are_closed_unless_they_wait() {
         .metrics()
         .sum("keyway_client_closed_connections_total", &["pool=\"main\"", "fault=\"idle\""]);
     assert!((idle_closed - 2.0).abs() < 0.1, "{idle_closed}");
+}
+
+#[test]
+fn a_client_that_has_ended_or_reads_nothing_is_closed_when_it_is_idle() {
+    let servers = [RedisServer::start()];
+    let pool = |pool: Pool| pool.with_listener("idle_timeout", "\"1s\"");
+    let pools = vec![
+        pool(Pool::store("main")),
+        pool(Pool::over("servers", &servers).with("timeout", "\"60s\"")),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "1"));
+    let mut reader = keyway.client(0);
+    assert_eq!(reader.command(&[&b"SET"[..], b"large", &vec![b'x'; 8 << 20]]), Value::simple("OK"));
+    reader.send(&b"GET large\r\n".repeat(4));
+    let (mut ended, mut waiting) = (keyway.client(1), keyway.client(1));
+    assert_eq!(waiting.words("SET k v"), Value::simple("OK"));
+    servers[0].process().pause();
+    [&mut ended, &mut waiting].into_iter().for_each(|client| client.send(b"GET k\r\n"));
+    ended.close_write();
+    let idle = |pool: &str| {
+        let labels = [&*format!("pool=\"{pool}\""), "fault=\"idle\""];
+        keyway.metrics().sum("keyway_client_closed_connections_total", &labels)
+    };
+    wait_until("both are closed", WITHIN, || idle("main") == 1.0 && idle("servers") == 1.0);
+    ended.expect_closed();
+    servers[0].process().resume();
+    assert_eq!(waiting.reply(), Value::bulk("v"), "one that waits for a reply stays");
 }

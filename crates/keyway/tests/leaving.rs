@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, encode_words, resident_bytes, wait_until,
-    watchdog,
+    Client, Keyway, KeywayConfig, MemcachedClient, MemcachedServer, Pool, RedisServer,
+    encode_words, has_memcached, memcached_packet, resident_bytes, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -41,6 +41,8 @@ const STATES: &[(&str, &[&str])] = &[
     ("about to be subscribed", &["SUBSCRIBE d e f", "UNSUBSCRIBE d", "SUBSCRIBE g"]),
     ("in half a request", &["GET {t}a", "SET {t}a aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..."]),
     ("in half a request, in MULTI", &["MULTI", "SET {t}a 1", "SET {t}a aaaaaaaaaaaaaaaaa..."]),
+    ("monitoring", &["MONITOR"]),
+    ("caching", &["HELLO 3", "CLIENT TRACKING ON", "GET {t}a"]),
     ("in a SCAN", &["SCAN 0 COUNT 1"]),
     ("behind a SCAN", &["SCAN 0 COUNT 1000", "KEYS *", "RANDOMKEY", "DBSIZE"]),
     ("unheard", &["CLIENT REPLY OFF", "SET {t}a 1", "SUBSCRIBE h"]),
@@ -119,4 +121,89 @@ fn a_client_that_leaves_in_any_state_leaves_nothing() {
         memory = if round == 0 { now } else { memory };
     }
     assert!(keyway.client(1).words("SET k v") == keyway_testkit::Value::simple("OK"));
+}
+
+/// The last request of a client of memcached: most of these have no reply.
+fn last_requests() -> Vec<Vec<u8>> {
+    let lines = [
+        "set n 0 0 1 noreply\r\n1\r\n",
+        "add n 0 0 1 noreply\r\n1\r\n",
+        "incr n 1 noreply\r\n",
+        "delete n noreply\r\n",
+        "touch none 10 noreply\r\n",
+        "mg none v q\r\n",
+        "mg n v q\r\n",
+        "ms n 1 q\r\n1\r\n",
+        "ma n q\r\n",
+        "md n q\r\n",
+        "get n none\r\n",
+        "set n 0 0 99999999 noreply\r\nhalf of a value that is refused",
+        "set n 0 0 1 noreply\r\n1\r\nset n 0 0 100\r\nhalf of a val",
+    ];
+    let packet = |opcode, extras: &[u8], key: &[u8]| memcached_packet(opcode, 0, extras, key, b"");
+    let packets = [
+        packet(0x11, &[0; 8], b"n"),
+        packet(0x09, &[], b"none"),
+        packet(0x0d, &[], b"none"),
+        packet(0x14, &[], b"n"),
+        packet(0x00, &[], b"n"),
+    ];
+    lines.iter().map(|line| line.as_bytes().to_vec()).chain(packets).collect()
+}
+
+/// Pools of every kind, with listeners of memcached.
+fn memcached_pools(servers: &[MemcachedServer], redis: &[RedisServer]) -> Vec<Pool> {
+    let of_kind = |name: &str, settings: &[(&str, &str)]| {
+        let pool = Pool::of_kind(name, name).spoken_to_in("memcached");
+        settings.iter().fold(pool, |pool, (name, value)| pool.with(name, value))
+    };
+    let speaking =
+        |name: &str| Pool::memcached(name, servers).with("server_protocol", &format!("{name:?}"));
+    let routes = "[{ prefix = \"n\", pool = \"meta\" }]";
+    vec![
+        speaking("text"),
+        speaking("meta"),
+        speaking("binary"),
+        Pool::over("redis", redis).spoken_to_in("memcached"),
+        Pool::store("store").spoken_to_in("memcached"),
+        of_kind("prefix", &[("routes", routes), ("default", "\"text\"")]),
+        of_kind("failover", &[("children", "[\"text\", \"meta\"]")]),
+        of_kind("mirror", &[("children", "[\"text\", \"store\"]"), ("read_from", "\"text\"")]),
+        of_kind("miss-then", &[("children", "[\"store\", \"text\"]"), ("fill", "true")]),
+        of_kind("shadow", &[("main", "\"binary\""), ("shadow", "\"text\"")]),
+        of_kind("rate-limited", &[("child", "\"meta\""), ("requests_per_second", "1000000")]),
+        of_kind("read-write-split", &[("write", "\"text\""), ("read", "\"meta\"")]),
+        Pool::memcached("new", &servers[..1])
+            .with("warm_from", "\"text\"")
+            .with("warm_ttl_max", "\"1h\""),
+    ]
+}
+
+#[test]
+fn a_client_of_memcached_that_ends_with_a_silent_request_leaves_nothing() {
+    let _watch = watchdog(Duration::from_secs(120), "leaving in silence");
+    if !has_memcached("clients of memcached that leave") {
+        return;
+    }
+    let (servers, redis) = (MemcachedServer::start_many(2), RedisServer::start_many(1));
+    let pools = memcached_pools(&servers, &redis);
+    let count = pools.len();
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    let leave: [fn(MemcachedClient); 3] =
+        [drop, MemcachedClient::reset, |client| client.close_write()];
+    for (pool, request) in
+        (0..count).flat_map(|pool| last_requests().into_iter().map(move |one| (pool, one)))
+    {
+        for nth in 0..6 {
+            let mut client = keyway.memcached_client(pool);
+            client.send(&request);
+            leave[nth % leave.len()](client);
+        }
+    }
+    for pool in 0..count {
+        let mut client = keyway.memcached_client(pool);
+        client.send(b"set n 0 0 1 noreply\r\n1\r\nquit\r\n");
+        assert_eq!(client.until_closed(), b"", "pool {pool}");
+    }
+    wait_until("every client is gone", BOUND, || counts(&keyway).iter().all(|one| *one == 0.0));
 }

@@ -1,7 +1,7 @@
 //! A real memcached, and a client that sends it the bytes it is told to.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -291,6 +291,16 @@ impl MemcachedClient {
         while self.receive(end) {}
         assert!(Instant::now() < end, "the connection stays open: {}", self.rest());
         std::mem::take(&mut self.received)
+    }
+
+    /// Tells the server that nothing more comes.
+    pub fn close_write(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Ends the connection with a reset instead of a FIN.
+    pub fn reset(self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
 
     /// Whether nothing has been said that was not taken.

@@ -27,7 +27,7 @@ mod redirects;
 mod standing;
 mod turn;
 
-pub use crate::core::{Core, Figures};
+pub use crate::core::{Core, Figures, Leftovers};
 pub use channels::Channels;
 pub use cluster::{Cluster, ClusterTotals};
 pub use entrance::{Entrance, Tally};

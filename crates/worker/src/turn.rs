@@ -15,7 +15,7 @@ mod leaving;
 mod lingering;
 mod subscribers;
 
-use crate::core::{Core, LinkIndex, SubscriberIndex};
+use crate::core::{Core, Leftovers, LinkIndex, SubscriberIndex};
 use crate::{Adopted, Mail, Plan};
 use ending::Ending;
 use keyway_base::{BackendFault, Key, Time};
@@ -130,6 +130,14 @@ impl<I: Io> Worker<I> {
     /// The worker's core, for tests that look inside.
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// What is held of clients, for tests in which all have left.
+    pub fn leftovers(&self) -> Leftovers {
+        let core = self.core.leftovers();
+        let lists = self.held.len() + self.rereads.len() + self.ending.len();
+        let sockets = self.clients.iter().flatten().count() + self.lingering.len();
+        Leftovers { sockets, listed: core.listed + lists, ..core }
     }
 
     /// The driver, for tests that steer it.

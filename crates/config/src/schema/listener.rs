@@ -171,7 +171,7 @@ pub(crate) static LISTENER: Table = Table {
             "idle_timeout",
             Kind::Duration { min: ms(1000), max: hours(24 * 365) },
             Is("\"off\""),
-            "A client that has asked nothing for so long, and waits for nothing, is closed (Redis's `timeout`). Subscribers, monitors and clients in blocking commands may stay.",
+            "A client that has asked nothing for so long is closed (Redis's `timeout`). Subscribers, monitors, clients in blocking commands and clients that wait for a reply may stay. A client that has closed its side, or reads no replies, may not.",
         )
         .or_word("off")
         .known_elsewhere_as(&["timeout", "client_timeout"]),

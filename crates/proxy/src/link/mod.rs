@@ -277,6 +277,12 @@ impl Link {
         self.fifo.len() > self.abandoned && self.state == LinkState::Ready && !self.is_uneven
     }
 
+    /// Exchanges whose reply somebody but the worker itself waits for.
+    pub fn owned(&self) -> usize {
+        let is_owned = |owner: Owner| !matches!(owner, Owner::None | Owner::Internal(_));
+        self.fifo.iter().filter(|one| is_owned(one.owner)).count()
+    }
+
     /// Exchanges whose reply somebody still waits for.
     pub fn live(&self) -> usize {
         match self.is_uneven {

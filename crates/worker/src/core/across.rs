@@ -40,6 +40,16 @@ pub(super) struct State {
     pub(super) shown: Shown,
 }
 
+impl State {
+    /// Requests in several steps, and what is due for them or for joins.
+    pub(super) fn len(&self) -> usize {
+        self.errands.len()
+            + self.due.len()
+            + self.lessons.len()
+            + usize::from(self.lesson.is_some())
+    }
+}
+
 /// What a reply has asked for, to be done when no link is borrowed.
 pub(super) enum Due {
     /// The next question of an errand.

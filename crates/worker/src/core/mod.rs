@@ -20,6 +20,7 @@
 //! | `passing` | large replies go to their clients as they come |
 //! | `streaming` | large requests go to their servers as they come |
 //! | `reply` | bytes of a backend become replies in their places |
+//! | `leftovers` | what is held of clients, all of it zero once they have left |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `circuits` | what is refused without asking, and how requests went |
 //! | `health_log` | what the log says of the backends' health |
@@ -44,6 +45,7 @@ mod follow;
 mod health_log;
 mod info;
 mod input;
+mod leftovers;
 mod links;
 mod memcached;
 mod monitor;
@@ -72,6 +74,7 @@ mod wait;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;
+pub use leftovers::Leftovers;
 
 use crate::{Plan, PoolKind};
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};

@@ -46,6 +46,11 @@ pub(crate) struct Monitoring {
 }
 
 impl Monitoring {
+    /// Clients that watch, and lines for them.
+    pub(super) fn len(&self) -> usize {
+        self.watchers.len() + self.held.len() + self.started.len()
+    }
+
     /// Whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {

@@ -64,6 +64,13 @@ pub(super) struct State {
     next_sum: Time,
 }
 
+impl State {
+    /// What is kept of large replies that are on their way.
+    pub(super) fn len(&self) -> usize {
+        self.held.len() + self.freed.len() + self.bulk.len() + self.behind.len()
+    }
+}
+
 impl Core {
     /// Whether a link is not to be read now, as who gets what comes takes no more.
     #[inline]

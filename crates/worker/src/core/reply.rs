@@ -449,8 +449,10 @@ impl Plane {
             let is_last = busy.order.is_empty() && session.unheard == 0;
             session.identity.on_reply(sequence, is_last, self.clock.now);
         }
-        let has_output = !busy.output.is_empty();
-        if has_output || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
+        // A reply of no bytes may be the last one: a session at its end is closed all the same,
+        // and one at rest gives its buffers back.
+        let has_to_do = !busy.output.is_empty() || session.closing || busy.is_empty();
+        if has_to_do || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
         if session.paused && !session.waits_for_link {

@@ -49,6 +49,11 @@ struct Waiting {
 }
 
 impl StoreBlocking {
+    /// Clients that wait, and replies to those.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.deadlines.len() + self.outbox.len()
+    }
+
     /// Whether there is something to do before the worker sleeps.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {

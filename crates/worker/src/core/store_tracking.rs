@@ -85,6 +85,11 @@ impl StoreTracking {
         self.has_mail | !self.outbox.is_empty() | has_changes
     }
 
+    /// Clients that cache, and what is to be told.
+    pub(super) fn len(&self) -> usize {
+        self.trackers.len() + self.late.len() + self.outbox.len()
+    }
+
     /// Whether changes of keys may concern a client of this worker.
     pub(crate) fn is_tracker(&self, client: Client) -> bool {
         self.trackers.contains_key(&client)

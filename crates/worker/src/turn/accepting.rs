@@ -1,7 +1,7 @@
 //! Clients that wait are taken in, or told that there is no room.
 
 use super::Worker;
-use crate::Adopted;
+use crate::{Adopted, PoolKind};
 use keyway_base::{Fault, Key, LimitFault};
 use keyway_metrics::CloseReason;
 use keyway_net::{Accept, Away, Io, ListenerIndex, Peer, Socket};
@@ -19,6 +19,11 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// Clients accepted at most by a listener that goes: more than queues hold, if not many come
 /// meanwhile.
 const WAITING_MAX: usize = 64 << 10;
+
+/// How many times the longest `timeout` of all pools a reply may take at most: pools may be asked
+/// one after the other, and once more. Fewer would close clients that wait; more keeps a session
+/// longer whose reply was lost.
+const REPLY_TIMEOUTS_MAX: u32 = 32;
 
 /// Pause after the system could not hand over a waiting client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -119,15 +124,31 @@ impl<I: Io> Worker<I> {
         let Some(session) = self.core.session(key) else { return false };
         let place = &self.plan.listeners[usize::from(session.listener)];
         let Some(timeout) = place.entrance.idle_timeout else { return false };
+        let now = self.core.clock().now;
+        let silence = session.identity.live.silence(now);
+        let silence = silence.unwrap_or_else(|| now.since(session.identity.connected));
+        if silence <= timeout {
+            return false;
+        }
+        // Neither its end nor a reply that nobody takes may keep a session for ever.
+        if session.closing || session.ended || session.hung_up || session.send_blocked {
+            return true;
+        }
         let waits = session.subscriptions.is_some() || session.is_monitor || session.is_blocked();
         // One that stops in the middle of a large value has a reply to come.
         let stops = session.streaming.is_some() && !session.paused;
-        if waits || session.closing || !(stops || session.has_delivered()) {
-            return false;
-        }
-        let now = self.core.clock().now;
-        let silence = session.identity.live.silence(now);
-        silence.unwrap_or_else(|| now.since(session.identity.connected)) > timeout
+        !waits && (stops || session.has_delivered() || self.is_overdue(silence - timeout))
+    }
+
+    /// Whether every request has been answered after so long, with an error at least.
+    #[cold]
+    fn is_overdue(&self, waited: Duration) -> bool {
+        let timeouts = self.plan.pools.iter().filter_map(|pool| match &pool.kind {
+            PoolKind::Sharded { options, .. } => Some(options.timeout.unwrap_or(Duration::MAX)),
+            PoolKind::Store(_) | PoolKind::Routed(_) => None,
+        });
+        let longest = timeouts.max().unwrap_or_default().max(Duration::from_secs(1));
+        waited > longest.saturating_mul(REPLY_TIMEOUTS_MAX)
     }
 
     fn add_client(&mut self, socket: Socket, peer: Peer, listener: u16) {

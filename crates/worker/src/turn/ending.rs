@@ -20,6 +20,12 @@ pub(super) struct Ending {
     until: Time,
 }
 
+impl Ending {
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
 impl<I: Io> Worker<I> {
     /// Answers what a client has sent by now, and no more.
     pub(super) fn end_client(&mut self, key: Key<Session>) {

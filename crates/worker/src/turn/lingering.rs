@@ -73,6 +73,10 @@ impl Lingering {
         Token(self.refused << 32 | u64::from(Key::<Session>::NONE.index()))
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
     /// The one that began first.
     fn oldest(&mut self) -> Option<(u64, Time)> {
         while let Some(&(name, until)) = self.order.front() {

@@ -131,6 +131,16 @@ impl State {
         self.told_about.retain(|pool| self.pools.contains(pool));
     }
 
+    /// Requests that are to be sent again or whose server is looked for, and sessions that wait
+    /// for a map.
+    pub(super) fn held(&self) -> usize {
+        self.retries.len()
+            + self.named.held()
+            + self.waiting.len()
+            + self.unowned.len()
+            + self.displaced.len()
+    }
+
     /// Nothing is left of a pool.
     pub(super) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);

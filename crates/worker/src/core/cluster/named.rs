@@ -57,6 +57,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Requests that are held back.
+    pub(super) fn held(&self) -> usize {
+        self.held.iter().filter(|held| held.redirected.is_some()).count()
+    }
+
     pub(super) fn has_missed(&self) -> bool {
         !self.missed.is_empty()
     }

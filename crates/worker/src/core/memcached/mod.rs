@@ -42,6 +42,18 @@ pub(super) struct State {
     returns: returns::Returns,
 }
 
+impl State {
+    /// Requests that are answered by more than a server's bytes.
+    pub(super) fn gathers(&self) -> usize {
+        self.gathers.len()
+    }
+
+    /// Requests for which items are brought over, and these.
+    pub(super) fn warmings(&self) -> usize {
+        self.warmings.len() + self.hauling.len()
+    }
+}
+
 /// A request with who has sent it.
 struct Call<'a> {
     key: Key<Session>,

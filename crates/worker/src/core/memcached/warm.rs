@@ -38,6 +38,13 @@ pub(super) struct Hauling {
     held_up: VecDeque<Key<Warming>>,
 }
 
+impl Hauling {
+    /// Items on their way, and requests that wait to bring more.
+    pub(super) fn len(&self) -> usize {
+        self.begun + self.held_up.len()
+    }
+}
+
 /// What an old pool has to do with a request on its way to the new one.
 pub(super) enum Warm {
     /// What it misses is brought over.

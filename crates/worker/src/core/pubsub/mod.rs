@@ -199,6 +199,11 @@ impl PubSub {
         kinds.sum::<usize>() + of_clients.map(|slot| slot.link.wanted()).sum::<usize>()
     }
 
+    /// Clients whose subscriptions wait, or that are to be closed, and names to be given up.
+    pub(super) fn waiting(&self) -> usize {
+        self.pending.len() + self.dropped.len() + self.over_soft.len() + self.releases.len()
+    }
+
     /// Connections to servers that stand, for clients.
     pub(super) fn connections(&self) -> usize {
         let is_open = |slot: &&SubscriberSlot| slot.socket.is_some() && !slot.is_sentinel;

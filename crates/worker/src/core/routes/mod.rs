@@ -171,6 +171,21 @@ impl State {
         self.trips() == 0 && self.copies.is_empty()
     }
 
+    /// Bytes that trips hold, and copies.
+    pub(super) fn held(&self) -> usize {
+        self.held + self.shadows_held + self.shadows.iter().sum::<u32>() as usize
+    }
+
+    /// What is still to be asked, and clients that wait for room.
+    pub(super) fn queued(&self) -> usize {
+        self.queues.len() + self.dirty.len() + self.copies.len() + self.waiting.len()
+    }
+
+    /// Relays on their way.
+    pub(super) fn relays(&self) -> usize {
+        self.relays
+    }
+
     /// Trips and relays that are not over.
     pub(super) fn trips(&self) -> usize {
         self.trips.len() + self.relays

@@ -148,11 +148,10 @@ impl Queues {
         }
     }
 
-    /// Whether nothing waits, and nothing is waited for.
-    #[cfg(test)]
-    pub(super) fn are_empty(&self) -> bool {
-        let is_empty = |level: &Level| level.relays == 0 && level.stalled == 0;
-        self.queued == 0 && self.stalls.is_empty() && self.levels.iter().all(is_empty)
+    /// What waits, and what is waited for.
+    pub(super) fn len(&self) -> usize {
+        let of_level = |level: &Level| level.relays as usize + level.stalled;
+        self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()
     }
 
     /// What is to be asked next on a path on which nothing is stalled.
@@ -390,6 +389,7 @@ impl Core {
         }
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.plane.note_unstalled(&mut session);
+        self.plane.forget_wait(key);
         self.plane.routes.relays -= 1;
         let mut busy = session.busy.take().unwrap_or_default();
         if let Some(relay) = session.relay.take() {
@@ -411,6 +411,7 @@ impl Core {
     pub(super) fn withdraw(&mut self, key: Key<Session>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.plane.note_unstalled(&mut session);
+        self.plane.forget_wait(key);
         let Some(Relay { errand, client, level, .. }) = session.relay.take() else { return };
         self.plane.routes.relays -= 1;
         self.note_relay_over(client);

@@ -34,6 +34,11 @@ impl State {
         self.forgets.push((key, twice));
     }
 
+    /// Sessions that are to be told something.
+    pub(in super::super) fn untold(&self) -> usize {
+        self.forgets.len() + self.losses.len()
+    }
+
     /// How many sessions have links of their own.
     pub(in super::super) fn tracked_len(&self) -> usize {
         self.tracked.len()
