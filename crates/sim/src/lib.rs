@@ -29,6 +29,7 @@ mod run;
 mod scenario;
 mod server;
 mod value;
+mod visitor;
 mod wire;
 mod world;
 

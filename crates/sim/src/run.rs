@@ -5,6 +5,7 @@ mod farewell;
 mod mirrors;
 mod setup;
 mod stores;
+mod visits;
 
 use crate::client::Client;
 use crate::counting;
@@ -14,6 +15,7 @@ use crate::network::{MICRO, Nanos, Network, RingFigures, SECOND};
 use crate::random::Random;
 use crate::scenario::{Driver, Options, Scenario};
 use crate::server::Server;
+use crate::visitor::Visitor;
 use crate::world::World;
 use keyway_metrics::Registry;
 use keyway_net::{Mailbox, Mailer};
@@ -155,7 +157,8 @@ impl Sim {
     pub fn of(scenario: Scenario, seed: u64, options: &Options) -> Self {
         let mut random = Random::new(!seed);
         let plan = plan(&scenario, seed);
-        let world = Rc::new(RefCell::new(build_world(&scenario, &plan, options, &mut random)));
+        let world =
+            Rc::new(RefCell::new(build_world(&scenario, &plan, (options, seed), &mut random)));
         let registry = registry(&scenario);
         let mut seats = Vec::new();
         for index in 0..scenario.workers {
@@ -245,7 +248,8 @@ impl Sim {
     fn is_quiet(&self, now: Nanos) -> bool {
         let world = self.world.borrow();
         let clients = &world.clients[..self.scenario.clients.len()];
-        now > self.calm_from && clients.iter().all(Client::is_done)
+        let are_done = clients.iter().all(Client::is_done);
+        now > self.calm_from && are_done && world.visitors.iter().all(Visitor::is_done)
     }
 
     fn now(&self) -> Nanos {
@@ -441,6 +445,7 @@ impl Sim {
             return Ok(());
         }
         self.next_audit = now + SECOND / 10;
+        self.check_visitors()?;
         for client in &world.clients {
             let Some(since) = client.waiting_since() else { continue };
             if now > since.max(self.calm_from) + PATIENCE {
@@ -605,6 +610,6 @@ impl Sim {
         if let Some(index) = self.seats.iter().position(|seat| seat.worker.is_some()) {
             return Err(format!("worker {index} does not stop: {:?}", self.figures(index)));
         }
-        Ok(())
+        self.check_shared_leftovers()
     }
 }

@@ -108,6 +108,8 @@ pub struct Scenario {
     pub workers: usize,
     /// Clients of the run proper.
     pub clients: Vec<Habits>,
+    /// Clients that leave in the middle of what they ask for.
+    pub visitors: usize,
     /// Clients that check at the end that everything works again.
     pub last_clients: Vec<Habits>,
     /// When each client starts.
@@ -153,7 +155,7 @@ const FAULTS: [FaultKind; 20] = [
 ];
 
 /// When clients start and faults may begin: time does not start at zero.
-const START: Nanos = 2 * SECOND;
+pub(crate) const START: Nanos = 2 * SECOND;
 /// Faults begin within this span.
 const FAULTS_WITHIN: Nanos = 3 * SECOND;
 
@@ -209,6 +211,7 @@ impl Scenario {
             passwords,
             workers,
             clients: Vec::new(),
+            visitors: 0,
             last_clients: Vec::new(),
             starts: Vec::new(),
             faults: Vec::new(),
@@ -221,6 +224,9 @@ impl Scenario {
         };
         scenario.add_clients(&mut random, options);
         scenario.restrain_clients();
+        // A sequence of its own: all else is the same without them.
+        let visitors = Random::new(seed ^ 0x766973).below(5) as usize;
+        scenario.visitors = if options.is_defective() { 0 } else { visitors };
         if !calm {
             scenario.add_faults(&mut random, options);
         }
@@ -309,6 +315,7 @@ impl Scenario {
             passwords: vec![None],
             workers: 1,
             clients: vec![client; 8],
+            visitors: 0,
             last_clients: Vec::new(),
             starts: vec![START; 8],
             faults: Vec::new(),

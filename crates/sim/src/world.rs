@@ -3,6 +3,7 @@ use crate::cluster::{ClusterSim, Scene};
 use crate::ledger::Ledger;
 use crate::network::{ConnectMode, Nanos, Network, Occurrence};
 use crate::server::Server;
+use crate::visitor::Visitor;
 
 /// What can go wrong with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct World {
     pub network: Network,
     /// Clients.
     pub clients: Vec<Client>,
+    /// Those that leave in the middle of what they ask for; their indices go on from clients'.
+    pub visitors: Vec<Visitor>,
     /// Servers.
     pub servers: Vec<Server>,
     /// What is true.
@@ -76,9 +79,10 @@ impl World {
         while let Some(what) = self.network.take_due() {
             self.ledger.now = self.network.now;
             match what {
-                Occurrence::Client(index) => {
-                    self.clients[index].step(&mut self.network, &mut self.ledger);
-                }
+                Occurrence::Client(index) => match index.checked_sub(self.clients.len()) {
+                    None => self.clients[index].step(&mut self.network, &mut self.ledger),
+                    Some(nth) => self.visitors[nth].step(&mut self.network, &mut self.ledger),
+                },
                 Occurrence::Server(index) => {
                     self.servers[index].step(&mut self.network, &mut self.ledger);
                     self.with_cluster(|cluster, scene| cluster.replicate(index, scene));

@@ -16,8 +16,9 @@ impl Sim {
     pub(super) fn check_farewell(&mut self) -> Result<(), String> {
         {
             let mut world = self.world.borrow_mut();
-            let World { network, clients, ledger, .. } = &mut *world;
+            let World { network, clients, visitors, ledger, .. } = &mut *world;
             clients.iter_mut().for_each(|client| client.leave_for_good(network, ledger));
+            visitors.iter_mut().for_each(|visitor| visitor.leave_for_good(network));
         }
         // Who left is swept out of the tables a step per tick.
         let until = self.now() + REST;
@@ -33,10 +34,7 @@ impl Sim {
                 return Err(format!("worker {index} holds something for nobody: {figures:?}"));
             }
         }
-        let (names, readers) = (self.plan.channels.len(), self.plan.invalidations.len());
-        if names + readers > 0 {
-            return Err(format!("{names} names and {readers} readers of the store for nobody"));
-        }
+        self.check_leftovers()?;
         let world = self.world.borrow();
         let heard: usize = world.servers.iter().map(Server::subscriptions).sum();
         if heard > 0 {

@@ -1,6 +1,6 @@
 //! What a run begins with: the worker's plan, and the world around it.
 
-use super::{DRAIN_TIMEOUT, clusters};
+use super::{DRAIN_TIMEOUT, clusters, visits};
 use crate::client::Client;
 use crate::ledger::{Ledger, Reach};
 use crate::network::{Network, Occurrence};
@@ -172,7 +172,7 @@ fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
 pub(super) fn build_world(
     scenario: &Scenario,
     plan: &Plan,
-    options: &Options,
+    (options, seed): (&Options, u64),
     random: &mut Random,
 ) -> World {
     let pools = scenario.topology.pools();
@@ -192,7 +192,7 @@ pub(super) fn build_world(
     let mut network = Network::new(
         scenario.network.clone(),
         (scenario.workers, pools.len()),
-        clients.len(),
+        clients.len() + scenario.visitors,
         servers_count,
         random.fork(),
     );
@@ -223,8 +223,10 @@ pub(super) fn build_world(
     for (index, &at) in scenario.starts.iter().enumerate() {
         network.wake_client(index, at);
     }
+    let visitors = visits::visitors(scenario, seed, clients.len());
+    visits::wake(&mut network, seed, clients.len()..clients.len() + visitors.len());
     for (index, fault) in scenario.faults.iter().enumerate() {
         network.schedule(fault.at, Occurrence::Fault(index));
     }
-    World { network, clients, servers, ledger, faults: scenario.faults.clone(), cluster }
+    World { network, clients, visitors, servers, ledger, faults: scenario.faults.clone(), cluster }
 }
