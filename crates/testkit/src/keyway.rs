@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::http::{Metrics, scrape};
+use crate::left::check_left;
 use crate::memcached::{MemcachedClient, MemcachedServer, takes_memcached};
 use crate::ports::free_address;
 use crate::process::Process;
@@ -328,9 +329,25 @@ impl Keyway {
 
     /// SIGTERM, and how it ended.
     pub fn stop(mut self, bound: Duration) -> (ExitStatus, String) {
+        self.check_left();
         self.process.terminate();
         let status = self.process.wait_exit(bound);
         (status, self.process.log())
+    }
+}
+
+impl Keyway {
+    /// Fails the test when clients that have left are not gone.
+    fn check_left(&mut self) {
+        if !std::thread::panicking() && self.process.is_running() {
+            check_left(self.process.pid(), self.admin);
+        }
+    }
+}
+
+impl Drop for Keyway {
+    fn drop(&mut self) {
+        self.check_left();
     }
 }
 

@@ -27,6 +27,7 @@ mod client;
 mod flood;
 mod http;
 mod keyway;
+mod left;
 mod linear;
 mod memcached;
 mod memcached_steps;

@@ -1,0 +1,192 @@
+//! What clients may not leave behind in a process: descriptors of connections that are over.
+//!
+//! A connection is over when the other side has closed it, not when that side only sends no more:
+//! both ends are on this machine, so the system's table tells these apart by the other end's
+//! socket. A proxy may take its time while a server has yet to answer, and a worker in a long
+//! script reads nothing; all else that stays is a leak.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::http::Metrics;
+
+/// How long a connection that is over may stay. Shorter takes a machine under load for a leak;
+/// longer is waited for by tests that fail, and by no others.
+const STAYS_MAX: Duration = Duration::from_secs(3);
+
+/// From when on it matters why one stays. Gauges are brought up to date ten times a second.
+const ASKED_AFTER: Duration = Duration::from_millis(300);
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The system's names of states, in its tables.
+const CLOSE_WAIT: &str = "08";
+
+/// A socket in the system's table.
+struct Entry {
+    local: String,
+    remote: String,
+    state: String,
+    inode: u64,
+}
+
+/// Waits until no connection of the process is over.
+///
+/// # Panics
+/// When some stay for no reason.
+pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
+    let began = Instant::now();
+    let mut turns = None;
+    loop {
+        let stale = stale_sockets(pid, admin.port());
+        let is_stopped = matches!(crate::proc::state(pid), Some('T' | 'Z') | None);
+        if stale.is_empty() || is_stopped {
+            return;
+        }
+        if turns.is_none() && began.elapsed() > ASKED_AFTER {
+            let Some(metrics) = unanswered_of(admin) else { return };
+            turns = Some(turns_of(&metrics));
+        }
+        if began.elapsed() > STAYS_MAX {
+            let Some(metrics) = unanswered_of(admin) else { return };
+            let now = turns_of(&metrics);
+            let goes_on = |(worker, count): (&String, &u64)| now.get(worker) > Some(count);
+            assert!(
+                !turns.unwrap_or_default().iter().all(goes_on),
+                "clients have left, and of the process {pid} these connections stay: {stale:?}"
+            );
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The metrics, unless a server has yet to answer or nobody tells.
+fn unanswered_of(admin: SocketAddr) -> Option<Metrics> {
+    let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(1)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    let request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    let (head, body) = reply.split_once("\r\n\r\n")?;
+    let is_told = head.starts_with("HTTP/1.1 200 ") && !head.contains("chunked");
+    let metrics = is_told.then(|| Metrics::parse(body))?;
+    let waits = metrics.sum("keyway_backend_in_flight_requests", &[]) > 0.0;
+    (!waits).then_some(metrics)
+}
+
+/// The turns of each worker.
+fn turns_of(metrics: &Metrics) -> BTreeMap<String, u64> {
+    let lines = metrics.text().lines();
+    let turns = lines.filter(|line| line.starts_with("keyway_worker_turns_total"));
+    let pairs = turns.filter_map(|line| line.rsplit_once(' '));
+    pairs.filter_map(|(worker, count)| Some((worker.to_owned(), count.parse().ok()?))).collect()
+}
+
+/// Sockets of the process whose connection is over, in words; but for those of its port `admin`,
+/// whose clients may have to wait.
+fn stale_sockets(pid: u32, admin: u16) -> Vec<String> {
+    let admin = format!(":{admin:04X}");
+    let own = socket_inodes(pid);
+    let tables = ["tcp", "tcp6"].map(|name| table(pid, name));
+    let entries: Vec<&Entry> = tables.iter().flatten().collect();
+    let held: BTreeMap<(&str, &str), u64> =
+        entries.iter().map(|it| ((&*it.local, &*it.remote), it.inode)).collect();
+    let is_over = |it: &&&Entry| {
+        let other = held.get(&(&*it.remote, &*it.local));
+        let is_own = it.state == CLOSE_WAIT && own.contains(&it.inode);
+        is_own && !it.local.ends_with(&admin) && other.is_none_or(|inode| *inode == 0)
+    };
+    let ended = entries.iter().filter(is_over);
+    let mut stale: Vec<String> =
+        ended.map(|it| format!("{} from {}, not closed", it.local, it.remote)).collect();
+    let known: BTreeSet<u64> = entries.iter().map(|it| it.inode).collect();
+    let mut others = None;
+    for inode in own.difference(&known) {
+        let others = others.get_or_insert_with(|| other_inodes(pid));
+        if !others.contains(inode) {
+            stale.push(format!("socket {inode}, reset and not closed"));
+        }
+    }
+    stale
+}
+
+/// The numbers of its sockets.
+fn socket_inodes(pid: u32) -> BTreeSet<u64> {
+    let Ok(list) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
+    let names = list.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let number = |name: std::path::PathBuf| {
+        name.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    names.filter_map(number).collect()
+}
+
+fn table(pid: u32, name: &str) -> Vec<Entry> {
+    let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+    let entry = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let word = |at: usize| words.get(at).map(|&word| word.to_owned());
+        let inode = words.get(9)?.parse().ok()?;
+        Some(Entry { local: word(1)?, remote: word(2)?, state: word(3)?, inode })
+    };
+    text.lines().skip(1).filter_map(entry).collect()
+}
+
+/// Sockets that are no connections by TCP.
+fn other_inodes(pid: u32) -> BTreeSet<u64> {
+    let column = [("unix", 6), ("udp", 9), ("udp6", 9), ("netlink", 9), ("raw", 9), ("packet", 8)];
+    let inodes = column.iter().flat_map(|(name, at)| {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+        let number = |line: &str| line.split_whitespace().nth(*at)?.parse().ok();
+        text.lines().skip(1).filter_map(number).collect::<Vec<u64>>()
+    });
+    inodes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn is_stale(ours: &TcpStream) -> bool {
+        let local = ours.local_addr().expect("an address").port();
+        let remote = ours.peer_addr().expect("an address").port();
+        let words = format!("0100007F:{local:04X} from 0100007F:{remote:04X}, not closed");
+        stale_sockets(std::process::id(), 0).contains(&words)
+    }
+
+    #[test]
+    fn a_connection_is_over_when_the_other_side_has_closed_it_and_not_before() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let theirs = TcpStream::connect(listener.local_addr().expect("one")).expect("a client");
+        let (ours, _) = listener.accept().expect("it waits");
+        assert!(!is_stale(&ours));
+        theirs.shutdown(std::net::Shutdown::Write).expect("it stands");
+        assert!(!is_stale(&ours), "it may still read");
+        drop(theirs);
+        crate::wait_until("its end has come", Duration::from_secs(10), || is_stale(&ours));
+    }
+
+    #[test]
+    fn a_connection_that_was_reset_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let theirs = TcpStream::connect(listener.local_addr().expect("one")).expect("a client");
+        let (ours, _) = listener.accept().expect("it waits");
+        let name = {
+            use std::os::fd::AsRawFd as _;
+            fs::read_link(format!("/proc/self/fd/{}", ours.as_raw_fd())).expect("a socket")
+        };
+        let inode = name.to_string_lossy().replace("socket:[", "socket ").replace(']', ",");
+        let is_told =
+            || stale_sockets(std::process::id(), 0).iter().any(|it| it.starts_with(&inode));
+        assert!(!is_told());
+        let _ = rustix::net::sockopt::set_socket_linger(&theirs, Some(Duration::ZERO));
+        drop(theirs);
+        crate::wait_until("the reset has come", Duration::from_secs(10), is_told);
+        drop(ours);
+    }
+}
