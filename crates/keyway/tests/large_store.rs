@@ -3,16 +3,16 @@
 
 #![allow(clippy::disallowed_methods, reason = "what others notice is timed from outside")]
 
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{BufRead, BufReader, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use keyway_testkit::large::{
     MB, ask, connect, expect, get, growth_during, read_value, set, set_head, write_value,
 };
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, Value, encode, encode_words,
-    has_memcached, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, MemcachedServer, Pool, Random, RedisServer, Value, encode,
+    encode_words, has_memcached, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -252,6 +252,63 @@ fn a_value_that_does_not_fit_is_refused_and_others_make_room() {
             assert_eq!(other.words("DEL k0 k1"), Value::Integer(2));
             set(&mut connect(keyway.address(0)), "next", 16 * MB);
         }
+    }
+}
+
+/// Clients that send many large values before they read a reply.
+#[test]
+fn large_values_in_flight_do_not_pass_the_bound_on_memory() {
+    let _watch = watchdog(Duration::from_secs(100), "a store that fills");
+    const BOUND: usize = 32 * MB;
+    const LEN_MAX: usize = 2 * MB;
+    for policy in ["noeviction", "volatile-lru"] {
+        let pool = Pool::store("main").with("memory_max", "\"32MiB\"");
+        let pool = pool.with("eviction", &format!("\"{policy}\""));
+        let config = KeywayConfig::new(vec![pool]).with_server("workers", "2");
+        let keyway = Keyway::start(KEYWAY, config);
+        let (is_done, most) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    most.fetch_max(used_memory(&keyway), Ordering::Relaxed);
+                }
+            });
+            let address = keyway.address(0);
+            let fill = move |number: u64| {
+                let mut random = Random::new(number);
+                let mut client = connect(address);
+                let mut refused = 0;
+                for round in 0..3 {
+                    for key in 0..15 {
+                        let len = 300_000 + random.below(LEN_MAX - 300_000);
+                        let key = format!("{number}:{round}:{key}");
+                        client.write_all(&set_head(&key, len, 3)).expect("taken");
+                        write_value(&mut client, 0, len);
+                        client.write_all(b"\r\n").expect("taken");
+                    }
+                    let mut replies = BufReader::new(&client).lines();
+                    for _ in 0..15 {
+                        let reply = replies.next().and_then(Result::ok).expect("a reply");
+                        assert!(reply == "+OK" || reply.starts_with("-OOM "), "{reply}");
+                        refused += usize::from(reply != "+OK");
+                    }
+                }
+                refused
+            };
+            let fillers: Vec<_> = (1..4).map(|number| scope.spawn(move || fill(number))).collect();
+            let refused = fillers.into_iter().map(|it| it.join().expect("a client"));
+            let refused: usize = refused.sum();
+            is_done.store(true, Ordering::Relaxed);
+            refused
+        });
+        let most = most.into_inner();
+        assert!(refused > 50 && refused < 135, "{policy}: {refused} refused");
+        assert!(most <= BOUND + BOUND / 50 + LEN_MAX, "{policy}: {most} at most");
+        let rest = used_memory(&keyway);
+        assert!(rest > BOUND / 2, "{policy}: {rest} at rest");
+        wait_until("it is within its bound at rest", Duration::from_secs(10), || {
+            used_memory(&keyway) <= BOUND
+        });
     }
 }
 

@@ -163,8 +163,10 @@ pub(crate) struct Heap {
     /// told.
     idle: AtomicI64,
     /// Bytes of blocks that are no item's: those on the way in, and those that are lent
-    /// and that nobody else wants.
+    /// and that nobody else wants. `reserved` is part of it.
     outside: AtomicI64,
+    /// Bytes that large writes under way may still take.
+    reserved: AtomicI64,
     /// What was allocated here and is to be freed in steps.
     pub(crate) discarded: Discarded,
 }
@@ -196,6 +198,7 @@ impl Heap {
             runs: Lock::new(Runs::new()),
             idle: AtomicI64::new(0),
             outside: AtomicI64::new(0),
+            reserved: AtomicI64::new(0),
             discarded: Discarded::new(),
         }
     }
@@ -685,11 +688,22 @@ impl Heap {
         }
     }
 
-    /// Bytes of blocks that are no item's: those on the way in, as far as they came, and
-    /// those that are lent and that nobody else wants.
+    /// Bytes of blocks that are no item's: those on the way in, as far as they came, those
+    /// that are lent and that nobody else wants, and those that are reserved.
     #[inline]
     pub(crate) fn outside_bytes(&self) -> i64 {
         self.outside.load(Ordering::Relaxed)
+    }
+
+    /// The same without what is reserved: the blocks that there are.
+    pub(crate) fn outside_held(&self) -> i64 {
+        self.outside_bytes() - self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Notes a change of what is reserved.
+    pub(crate) fn note_reserved(&self, change: i64) {
+        self.note_outside(change);
+        self.reserved.fetch_add(change, Ordering::Relaxed);
     }
 
     /// Notes a change of them.

@@ -93,22 +93,32 @@ impl Store {
     #[inline]
     pub(crate) fn idle_counted(&self) -> i64 {
         let bound = self.config().memory_max as i64;
-        // Where nothing is evicted, who deletes is to have room for as much.
         let (counted_max, surplus) = match self.policy() {
-            EvictionPolicy::NoEviction => (bound / RESERVED, 0),
+            EvictionPolicy::NoEviction => (i64::MAX, 0),
             _ => {
                 let counted_max = bound / 16 * COUNTED_SIXTEENTHS - COUNTED_LESS;
                 (counted_max.max(bound / COUNTED_SMALL), self.resident.surplus())
             }
         };
-        let idle = self.heap.idle_bytes() + self.resident.idle();
-        idle.clamp(bound / RESERVED, counted_max) + surplus
+        self.idle_bytes().clamp(self.idle_reserved(), counted_max) + surplus
+    }
+
+    /// Bytes of the bound that are set aside for idle memory.
+    #[inline]
+    pub(crate) fn idle_reserved(&self) -> i64 {
+        self.config().memory_max as i64 / RESERVED
+    }
+
+    /// Bytes of idle memory.
+    #[inline]
+    pub(crate) fn idle_bytes(&self) -> i64 {
+        self.heap.idle_bytes() + self.resident.idle()
     }
 
     /// Looks at some items, if enough is idle; whether there is more to do.
     pub(crate) fn compact_if_worth(&self, visits: u32) -> bool {
         let bound = self.config().memory_max;
-        let idle = self.heap.idle_bytes() + self.resident.idle();
+        let idle = self.idle_bytes();
         let allowed = match bound {
             0 => (self.heap.page_bytes() / IDLE_SHARE) as i64,
             bound => bound as i64 / RESERVED,
@@ -175,7 +185,7 @@ impl Store {
         let walk = &self.compaction;
         let visited = walk.visited.swap(0, Ordering::Relaxed);
         let moved = walk.moved.swap(0, Ordering::Relaxed);
-        let idle = self.heap.idle_bytes() + self.resident.idle();
+        let idle = self.idle_bytes();
         let before = walk.idle_before.swap(idle, Ordering::Relaxed);
         let is_idling = before - idle < idle / FRUITFUL as i64;
         walk.is_idling.store(is_idling, Ordering::Relaxed);

@@ -429,11 +429,11 @@ impl<'a> Entry<'a> {
     }
 
     /// The same with a value that is in its block already.
-    pub(crate) fn set_draft(&mut self, draft: Draft, expiry: Option<u64>) {
+    pub(crate) fn set_draft(&mut self, mut draft: Draft, expiry: Option<u64>) {
         let meta = Meta::new(Encoding::Text, expiry);
-        match draft.into_item(&meta, self.turn.access(), self.key) {
-            Ok(item) => self.adopt(item),
-            Err(draft) => self.set_with(draft.bytes(), &meta),
+        match draft.take_item(&meta, self.turn.access(), self.key) {
+            Some(item) => self.adopt(item),
+            None => self.set_with(draft.bytes(), &meta),
         }
     }
 

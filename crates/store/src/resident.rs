@@ -99,6 +99,14 @@ impl Resident {
         self.idle.load(Ordering::Relaxed)
     }
 
+    /// The store's part of what nodes hold beyond what collections count, as of now: idle
+    /// in their pages, and blocks that are still to be freed.
+    pub(crate) fn idle_now(&self) -> i64 {
+        self.look();
+        let share = self.share.load(Ordering::Relaxed);
+        self.idle() + nodes::heap().discarded.bytes() * share / WHOLE
+    }
+
     /// The store's part of the surplus.
     #[inline]
     pub(crate) fn surplus(&self) -> i64 {
@@ -173,7 +181,7 @@ impl Store {
 
     /// Bytes that the store counts by itself.
     fn counted(&self) -> i64 {
-        let gone = self.heap.discarded.bytes() + self.heap.outside_bytes();
+        let gone = self.heap.discarded.bytes() + self.heap.outside_held();
         self.used_bytes() + gone + self.heap.idle_bytes()
     }
 }

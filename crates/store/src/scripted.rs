@@ -11,7 +11,7 @@ use crate::busy::Busy;
 use crate::commands;
 use crate::entry::Turn;
 use crate::lock::Holder;
-use crate::store::{Context, OUT_OF_MEMORY, Store};
+use crate::store::{Context, OUT_OF_MEMORY, Reserved, Store, args_len};
 use crate::transaction::Footprint;
 use keyway_command::{Flags, Request};
 use keyway_resp::reply;
@@ -64,7 +64,8 @@ impl ScriptHold {
     /// that may make the store larger is refused when there is no room for it,
     /// or in the quotas of its keys, unless the script `must_succeed`: it has
     /// written before, and is not to be left half done. Others are evicted for
-    /// it then too.
+    /// it then too. A script that goes on writing with nothing left to evict is
+    /// refused all the same once memory is well above its bound.
     pub fn execute(
         &self,
         request: &Request<'_>,
@@ -75,11 +76,15 @@ impl ScriptHold {
         if !self.store.has_database(context, out) {
             return;
         }
-        if !self.store.may_execute(request, context) && !must_succeed {
-            return reply::error(out, OUT_OF_MEMORY);
-        }
         let turn = Turn::of(context);
+        let mut room = Reserved::nothing(&self.store);
         if request.command.flags.contains(Flags::DENYOOM) {
+            let len = args_len(request);
+            match self.store.reserve(len, turn) {
+                Some(reserved) => room = reserved,
+                None if must_succeed && self.store.may_exceed(len) => {}
+                None => return reply::error(out, OUT_OF_MEMORY),
+            }
             self.grows.set(Some(turn));
         }
         if !self.is_inner {
@@ -97,6 +102,7 @@ impl ScriptHold {
         if request.command.flags.contains(Flags::WRITE) {
             self.store.settle_quotas(request, turn);
         }
+        drop(room);
     }
 
     /// Holds the whole store from now on.

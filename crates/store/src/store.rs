@@ -1,8 +1,8 @@
 mod execute;
 mod room;
 
-pub(crate) use execute::len_of;
-pub(crate) use room::Search;
+pub(crate) use execute::{args_len, len_of};
+pub(crate) use room::{Reserved, Search, reserved_len};
 
 use crate::arena::Heap;
 use crate::busy::Scripting;
@@ -351,13 +351,16 @@ impl Store {
         let mut stats = StoreStats {
             databases: vec![DatabaseStats::default(); self.places.len()],
             memory_pages: self.heap.page_bytes(),
-            memory_idle: (self.heap.idle_bytes() + self.resident.idle()).max(0) as u64,
+            memory_idle: (self.heap.idle_bytes() + self.resident.idle_now()).max(0) as u64,
             memory_peak: self.resident.peak().max(0) as u64,
             memory_max: self.config.memory_max,
             quotas: self.quotas.stats(),
             ..StoreStats::default()
         };
         let mut used = self.own_bytes();
+        // What becomes an item, or is one no more, meanwhile is not counted twice.
+        let gone = || (self.heap.discarded.bytes(), self.heap.outside_held());
+        let before = gone();
         for index in 0..self.shards.len() {
             let mut shard = lock(self.lock_of(index))?;
             for database in 0..self.places.len() {
@@ -374,7 +377,8 @@ impl Store {
             stats.expired_fields += shard.counts.expired_fields;
             stats.evicted += shard.counts.evicted;
         }
-        used += self.heap.discarded.bytes() + self.heap.outside_bytes();
+        let after = gone();
+        used += before.0.min(after.0) + before.1.min(after.1);
         stats.memory_used = used.max(0) as u64;
         Some(stats)
     }

@@ -8,7 +8,7 @@ use crate::busy::Busy;
 use crate::commands;
 use crate::entry::Turn;
 use crate::lock::{Guard, Holder};
-use crate::store::{Context, Store};
+use crate::store::{Context, Reserved, Store, args_len};
 use keyway_command::{Flags, Request, Verb};
 
 /// What the requests of a transaction need.
@@ -117,10 +117,6 @@ fn reads_others(request: &Request<'_>) -> bool {
     }
 }
 
-fn args_len(request: &Request<'_>) -> u64 {
-    request.args.ranges().iter().map(|range| range.len() as u64).sum()
-}
-
 impl Store {
     /// Whether there is room for what a request would write.
     pub(crate) fn may_execute(&self, request: &Request<'_>, context: Context) -> bool {
@@ -145,10 +141,13 @@ impl Store {
         assert!(!Holder::is_holding(), "one transaction at a time");
         let turn = Turn::of(context);
         let grows = footprint.room.is_some();
-        if footprint.room.is_some_and(|room| !self.make_room(room, turn)) {
+        let room = match footprint.room {
+            None => Reserved::nothing(self),
             // With most of it held, nothing could be evicted.
-            return Err(self.busy().map_or(Refused::OutOfMemory, Refused::Busy));
-        }
+            Some(room) => self
+                .reserve(room, turn)
+                .ok_or_else(|| self.busy().map_or(Refused::OutOfMemory, Refused::Busy))?,
+        };
         // With all shards, there would always be one that some script holds.
         let is_all = footprint.is_all;
         let mut scripting = is_all.then(|| self.lock_scripting()).transpose()?;
@@ -158,7 +157,7 @@ impl Store {
         holder.set_holding(true);
         // A script inside is the one that runs.
         let scripting = scripting.filter(|_| is_all);
-        Ok(Held { store: self, shards, holder, grows, turn, scripting })
+        Ok(Held { store: self, shards, holder, grows, turn, room, scripting })
     }
 
     /// Holds what `footprint` says, unless that would have to wait for a script;
@@ -185,7 +184,8 @@ impl Store {
             count = 0;
         }
         holder.set_holding(true);
-        Some(Held { store: self, shards, holder, grows: false, turn, scripting: None })
+        let room = Reserved::nothing(self);
+        Some(Held { store: self, shards, holder, grows: false, turn, room, scripting: None })
     }
 
     pub(crate) fn release(&self, shards: &[u32], holder: Holder) {
@@ -228,6 +228,8 @@ pub struct Held<'a> {
     /// What was executed may have made the store larger.
     grows: bool,
     turn: Turn,
+    /// Room for what is still to be executed.
+    room: Reserved<'a>,
     /// With everything, no other script begins.
     scripting: Option<Guard<'a, ()>>,
 }
@@ -249,10 +251,13 @@ impl Held<'_> {
             return;
         }
         let turn = Turn::of(context);
-        if !self.store.quotas.is_empty() {
-            return self.store.execute_within_quotas(request, turn, None, out);
+        match self.store.quotas.is_empty() {
+            true => commands::execute(self.store, request, turn, None, out),
+            false => self.store.execute_within_quotas(request, turn, None, out),
         }
-        commands::execute(self.store, request, turn, None, out);
+        if request.command.flags.contains(Flags::DENYOOM) {
+            self.room.release(args_len(request));
+        }
     }
 }
 
@@ -264,6 +269,7 @@ impl Drop for Held<'_> {
             // A script may have run inside.
             self.store.events.resume();
         }
+        self.room.release(u64::MAX);
         if self.grows {
             // What the estimate missed, such as a table that grew.
             self.store.make_room(0, self.turn);

@@ -15,8 +15,9 @@
 //! when the request is executed; nobody sees it before.
 
 use crate::arena::Heap;
+use crate::entry::Turn;
 use crate::item::{Address, Item, Meta, Owned};
-use crate::store::Store;
+use crate::store::{Context, Store};
 use keyway_base::{Lent, Part};
 use keyway_command::Verb;
 use std::cell::Cell;
@@ -52,6 +53,7 @@ pub struct Transfer<'s> {
     /// What stands for the value that the request sets, and how long that is.
     draft: Cell<Option<Box<Draft>>>,
     draft_len: usize,
+    is_refused: bool,
     lent: Cell<Option<Box<Insertions>>>,
 }
 
@@ -63,9 +65,16 @@ impl<'s> Transfer<'s> {
     /// For one request of a store. What it sets may be in `draft`, if that suits the
     /// command: its argument then stands for it.
     #[inline]
-    pub fn new(store: &'s Arc<Store>, mut draft: Option<Box<Draft>>) -> Self {
-        let draft_len = draft.as_mut().map_or(0, |draft| draft.uncount());
-        Self { store, draft: Cell::new(draft), draft_len, lent: Cell::new(None) }
+    pub fn new(store: &'s Arc<Store>, draft: Option<Box<Draft>>) -> Self {
+        let draft_len = draft.as_ref().map_or(0, |draft| draft.filled);
+        let is_refused = draft.as_ref().is_some_and(|draft| draft.is_refused());
+        Self { store, draft: Cell::new(draft), draft_len, is_refused, lent: Cell::new(None) }
+    }
+
+    /// Whether there was no room for the value as it came.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// What the reply was not given as bytes.
@@ -145,17 +154,19 @@ impl Drop for Loan {
     }
 }
 
-/// A long string on its way into a store, in the block that its item will have.
+/// A long string on its way into a store, in the block that its item will have. Room is
+/// made as it comes, and what has come counts towards the bound on memory. Where there is
+/// no room it is refused: what was here is freed, and what is still to come is dropped.
 pub struct Draft {
     store: Arc<Store>,
-    block: NonNull<u8>,
+    /// None once it is an item's, or freed.
+    block: Option<NonNull<u8>>,
     key_len: usize,
     value_len: usize,
+    /// Bytes that came.
     filled: usize,
-    /// Bytes of it that the heap counts.
+    /// Bytes that the heap counts.
     counted: usize,
-    /// The block is an item's.
-    is_taken: bool,
 }
 
 // SAFETY: a draft is the only one to know of its block.
@@ -169,23 +180,25 @@ impl fmt::Debug for Draft {
 
 impl Draft {
     /// Room for a string of `value_len` bytes under `key`; none where it would be short,
-    /// where there are many, or where the system has no memory. Takes memory only as it
-    /// is filled.
+    /// where there are many, where the store has no room for it and evicts nothing, or where
+    /// the system has no memory. Takes memory only as it is filled.
     pub fn new(store: &Arc<Store>, key: &[u8], value_len: usize) -> Option<Draft> {
         let len = Owned::drafted_len(key.len(), value_len)?;
         let announced_max = match store.config().memory_max {
             0 => ANNOUNCED_MAX,
             bound => bound / DRAFTS_SHARE,
         };
-        if !store.drafts.admit(value_len, announced_max) {
-            return None;
-        }
-        let Some(block) = store.heap.try_large(len) else {
+        let announced = store.drafts.admit(value_len, announced_max)?;
+        let block = match store.has_room_to_announce(announced) {
+            true => store.heap.try_large(len),
+            false => None,
+        };
+        if block.is_none() {
             store.drafts.leave(value_len);
             return None;
-        };
+        }
         let (store, key_len) = (Arc::clone(store), key.len());
-        Some(Draft { store, block, key_len, value_len, filled: 0, counted: 0, is_taken: false })
+        Some(Draft { store, block, key_len, value_len, filled: 0, counted: 0 })
     }
 
     /// Whether a command sets its key to the value that a draft is of.
@@ -194,31 +207,37 @@ impl Draft {
     }
 
     /// Appends what has come of the value; returns what came behind it.
-    pub fn extend<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+    pub fn extend<'b>(&mut self, bytes: &'b [u8], context: Context) -> &'b [u8] {
         let (bytes, rest) = bytes.split_at(bytes.len().min(self.value_len - self.filled));
-        // SAFETY: the bytes that are filled and these lie in the value's place in the
-        // block, which nobody else knows of.
-        unsafe {
-            let at = self.value().add(self.filled);
-            at.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        if !self.is_refused() && !self.store.make_room(bytes.len() as u64, Turn::of(context)) {
+            self.free();
+        }
+        if let Some(value) = self.value() {
+            // SAFETY: the bytes that are filled and these lie in the value's place in the
+            // block, which nobody else knows of.
+            unsafe {
+                let at = value.add(self.filled);
+                at.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            }
+            self.counted += bytes.len();
+            self.heap().note_outside(bytes.len() as i64);
         }
         self.filled += bytes.len();
-        self.counted += bytes.len();
-        self.heap().note_outside(bytes.len() as i64);
         rest
     }
 
-    /// Has the heap count it no more: room is made for it as for any value. How long it is.
-    fn uncount(&mut self) -> usize {
-        self.heap().note_outside(-(self.counted as i64));
-        self.counted = 0;
-        self.filled
+    /// What has come of the value; nothing where it was refused.
+    pub fn bytes(&self) -> &[u8] {
+        match self.value() {
+            // SAFETY: so many bytes were filled.
+            Some(value) => unsafe { std::slice::from_raw_parts(value.as_ptr(), self.filled) },
+            None => &[],
+        }
     }
 
-    /// What has come of the value.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes were filled.
-        unsafe { std::slice::from_raw_parts(self.value().as_ptr(), self.filled) }
+    /// Whether the store had no room for what came.
+    pub fn is_refused(&self) -> bool {
+        self.block.is_none()
     }
 
     /// Whether it is on its way into this store.
@@ -232,19 +251,15 @@ impl Draft {
     }
 
     /// The item whose value it is, unless it is for another key, or something is missing.
-    pub(crate) fn into_item(
-        mut self,
-        meta: &Meta,
-        access: u32,
-        key: &[u8],
-    ) -> Result<Owned, Draft> {
+    /// It stays counted until the draft is dropped, so that the item can be counted first.
+    pub(crate) fn take_item(&mut self, meta: &Meta, access: u32, key: &[u8]) -> Option<Owned> {
         if !self.is_whole() || key.len() != self.key_len {
-            return Err(self);
+            return None;
         }
-        self.is_taken = true;
+        let block = self.block.take()?;
         // SAFETY: the block has room for such an item, and its value is in place; it
         // belongs to the item from here on.
-        Ok(unsafe { Owned::of_draft(self.block, meta, access, key, self.value_len) })
+        Some(unsafe { Owned::of_draft(block, meta, access, key, self.value_len) })
     }
 
     fn heap(&self) -> &Heap {
@@ -252,21 +267,27 @@ impl Draft {
     }
 
     /// Where the value begins.
-    fn value(&self) -> NonNull<u8> {
+    fn value(&self) -> Option<NonNull<u8>> {
         // SAFETY: the block was made for a key of that length with a value behind it.
-        unsafe { self.block.add(Owned::drafted_value_at(self.key_len)) }
+        self.block.map(|block| unsafe { block.add(Owned::drafted_value_at(self.key_len)) })
+    }
+
+    /// Frees the block, if there is one.
+    fn free(&mut self) {
+        if let Some(block) = self.block.take() {
+            let used = Owned::drafted_value_at(self.key_len) + self.filled;
+            // SAFETY: nobody else knows of the block, which is filled up to there.
+            unsafe { self.heap().free_unfilled(block, used) };
+        }
+        self.heap().note_outside(-(self.counted as i64));
+        self.counted = 0;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        self.uncount();
+        self.free();
         self.store.drafts.leave(self.value_len);
-        if !self.is_taken {
-            let used = Owned::drafted_value_at(self.key_len) + self.filled;
-            // SAFETY: nobody else knows of the block, which is filled up to there.
-            unsafe { self.heap().free_unfilled(self.block, used) };
-        }
     }
 }
 
@@ -278,15 +299,15 @@ pub(crate) struct Drafts {
 }
 
 impl Drafts {
-    /// Counts another one, if there may be another.
-    fn admit(&self, len: usize, announced_max: u64) -> bool {
+    /// Counts another one, if there may be another; what all of them have announced.
+    fn admit(&self, len: usize, announced_max: u64) -> Option<u64> {
         let announced = self.announced.fetch_add(len as u64, Ordering::Relaxed) + len as u64;
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let may = count < DRAFTS_MAX && announced <= announced_max;
         if !may {
             self.leave(len);
         }
-        may
+        may.then_some(announced)
     }
 
     fn leave(&self, len: usize) {

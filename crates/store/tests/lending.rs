@@ -33,13 +33,16 @@ fn ask_with(
         buf.extend_from_slice(word);
     }
     let request = Request::resolve(Args::new(&buf, &ranges)).expect("a command");
-    let context =
-        Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 };
+    let context = context_at(now);
     // Behind what others have had to say.
     let mut own = b"before".to_vec();
     let transfer = Transfer::new(store, draft);
     store.execute_with(&request, context, Some(&transfer), &mut own);
     joined(&own, transfer)
+}
+
+fn context_at(now: u64) -> Context {
+    Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
 }
 
 /// What a client gets that is told what is behind `before`, and what of it is lent.
@@ -59,9 +62,11 @@ fn joined(own: &[u8], transfer: Transfer<'_>) -> (Vec<u8>, Vec<Part>) {
 fn draft_of(store: &Arc<Store>, key: &[u8], value: &[u8]) -> Option<Box<Draft>> {
     let mut draft = Draft::new(store, key, value.len())?;
     for piece in value.chunks(10_007) {
-        assert!(draft.extend(piece).is_empty() && draft.bytes().ends_with(piece));
+        assert!(
+            draft.extend(piece, context_at(START)).is_empty() && draft.bytes().ends_with(piece)
+        );
     }
-    assert!(draft.is_whole() && draft.extend(b"more") == b"more");
+    assert!(draft.is_whole() && draft.extend(b"more", context_at(START)) == b"more");
     Some(Box::new(draft))
 }
 
@@ -272,7 +277,7 @@ fn what_has_come_of_a_draft_is_counted_and_no_more() {
     let empty = store.stats().memory_used;
     let mut draft = Draft::new(&store, b"k", 5 << 20).expect("a draft");
     assert_eq!(store.stats().memory_used, empty, "nothing has come of it");
-    draft.extend(&vec![1; 3 << 20]);
+    draft.extend(&vec![1; 3 << 20], context_at(START));
     assert_eq!(store.stats().memory_used, empty + (3 << 20));
     // It is in the way of others.
     run_words(&store, START, &[b"set", b"a", &vec![2; 11 << 20]]);
@@ -289,6 +294,37 @@ fn what_has_come_of_a_draft_is_counted_and_no_more() {
     while store.tick(clock_at(START)) {}
     assert!(store.stats().memory_used <= 24 << 20);
     assert_eq!(run(&store, START, "strlen k").integer(), 5 << 20);
+}
+
+#[test]
+fn a_draft_is_refused_as_soon_as_there_is_no_room_for_what_came() {
+    let policy = EvictionPolicy::VolatileLru;
+    let config = StoreConfig { memory_max: 24 << 20, policy, ..StoreConfig::default() };
+    let store = Arc::new(Store::new(config));
+    run_words(&store, START, &[b"set", b"a", &vec![2; 18 << 20]]);
+    let before = store.stats().memory_used;
+    let mut draft = Draft::new(&store, b"k", 6 << 20).expect("a draft");
+    for piece in vec![3; 6 << 20].chunks(100_000) {
+        assert!(draft.extend(piece, context_at(START)).is_empty());
+        assert!(store.stats().memory_used < 25 << 20);
+    }
+    assert!(draft.is_refused() && draft.is_whole() && draft.bytes().is_empty());
+    while store.tick(clock_at(START)) {}
+    assert_eq!(store.stats().memory_used, before, "nothing of it is kept");
+    let draft = Some(Box::new(draft));
+    let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], draft);
+    assert!(reply.starts_with(b"-OOM "), "{}", reply.escape_ascii());
+    assert_eq!(run(&store, START, "exists a k").integer(), 1);
+}
+
+#[test]
+fn a_store_that_evicts_nothing_begins_no_draft_that_it_has_no_room_for() {
+    let policy = EvictionPolicy::NoEviction;
+    let config = StoreConfig { memory_max: 24 << 20, policy, ..StoreConfig::default() };
+    let store = Arc::new(Store::new(config));
+    run_words(&store, START, &[b"set", b"a", &vec![2; 14 << 20]]);
+    let drafts: Vec<_> = (0..9).filter_map(|_| Draft::new(&store, b"k", 2 << 20)).collect();
+    assert_eq!(drafts.len(), 3, "ten less what is set aside");
 }
 
 #[test]
@@ -333,7 +369,7 @@ fn drafts_are_few_and_announce_no_more_than_a_part_of_the_bound() {
     assert_eq!(drafts.len(), 5, "a quarter of what the store may take");
     let empty = store.stats().memory_used;
     let mut drafts = drafts;
-    drafts[0].extend(&[1; 100_000]);
+    drafts[0].extend(&[1; 100_000], context_at(START));
     drop(drafts);
     assert!(store.stats().memory_used <= empty, "what never came is not to be freed");
     assert!(

@@ -106,6 +106,8 @@ pub(super) fn copy(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     if call.turn.database == there.database && source == target {
         return Err(SAME_OBJECT);
     }
+    let len = call.store.with_key(call.turn, source, |mut entry| entry.bytes());
+    call.make_room_for(len.unwrap_or_default() as u64)?;
     let mut locked = call.store.lock_keys([source, target].into_iter());
     let found = locked.entry(call.turn, source).read().is_some();
     let done = found && (replace || !locked.entry(there, target).exists());

@@ -31,7 +31,7 @@ use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
 use crate::item::{Encoding, Item};
 use crate::number::parse_integer;
-use crate::store::{OUT_OF_MEMORY, Store};
+use crate::store::{OUT_OF_MEMORY, Store, reserved_len};
 use crate::transfer::Transfer;
 use crate::waiters::Patience;
 use keyway_base::KeyspaceEvents;
@@ -159,10 +159,14 @@ impl<'a> Call<'a> {
     /// Makes room for a string that will be longer than the request itself.
     fn make_room_for(&self, value_len: u64) -> Outcome {
         // A string of the arguments' size has its room already.
-        if value_len > 4096 && !self.store.make_room(value_len, self.turn) {
-            return Err(Fault::Text(OUT_OF_MEMORY));
+        if value_len <= 4096 || self.store.config().memory_max == 0 {
+            return Ok(());
         }
-        Ok(())
+        let args: u64 = self.args.ranges().iter().map(|range| range.len() as u64).sum();
+        match self.store.make_room_beside(value_len, reserved_len(args), self.turn) {
+            true => Ok(()),
+            false => Err(Fault::Text(OUT_OF_MEMORY)),
+        }
     }
 }
 

@@ -286,24 +286,46 @@ pub(super) fn strlen(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 
 /// APPEND.
 pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+    let mut has_room = call.store.config().memory_max == 0;
+    loop {
+        match append_to(call, has_room)? {
+            Appended::Now(len) => {
+                reply::integer(out, len as i64);
+                return Ok(());
+            }
+            Appended::NeedsRoom(len) => call.make_room_for(len as u64)?,
+        }
+        has_room = true;
+    }
+}
+
+enum Appended {
+    /// The value is so long now.
+    Now(usize),
+    /// A long value may have to be copied, to one so long.
+    NeedsRoom(usize),
+}
+
+fn append_to(call: &Call<'_>, has_room: bool) -> Result<Appended, super::Fault> {
     let tail = call.arg(2);
-    let len = call.with_key(|mut entry| {
+    call.with_key(|mut entry| {
         let Some(item) = entry.text()? else {
             entry.set(tail, Encoding::Text, None);
             entry.notify(KeyspaceEvents::STRING, "append");
-            return Ok(tail.len());
+            return Ok(Appended::Now(tail.len()));
         };
         let old_len = item.value().len();
         let len = old_len + tail.len();
         if len as u64 > STRING_LEN_MAX {
             return Err(TOO_LONG);
         }
+        if item.has_own_block() && !has_room {
+            return Ok(Appended::NeedsRoom(len));
+        }
         entry.change_value(len, |value| value[old_len..].copy_from_slice(tail))?;
         entry.notify(KeyspaceEvents::STRING, "append");
-        Ok(len)
-    })?;
-    reply::integer(out, len as i64);
-    Ok(())
+        Ok(Appended::Now(len))
+    })
 }
 
 /// SETRANGE.

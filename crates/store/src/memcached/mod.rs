@@ -17,7 +17,7 @@ pub(crate) use flush::Flushes;
 
 use crate::entry::{Entry, Turn};
 use crate::item::Kind;
-use crate::store::{Context, Store};
+use crate::store::{Context, Reserved, Store};
 use crate::transaction::{Footprint, Held, Refused};
 use crate::transfer::Transfer;
 use keyway_base::{Clock, KeyspaceEvents};
@@ -326,11 +326,16 @@ fn execute_within_bounds(
     let (store, turn, key) = (call.store, call.turn, call.key());
     let quota = store.quota_of(key);
     // What is held had its room made before.
-    let has_room = is_held || store.make_room(call.bytes_written(), turn);
-    if !has_room || !store.admit_one(quota, key, call.bytes_written(), turn) {
+    let room = match is_held {
+        true => Some(Reserved::nothing(store)),
+        false => store.reserve(call.bytes_written(), turn),
+    };
+    let Some(room) = room else { return refuse_full(call, out) };
+    if !store.admit_one(quota, key, call.bytes_written(), turn) {
         return refuse_full(call, out);
     }
     work(call, out);
+    drop(room);
     store.evict_of_quota(quota, (0, 0), turn);
     if !is_held {
         // What the estimate missed, such as a table that grew.

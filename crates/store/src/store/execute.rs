@@ -1,6 +1,6 @@
 //! Requests, executed within the bound on memory.
 
-use super::{Context, OUT_OF_MEMORY, Store};
+use super::{Context, OUT_OF_MEMORY, Reserved, Store};
 use crate::commands;
 use crate::entry::Turn;
 use crate::transfer::Transfer;
@@ -34,10 +34,11 @@ impl Store {
         if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, transfer, out);
         }
-        if !self.make_room(len_of(request, transfer), turn) {
+        let Some(room) = self.room_for(request, transfer, turn) else {
             return reply::error(out, OUT_OF_MEMORY);
-        }
+        };
         commands::execute(self, request, turn, transfer, out);
+        drop(room);
         // What the estimate missed, such as a table that grew.
         self.make_room(0, turn);
     }
@@ -50,14 +51,29 @@ impl Store {
         transfer: Option<&Transfer<'_>>,
         out: &mut Vec<u8>,
     ) {
-        let may_grow = request.command.flags.contains(Flags::DENYOOM);
-        if may_grow && !self.make_room(len_of(request, transfer), turn) {
+        if !request.command.flags.contains(Flags::DENYOOM) {
+            return self.execute_within_quotas(request, turn, transfer, out);
+        }
+        let Some(room) = self.room_for(request, transfer, turn) else {
             return reply::error(out, OUT_OF_MEMORY);
-        }
+        };
         self.execute_within_quotas(request, turn, transfer, out);
-        if may_grow {
-            self.make_room(0, turn);
+        drop(room);
+        self.make_room(0, turn);
+    }
+
+    /// Room for what a request brings. A draft has its own already, unless that was refused.
+    #[inline]
+    fn room_for(
+        &self,
+        request: &Request<'_>,
+        transfer: Option<&Transfer<'_>>,
+        turn: Turn,
+    ) -> Option<Reserved<'_>> {
+        if transfer.is_some_and(Transfer::is_refused) {
+            return None;
         }
+        self.reserve(args_len(request), turn)
     }
 
     /// Whether there is the database that a client has selected; if not, says
@@ -75,6 +91,11 @@ impl Store {
 /// Bytes that a request brings.
 #[inline]
 pub(crate) fn len_of(request: &Request<'_>, transfer: Option<&Transfer<'_>>) -> u64 {
-    let args: u64 = request.args.ranges().iter().map(|range| range.len() as u64).sum();
-    args + transfer.map_or(0, Transfer::draft_len) as u64
+    args_len(request) + transfer.map_or(0, Transfer::draft_len) as u64
+}
+
+/// Bytes of a request's arguments.
+#[inline]
+pub(crate) fn args_len(request: &Request<'_>) -> u64 {
+    request.args.ranges().iter().map(|range| range.len() as u64).sum()
 }

@@ -4,6 +4,7 @@
 //! as a write of other keys is not to stand still for it.
 
 use super::Store;
+use crate::arena::SLOT_LEN_MAX;
 use crate::compaction;
 use crate::entry::Turn;
 use crate::evict::EvictionPolicy;
@@ -11,6 +12,7 @@ use crate::lock::{Guard, Holder};
 use crate::nodes;
 use crate::shard::Shard;
 use keyway_base::KeyspaceEvents;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 /// Elements of discarded collections freed at a time when memory is short.
@@ -26,6 +28,14 @@ const FREED_PER_BYTE: i64 = 16;
 /// cache, and one more for so many bytes of its own.
 const FREED_STEPS_MAX: i64 = 3 * DISCARDED_STEPS as i64;
 const BYTES_PER_FREED: i64 = 32;
+/// Part of the bound by which memory may be above it when such a write goes
+/// ahead. Smaller lets a write stand still for long, larger passes the bound by more.
+const SLACK: i64 = 100;
+/// Writes of so many bytes and more have their room reserved: what workers write
+/// at once beyond that is a few kilobytes each.
+const RESERVED_FROM: u64 = 16 << 10;
+/// Times that a write looks for idle memory before it is refused for that alone.
+const COMPACTIONS_MAX: usize = 8;
 
 /// A look at shard after shard for something to evict.
 #[derive(Default)]
@@ -81,30 +91,75 @@ impl Store {
     /// Evicts until `extra` bytes fit below the bound on memory; whether they
     /// do. No shard may be locked by the caller; those that it holds are as
     /// good as others.
+    #[inline]
     pub(crate) fn make_room(&self, extra: u64, turn: Turn) -> bool {
+        self.make_room_beside(extra, 0, turn)
+    }
+
+    /// As [`Store::make_room`], with so many bytes of them reserved before.
+    #[inline]
+    pub(crate) fn make_room_beside(&self, extra: u64, reserved: u64, turn: Turn) -> bool {
         if self.config.memory_max == 0 {
             return true;
         }
-        // What shards have not reported must fit as well.
-        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
-        let bound = self.config.memory_max.saturating_sub(unreported);
-        if extra > bound {
+        let bound = self.bound();
+        if extra > bound as u64 {
             return false;
         }
-        let bound = (bound - extra) as i64;
+        let bound = bound - extra as i64 + reserved as i64;
         if self.taken() <= bound {
             return true;
         }
         self.compact_if_worth(compaction::visits_of(extra));
-        self.evict_down_to(bound, FREED_LEN_MAX + FREED_PER_BYTE * extra as i64, turn)
+        self.evict_down_to(bound, extra as i64, turn)
+    }
+
+    /// The bound on memory less what shards may not have reported.
+    #[inline]
+    fn bound(&self) -> i64 {
+        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
+        self.config.memory_max.saturating_sub(unreported) as i64
+    }
+
+    /// Makes room for a write of `len` bytes. Others see that of a large one taken before it
+    /// is: together they would pass the bound by all of theirs.
+    #[inline]
+    pub(crate) fn reserve(&self, len: u64, turn: Turn) -> Option<Reserved<'_>> {
+        let bytes = if self.config.memory_max == 0 { 0 } else { reserved_len(len) };
+        let room = Reserved { store: self, bytes: Cell::new(bytes) };
+        if bytes > 0 {
+            self.heap.note_reserved(bytes as i64);
+        }
+        self.make_room_beside(len, bytes, turn).then_some(room)
+    }
+
+    /// Whether drafts that announced so many bytes may come. Those of a store that evicts
+    /// have room made as they come.
+    pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
+        self.config.memory_max == 0
+            || self.policy() != EvictionPolicy::NoEviction
+            || self.taken().saturating_add_unsigned(announced) <= self.bound()
+    }
+
+    /// Whether a write of `len` bytes that is not to be refused may go ahead without room:
+    /// memory is above its bound by little then.
+    pub(crate) fn may_exceed(&self, len: u64) -> bool {
+        let over_max = self.config.memory_max as i64 / SLACK;
+        let least = self.used_bytes() + self.gone() + self.idle_bytes();
+        least.saturating_add_unsigned(len) <= self.bound() + over_max
     }
 
     /// Bytes used as far as shards told, with what is still to be freed, what
     /// nobody but those it is lent to wants, and what pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
-        let gone = self.discarded_bytes() + self.heap.outside_bytes();
-        self.used_bytes() + gone + self.idle_counted()
+        self.used_bytes() + self.gone() + self.idle_counted()
+    }
+
+    /// Bytes that are no item's: still to be freed, lent, on their way in, or reserved.
+    #[inline]
+    fn gone(&self) -> i64 {
+        self.discarded_bytes() + self.heap.outside_bytes()
     }
 
     /// Bytes that are still to be freed: this store's, and long nodes of all.
@@ -118,16 +173,20 @@ impl Store {
         self.heap.free_discarded(steps) | nodes::heap().free_discarded(steps)
     }
 
+    /// Evicts until no more than `bound` is taken, for a write of `extra` bytes; whether
+    /// that may go ahead.
     #[cold]
-    fn evict_down_to(&self, bound: i64, mut freed_max: i64, turn: Turn) -> bool {
+    fn evict_down_to(&self, bound: i64, extra: i64, turn: Turn) -> bool {
         let mut search = Search::default();
-        // Of the bytes freed for each of its own.
-        let own = (freed_max - FREED_LEN_MAX).max(0) / FREED_PER_BYTE;
-        let mut steps = FREED_STEPS_MAX + own / BYTES_PER_FREED;
+        let mut freed_max = FREED_LEN_MAX + FREED_PER_BYTE * extra;
+        let mut steps = FREED_STEPS_MAX + extra / BYTES_PER_FREED;
         self.resident.look();
         while self.searches_on(&mut search) {
             let wanted = self.taken() - bound;
-            if wanted <= 0 || freed_max <= 0 || steps <= 0 {
+            if wanted <= 0 {
+                return true;
+            }
+            if (freed_max <= 0 || steps <= 0) && self.is_near(bound) {
                 return true;
             }
             // What nobody needs goes first.
@@ -159,7 +218,76 @@ impl Store {
                 self.note_evicted(freed.max(0) as u64);
             }
         }
+        self.fits_beside_idle(bound, extra)
+    }
+
+    /// Whether memory is so little above `bound` that a write may go ahead before all that
+    /// it is to free is freed. To evict does not help against idle memory.
+    fn is_near(&self, bound: i64) -> bool {
+        let least = self.used_bytes() + self.gone() + self.idle_reserved();
+        least <= bound + self.config.memory_max as i64 / SLACK
+    }
+
+    /// Whether a write fits below `bound` with nothing left to evict. A small one may use
+    /// idle memory, so it fits where pages hold a little more than the bound; a large one
+    /// takes memory of its own.
+    fn fits_beside_idle(&self, bound: i64, extra: i64) -> bool {
+        let slack = match extra as usize {
+            0..=SLOT_LEN_MAX => self.config.memory_max as i64 / SLACK,
+            _ => 0,
+        };
+        for _ in 0..COMPACTIONS_MAX {
+            let least = self.used_bytes() + self.gone();
+            if least + self.idle_reserved() > bound {
+                return false;
+            }
+            if least + self.idle_bytes() <= bound + slack {
+                return true;
+            }
+            // Idle memory alone is in the way.
+            if !self.compact_if_worth(compaction::visits_of(extra as u64)) {
+                return false;
+            }
+            self.resident.look();
+        }
         false
+    }
+}
+
+/// Bytes that are reserved for a write of so many bytes: a small one is done before others
+/// notice.
+#[inline]
+pub(crate) fn reserved_len(len: u64) -> u64 {
+    if len < RESERVED_FROM { 0 } else { len }
+}
+
+/// Room for a write under way, until this is dropped.
+pub(crate) struct Reserved<'s> {
+    store: &'s Store,
+    bytes: Cell<u64>,
+}
+
+impl<'s> Reserved<'s> {
+    /// No room.
+    pub(crate) fn nothing(store: &'s Store) -> Self {
+        Self { store, bytes: Cell::new(0) }
+    }
+
+    /// Gives up to `bytes` of it up: they were used, or are not needed.
+    #[inline]
+    pub(crate) fn release(&self, bytes: u64) {
+        let bytes = bytes.min(self.bytes.get());
+        if bytes > 0 {
+            self.bytes.set(self.bytes.get() - bytes);
+            self.store.heap.note_reserved(-(bytes as i64));
+        }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.release(u64::MAX);
     }
 }
 

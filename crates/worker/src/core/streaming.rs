@@ -170,7 +170,8 @@ impl Plane {
         streaming.left -= part.len();
         let lands = streaming.landing.is_some();
         if lands {
-            if !landing::take_part(&mut streaming, part) {
+            let context = self.session_context(session);
+            if !landing::take_part(&mut streaming, part, context) {
                 self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
                 return &[];
             }

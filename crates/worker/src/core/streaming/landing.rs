@@ -6,11 +6,11 @@ use crate::core::input::Step;
 use crate::core::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
-use keyway_command::{Args, Request, Verb};
+use keyway_command::{Args, Class, Request, Verb};
 use keyway_proxy::noted::Direction;
-use keyway_proxy::{Busy, Session, Streaming};
-use keyway_resp::{Parsed, parse_request};
-use keyway_store::{Draft, Store};
+use keyway_proxy::{Busy, Identity, Session, Streaming};
+use keyway_resp::{Parsed, parse_request, reply};
+use keyway_store::{Context, Draft, OutOfMemory, Store};
 use std::sync::Arc;
 
 /// How much of a value its request is shown with, where it is, in bytes.
@@ -27,16 +27,23 @@ struct Landing {
     line_end: Vec<u8>,
 }
 
-/// Takes more of a value; whether what is behind it, if that is here, is what ends one.
-pub(super) fn take_part(streaming: &mut Streaming, part: &[u8]) -> bool {
+/// Takes more of a value, on behalf of a client; whether what is behind it, if that is
+/// here, is what ends one.
+pub(super) fn take_part(streaming: &mut Streaming, part: &[u8], context: Context) -> bool {
     let landing = streaming.landing.as_mut().and_then(|it| it.downcast_mut::<Landing>());
     let Some(landing) = landing else { return false };
-    let rest = landing.draft.extend(part);
+    let rest = landing.draft.extend(part, context);
     landing.line_end.extend_from_slice(rest);
     b"\r\n".starts_with(&landing.line_end)
 }
 
 impl Plane {
+    /// What a request of a client is executed with.
+    pub(super) fn session_context(&self, session: &Session) -> Context {
+        let Identity { database, protocol, .. } = session.identity;
+        Context { database, clock: self.clock, protocol, worker: self.worker() }
+    }
+
     /// Begins to take a request of which a part has come into a store: `args` are its
     /// arguments before the one that ends at `end`, beyond the bytes.
     pub(super) fn begin_landing(
@@ -76,7 +83,7 @@ impl Plane {
         self.last_verb = Some(request.command.verb);
         self.batch += 1;
         let (head, part) = bytes.split_at(end - "\r\n".len() - value_len);
-        let line_end = draft.extend(part).to_vec();
+        let line_end = draft.extend(part, self.session_context(session)).to_vec();
         let landing =
             Landing { draft: Box::new(draft), head: head.to_vec(), args: before, line_end };
         session.streaming = Some(Box::new(Streaming {
@@ -156,6 +163,11 @@ impl Plane {
         draft: &Draft,
         [head, tail]: [&[u8]; 2],
     ) {
+        if draft.is_refused() {
+            // Nothing is left of its value.
+            self.answer(session, busy, |out| reply::error(out, OutOfMemory::TEXT));
+            return self.note_store_error(session.pool, Class::Write as u8, true);
+        }
         [head, draft.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));
         busy.input_needed = 0;
         self.parse_kept(links, key, session, busy);

@@ -1,0 +1,330 @@
+//! What a store counts never passes its bound on memory by more than one item and two
+//! percent, whatever is in flight: drafts, loans, copies, transactions, scripts, and
+//! writes of several threads at once.
+
+mod common;
+
+use common::memcached::say;
+use common::{Random, Reply, clock_at, execute, is_sanitized, run, run_words, with_request};
+use keyway_base::{ByteRange, Part};
+use keyway_command::{Args, Request};
+use keyway_resp::Protocol;
+use keyway_store::{Context, Draft, EvictionPolicy, Footprint, Store, StoreConfig, Transfer};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+
+const START: u64 = 1_700_000_000_000;
+const BOUND: u64 = 48 << 20;
+/// Longest value that is written.
+const LEN_MAX: usize = 1500 << 10;
+const THREADS: usize = 3;
+const KEYS: usize = 150;
+/// Values that a client has not taken yet.
+const LOANS_MAX: usize = 8;
+
+fn context_at(now: u64) -> Context {
+    Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
+}
+
+/// What all threads know.
+struct Bench {
+    store: Arc<Store>,
+    /// Length of the longest item that was written.
+    longest: AtomicU64,
+    /// Most bytes that were counted.
+    most: AtomicU64,
+    value: Vec<u8>,
+    /// Whether values are given an expiry.
+    expires: bool,
+}
+
+/// A thread that stands for a few clients of a worker.
+struct Clients<'b> {
+    bench: &'b Bench,
+    random: Random,
+    now: u64,
+    loans: Vec<Part>,
+    drafts: Vec<(String, Draft)>,
+    refused: u64,
+    done: u64,
+}
+
+impl Clients<'_> {
+    fn note(&mut self, reply: &[u8]) {
+        self.refused += u64::from(reply.starts_with(b"-OOM"));
+        self.done += u64::from(!reply.starts_with(b"-OOM"));
+    }
+
+    fn ask(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        execute(&self.bench.store, 0, clock_at(self.now), words, &mut out);
+        self.note(&out);
+        out
+    }
+
+    fn key(&mut self) -> String {
+        format!("key:{}", self.random.below(KEYS))
+    }
+
+    /// A value of any size, each power of two as often as any other.
+    fn value(&mut self) -> &'static [u8] {
+        static ZEROS: [u8; LEN_MAX] = [b'v'; LEN_MAX];
+        let top = 1 << (4 + self.random.below(18));
+        &ZEROS[..(top / 2 + self.random.below(top)).min(LEN_MAX)]
+    }
+
+    fn note_len(&self, len: u64) {
+        self.bench.longest.fetch_max(len, Ordering::Relaxed);
+    }
+
+    /// Sets a key to what comes piece by piece, with others in between.
+    fn go_on_with_drafts(&mut self) {
+        if self.drafts.len() < 6 && self.random.once_in(2) {
+            let (key, len) = (self.key(), 200_000 + self.random.below(LEN_MAX - 200_000));
+            let draft = Draft::new(&self.bench.store, key.as_bytes(), len);
+            self.drafts.extend(draft.map(|draft| (key, draft)));
+        }
+        let Some(pick) = self.drafts.len().checked_sub(1) else { return };
+        let pick = self.random.below(pick + 1);
+        let len = 1 + self.random.below(400_000);
+        let (_, draft) = &mut self.drafts[pick];
+        draft.extend(&self.bench.value[..len], context_at(self.now));
+        if self.random.once_in(40) {
+            self.drafts.swap_remove(pick);
+        } else if self.drafts[pick].1.is_whole() {
+            let (key, draft) = self.drafts.swap_remove(pick);
+            let mut words: Vec<&[u8]> = vec![b"SET", key.as_bytes(), b"v"];
+            words.extend_from_slice(if self.bench.expires { &[b"EX", b"1000"] } else { &[] });
+            self.ask_with(&words, Some(Box::new(draft)));
+        }
+    }
+
+    fn ask_with(&mut self, words: &[&[u8]], draft: Option<Box<Draft>>) {
+        let (mut buf, mut ranges) = (Vec::new(), Vec::new());
+        for word in words {
+            ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
+            buf.extend_from_slice(word);
+        }
+        let request = Request::resolve(Args::new(&buf, &ranges)).expect("a command");
+        let transfer = Transfer::new(&self.bench.store, draft);
+        let mut out = Vec::new();
+        let context = context_at(self.now);
+        self.bench.store.execute_with(&request, context, Some(&transfer), &mut out);
+        self.note(&out);
+        let lent = transfer.into_lent().unwrap_or_default();
+        self.loans.extend(lent.into_iter().map(|(_, part)| part));
+        while self.loans.len() > LOANS_MAX {
+            let pick = self.random.below(self.loans.len());
+            self.loans.swap_remove(pick);
+        }
+    }
+
+    fn step(&mut self) {
+        let (key, other, value) = (self.key(), self.key(), self.value());
+        let (name, target) = (key.as_bytes(), other.as_bytes());
+        let store = &self.bench.store;
+        match self.random.below(30) {
+            0..=7 if self.bench.expires => _ = self.ask(&[b"SETEX", name, b"1000", value]),
+            0..=7 => _ = self.ask(&[b"SET", name, value]),
+            8..=12 => self.go_on_with_drafts(),
+            13 | 14 => self.ask_with(&[b"GET", name], None),
+            15 => {
+                let reply = self.ask(&[b"APPEND", name, value]);
+                if let Reply::Integer(len) = Reply::read(&mut &reply[..]) {
+                    self.note_len(len as u64);
+                    if len > LEN_MAX as i64 {
+                        self.ask(&[b"DEL", name]);
+                    }
+                }
+            }
+            16 => {
+                let at = self.random.below(LEN_MAX).to_string();
+                self.ask(&[b"SETRANGE", name, at.as_bytes(), &value[..value.len().min(5000)]]);
+            }
+            17 => {
+                self.note_item(&key);
+                self.ask(&[b"COPY", name, target, b"REPLACE"]);
+            }
+            18 => {
+                let field = self.random.below(20).to_string();
+                self.ask(&[b"HSET", b"hash", field.as_bytes(), &value[..value.len() / 2]]);
+            }
+            19 => {
+                self.ask(&[b"RPUSH", b"list", value, b"short"]);
+                self.ask(&[b"LTRIM", b"list", b"-12", b"-1"]);
+            }
+            20 => _ = self.ask(&[b"SADD", b"set", &value[..value.len() / 4]]),
+            21 => _ = self.ask(&[b"XADD", b"stream", b"MAXLEN", b"9", b"*", b"f", value]),
+            22 => self.transact(&key, value),
+            23 => self.run_script(&key, value),
+            24 => {
+                let text = String::from_utf8_lossy(&value[..value.len().min(900_000)]).into_owned();
+                let line = format!("set {other} 0 0 {}\r\n{text}\r\n", text.len());
+                say(store, self.now, &line);
+            }
+            25 => {
+                self.note_item(&key);
+                if let Reply::Bulk(Some(dump)) = run(store, self.now, &format!("dump {key}")) {
+                    self.ask(&[b"RESTORE", target, b"0", &dump, b"REPLACE"]);
+                }
+            }
+            26 | 27 => _ = self.ask(&[b"DEL", name, target]),
+            28 if self.random.once_in(15) => _ = self.ask(&[b"FLUSHALL"]),
+            _ if self.random.once_in(6) => _ = self.ask(&[b"DEL", b"set", b"hash"]),
+            _ => {
+                self.now += 10;
+                _ = self.bench.store.tick(clock_at(self.now));
+            }
+        }
+    }
+
+    fn note_item(&self, key: &str) {
+        let line = format!("memory usage {key}");
+        if let Reply::Integer(len) = run(&self.bench.store, self.now, &line) {
+            self.note_len(len as u64);
+        }
+    }
+
+    /// Sets some keys as one.
+    fn transact(&mut self, key: &str, value: &[u8]) {
+        let text = String::from_utf8_lossy(value).into_owned();
+        let lines: Vec<_> = (0..3).map(|part| format!("set {key}{part} {text}")).collect();
+        let mut footprint = Footprint::default();
+        for line in &lines {
+            with_request(line, |request| footprint.add(&self.bench.store, request));
+        }
+        let Ok(held) = self.bench.store.hold(footprint, context_at(self.now)) else { return };
+        for line in &lines {
+            let mut out = Vec::new();
+            with_request(line, |request| held.execute(request, context_at(self.now), &mut out));
+        }
+    }
+
+    /// Sets keys as a script does that wants to be whole.
+    fn run_script(&mut self, key: &str, value: &[u8]) {
+        let text = String::from_utf8_lossy(value).into_owned();
+        let Ok(script) = self.bench.store.begin_script() else { return };
+        for part in 0..40 {
+            let line = format!("set {key}:{part} {text}");
+            let mut out = Vec::new();
+            let context = context_at(self.now);
+            with_request(&line, |request| script.execute(request, context, part > 0, &mut out));
+            if out.starts_with(b"-") {
+                break;
+            }
+        }
+    }
+
+    /// Looks at what is counted.
+    fn look(&self) {
+        let stats = self.bench.store.stats();
+        let used = stats.memory_used + stats.memory_idle;
+        self.bench.most.fetch_max(used, Ordering::Relaxed);
+    }
+}
+
+/// Lets threads do anything for a while; what was refused and done.
+fn run_with(policy: EvictionPolicy, expires: bool, seed: u64) -> (u64, u64) {
+    let config =
+        StoreConfig { memory_max: BOUND, policy, shards: Some(64), ..StoreConfig::default() };
+    let bench = Bench {
+        store: Arc::new(Store::new(config)),
+        longest: AtomicU64::new(LEN_MAX as u64),
+        most: AtomicU64::new(0),
+        value: vec![b'd'; 500_000],
+        expires,
+    };
+    let steps = if is_sanitized() { 100 } else { 400 };
+    let meet = Barrier::new(THREADS);
+    let counts = common::at_once(THREADS as u16, |thread| {
+        let random = Random::new(seed * 100 + u64::from(thread));
+        let (loans, drafts) = (Vec::new(), Vec::new());
+        let mut clients =
+            Clients { bench: &bench, random, now: START, loans, drafts, refused: 0, done: 0 };
+        for step in 0..steps {
+            clients.step();
+            if step % 4 == 0 {
+                // Nobody writes while one looks.
+                meet.wait();
+                if thread == 0 {
+                    clients.look();
+                }
+                meet.wait();
+            }
+        }
+        (clients.refused, clients.done)
+    });
+    let (most, longest) = (bench.most.into_inner(), bench.longest.into_inner());
+    let bound = BOUND + BOUND / 50 + longest;
+    println!(
+        "{:16} {:+6.1} % at most, longest {longest}, {counts:?}",
+        policy.name(),
+        (most as f64 / BOUND as f64 - 1.0) * 100.0
+    );
+    assert!(most <= bound, "{}: {most} bytes of {BOUND}, longest {longest}", policy.name());
+    let (refused, done) = counts.into_iter().unzip::<u64, u64, Vec<_>, Vec<_>>();
+    (refused.iter().sum(), done.iter().sum())
+}
+
+#[test]
+fn used_memory_keeps_to_its_bound_whatever_is_in_flight() {
+    let seed = std::process::id().into();
+    println!("seed {seed}");
+    let policies = [
+        ("noeviction", false),
+        ("volatile-lru", false),
+        ("volatile-ttl", true),
+        ("volatile-lfu", true),
+        ("allkeys-s3fifo", false),
+        ("allkeys-lru", true),
+        ("allkeys-lfu", false),
+        ("allkeys-random", false),
+    ];
+    for (name, expires) in policies {
+        let policy = EvictionPolicy::from_name(name).expect("a policy");
+        let (refused, done) = run_with(policy, expires, seed);
+        let evicts = name.starts_with("allkeys");
+        assert!(evicts || refused > 20, "{name}: {refused} refused");
+        assert!(done > refused, "{name}: {done} done, {refused} refused");
+    }
+}
+
+/// Thirty large values at a time from each of several threads, of which most have no room.
+#[test]
+fn large_values_that_are_refused_let_no_others_in() {
+    for name in ["noeviction", "volatile-lru"] {
+        let policy = EvictionPolicy::from_name(name).expect("a policy");
+        let config = StoreConfig { memory_max: BOUND, policy, ..StoreConfig::default() };
+        let store = Arc::new(Store::new(config));
+        let value = vec![b'v'; LEN_MAX];
+        let most = common::at_once(3, |thread| {
+            let mut random = Random::new(u64::from(thread) + 5);
+            let mut most = 0;
+            for number in 0..400 {
+                let key = format!("{thread}:{number}");
+                let value = &value[..100_000 + random.below(LEN_MAX - 100_000)];
+                match Draft::new(&store, key.as_bytes(), value.len()) {
+                    None => _ = run_words(&store, START, &[b"SET", key.as_bytes(), value]),
+                    Some(mut draft) => {
+                        for piece in value.chunks(60_000) {
+                            draft.extend(piece, context_at(START));
+                        }
+                        with_request(&format!("set {key} v"), |request| {
+                            let transfer = Transfer::new(&store, Some(Box::new(draft)));
+                            let context = context_at(START);
+                            store.execute_with(request, context, Some(&transfer), &mut Vec::new());
+                        });
+                    }
+                }
+                let stats = store.stats();
+                most = most.max(stats.memory_used + stats.memory_idle);
+            }
+            most
+        });
+        let most = most.into_iter().max().unwrap_or_default();
+        assert!(most <= BOUND + BOUND / 50 + LEN_MAX as u64, "{name}: {most}");
+        while store.tick(clock_at(START)) {}
+        let used = store.stats().memory_used;
+        assert!(used > BOUND * 3 / 4 && used <= BOUND, "{name}: {used} at rest");
+    }
+}
