@@ -2,12 +2,15 @@
 //! byte, by a bare server and by the store; and that no cache stays stale.
 
 use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use keyway_testkit::large::connect;
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Value, encode_words,
-    wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, Random, RedisServer, ReplyFault, Value, encode,
+    encode_words, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -292,6 +295,109 @@ fn prefixes_are_told_as_redis_tells_them() {
          w: SET x1 1
          a: CLIENT TRACKINGINFO",
     );
+    // What was read before is told of once, by the prefix.
+    compare(
+        &setup,
+        "a: HELLO 3;CLIENT TRACKING ON;GET n;GET m;CLIENT TRACKING OFF;CLIENT TRACKING ON BCAST
+         b: HELLO 3;CLIENT TRACKING ON;GET n;CLIENT TRACKING OFF;CLIENT TRACKING ON BCAST PREFIX m
+         w: INCR n
+         w: INCR n;INCR m
+         a: GET n;CLIENT TRACKING OFF;CLIENT TRACKING ON
+         w: INCR n;INCR m
+         a: GET n
+         w: INCR n;FLUSHALL",
+    );
+}
+
+/// Whether something has come for a client already.
+fn has_something(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("a socket");
+    let has = match stream.read(&mut [0; 4096]) {
+        Ok(count) => count > 0,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            false
+        }
+    };
+    stream.set_nonblocking(false).expect("a socket");
+    has
+}
+
+#[test]
+fn who_has_written_has_its_reply_after_who_caches_was_told() {
+    let _watch = watchdog(Duration::from_secs(60), "an order");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "3");
+    let keyway = Keyway::start(KEYWAY, config);
+    for (mode, rounds) in [("", 250), (" BCAST", 250)] {
+        let mut readers: Vec<_> = (0..9)
+            .map(|_| {
+                let mut stream = connect(keyway.address(0));
+                stream.write_all(&encode_words("HELLO 3")).expect("taken");
+                let line = format!("CLIENT TRACKING ON{mode}");
+                stream.write_all(&encode_words(&line)).expect("taken");
+                stream.write_all(&encode_words("ECHO begun")).expect("taken");
+                read_until(&mut stream, b"begun\r\n");
+                stream
+            })
+            .collect();
+        let mut writers: Vec<_> = (0..4).map(|_| keyway.client(0)).collect();
+        for round in 0..rounds {
+            for reader in &mut readers {
+                reader.write_all(&encode_words("GET k")).expect("taken");
+                reader.write_all(&encode_words("ECHO read")).expect("taken");
+                read_until(reader, b"read\r\n");
+            }
+            let line = match round % 10 {
+                0 => "FLUSHALL",
+                1 => "EVAL return(redis.call('incr','k')) 0",
+                _ => "INCR k",
+            };
+            let reply = writers[round % 4].words(line);
+            assert!(!matches!(reply, Value::Error(_)), "{line}: {reply:?}");
+            for (nth, reader) in readers.iter_mut().enumerate() {
+                assert!(has_something(reader), "{mode}: {line}, round {round}, reader {nth}");
+            }
+        }
+    }
+}
+
+fn read_until(stream: &mut TcpStream, end: &[u8]) {
+    let (mut all, mut buf) = (Vec::new(), [0; 4096]);
+    while !all.ends_with(end) {
+        let count = stream.read(&mut buf).expect("a reply");
+        assert!(count > 0, "closed: {}", all.escape_ascii());
+        all.extend_from_slice(&buf[..count]);
+    }
+}
+
+#[test]
+fn a_writer_does_not_wait_long_for_a_worker_that_is_busy() {
+    let _watch = watchdog(Duration::from_secs(60), "a busy worker");
+    let pool = Pool::store("local").with("script_time_max", "\"3s\"");
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "2");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut readers: Vec<_> = (0..8).map(|_| keyway.client(0)).collect();
+    for reader in &mut readers {
+        reader.words("HELLO 3");
+        reader.words("CLIENT TRACKING ON");
+        reader.words("GET k");
+    }
+    let mut writers: Vec<_> = (0..8).map(|_| keyway.client(0)).collect();
+    writers.iter_mut().for_each(|writer| drop(writer.words("PING")));
+    let mut busy = keyway.client(0);
+    busy.set_reply_within(SOON);
+    let script = "redis.log(redis.LOG_NOTICE, 'it runs') while true do end";
+    busy.send(&encode(&["EVAL", script, "0"]));
+    wait_until("it runs", SOON, || keyway.process().log().contains("it runs"));
+    // Those of the other worker are answered while the script runs.
+    writers.iter_mut().for_each(|writer| writer.send(&encode_words("SET k 1")));
+    wait_until("a writer is answered", Duration::from_secs(2), || {
+        writers.iter_mut().any(|writer| {
+            writer.set_reply_within(Duration::from_millis(5));
+            writer.try_reply().is_ok()
+        })
+    });
+    assert!(matches!(busy.reply(), Value::Error(_)), "it was ended");
 }
 
 #[test]

@@ -76,6 +76,14 @@ struct Inbox {
     /// redirected to them: they have missed something. As many as there are
     /// clients, at most.
     missed: IndexSet<(Client, bool)>,
+    /// Messages that were ever put here, of these the ones that were taken, and of these the
+    /// ones that have been sent.
+    posted: u64,
+    taken: u64,
+    delivered: u64,
+    /// Workers to be told when what is here was sent, and when what was taken was.
+    waiters: BTreeSet<u16>,
+    waiters_of_taken: BTreeSet<u16>,
 }
 
 /// Tables of the embedded stores and inboxes of the workers.
@@ -106,6 +114,28 @@ impl Invalidations {
         nth_of(&self.inboxes, worker).lock().put(told)
     }
 
+    /// The same for a message of which `from` awaits that it is sent: also its number.
+    pub(crate) fn post_awaited(&self, worker: u16, told: Told, from: u16) -> (bool, u64) {
+        let inbox = nth_of(&self.inboxes, worker);
+        let mut inbox = inbox.lock();
+        inbox.waiters.insert(from);
+        let wakes = inbox.put(told);
+        (wakes, inbox.posted)
+    }
+
+    /// Whether a message was sent to its client.
+    pub(crate) fn is_delivered(&self, worker: u16, number: u64) -> bool {
+        nth_of(&self.inboxes, worker).lock().delivered >= number
+    }
+
+    /// Notes that what a worker has taken was sent; the workers that await it.
+    pub(crate) fn acknowledge(&self, worker: u16) -> BTreeSet<u16> {
+        let inbox = nth_of(&self.inboxes, worker);
+        let mut inbox = inbox.lock();
+        inbox.delivered = inbox.taken;
+        std::mem::take(&mut inbox.waiters_of_taken)
+    }
+
     /// Notes that a client of `worker` has missed something that was redirected
     /// to it. Whether the worker is to be told that there is something.
     pub(crate) fn miss(&self, worker: u16, client: Client) -> bool {
@@ -122,6 +152,9 @@ impl Invalidations {
         let inbox = nth_of(&self.inboxes, worker);
         let mut inbox = inbox.lock();
         inbox.len = 0;
+        inbox.taken = inbox.posted;
+        let waiters = std::mem::take(&mut inbox.waiters);
+        inbox.waiters_of_taken.extend(waiters);
         (std::mem::take(&mut inbox.messages), std::mem::take(&mut inbox.missed))
     }
 }
@@ -146,6 +179,7 @@ impl Inbox {
 
     fn put(&mut self, told: Told) -> bool {
         let was_empty = self.is_empty();
+        self.posted += 1;
         let (push_len, is_redirected) = match &told.what {
             What::Changed(push) => (push.len(), false),
             What::Redirected { push, .. } => (push.len(), true),
@@ -201,6 +235,9 @@ pub(crate) struct Table {
 struct Trackers {
     /// Every client that may be named in the table, and its worker.
     workers: Map<Client, u16>,
+    /// Of these the ones that are told of prefixes, and of no key that they have read
+    /// before they asked for that.
+    broadcast: IndexSet<Client, RandomState>,
     /// By length, then prefix: who is told of keys that begin with it.
     prefixes: BTreeMap<usize, Map<Box<[u8]>, Readers>>,
 }
@@ -274,7 +311,11 @@ impl Table {
         if old == new {
             return;
         }
-        let mut trackers = self.trackers.write();
+        let trackers = &mut *self.trackers.write();
+        match new.is_empty() {
+            true => trackers.broadcast.swap_remove(&client),
+            false => trackers.broadcast.insert(client),
+        };
         let prefixes = &mut trackers.prefixes;
         for prefix in old.difference(new) {
             let Some(of_len) = prefixes.get_mut(&prefix.len()) else { continue };
@@ -409,14 +450,16 @@ impl Table {
         self.trackers.read().workers.iter().map(|(client, worker)| (*client, *worker)).collect()
     }
 
-    /// Those of `readers` that are still there, with their workers.
+    /// Those of `readers` that are to be told, with their workers: they are still there, and
+    /// are not told of prefixes instead.
     pub(crate) fn present(&self, readers: &Readers) -> SmallVec<[(Client, u16); 2]> {
         if readers.is_empty() {
             return SmallVec::new();
         }
         let trackers = self.trackers.read();
         let worker_of = |client| Some((client, *trackers.workers.get(&client)?));
-        readers.iter().filter_map(worker_of).collect()
+        let hears = |client: &Client| !trackers.broadcast.contains(client);
+        readers.iter().filter(hears).filter_map(worker_of).collect()
     }
 
     /// Which of the `changed` keys are to be told to whom, a prefix after the
@@ -625,6 +668,32 @@ mod tests {
         assert!(is_unwatched);
         assert_eq!((table.kept(), table.len()), ((BTreeMap::new(), 0, 0), 0));
         assert_eq!(table.bytes(), 0);
+    }
+
+    #[test]
+    fn a_client_that_is_told_of_prefixes_is_told_of_no_key_that_it_read_before() {
+        let table = table_of(&[1, 2]);
+        let mut both = Readers::of(1);
+        both.insert(2);
+        table.change_prefixes(1, (&prefixes(&[]), &prefixes(&[""])));
+        assert!(table.present(&both).as_slice() == [(2, 2)]);
+        table.change_prefixes(1, (&prefixes(&[""]), &prefixes(&[])));
+        assert_eq!(table.present(&both).len(), 2);
+    }
+
+    #[test]
+    fn a_message_is_delivered_once_those_taken_with_it_were_sent() {
+        let invalidations = Invalidations::default();
+        let told = || Told { client: 1, what: What::Broken { target: 1 } };
+        assert_eq!(invalidations.post_awaited(1, told(), 0), (true, 1));
+        invalidations.take(1);
+        assert_eq!(invalidations.post_awaited(1, told(), 2), (true, 2));
+        assert!(!invalidations.is_delivered(1, 1));
+        assert!(invalidations.acknowledge(1).into_iter().eq([0]));
+        assert!(invalidations.is_delivered(1, 1) && !invalidations.is_delivered(1, 2));
+        invalidations.take(1);
+        assert!(invalidations.acknowledge(1).into_iter().eq([2]));
+        assert!(invalidations.is_delivered(1, 2));
     }
 
     #[test]

@@ -171,6 +171,9 @@ impl<I: Io> Worker<I> {
         if self.core.plane.store_tracking.has_work() {
             self.core.deliver_invalidations();
         }
+        if self.core.plane.awaited.is_in_use() {
+            self.core.plane.settle_awaited();
+        }
         if self.core.plane.monitoring.has_work() {
             self.core.deliver_monitored();
         }
@@ -179,6 +182,9 @@ impl<I: Io> Worker<I> {
             self.flush_links();
         }
         self.flush_sessions();
+        if self.core.plane.store_tracking.owes_word {
+            self.core.plane.acknowledge_told();
+        }
         if self.core.plane.served.has_any() {
             // The one other look at the clock: with the turn's own, all of
             // them would have taken no time.

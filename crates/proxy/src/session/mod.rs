@@ -101,6 +101,9 @@ pub struct Session {
     pub has_unwritten: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
+    /// Its output waits until clients of other workers were told what it has changed in the
+    /// turn of that number; 0: it does not.
+    pub awaited: u64,
     /// No request is started before every reply to those before it is here:
     /// the one just started has another way to its server than they had.
     pub barrier: bool,
@@ -164,6 +167,7 @@ impl Session {
             is_held_back: false,
             has_unwritten: false,
             is_dirty: false,
+            awaited: 0,
             barrier: false,
             reads_many: false,
             unheard: 0,

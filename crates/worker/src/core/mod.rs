@@ -28,6 +28,7 @@
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
 //! | `store_tracking` | who is told of changed keys of the embedded store |
+//! | `awaited` | replies of writers that wait until others were told |
 //! | `store_blocking` | commands that wait on the embedded store |
 //! | `store_scripts` | scripts on the embedded store |
 //! | `store_transactions` | transactions on the embedded store |
@@ -36,6 +37,7 @@
 mod access;
 mod across;
 mod ahead;
+mod awaited;
 mod circuits;
 mod cluster;
 mod detour;
@@ -185,6 +187,7 @@ pub(crate) struct Plane {
     troubles: Vec<troubles::Trouble>,
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
+    pub(crate) awaited: awaited::Awaited,
     pub(crate) store_blocking: store_blocking::StoreBlocking,
     store_scripts: store_scripts::StoreScripts,
     pub(crate) tracking: tracking::State,
@@ -272,6 +275,7 @@ impl Core {
         let plane = Plane {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
+            awaited: awaited::Awaited::default(),
             store_blocking: store_blocking::StoreBlocking::default(),
             store_scripts: store_scripts::StoreScripts::default(),
             tracking: tracking::State::default(),

@@ -52,6 +52,8 @@ pub(crate) struct StoreTracking {
     outbox: Vec<Told>,
     /// Other workers have put something into the inbox.
     pub(crate) has_mail: bool,
+    /// It was taken, and they are to be told when it is sent.
+    pub(crate) owes_word: bool,
     /// Clients who have missed something for want of room in their output, and
     /// whether it was redirected to them: they are told that everything has
     /// changed once there is room.
@@ -273,6 +275,8 @@ impl Plane {
         let (pool, own) = (session.pool, session.identity.id);
         let Settlement { mut events, reads, is_of_everything } = settlement;
         let table = Arc::clone(self.table(pool));
+        let sent_before = self.awaited.sent_count();
+        let is_broadcast = table.has_prefixes() && !events.is_empty();
         for event in events.drain(..) {
             let is_own = changed_by_client(&event);
             self.note_changed(pool, &table, &event, is_own.then_some(own));
@@ -292,6 +296,9 @@ impl Plane {
         }
         if is_of_everything {
             self.note_everything(&table, session, busy);
+        }
+        if is_of_everything || is_broadcast || self.awaited.sent_count() != sent_before {
+            self.awaited.note_writer(session);
         }
         // Its room is used again, unless a script has made it large.
         events.shrink_to(EVENTS_KEPT_MAX);
@@ -420,8 +427,13 @@ impl Plane {
         let told = Told { client, what };
         if worker == self.worker() {
             self.store_tracking.outbox.push(told);
-        } else if self.plan.invalidations.post(worker, told) {
-            self.plan.post_published(worker);
+        } else {
+            let own = self.worker();
+            let (wakes, number) = self.plan.invalidations.post_awaited(worker, told, own);
+            self.awaited.note_sent(worker, number);
+            if wakes {
+                self.plan.post_published(worker);
+            }
         }
     }
 
@@ -610,6 +622,7 @@ impl Core {
         }
         if std::mem::take(&mut plane.store_tracking.has_mail) {
             let (messages, missed) = plane.plan.invalidations.take(plane.worker());
+            plane.store_tracking.owes_word |= !messages.is_empty() || !missed.is_empty();
             messages.iter().for_each(|told| plane.deliver_told(sessions, told));
             plane.store_tracking.late.extend(missed);
         }

@@ -1,7 +1,7 @@
 //! The end of a turn: what links and sessions have to say goes to their sockets.
 
 use super::Worker;
-use crate::core::{LinkIndex, LinkSlot};
+use crate::core::{Core, LinkIndex, LinkSlot};
 use crate::{Plan, PoolKind};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::{CloseReason, Counter};
@@ -201,8 +201,9 @@ impl<I: Io> Worker<I> {
         dirty.append(&mut self.held);
         let now = self.core.clock().now;
         for key in dirty.drain(..) {
-            let session = self.core.sessions.get_mut(key);
-            match session.and_then(|session| session.held_until(now)) {
+            let Core { sessions, plane, .. } = &mut self.core;
+            let session = sessions.get_mut(key);
+            match session.and_then(|session| plane.held_until(session, now)) {
                 Some(until) => {
                     let is_first = self.held.is_empty();
                     self.held_until = if is_first { until } else { self.held_until.min(until) };

@@ -77,14 +77,18 @@ default one, BCAST with PREFIX, OPTIN and OPTOUT with CLIENT CACHING, NOLOOP, an
 client of the same listener's pool for RESP2. When such a connection is lost, or other servers of the
 pool come into use or go out of it, the client is told to forget everything. The servers must know
 HELLO 3 and CLIENT TRACKING (Redis 6 or later). Keys that a command reads while it blocks are not
-tracked. A client may have 1024 prefixes, of 64 KiB together; Redis has no bound.
+tracked. A client may have 1024 prefixes, of 64 KiB together; Redis has no bound. The order of replies to
+different clients is not kept: an invalidation may reach its client after the client that wrote has its reply.
 
 The embedded store has every mode as well, told as Redis tells it: of keys of every database, until
 they are more than `tracking_keys_max`; then some clients are told of a key that has not changed. A client that does not read what it is told, or whose worker has no room for it,
 is told to forget everything once it reads again. Three things are told otherwise than by Redis 7.0: a
 NOLOOP client hears of keys that expire or are evicted by its own requests, a null is written in
 the protocol of the client that gets it, and SWAPDB is told to everybody as FLUSHALL is, where Redis
-tells nobody.
+tells nobody. A writer has its reply after the clients that cache its keys were sent the invalidation, those of other
+workers included. It waits 250 ms at most for a worker that is busy, such as with a script. An invalidation may come after
+the reply where a key expires or is evicted, where an element goes to a client that blocks, for a client told by REDIRECT
+on another worker, and for a client whose own reply waits in this way.
 
 **HOTKEYS** tells of the client's pool which keys are asked for most and which have large values, as Keyway
 sees them go by ([admin.md](admin.md#keys-that-stand-out)): `HOTKEYS GET [COUNT count]` has for each hot key its name,
