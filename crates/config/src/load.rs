@@ -60,8 +60,7 @@ impl Config {
     }
 
     /// What `keyway serve --bind ADDRESS` runs: as [`Config::default_store`],
-    /// on that address (`HOST:PORT`, or as a file has it) and without an admin
-    /// address.
+    /// on that address (`HOST:PORT`, or as a file has it).
     ///
     /// # Errors
     /// That `address` is not one; the error's path is `--bind`.
@@ -74,7 +73,6 @@ impl Config {
             hint: problem.hint,
         })?;
         let mut config = Config::default_store();
-        config.server.admin = None;
         if !matches!(bind, ListenAddr::Tcp(_)) {
             config.listeners[0].tcp_keepalive = None;
         }
@@ -168,10 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn another_address_changes_nothing_but_that_and_the_admin_address() {
+    fn another_address_changes_nothing_but_that() {
         let mut expected = Config::default_store();
         let config = Config::default_store_at("127.0.0.1:7000").unwrap();
-        expected.server.admin = None;
         expected.listeners[0].bind = config.listeners[0].bind.clone();
         assert_eq!(config, expected);
         assert_eq!(config.listeners[0].bind.to_string(), "tcp://127.0.0.1:7000");

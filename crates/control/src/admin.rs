@@ -13,26 +13,33 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::access::Access;
-use crate::routes::{AdminState, respond};
+use crate::places::{Displaced, Place, Places};
+use crate::routes::{AdminState, Answering, respond, slow};
 use crate::secured::secure;
 use keyway_tls::ServerTls;
 
 /// What the admin listener grants to those who connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminLimits {
-    /// Connections served at once; more wait in the kernel's accept queue.
-    /// Larger costs about 20 KiB of buffers for each, smaller lets a few
-    /// silent clients delay the others, by `header_time` at most.
+    /// Connections served at once. When there are more, the oldest whose request is not
+    /// complete makes room for a new one. Larger costs about 20 KiB of buffers for each;
+    /// smaller cuts off clients behind slow lines sooner when many connect.
     pub connections_max: usize,
     /// Time to send the head of a request, from the moment of connecting.
     pub header_time: Duration,
     /// Time for a connection as a whole; each serves one request. Smaller
     /// cuts off scrapes over slow lines.
     pub connection_time: Duration,
+    /// Time that a request has to arrive, with its handshake and body, before its connection
+    /// may make room for another. Larger lets clients that send nothing delay the others for
+    /// longer; smaller cuts off clients far away while many connect.
+    pub asking_time: Duration,
+    /// Time that a client has to read its reply before its connection may make room.
+    pub reading_time: Duration,
     /// Time that stopping grants to requests being answered.
     pub stop_time: Duration,
 }
@@ -43,6 +50,8 @@ impl Default for AdminLimits {
             connections_max: 64,
             header_time: Duration::from_secs(5),
             connection_time: Duration::from_secs(40),
+            asking_time: Duration::from_millis(100),
+            reading_time: Duration::from_secs(1),
             stop_time: Duration::from_secs(1),
         }
     }
@@ -269,8 +278,8 @@ async fn accept_all(
     open: &GracefulShutdown,
 ) -> Infallible {
     let AdminOptions { limits, access, tls } = options;
-    let asked = (Arc::clone(state), Arc::new(access));
-    let places = Arc::new(Semaphore::new(limits.connections_max.max(1)));
+    let answering = Answering { state: Arc::clone(state), access: Arc::new(access), slow: slow() };
+    let places = Places::new(limits);
     let mut http = http1::Builder::new();
     // One request per connection: an idle client holds no place, and a
     // connection's time is a request's.
@@ -281,46 +290,48 @@ async fn accept_all(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            unreachable!("the semaphore is never closed")
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = Connection { stream, place, time: limits.connection_time };
+                let (place, displaced) = places.take().await;
+                let time = limits.connection_time;
+                let connection = Connection { stream, place, displaced, time };
                 match &tls {
-                    Some(tls) => spawn_secured(&http, connection, tls, &asked, open),
-                    None => spawn_connection(&http, connection, &asked, open),
+                    Some(tls) => spawn_secured(&http, connection, tls, &answering, open),
+                    None => spawn_connection(&http, connection, &answering, open),
                 }
+                // The others are served between two accepts, however many connect.
+                tokio::task::yield_now().await;
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// Somebody who has connected.
+/// A connection that was accepted.
 struct Connection {
     stream: TcpStream,
-    place: OwnedSemaphorePermit,
+    place: Arc<Place>,
+    displaced: Displaced,
     time: Duration,
 }
-
-/// What answers requests, and who may make them.
-type Answering = (Arc<dyn AdminState>, Arc<Access>);
 
 fn spawn_connection(
     http: &http1::Builder,
     connection: Connection,
-    asked: &Answering,
+    answering: &Answering,
     open: &GracefulShutdown,
 ) {
-    let Connection { stream, place, time } = connection;
-    let asked = asked.clone();
-    let service = service_fn(move |request| respond(asked.clone(), request));
+    let Connection { stream, place, displaced, time } = connection;
+    let (answering, own) = (answering.clone(), Arc::clone(&place));
+    let service = service_fn(move |request| respond(answering.clone(), Arc::clone(&own), request));
     let connection = open.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
         // A client that breaks HTTP, leaves or exceeds its time harms itself
         // alone, and there is nobody left to tell.
-        let _ = timeout(time, connection).await;
+        tokio::select! {
+            _ = timeout(time, connection) => {}
+            _ = displaced => {}
+        }
         drop(place);
     });
 }
@@ -330,16 +341,19 @@ fn spawn_secured(
     http: &http1::Builder,
     connection: Connection,
     tls: &ServerTls,
-    asked: &Answering,
+    answering: &Answering,
     open: &GracefulShutdown,
 ) {
-    let Connection { stream, place, time } = connection;
+    let Connection { stream, place, displaced, time } = connection;
     let Some((plain, carrying)) = secure(stream, tls) else { return };
-    let asked = asked.clone();
-    let service = service_fn(move |request| respond(asked.clone(), request));
+    let (answering, own) = (answering.clone(), Arc::clone(&place));
+    let service = service_fn(move |request| respond(answering.clone(), Arc::clone(&own), request));
     let connection = open.watch(http.serve_connection(TokioIo::new(plain), service));
     tokio::spawn(async move {
-        let _ = timeout(time, async { tokio::join!(connection, carrying) }).await;
+        tokio::select! {
+            _ = timeout(time, async { tokio::join!(connection, carrying) }) => {}
+            _ = displaced => {}
+        }
         drop(place);
     });
 }

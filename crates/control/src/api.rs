@@ -52,6 +52,9 @@ pub trait Api: Send + Sync {
     /// When there is no such pool or server: a text with the names there are.
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String>;
 
+    /// The settings in force, without secrets.
+    fn config(&self) -> EffectiveConfig;
+
     /// The least important messages that are logged.
     fn log_level(&self) -> LogLevel;
 
@@ -184,6 +187,16 @@ pub struct SlowRequest {
     pub arguments: Vec<String>,
 }
 
+/// The settings that a process runs with.
+#[derive(Clone, Debug, Serialize)]
+pub struct EffectiveConfig {
+    /// The configuration file, if there is one.
+    pub file: Option<String>,
+    /// Every setting with its value in force, as a configuration file has it; passwords and
+    /// tokens are masked.
+    pub toml: String,
+}
+
 /// The least important messages that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -241,6 +254,7 @@ enum Resource {
     Connections,
     SlowLog,
     HotKeys,
+    Config,
     ReadLogLevel,
     SetLogLevel,
     Drain,
@@ -251,7 +265,7 @@ enum Resource {
 }
 
 /// Every resource: method, path, and what it is.
-const ROUTES: [(Method, &str, Resource); 17] = [
+const ROUTES: [(Method, &str, Resource); 18] = [
     (Method::GET, "/v1/health", Resource::Health),
     (Method::GET, "/v1/ready", Resource::Ready),
     (Method::GET, "/v1/status", Resource::Status),
@@ -262,6 +276,7 @@ const ROUTES: [(Method, &str, Resource); 17] = [
     (Method::GET, "/v1/connections", Resource::Connections),
     (Method::GET, "/v1/slow-log", Resource::SlowLog),
     (Method::GET, "/v1/hot-keys", Resource::HotKeys),
+    (Method::GET, "/v1/config", Resource::Config),
     (Method::GET, "/v1/log-level", Resource::ReadLogLevel),
     (Method::PUT, "/v1/log-level", Resource::SetLogLevel),
     (Method::POST, "/v1/drain", Resource::Drain),
@@ -272,6 +287,11 @@ const ROUTES: [(Method, &str, Resource); 17] = [
 ];
 
 type Reply = Response<Full<Bytes>>;
+
+/// Every method and path of the API.
+pub(crate) fn listed() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROUTES.iter().map(|(method, path, _)| (method.as_str(), *path))
+}
 
 /// Whether a path is one of the API's.
 pub(crate) fn is_ours(path: &str) -> bool {
@@ -363,6 +383,7 @@ fn answer(state: &dyn AdminState, resource: Resource, call: &Call<'_>) -> Result
         Resource::Connections => connections(api, call),
         Resource::SlowLog => slow_log(api, call),
         Resource::HotKeys => hot_keys(api, call),
+        Resource::Config => Ok(json(&api.config())),
         Resource::ReadLogLevel => Ok(json(&Level { level: api.log_level() })),
         Resource::SetLogLevel => {
             let Level { level } = body(call)?;
@@ -417,6 +438,8 @@ struct Health {
 #[derive(Serialize)]
 struct Ready {
     ready: bool,
+    /// What has neither been seen to work nor to fail.
+    unknown: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -487,7 +510,7 @@ fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
         reasons.insert(0, "draining".into());
     }
     if reasons.is_empty() {
-        return Ok(json(&Ready { ready: true }));
+        return Ok(json(&Ready { ready: true, unknown: state.not_known() }));
     }
     let what = "requests cannot be served as they should: see errors";
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).with_errors(reasons))

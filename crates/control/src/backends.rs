@@ -22,7 +22,7 @@ pub struct BackendStatus {
     pub name: String,
     /// Where it is.
     pub address: String,
-    /// `up`, `failing`, `ejected`, `rejoining` or `quarantined`; of one in use also
+    /// `unknown`, `up`, `failing`, `ejected`, `rejoining` or `quarantined`; of one in use also
     /// `circuit-open`, `circuit-half-open` or `outlier`.
     pub state: &'static str,
     /// Its latest failure since it was last up.

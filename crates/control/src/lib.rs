@@ -16,6 +16,7 @@ mod admin;
 mod api;
 mod backends;
 mod noted;
+mod places;
 mod problem;
 mod routes;
 mod secured;
@@ -23,8 +24,8 @@ mod secured;
 pub use access::{Access, CHANGE_HEADER};
 pub use admin::{Admin, AdminError, AdminHandle, AdminLimits, AdminOptions};
 pub use api::{
-    AfterDrain, Api, ClientStatus, Connections, LogLevel, OPENAPI, ProcessStatus, Reloaded,
-    SlowRequest, UpgradeState, UpgradeStatus,
+    AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, OPENAPI, ProcessStatus,
+    Reloaded, SlowRequest, UpgradeState, UpgradeStatus,
 };
 pub use backends::{BackendStanding, BackendStatus, PoolStatus};
 pub use noted::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};

@@ -8,11 +8,13 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::access::{Access, Asked, Kind};
 use crate::api::{self, Api, Call};
 use crate::backends::{self, PoolStatus};
+use crate::places::{Place, Stage};
 use crate::problem::Problem;
 
 /// What the admin listener shows and may change. Called on its thread, one
@@ -28,6 +30,11 @@ pub trait AdminState: Send + Sync {
     /// Why some pool cannot serve, a line for each reason; empty when every
     /// pool can.
     fn not_ready(&self) -> Vec<String>;
+
+    /// Pools with servers that have neither answered nor failed yet, a line for each such pool.
+    fn not_known(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Every pool with its backends, in the order of the configuration.
     fn pools(&self) -> Vec<PoolStatus>;
@@ -67,7 +74,8 @@ const GET: &str = "GET";
 const POST: &str = "POST";
 
 /// Every resource: method, path, and what it is for.
-const ROUTES: [(&str, &str, &str); 6] = [
+const ROUTES: [(&str, &str, &str); 7] = [
+    (GET, "/", "this list"),
     (GET, "/metrics", "all metrics in the Prometheus text format"),
     (GET, "/healthz", "200 while serving, 503 while draining"),
     (GET, "/readyz", "200 when every pool can serve, else 503 and why not"),
@@ -87,16 +95,42 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// The same of a request that is refused: it is read so that its sender sees why.
 const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 
+/// Reloads and upgrades that are worked on or wait for that; more are refused. They keep their
+/// places as long as they take, so that more of them would leave too few for the others.
+const SLOW_WAITING_MAX: usize = 8;
+
 const PLAIN: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Reply = Response<Full<Bytes>>;
 
+/// What answers requests, and who may make them.
+#[derive(Clone)]
+pub(crate) struct Answering {
+    pub(crate) state: Arc<dyn AdminState>,
+    pub(crate) access: Arc<Access>,
+    /// Requests that take long, and may be worked on or wait for that.
+    pub(crate) slow: Arc<Semaphore>,
+}
+
+/// As many permits as requests that take long may be there at once.
+pub(crate) fn slow() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(SLOW_WAITING_MAX))
+}
+
 /// Answers one request. Never fails: what cannot be done is a status.
 pub(crate) async fn respond(
-    (state, access): (Arc<dyn AdminState>, Arc<Access>),
+    answering: Answering,
+    place: Arc<Place>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
+    let reply = reply_to(answering, &place, request).await;
+    place.enter(Stage::Replying);
+    Ok(reply)
+}
+
+async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming>) -> Reply {
+    let Answering { state, access, slow } = answering;
     let (head, body) = request.into_parts();
     let is_api = api::is_ours(head.uri.path());
     // Before the body: who may not ask is not listened to much longer than that.
@@ -105,22 +139,23 @@ pub(crate) async fn respond(
     let refusal = access.check(kind, &asked).err();
     let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };
     let body = timeout(patience, Limited::new(body, BODY_LEN_MAX).collect()).await;
+    place.enter(Stage::Working);
     if let Some(problem) = refusal {
-        return Ok(api::refuse(&problem));
+        return api::refuse(&problem);
     }
     let body = match body {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
             let what = format!("the body is broken, or longer than {BODY_LEN_MAX} bytes");
-            return Ok(api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)));
+            return api::refuse(&Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
         }
         Err(_) => {
             let what = format!("the body has not come within {} s", BODY_TIME.as_secs());
-            return Ok(api::refuse(&Problem::new(StatusCode::REQUEST_TIMEOUT, what)));
+            return api::refuse(&Problem::new(StatusCode::REQUEST_TIMEOUT, what));
         }
     };
     if is_api {
-        return Ok(respond_api(state, head, body).await);
+        return respond_api(state, &slow, (head, body)).await;
     }
     let accept = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let target = Target {
@@ -128,12 +163,16 @@ pub(crate) async fn respond(
         query: head.uri.query().unwrap_or_default(),
         accept: accept.unwrap_or_default(),
     };
-    Ok(route(&*state, &head.method, &target))
+    route(&*state, &head.method, &target)
 }
 
 /// Answers a request of the API; what takes long on a thread of its own, so that others are
 /// answered meanwhile.
-async fn respond_api(state: Arc<dyn AdminState>, head: Parts, body: Bytes) -> Reply {
+async fn respond_api(
+    state: Arc<dyn AdminState>,
+    slow: &Semaphore,
+    (head, body): (Parts, Bytes),
+) -> Reply {
     let takes_long = api::takes_long(&head.method, head.uri.path());
     let answer = move || {
         let call = Call {
@@ -148,6 +187,10 @@ async fn respond_api(state: Arc<dyn AdminState>, head: Parts, body: Bytes) -> Re
     if !takes_long {
         return answer();
     }
+    let Ok(_permit) = slow.try_acquire() else {
+        let what = "other reloads and upgrades wait already: try again when they are done";
+        return api::refuse(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, what));
+    };
     tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| {
         let what = "it has failed; the log says why";
         api::refuse(&Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what))
@@ -173,7 +216,8 @@ struct Target<'r> {
 fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply {
     let path = target.path;
     let Some((allowed, ..)) = ROUTES.iter().find(|(_, known, _)| *known == path) else {
-        return reply(StatusCode::NOT_FOUND, listing(path));
+        let text = format!("there is no {path} here; there are:\n{}", listing(state));
+        return reply(StatusCode::NOT_FOUND, text);
     };
     // The HTTP library sends a HEAD's reply without its body.
     let asked = if method == Method::HEAD { GET } else { method.as_str() };
@@ -184,6 +228,7 @@ fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply 
         return refusal;
     }
     match path {
+        "/" => reply(StatusCode::OK, listing(state)),
         "/metrics" => metrics(state),
         "/healthz" => healthz(state),
         "/readyz" => readyz(state),
@@ -200,10 +245,17 @@ fn reply(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     reply
 }
 
-fn listing(path: &str) -> String {
-    let mut text = format!("there is no {path} here; there are:\n");
+/// Every resource, a line for each.
+fn listing(state: &dyn AdminState) -> String {
+    let mut text = String::new();
     for (method, path, what) in ROUTES {
-        let _ = writeln!(text, "{method:4} {path:18} {what}");
+        let _ = writeln!(text, "{method:4} {path:20} {what}");
+    }
+    if state.api().is_some() {
+        text.push_str("\nThe API, which /v1/openapi.json describes and keyway ctl uses:\n");
+        for (method, path) in api::listed() {
+            let _ = writeln!(text, "{method:4} {path}");
+        }
     }
     text
 }
@@ -229,10 +281,15 @@ fn readyz(state: &dyn AdminState) -> Reply {
     if state.draining() {
         reasons.insert(0, "draining".into());
     }
+    let status = match reasons.is_empty() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
     if reasons.is_empty() {
-        return reply(StatusCode::OK, "ready\n");
+        reasons.push("ready".into());
     }
-    reply(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
+    reasons.extend(state.not_known());
+    reply(status, reasons.join("\n") + "\n")
 }
 
 fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {

@@ -2,13 +2,16 @@
 
 mod noted;
 
+use crate::cli::LogFormat;
 use crate::log::Filter;
 use crate::reload::{Diff, Reload, Wake};
-use crate::serve::wall_clock;
+use crate::serve::{Started, wall_clock};
 use crate::upgrade;
+use keyway_config::{Config, IoDriver};
 use keyway_control::{
     AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
-    LogLevel, NotedKeyList, PoolStatus, ProcessStatus, Reloaded, ScriptKill, SlowRequest,
+    EffectiveConfig, LogLevel, NotedKeyList, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
+    SlowRequest,
 };
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
@@ -29,6 +32,45 @@ pub struct Process {
     seen: Mutex<Vec<Seen>>,
     started_unix_seconds: u64,
     levers: Levers,
+    settings: Settings,
+}
+
+/// What the process was configured with.
+pub struct Settings {
+    file: Option<String>,
+    /// Options of the command line that go before the file.
+    options: (Option<IoDriver>, Option<LogFormat>),
+    config: Mutex<Config>,
+}
+
+impl Settings {
+    /// `config`, and what the process was started with beside it.
+    pub fn new(started: &Started<'_>, config: &Config) -> Settings {
+        let file = started.file.map(|file| file.display().to_string());
+        let options = (started.io, started.format);
+        Settings { file, options, config: Mutex::new(config.clone()) }
+    }
+
+    /// As they are in force where messages of this level are logged.
+    fn effective(&self, level: LogLevel) -> EffectiveConfig {
+        let mut config = self.config.lock().clone();
+        let (io, format) = self.options;
+        let server = &mut config.server;
+        server.io = io.unwrap_or(server.io);
+        server.log.format = match format {
+            Some(LogFormat::Human) => keyway_config::LogFormat::Human,
+            Some(LogFormat::Json) => keyway_config::LogFormat::Json,
+            None => server.log.format,
+        };
+        server.log.level = match level {
+            LogLevel::Error => keyway_config::LogLevel::Error,
+            LogLevel::Warn => keyway_config::LogLevel::Warn,
+            LogLevel::Info => keyway_config::LogLevel::Info,
+            LogLevel::Debug => keyway_config::LogLevel::Debug,
+            LogLevel::Trace => keyway_config::LogLevel::Trace,
+        };
+        EffectiveConfig { file: self.file.clone(), toml: keyway_config::describe(&config) }
+    }
 }
 
 /// What an operator may do to the process as a whole.
@@ -61,16 +103,26 @@ pub struct Seen {
 
 impl Process {
     /// A process that serves.
-    pub fn new(plan: Arc<Plan>, registry: Arc<Registry>, levers: Levers) -> Self {
+    pub fn new(
+        plan: Arc<Plan>,
+        registry: Arc<Registry>,
+        levers: Levers,
+        settings: Settings,
+    ) -> Self {
         let now = Seen {
-            state: HealthState::Up.label(),
+            state: HealthState::Unknown.label(),
             tenure: None,
             since_unix_seconds: unix_seconds(),
         };
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
         let current = RwLock::new(Current { plan, registry });
         let draining = AtomicBool::new(false);
-        Self { current, draining, seen, started_unix_seconds: unix_seconds(), levers }
+        Self { current, draining, seen, started_unix_seconds: unix_seconds(), levers, settings }
+    }
+
+    /// Tells of another configuration from here on.
+    pub fn set_config(&self, config: &Config) {
+        self.settings.config.lock().clone_from(config);
     }
 
     /// Tells of other settings from here on. Backends of pools that are the same go on as
@@ -88,7 +140,7 @@ impl Process {
         let mut current = self.current.write();
         plan.follow_holds(&current.plan, heir_of);
         let now = Seen {
-            state: HealthState::Up.label(),
+            state: HealthState::Unknown.label(),
             tenure: None,
             since_unix_seconds: unix_seconds(),
         };
@@ -206,7 +258,7 @@ impl Current {
         let is_closed_once =
             health.reason(backend) == Some(FailureReason::Closed) && health.failures(backend) == 1;
         match health.state(backend) {
-            HealthState::Up => false,
+            HealthState::Up | HealthState::Unknown => false,
             HealthState::Failing => links_ready == 0 && !is_closed_once,
             HealthState::Ejected | HealthState::Rejoining | HealthState::Quarantined => true,
         }
@@ -257,7 +309,26 @@ impl AdminState for Process {
                 backends.peek()?;
                 backends
                     .all(|(id, totals)| current.is_down(id, totals.links_ready))
-                    .then(|| format!("pool {:?}: every backend is out of use or down", pool.name))
+                    .then(|| format!("pool {:?}: every server is out of use or down", pool.name))
+            })
+            .collect()
+    }
+
+    fn not_known(&self) -> Vec<String> {
+        let current = self.current();
+        let health = &current.plan.health;
+        current
+            .live_pools()
+            .filter_map(|index| {
+                let ids = current.plan.topology.backend_ids(index).enumerate();
+                let kind = &current.plan.pools[index].kind;
+                let there = ids.filter(|(server, _)| kind.has_server(*server));
+                let states: Vec<HealthState> = there.map(|(_, id)| health.state(id)).collect();
+                let is_unknown = |state: &&HealthState| **state == HealthState::Unknown;
+                let (unknown, all) = (states.iter().filter(is_unknown).count(), states.len());
+                let name = &current.plan.pools[index].name;
+                (unknown > 0)
+                    .then(|| format!("pool {name:?}: {unknown} of {all} servers not reached yet"))
             })
             .collect()
     }
@@ -338,7 +409,7 @@ impl Current {
         if backends.is_empty() {
             let why = match kind {
                 PoolKind::Routed(_) => "leads to other pools: name one with servers",
-                _ => "is an embedded store: it has no backends",
+                _ => "is an embedded store: it has no servers",
             };
             return Err(format!("pool {pool:?} {why}"));
         }
@@ -352,7 +423,7 @@ impl Current {
             Some((_, id)) => Ok(*id),
             None => {
                 let names: Vec<_> = backends.iter().map(|(name, _)| name.as_str()).collect();
-                Err(format!("no backend {backend:?}; there are: {}", names.join(", ")))
+                Err(format!("no server {backend:?}; there are: {}", names.join(", ")))
             }
         }
     }
@@ -448,6 +519,10 @@ impl Api for Process {
             tracing::warn!(pool, backend, "ejected on an operator's word, until it is restored");
         }
         Ok(has_changed)
+    }
+
+    fn config(&self) -> EffectiveConfig {
+        self.settings.effective(self.levers.log.level())
     }
 
     fn log_level(&self) -> LogLevel {

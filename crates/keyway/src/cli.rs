@@ -84,8 +84,8 @@ pub struct Serve {
     /// How workers talk to the kernel; overrides `io` of the file.
     #[arg(long, value_enum, env = "KEYWAY_IO")]
     io: Option<Wanted>,
-    /// Bind the embedded store here instead of 127.0.0.1:6380 (only without a file). There is no
-    /// admin address then: no metrics, no health checks.
+    /// Bind the embedded store here instead of 127.0.0.1:6380 (only without a file). Where another
+    /// process has the admin address 127.0.0.1:9380, it serves without one.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
     bind: Option<String>,
     /// Write the process's id there while it serves; after an upgrade, the next one's.
@@ -179,6 +179,7 @@ fn serve(arguments: &Serve) -> Result<ExitCode> {
         io: arguments.io.map(Into::into),
         file: arguments.file.as_deref(),
         pid_file: arguments.pid_file.as_deref(),
+        may_lack_admin: arguments.bind.is_some(),
     };
     let served = crate::serve::serve(config, &started, &mut before);
     if let Err(error) = &served {

@@ -16,7 +16,7 @@ use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
-use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, HealthState, Topology};
+use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
 use keyway_worker::{
     Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan,
@@ -126,7 +126,7 @@ fn layout(topology: &Topology, retired: &[Retired], workers_max: usize, clock: C
 fn is_failing(health: &HealthBoard, id: BackendId) -> bool {
     let is_closed_once =
         health.reason(id) == Some(FailureReason::Closed) && health.failures(id) == 1;
-    health.state(id) != HealthState::Up && !is_closed_once
+    !health.state(id).is_sound() && !is_closed_once
 }
 
 /// What a plan is made of.

@@ -1,6 +1,6 @@
 //! How a process comes up and goes down.
 
-use crate::admin::{Levers, Process};
+use crate::admin::{Levers, Process, Settings};
 use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
@@ -19,6 +19,7 @@ use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Started<'a> {
     pub file: Option<&'a Path>,
     /// Where to write the process's id.
     pub pid_file: Option<&'a Path>,
+    /// Whether it serves without an admin address where another process has that.
+    pub may_lack_admin: bool,
 }
 
 /// Between two looks at whether the clients of a process have left that was replaced.
@@ -80,16 +83,18 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
     let levers = Levers { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
-    let process = Arc::new(Process::new(Arc::clone(&plan), Arc::clone(&registry), levers));
+    let settings = Settings::new(started, &config);
+    let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), levers, settings);
+    let process = Arc::new(process);
     let access = access(&config);
-    let mut admin = prepare_admin(&config, &process, &access, before)?;
+    let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
     let names: Vec<_> = plan.listeners.iter().map(|listener| listener.name.clone()).collect();
     let first = first_workers(bounds.0, &sockets, before);
     let counts = (first, bounds.1);
     let mut workers = Workers::start(Arc::clone(&plan), registry, sockets, counts, (driver, seed))?;
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
-    let pid_file = begin((&mut workers, bounds.0), admin.as_mut(), started, before)?;
+    let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),
@@ -190,7 +195,7 @@ fn worker_bounds(config: &Config, taken: usize) -> (usize, usize) {
 /// is to be one.
 fn begin(
     (workers, count): (&mut Workers, usize),
-    admin: Option<&mut AdminHandle>,
+    (plan, admin): (&Plan, Option<&mut AdminHandle>),
     started: &Started<'_>,
     before: &mut TakeOver,
 ) -> Result<Option<PidFile>> {
@@ -200,6 +205,7 @@ fn begin(
     let written = if is_upgrade { Ok(None) } else { write() };
     let mut pid_file = written?;
     before.await_begin()?;
+    hold_again(plan, before.held());
     workers.begin();
     if let Some(admin) = admin {
         admin.begin();
@@ -217,6 +223,24 @@ fn begin(
         upgrade::tell_of_start();
     }
     Ok(pid_file)
+}
+
+/// Takes the servers out of use that an operator had ejected in the process before.
+fn hold_again(plan: &Plan, held: &[(String, String)]) {
+    for (pool, backend) in held {
+        match plan.hold(pool, backend) {
+            true => tracing::warn!(
+                pool,
+                backend,
+                "upgrade: stays ejected on an operator's word, until it is restored"
+            ),
+            false => tracing::info!(
+                pool,
+                backend,
+                "upgrade: was ejected on an operator's word, and is not configured any more"
+            ),
+        }
+    }
 }
 
 /// Tells what draining did not wait for.
@@ -455,12 +479,13 @@ fn serve_the_rest(
     outcome
 }
 
-/// What answers at the admin address, from its begin on.
+/// What answers at the admin address, from its begin on. With `may_lack` a process serves without
+/// it where another one listens there.
 fn prepare_admin(
     config: &Config,
     process: &Arc<Process>,
     access: &Access,
-    before: &mut TakeOver,
+    (before, may_lack): (&mut TakeOver, bool),
 ) -> Result<Option<AdminHandle>> {
     let Some(addr) = &config.server.admin else { return Ok(None) };
     let refused = |error: AdminError| {
@@ -470,11 +495,20 @@ fn prepare_admin(
         )
     };
     let socket = match (before.admin(addr), addr) {
-        (None, ListenAddr::Tcp(bind)) => {
-            let opened = keyway_net::listen_tcp(*bind, config.only_v6(addr));
-            let address = bind.to_string();
-            Some(opened.map_err(|reason| refused(AdminError::Bind { address, reason }))?)
-        }
+        (None, ListenAddr::Tcp(bind)) => match keyway_net::listen_tcp(*bind, config.only_v6(addr)) {
+            Ok(socket) => Some(socket),
+            Err(reason) if may_lack && reason.kind() == ErrorKind::AddrInUse => {
+                tracing::warn!(
+                    "no admin address: another process listens on {bind}; `admin` in `[server]` of \
+                     a configuration file sets another"
+                );
+                return Ok(None);
+            }
+            Err(reason) => {
+                let address = bind.to_string();
+                return Err(refused(AdminError::Bind { address, reason }));
+            }
+        },
         (socket, _) => socket,
     };
     let addr = addr.to_string();
@@ -593,6 +627,8 @@ fn announce(
             "metrics at {scheme}://{addr}/metrics, health at {scheme}://{addr}/healthz; keyway ctl \
              --admin {scheme}://{addr} status tells more"
         );
+    } else if config.server.admin.is_none() {
+        tracing::info!("no admin address: no metrics, no health checks, no keyway ctl");
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
     let mut listeners = config.listeners.iter().zip(names);

@@ -144,8 +144,12 @@ impl Upgrades {
         }
         let no_descriptor = |error| vec![format!("no file descriptor for a socket: {error}")];
         let sockets = sockets(live, workers, admin).map_err(no_descriptor)?;
-        let order =
-            Order { sockets, timeout: live.file.server.upgrade_timeout, wake: self.wake.clone() };
+        let order = Order {
+            sockets,
+            plan: Arc::clone(&live.version.plan),
+            timeout: live.file.server.upgrade_timeout,
+            wake: self.wake.clone(),
+        };
         self.running = Some(Attempt::start(order)?);
         *self.told.lock() = Some(UpgradeStatus::default());
         for pool in stores {

@@ -620,3 +620,131 @@ fn who_is_refused_or_sends_no_body_keeps_no_place_for_long() {
     // Within half of what an exchange may take.
     assert_eq!(heads.map(|head| raw(keyway.admin(), head).0), [401, 408]);
 }
+
+/// Connections that hold places without a whole request: silent, in the head, and in the body.
+fn half_requests(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let halves = [
+        "",
+        "GET /healthz HTT",
+        "POST /v1/drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf",
+        // As a TLS handshake: a record that does not end.
+        "\u{16}\u{3}\u{1}\u{2}",
+    ];
+    let half = |nth: usize| {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(halves[nth % halves.len()].as_bytes()).expect("the system takes it");
+        stream
+    };
+    (0..count).map(half).collect()
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the wait is timed from outside")]
+fn a_probe_is_answered_behind_hundreds_of_requests_that_are_not_complete() {
+    let _watch = watchdog(WITHIN, "half requests");
+    // More than are served and wait in the queue of the system together would not even connect.
+    const HALVES: usize = 180;
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
+    let _held = half_requests(keyway.admin(), HALVES);
+    // Less than any of them would be waited for.
+    let soon = Duration::from_secs(4);
+    let since = std::time::Instant::now();
+    for path in ["/healthz", "/readyz", "/v1/health", "/metrics"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        assert_eq!(raw(keyway.admin(), &request).0, 200, "{path}");
+    }
+    assert!(since.elapsed() < soon, "{:?}", since.elapsed());
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the wait is timed from outside")]
+fn a_probe_by_tls_is_answered_behind_handshakes_that_are_not_complete() {
+    let _watch = watchdog(WITHIN, "half handshakes");
+    let authority = Authority::new("ours");
+    let files = CertificateFiles::default();
+    files.add("server", &authority.issue(&["127.0.0.1"]));
+    let ca = files.write("ca.pem", &authority.certificate);
+    let path = |name: &str| files.path(name).to_string_lossy().into_owned();
+    let tls =
+        format!("{{ cert_file = {:?}, key_file = {:?} }}", path("server.pem"), path("server.key"));
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("admin_tls", &tls);
+    let keyway = Keyway::start(KEYWAY, config);
+    let _held = half_requests(keyway.admin(), 180);
+    let (admin, ca) = (format!("https://{}", keyway.admin()), ca.to_string_lossy().into_owned());
+    let since = std::time::Instant::now();
+    let (status, text) =
+        outcome(run_keyway(KEYWAY, &["ctl", "--admin", &admin, "--ca-file", &ca, "health"]));
+    assert!(status == 0 && text == "ok\n", "{text}");
+    assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+}
+
+#[test]
+fn the_settings_in_force_are_told_without_secrets() {
+    let _watch = watchdog(WITHIN, "settings");
+    let files = CertificateFiles::default();
+    let token = files.write("token", TOKEN);
+    let pool = Pool::sharded("main", &["127.0.0.1:1:1 alpha".to_owned()])
+        .with("password", "\"sesame-of-the-server\"")
+        .with("timeout", "\"1250ms\"");
+    let config = KeywayConfig::new(vec![pool, Pool::store("local")])
+        .with_server("admin_token_file", &format!("{token:?}"));
+    let keyway = Keyway::start(KEYWAY, config);
+    let (admin, token) = (keyway.admin().to_string(), token.display().to_string());
+    let ask = |words: &[&str]| {
+        let all = [&["ctl", "--admin", &admin, "--token-file", &token][..], words].concat();
+        outcome(run_keyway(KEYWAY, &all))
+    };
+    assert_eq!(ask(&["log-level", "debug"]).0, 0);
+    let (status, told) = ask(&["config"]);
+    assert_eq!(status, 0, "{told}");
+    let file = keyway.directory().join("keyway.toml");
+    for wanted in [
+        &format!("# {}\n", file.display()),
+        "timeout = \"1250ms\"",
+        "level = \"debug\"",
+        "connect_timeout = ",
+        "[limits]",
+        "password = \"********\"",
+        "admin_token_file = ",
+    ] {
+        assert!(told.contains(wanted), "{wanted:?} is missing in:\n{told}");
+    }
+    assert!(!told.contains("sesame"), "{told}");
+    assert_eq!(ctl(&keyway, &["config"]).0, 1, "not without the token");
+    // A reload that changes it is told.
+    let changed = std::fs::read_to_string(&file).expect("its file").replace("1250ms", "1350ms");
+    std::fs::write(&file, changed).expect("its file");
+    assert_eq!(ask(&["reload"]).0, 0);
+    assert!(ask(&["config"]).1.contains("timeout = \"1350ms\""));
+}
+
+#[test]
+fn a_port_for_clients_and_a_wrong_name_are_told_in_the_words_of_the_operator() {
+    let _watch = watchdog(WITHIN, "words");
+    let servers = RedisServer::start_many(1);
+    let pools = vec![Pool::over("main", &servers), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    for port in [servers[0].address(), keyway.address(1)] {
+        for words in [
+            &["ctl", "--admin", &port.to_string(), "servers"][..],
+            &["ctl", "--admin", &port.to_string(), "eject", "main", "127.0.0.1:1"],
+        ] {
+            let (status, text) = outcome(run_keyway(KEYWAY, words));
+            assert_eq!(status, 3, "{text}");
+            assert!(text.contains("speaks RESP") && text.contains("server.admin"), "{text}");
+        }
+        let words = ["top", "--once", "-a", &port.to_string()];
+        let (_, text) = outcome(run_keyway(KEYWAY, &words));
+        assert!(text.contains("speaks RESP"), "{text}");
+    }
+    for words in [&["eject", "main", "127.0.0.1:1"][..], &["restore", "local", "127.0.0.1:1"]] {
+        let (status, text) = ctl(&keyway, words);
+        assert!(status == 1 && text.contains("server"), "{text}");
+        assert!(!text.contains("HTTP") && !text.contains("backend"), "{text}");
+    }
+    let (status, listed) = raw(keyway.admin(), "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    assert_eq!(status, 200);
+    for path in ["/metrics", "/backends/restore", "/v1/servers/eject", "/v1/openapi.json"] {
+        assert!(listed.contains(path), "{listed}");
+    }
+}

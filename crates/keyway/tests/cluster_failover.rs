@@ -7,7 +7,7 @@ mod cluster_setup;
 
 use cluster_setup::{Load, Seen, key_of, serve, warnings};
 use keyway_testkit::{
-    Keyway, RedisCluster, Value, cluster_slot, encode_words, wait_until, watchdog,
+    Keyway, RedisCluster, Value, cluster_slot, encode_words, http_get, wait_until, watchdog,
 };
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -55,12 +55,24 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     let log = keyway.process().log();
     assert!(!log.contains("cluster.invalid") && !log.contains("place-"), "{log}");
     println!("{}", warnings(&keyway).join("\n"));
+    // The replica that took over has none: that is told until there is one again.
+    let unreplicated = || keyway.metrics().sum("keyway_cluster_unreplicated_shards", &[]);
+    wait_until("its shard has no replica left", WITHIN, || unreplicated() == 1.0);
+    let alone = format!("\"address\":\"{}\",\"state\":\"no-replica\"", cluster.address(3));
+    let backends = http_get(keyway.admin(), "/backends").body;
+    assert!(backends.contains(&alone), "{backends}");
+    assert_eq!(backends.matches("no-replica").count(), 1, "{backends}");
+    assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+    let told = warnings(&keyway).join("\n");
+    assert_eq!(told.matches("shard has no replica left").count(), 1, "{told}");
     // It comes back as a replica, and nobody notices.
     let load = Load::start(keyway.address(0), 4, Some(1));
     cluster.restart(0);
     cluster.wait_settled();
     load.go_on(200);
     load.end().expect_clean(1000);
+    wait_until("its shard has a replica", WITHIN, || unreplicated() == 0.0);
+    assert!(keyway.process().log().contains("shard has a replica again"));
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn an_operator_ends_a_quarantine_and_readyz_tells() {
     assert_eq!(ask("/backends/restore?pool=main&backend=s0").status, 405, "never by a GET");
     assert_eq!(ask("/readyz").status, 503, "nothing of that restored it");
     let store = restore("pool=local&backend=s0").body;
-    assert!(store.contains("is an embedded store: it has no backends"), "{store}");
+    assert!(store.contains("is an embedded store: it has no servers"), "{store}");
     let spread = restore("pool=spread&backend=s0").body;
     assert!(spread.contains("leads to other pools"), "{spread}");
     let listed = ask("/backends").body;
@@ -271,6 +271,71 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     wait_until("and healthy", SOON, || state(&keyway, &servers[1].address().to_string()) == 0.0);
     let backends = http_get(keyway.admin(), "/backends").body;
     assert_eq!(backends.matches("\"up\"").count(), 1, "{backends}");
+}
+
+/// The states of the servers of a pool, in order, as `/backends` has them.
+fn states(keyway: &Keyway, pool: &str) -> Vec<String> {
+    let told = http_get(keyway.admin(), "/backends").body;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let pools = told["pools"].as_array().expect("pools");
+    let of = pools.iter().find(|one| one["pool"] == pool).expect("the pool");
+    let state =
+        |server: &serde_json::Value| server["state"].as_str().unwrap_or_default().to_owned();
+    of["backends"].as_array().expect("servers").iter().map(state).collect()
+}
+
+#[test]
+fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
+    let _watch = watchdog(Duration::from_secs(60), "the first look");
+    let servers = RedisServer::start_many(3);
+    assert_eq!(servers[0].client().words("CONFIG RESETSTAT"), Value::simple("OK"));
+    servers[1].process().pause();
+    let dead = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}:1"));
+    let of = |at: usize| format!("{}:1", servers[at].address());
+    let lazy = |name: &str, lines: &[String]| {
+        Pool::sharded(name, lines).with("preconnect", "false").with("timeout", "\"1s\"")
+    };
+    let ejecting = "{ after_failures = 1, for = \"60s\", rejoin = \"serve\" }";
+    let pools = vec![
+        lazy("mixed", &[of(0), of(1), dead[0].clone()]),
+        lazy("dead", &dead),
+        lazy("gone", &dead[..1]).with("ejection", ejecting),
+        Pool::memcached("other", &[])
+            .with("servers", &format!("[{:?}]", dead[1]))
+            .with("preconnect", "false"),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let first = http_get(keyway.admin(), "/readyz");
+    let is_known = first.status == 503;
+    assert!(is_known || first.body.contains("of 3 servers not reached yet"), "{}", first.body);
+    wait_until("the live one is up, and the others fail", SOON, || {
+        states(&keyway, "mixed") == ["up", "failing", "failing"]
+            && states(&keyway, "dead") == ["failing", "failing"]
+            && states(&keyway, "gone") == ["ejected"]
+            && states(&keyway, "other") == ["failing"]
+    });
+    let ready = http_get(keyway.admin(), "/readyz");
+    assert_eq!(ready.status, 503, "{}", ready.body);
+    for pool in ["dead", "gone", "other"] {
+        assert!(ready.body.contains(&format!("pool {pool:?}: every server")), "{}", ready.body);
+    }
+    assert!(!ready.body.contains("mixed") && !ready.body.contains("not reached"), "{}", ready.body);
+    let log = keyway.process().log();
+    assert!(log.contains("from=\"unknown\" to=\"failing\" reason=\"timeout\""), "{log}");
+    assert!(!log.contains("to=\"up\""), "what is expected is not told:\n{log}");
+    // One connection and one PING, whatever the number of workers.
+    let stats = servers[0].client().words("INFO commandstats").text();
+    assert!(stats.contains("cmdstat_ping:calls=1,"), "{stats}");
+    // A server that a reload brings is looked at as well.
+    let file = keyway.directory().join("keyway.toml");
+    let text = std::fs::read_to_string(&file).expect("its file");
+    std::fs::write(&file, text.replace(&dead[0], &of(2))).expect("its file");
+    keyway.process().signal(keyway_testkit::Signal::HUP);
+    wait_until("the added one is up", SOON, || {
+        states(&keyway, "dead") == ["up", "failing"] && states(&keyway, "gone") == ["up"]
+    });
+    servers[1].process().resume();
+    wait_until("who answers again is up", SOON, || states(&keyway, "mixed") == ["up"; 3]);
 }
 
 #[test]

@@ -498,7 +498,21 @@ fn an_admin_address_in_use_is_refused_with_what_to_set() {
     }
     let help = run_keyway(KEYWAY, &["serve", "--help"]).expect_success("serve --help").stdout;
     let words: Vec<&str> = help.split_whitespace().collect();
-    assert!(words.join(" ").contains("There is no admin address then"), "{help}");
+    assert!(words.join(" ").contains("it serves without one"), "{help}");
+}
+
+#[test]
+fn a_store_at_another_address_serves_where_its_admin_address_is_taken() {
+    let _watch = watchdog(Duration::from_secs(30), "start with --bind");
+    // Whoever has it, it is taken.
+    let _taken = TcpListener::bind("127.0.0.1:9380");
+    let (directory, address) = (TempDir::new(), free_address());
+    let mut command = Command::new(keyway_binary(KEYWAY));
+    command.args(["serve", "--bind", &address.to_string()]);
+    let mut process = Process::spawn("keyway", &mut command, directory.path());
+    process.wait_ready(SOON, || Client::try_connect(address).is_ok());
+    let told = "no admin address: another process listens on 127.0.0.1:9380";
+    assert!(process.log().contains(told), "{}", process.log());
 }
 
 #[test]

@@ -490,6 +490,28 @@ fn listeners_and_workers_differ_between_the_two() {
 }
 
 #[test]
+fn a_server_ejected_by_hand_stays_so_in_the_next_process() {
+    let _watch = watchdog(Duration::from_secs(90), "an upgrade with an ejected server");
+    let servers = RedisServer::start_many(3);
+    let it = Upgrading::start(vec![Pool::over("main", &servers)], &[], "");
+    let address = |at: usize| servers[at].address().to_string();
+    for at in [0, 2] {
+        assert_eq!(it.ctl(&["eject", "main", &address(at)]).0, 0);
+    }
+    assert_eq!(it.ctl(&["restore", "main", &address(2)]).0, 0);
+    let next = it.upgrade();
+    assert_ne!(next, it.keyway.process().pid());
+    let (_, shown) = it.ctl(&["servers"]);
+    let states = (0..3).map(|at| {
+        let line = shown.lines().find(|line| line.contains(&address(at))).expect("a line");
+        line.contains(" ejected ") && line.contains(" operator ")
+    });
+    assert_eq!(states.collect::<Vec<_>>(), [true, false, false], "{shown}");
+    assert_eq!(it.count("stays ejected on an operator's word"), 1, "{}", it.log());
+    assert_eq!(it.ctl(&["restore", "main", &address(0)]).0, 0);
+}
+
+#[test]
 fn what_a_store_holds_is_not_lost_by_surprise() {
     let _watch = watchdog(Duration::from_secs(60), "an upgrade with a store");
     let mut one = Upgrading::start(vec![Pool::store("kept")], &[], "");

@@ -232,7 +232,7 @@ catalogue! {
         measures "Times the backend was taken out of use, for all workers at once."
         leaves_out "Leaves out single failures that ejected nothing."
     BACKEND_HEALTH: Gauge "keyway_backend_health_state" in "state" by [Pool Backend]
-        measures "How usable the process finds the backend: 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined, 4 its cluster or the sentinels say that it is down. All workers share the finding."
+        measures "How usable the process finds the backend: -1 not known (it has neither answered nor failed yet, and is in use), 0 up, 1 failing but in use, 2 ejected (or rejoining: being probed), 3 quarantined, 4 its cluster or the sentinels say that it is down. All workers share the finding."
         leaves_out "Leaves out other processes over the same backend."
     BACKEND_ROLE: Gauge "keyway_backend_role_info" in "info" by [Pool Backend Role Of]
         measures "Always 1; the labels say what the server does in a cluster or beside Sentinel (primary, replica, or none while it has no keys) and which primary it copies, or what Sentinel calls its primary."
@@ -423,6 +423,9 @@ catalogue! {
     CLUSTER_REACHABLE_PRIMARIES: Gauge "keyway_cluster_reachable_primaries" in "primaries" by [Pool]
         measures "Primaries with keys that are known and not failing: of a cluster those with slots, of a pool of kind replicated as many as it has when all is well."
         leaves_out ""
+    CLUSTER_UNREPLICATED: Gauge "keyway_cluster_unreplicated_shards" in "shards" by [Pool]
+        measures "Shards that had a replica since the process began and have had none for 5 seconds, as their cluster or the sentinels tell. Their keys cannot be served once their primary fails as well."
+        leaves_out "Leaves out shards that never had a replica, and what a replica holds or how far it is behind."
     ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
         measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."
         leaves_out ""

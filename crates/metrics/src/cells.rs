@@ -186,21 +186,29 @@ impl CloseCounters {
 /// How usable a worker finds a backend, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthLevel {
-    /// Takes requests, and the last ones went well.
+    /// Takes requests, though it has neither answered nor failed yet.
     #[default]
-    Healthy = 0,
+    Unknown = 0,
+    /// Takes requests, and the last ones went well.
+    Healthy = 1,
     /// Takes requests, though the last ones failed.
-    Failing = 1,
+    Failing = 2,
     /// Out of use until it is tried again.
-    Ejected = 2,
+    Ejected = 3,
     /// Back, and kept out of use because its data may be stale.
-    Quarantined = 3,
+    Quarantined = 4,
 }
 
 impl HealthLevel {
+    /// The value of its metric: below zero while nothing is known.
+    pub(crate) fn value(self) -> i64 {
+        self as i64 - HealthLevel::Healthy as i64
+    }
+
     /// The word for it.
     pub fn label(self) -> &'static str {
         match self {
+            HealthLevel::Unknown => "unknown",
             HealthLevel::Healthy => "up",
             HealthLevel::Failing => "failing",
             HealthLevel::Ejected => "ejected",
@@ -362,15 +370,12 @@ impl BackendCells {
         self.health.set(level as u64);
     }
 
-    pub(crate) fn health(&self) -> u64 {
-        self.health.get()
-    }
-
     pub(crate) fn health_level(&self) -> HealthLevel {
-        match self.health() {
-            0 => HealthLevel::Healthy,
-            1 => HealthLevel::Failing,
-            2 => HealthLevel::Ejected,
+        match self.health.get() {
+            0 => HealthLevel::Unknown,
+            1 => HealthLevel::Healthy,
+            2 => HealthLevel::Failing,
+            3 => HealthLevel::Ejected,
             _ => HealthLevel::Quarantined,
         }
     }

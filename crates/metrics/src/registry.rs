@@ -151,13 +151,13 @@ impl BackendTotals {
     /// requests away.
     pub fn state(&self) -> &'static str {
         match self.health {
-            HealthLevel::Healthy | HealthLevel::Failing if self.has_open_circuit => "circuit-open",
-            HealthLevel::Healthy | HealthLevel::Failing => match self.told_down {
+            HealthLevel::Ejected | HealthLevel::Quarantined => self.health.label(),
+            _ if self.has_open_circuit => "circuit-open",
+            usable => match self.told_down {
                 Some(told) => told,
                 None if self.is_outlier => "outlier",
-                None => self.health.label(),
+                None => usable.label(),
             },
-            health => health.label(),
         }
     }
 }

@@ -97,6 +97,7 @@ const OF_CLUSTERS: &[Reader<ClusterFigures>] = &[
     (&c::CLUSTER_NOTICES, |cluster| cluster.notices),
     (&c::CLUSTER_STALE, |cluster| cluster.stale),
     (&c::CLUSTER_REACHABLE_PRIMARIES, |cluster| cluster.reachable_primaries),
+    (&c::CLUSTER_UNREPLICATED, |cluster| cluster.unreplicated_shards),
 ];
 
 /// A metric of a pool that may not have it, and where to read it.
@@ -139,7 +140,7 @@ const OF_QUOTAS: &[Reader<QuotaFigures>] = &[
 ];
 
 /// The state of a backend of which it is said that it is down.
-const TOLD_DOWN: u64 = 4;
+const TOLD_DOWN: i64 = 4;
 
 impl Registry {
     /// Appends every metric in the Prometheus text format, version 0.0.4.
@@ -334,10 +335,10 @@ impl Registry {
         });
         let mut health = family(out, &c::BACKEND_HEALTH);
         self.each_backend(clusters, |at, (pool, backend)| {
-            let worst = of(at).map(BackendCells::health).max().unwrap_or(0);
+            let worst = of(at).map(BackendCells::health_level).max().unwrap_or_default();
             let told = clusters[at.0].as_ref().and_then(|it| *it.down.get(at.1)?);
-            let is_told_down = told.is_some() && worst < HealthLevel::Ejected as u64;
-            health.sample(&[pool, backend], if is_told_down { TOLD_DOWN } else { worst });
+            let is_told_down = told.is_some() && worst < HealthLevel::Ejected;
+            health.sample(&[pool, backend], if is_told_down { TOLD_DOWN } else { worst.value() });
         });
         // Of what all workers share each tells what it saw last.
         for (metric, read) in SHARED_OF_BACKENDS {

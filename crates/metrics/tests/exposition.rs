@@ -104,6 +104,7 @@ fn registry() -> Arc<Registry> {
         slots: Some(16_384),
         reachable_slots: Some(10_000),
         reachable_primaries: 3,
+        unreplicated_shards: 2,
         ..ClusterFigures::default()
     };
     assert!(registry.watch_cluster(2, move || figures.clone()));
@@ -310,7 +311,7 @@ fn totals_of_classes_and_backends_are_sums_over_the_workers() {
     assert!((0.0039..0.0041).contains(&classes[0].reply_seconds));
     let backends = registry.backend_totals(1);
     assert_eq!((backends[0].requests, backends[1].requests, backends[1].errors), (0, 2, 5));
-    assert_eq!(backends[0].health, HealthLevel::Healthy);
+    assert_eq!(backends[0].health, HealthLevel::Unknown);
     assert_eq!(backends[1].health, HealthLevel::Ejected, "the worst of them");
     drop(first);
     assert_eq!(registry.workers_running(), 1);
@@ -343,7 +344,7 @@ fn counts_outlive_their_worker_and_levels_do_not() {
     assert_eq!(value(&registry, "keyway_process_workers", &[]), 0.0);
     assert_eq!(value(&registry, "keyway_backend_requests_total", &alpha), 1.0);
     assert_eq!(value(&registry, "keyway_backend_ready_links", &alpha), 0.0);
-    assert_eq!(value(&registry, "keyway_backend_health_state", &alpha), 0.0);
+    assert_eq!(value(&registry, "keyway_backend_health_state", &alpha), -1.0);
     assert_eq!(value(&registry, "keyway_client_connections", &[("pool", "sessions")]), 0.0);
 
     let next = registry.start_worker().expect("a free place");

@@ -5,12 +5,16 @@
 //!                          ◄── Hello          its configuration is right
 //!  Sockets, …, AllSent     ──►
 //!                          ◄── Ready          it lacks nothing to serve; or Refused
+//!  Held, …                 ──►                if its Hello says that it understands them
 //!  Begin                   ──►                it accepts clients
 //!                          ◄── Serving
 //!  accepts no more
 //! ```
 //! Each message is one packet: fields with zero bytes between, and descriptors beside them. Nothing
 //! is handed to one that has not said hello, so what is no Keyway gets none.
+//!
+//! A message that is added later is announced by a further field of Hello, which versions that do
+//! not know it leave unread.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -33,6 +37,12 @@ const MESSAGE_LEN_MAX: usize = 32 << 10;
 
 /// What every message begins with. Another number is another language.
 const MAGIC: &str = "keyway-handover-1";
+
+/// What a message about held servers begins with, and what announces that it is understood.
+const HELD: &str = "held";
+
+/// Servers in one message, at most: with the longest names and addresses they fit into one.
+pub const HELD_AT_ONCE: usize = 8;
 
 /// What a socket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +70,10 @@ pub struct Handed {
 #[derive(Debug)]
 pub enum Message {
     /// The next process is there, and its configuration is right.
-    Hello,
+    Hello {
+        /// Whether it understands [`Message::Held`].
+        takes_held: bool,
+    },
     /// Some of the sockets at an address.
     Sockets(Handed),
     /// These were all.
@@ -75,6 +88,11 @@ pub enum Message {
         /// Why, a line for each.
         reasons: Vec<String>,
     },
+    /// Servers that an operator has taken out of use.
+    Held {
+        /// The pool of each and its address.
+        servers: Vec<(String, String)>,
+    },
     /// It is to serve.
     Begin,
     /// It does.
@@ -85,7 +103,10 @@ impl Message {
     fn encode(&self) -> Vec<u8> {
         let mut fields = vec![MAGIC.to_owned()];
         match self {
-            Message::Hello => fields.push("hello".to_owned()),
+            Message::Hello { takes_held } => {
+                fields.push("hello".to_owned());
+                fields.extend(takes_held.then(|| HELD.to_owned()));
+            }
             Message::Sockets(handed) => {
                 fields.push("sockets".to_owned());
                 fields.push(match handed.place {
@@ -111,6 +132,12 @@ impl Message {
                     fields.push(reason.replace('\0', " "));
                 }
             }
+            Message::Held { servers } => {
+                fields.push(HELD.to_owned());
+                for (pool, address) in servers {
+                    fields.extend([pool.replace('\0', " "), address.replace('\0', " ")]);
+                }
+            }
             Message::Begin => fields.push("begin".to_owned()),
             Message::Serving => fields.push("serving".to_owned()),
         }
@@ -124,7 +151,7 @@ impl Message {
             return None;
         }
         Some(match fields.next()? {
-            "hello" => Message::Hello,
+            "hello" => Message::Hello { takes_held: fields.any(|field| field == HELD) },
             "sockets" => {
                 let place = match fields.next()? {
                     "admin" => Place::Admin,
@@ -143,6 +170,11 @@ impl Message {
                 Message::Ready { kept }
             }
             "refused" => Message::Refused { reasons: fields.map(str::to_owned).collect() },
+            HELD => {
+                let fields: Vec<&str> = fields.collect();
+                let servers = fields.chunks_exact(2).map(|it| (it[0].to_owned(), it[1].to_owned()));
+                Message::Held { servers: servers.collect() }
+            }
             "begin" => Message::Begin,
             "serving" => Message::Serving,
             _ => return None,
@@ -290,7 +322,10 @@ mod tests {
     fn what_is_said_is_heard() {
         let (here, there) = both();
         let messages = [
-            Message::Hello,
+            Message::Hello { takes_held: false },
+            Message::Hello { takes_held: true },
+            Message::Held { servers: vec![("p".to_owned(), "127.0.0.1:7001".to_owned()); 2] },
+            Message::Held { servers: Vec::new() },
             Message::AllSent,
             Message::Ready { kept: vec![0, 3] },
             Message::Refused { reasons: vec!["a".to_owned(), "b\nc".to_owned()] },

@@ -27,7 +27,7 @@ pub use entrance::{
     AWAY_LABELS, Announced, Away, Gate, HEADER_LEN_MAX, Header, HeaderFault, parse_header,
 };
 pub use epoll::EpollIo;
-pub use handover::{HANDED_AT_ONCE, Handed, Handover, Message, Place};
+pub use handover::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message, Place};
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
 pub use keyway_tls::{ClientTls, ServerTls, TlsFault};
 pub use listener::{

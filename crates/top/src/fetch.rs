@@ -30,7 +30,13 @@ pub struct Credentials {
 pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     let deadline = Instant::now() + TIME_MAX;
     let get = |path| get(target, path, shown, deadline);
-    let (status, metrics) = get("/metrics")?;
+    let (status, metrics) =
+        get("/metrics").map_err(|why| match target.starts_with("https://") {
+            false if why == no_http() || why.starts_with(BROKEN) => {
+                spoken_at(target).map_or(why, no_admin_address)
+            }
+            _ => why,
+        })?;
     let at = Instant::now();
     if status != 200 {
         return Err(refusal(status));
@@ -220,7 +226,36 @@ fn no_http() -> String {
 }
 
 fn broken(error: &std::io::Error) -> String {
-    if is_timeout(error) { too_slow() } else { format!("the connection broke: {error}") }
+    if is_timeout(error) { too_slow() } else { format!("{BROKEN}: {error}") }
+}
+
+const BROKEN: &str = "the connection broke";
+
+/// Time to find out what is spoken at an address.
+const SPOKEN_TIME: Duration = Duration::from_secs(1);
+
+/// What is spoken at an address that does not speak HTTP, if that is known.
+pub fn spoken_at(address: &str) -> Option<&'static str> {
+    let deadline = Instant::now() + SPOKEN_TIME;
+    let mut stream = connect(address, deadline).ok()?;
+    set_times(&stream, deadline).ok()?;
+    stream.write_all(b"PING\r\n").ok()?;
+    let mut reply = [0; 64];
+    let count = stream.read(&mut reply).ok()?;
+    match &reply[..count] {
+        // Servers and proxies of memcached know no such command.
+        reply if reply.starts_with(b"ERROR") => Some("the protocol of memcached"),
+        [b'+' | b'-', ..] => Some("RESP, the protocol of Redis"),
+        _ => None,
+    }
+}
+
+/// What to do where that is spoken.
+pub fn no_admin_address(spoken: &str) -> String {
+    format!(
+        "this port speaks {spoken}: it is for clients; give the address of `server.admin` \
+         (127.0.0.1:9380 unless configured)"
+    )
 }
 
 fn parse(reply: &[u8]) -> Result<(u16, String), String> {
@@ -256,6 +291,30 @@ mod tests {
             let _ = stream.write_all(reply);
         });
         (address, thread)
+    }
+
+    #[test]
+    fn a_port_for_clients_is_told_as_that() {
+        for (reply, spoken) in [
+            (&b"+PONG\r\n"[..], "speaks RESP"),
+            (b"-NOAUTH Authentication required.\r\n", "speaks RESP"),
+            (b"ERROR\r\n", "protocol of memcached"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = listener.local_addr().expect("a bound socket").to_string();
+            let thread = spawn(move || {
+                // It hangs up on HTTP, as Redis does.
+                let (mut stream, _) = listener.accept().expect("a client");
+                let _ = stream.read(&mut [0; 1024]);
+                drop(stream);
+                let (mut stream, _) = listener.accept().expect("a client");
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.write_all(reply);
+            });
+            let error = read(&address, &Credentials::default()).expect_err("no Keyway");
+            assert!(error.contains(spoken) && error.contains("9380"), "{error}");
+            thread.join().expect("it answered");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub mod text;
 pub mod view;
 pub mod watch;
 
-pub use fetch::Credentials;
+pub use fetch::{Credentials, no_admin_address, spoken_at};
 pub use screen::{print, show};
 pub use tables::SORTS;
 pub use watch::{TARGETS_MAX, Watch};

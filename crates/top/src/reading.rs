@@ -18,6 +18,10 @@ pub struct Server {
     pub state: String,
     /// Its latest failure since it was up, or nothing.
     pub reason: String,
+    /// `primary` and the like, where servers are found out; or nothing.
+    pub role: String,
+    /// How many slots it has, in a cluster; or nothing.
+    pub slots: String,
 }
 
 /// What was counted as gone wrong: by pool (or listener, or server), what, and why.
@@ -180,6 +184,8 @@ impl Reading {
                 if let Some(server) = self.servers.get_mut(&known) {
                     server.state = printable(&one.state);
                     server.reason = one.reason.as_deref().map(printable).unwrap_or_default();
+                    server.role = one.role.as_deref().map(printable).unwrap_or_default();
+                    server.slots = one.slots.map(|slots| slots.to_string()).unwrap_or_default();
                 }
             }
             self.kinds.insert(name, printable(&pool.kind));
@@ -242,7 +248,8 @@ fn source(metric: &str) -> Option<&'static Source> {
 
 /// What the numbers of [`HEALTH`] mean.
 fn health(level: f64) -> &'static str {
-    match level as u8 {
+    match level as i8 {
+        -1 => "unknown",
         0 => "up",
         1 => "failing",
         2 => "ejected",
@@ -275,6 +282,8 @@ struct Backend {
     #[serde(default)]
     state: String,
     reason: Option<String>,
+    role: Option<String>,
+    slots: Option<u64>,
 }
 
 #[derive(Deserialize)]

@@ -25,6 +25,8 @@ pub struct Column {
     pub is_text: bool,
     /// Whether its words matter most at their ends, as ports do.
     pub ends_matter: bool,
+    /// Words are not made narrower than this.
+    pub width_min: u8,
     /// The entry of [`SORTS`] that orders rows by it.
     pub sort: Option<usize>,
 }
@@ -80,23 +82,30 @@ pub struct Choice {
     pub is_merged: bool,
 }
 
+/// A name is not made shorter than this.
+const WORDS_MIN: u8 = 6;
+
+/// An IPv4 address with its port: what tells servers apart is seen whole.
+const ADDRESS_LEN: u8 = 21;
+
 const fn words(title: &'static str, from_width: u16) -> Column {
-    Column { title, from_width, is_text: true, ends_matter: false, sort: None }
+    let (is_text, ends_matter, width_min) = (true, false, WORDS_MIN);
+    Column { title, from_width, is_text, ends_matter, width_min, sort: None }
 }
 
 const fn named(title: &'static str) -> Column {
-    Column { title, from_width: 0, is_text: true, ends_matter: false, sort: Some(0) }
+    Column { sort: Some(0), ..words(title, 0) }
 }
 
 /// The column of processes, which are told apart by their ports as much as by their hosts.
 const PROCESS: Column = Column { ends_matter: true, ..words("PROCESS", 0) };
 
 const fn figure(title: &'static str, from_width: u16) -> Column {
-    Column { title, from_width, is_text: false, ends_matter: false, sort: None }
+    Column { is_text: false, ..words(title, from_width) }
 }
 
 const fn sorted(title: &'static str, sort: usize) -> Column {
-    Column { title, from_width: 0, is_text: false, ends_matter: false, sort: Some(sort) }
+    Column { sort: Some(sort), ..figure(title, 0) }
 }
 
 /// Every process, in the order they were named.
@@ -170,18 +179,18 @@ type Names = (String, String, String);
 struct Part {
     figures: Figures,
     has_rates: bool,
-    /// Kind of a pool, or state of a server, of each process that says another.
-    words: Vec<String>,
-    reasons: Vec<String>,
+    /// What processes say in words: kind of a pool; or state, reason, role and slots of a
+    /// server. Where they differ each is there once.
+    words: [Vec<String>; 4],
 }
 
 impl Part {
-    fn add(&mut self, figures: &Figures, has_rates: bool, word: &str, reason: &str) {
+    fn add(&mut self, figures: &Figures, has_rates: bool, words: &[&str]) {
         self.figures += figures;
         self.has_rates |= has_rates;
-        for (list, text) in [(&mut self.words, word), (&mut self.reasons, reason)] {
+        for (list, text) in self.words.iter_mut().zip(words) {
             if !text.is_empty() && !list.iter().any(|known| known == text) {
-                list.push(text.to_owned());
+                list.push((*text).to_owned());
             }
         }
     }
@@ -216,15 +225,15 @@ impl Part {
 fn parts(
     seen: &[Seen],
     choice: &Choice,
-    mut each: impl FnMut(&Seen, &mut dyn FnMut((&str, &str), &Figures, bool, &str, &str)),
+    mut each: impl FnMut(&Seen, &mut dyn FnMut((&str, &str), &Figures, bool, &[&str])),
 ) -> BTreeMap<Names, Part> {
     let mut parts = BTreeMap::<Names, Part>::new();
     for one in seen {
         let process = if choice.is_merged { "" } else { &one.target };
-        each(one, &mut |(first, second), figures, has_rates, word, reason| {
+        each(one, &mut |(first, second), figures, has_rates, words| {
             let names = (first.to_owned(), second.to_owned(), process.to_owned());
             if choice.takes(&names) {
-                parts.entry(names).or_default().add(figures, has_rates, word, reason);
+                parts.entry(names).or_default().add(figures, has_rates, words);
             }
         });
     }
@@ -236,7 +245,7 @@ fn pool_parts(seen: &[Seen], choice: &Choice) -> BTreeMap<Names, Part> {
         let Some((reading, change)) = one.now() else { return };
         for (name, figures) in &change.pools {
             let kind = reading.kinds.get(name).map_or("", String::as_str);
-            add((name, ""), figures, change.seconds.is_some(), kind, "");
+            add((name, ""), figures, change.seconds.is_some(), &[kind]);
         }
     })
 }
@@ -306,7 +315,7 @@ pub fn pools(seen: &[Seen], choice: &Choice) -> Table {
         let errors = figures.get(Figure::Errors);
         let cells = vec![
             name,
-            part.words.join(","),
+            part.words[0].join(","),
             part.level(Figure::Clients),
             part.rate(Figure::Requests),
             latency(figures.latency.quantile(0.5)),
@@ -329,41 +338,52 @@ pub fn pools(seen: &[Seen], choice: &Choice) -> Table {
     with_process(seen, choice, 1, table, rows)
 }
 
-/// Every server of every pool.
-pub fn servers(seen: &[Seen], choice: &Choice) -> Table {
-    let columns = vec![
+/// Columns of servers. Where servers have roles, a terminal of 80 columns has no room for all.
+fn server_columns(has_roles: bool) -> Vec<Column> {
+    let from_width = if has_roles { 100 } else { 0 };
+    let mut columns = vec![
         words("POOL", 0),
-        named("SERVER"),
+        Column { ends_matter: true, width_min: ADDRESS_LEN, ..named("SERVER") },
         words("STATE", 0),
         words("REASON", 110),
         sorted("REQ/S", 1),
         sorted("P50", 2),
         sorted("P99", 3),
-        sorted("FLIGHT", 5),
+        Column { from_width, ..sorted("FLIGHT", 5) },
         figure("UNSENT", 100),
-        figure("LINKS", 0),
+        figure("LINKS", from_width),
         sorted("ERR/S", 4),
         figure("ERRREPL/S", 120),
         figure("RECONN/S", 130),
         figure("EJECTED/S", 140),
     ];
+    if has_roles {
+        columns.splice(2..2, [words("ROLE", 0), figure("SLOTS", 0)]);
+    }
+    columns
+}
+
+/// Every server of every pool.
+pub fn servers(seen: &[Seen], choice: &Choice) -> Table {
     let parts = parts(seen, choice, |one, add| {
         let Some((_, change)) = one.now() else { return };
         for ((pool, name), server) in &change.servers {
-            let has_rates = change.seconds.is_some();
-            add((pool, name), &server.figures, has_rates, &server.state, &server.reason);
+            let words = [&*server.state, &*server.reason, &*server.role, &*server.slots];
+            add((pool, name), &server.figures, change.seconds.is_some(), &words);
         }
     });
+    let has_roles = parts.values().any(|part| !part.words[2].is_empty());
     let rows = parts.into_iter().map(|((pool, name, process), part)| {
         let figures = &part.figures;
         let errors = figures.get(Figure::ServerErrors);
-        let is_up = part.words.iter().all(|state| state == "up");
+        let [states, reasons, roles, slots] = &part.words;
+        let is_up = states.iter().all(|state| matches!(state.as_str(), "up" | "unknown"));
         let order = part.order(Figure::ServerRequests, errors, Figure::InFlight);
-        let cells = vec![
+        let mut cells = vec![
             pool,
             name,
-            part.words.join(","),
-            part.reasons.join(","),
+            states.join(","),
+            reasons.join(","),
             part.rate(Figure::ServerRequests),
             latency(figures.latency.quantile(0.5)),
             latency(figures.latency.quantile(0.99)),
@@ -375,10 +395,13 @@ pub fn servers(seen: &[Seen], choice: &Choice) -> Table {
             part.rate(Figure::Reconnects),
             part.rate(Figure::Ejections),
         ];
+        if has_roles {
+            cells.splice(2..2, [roles.join(","), slots.join(",")]);
+        }
         let tone = if is_up && errors <= 0.0 { Tone::Plain } else { Tone::Bad };
         (process, Row { cells, tail: None, tone, order })
     });
-    let rows = rows.collect();
+    let (columns, rows) = (server_columns(has_roles), rows.collect());
     let table = Table { title: "servers", columns, rows: Vec::new(), if_empty: "none" };
     with_process(seen, choice, 2, table, rows)
 }
@@ -396,7 +419,7 @@ pub fn stores(seen: &[Seen], choice: &Choice) -> Table {
         figure("EXPIRE/S", 0),
     ];
     let parts = pool_parts(seen, choice).into_iter().filter(|(_, part)| {
-        part.words.iter().any(|kind| kind == "store") || part.figures.get(Figure::Memory) > 0.0
+        part.words[0].iter().any(|kind| kind == "store") || part.figures.get(Figure::Memory) > 0.0
     });
     let rows = parts.map(|((name, _, process), part)| {
         let figures = &part.figures;
@@ -572,6 +595,27 @@ pub(crate) mod tests {
             errors(&seen, &choice(0)).rows[0].cells[..3],
             ["web", "errors answered", "timeout"]
         );
+    }
+
+    #[test]
+    fn servers_of_a_cluster_have_roles_and_slots() {
+        let (mut one, at) = (Seen::new("a:1"), Instant::now());
+        let metrics = [7001, 7002].map(|port| {
+            format!(
+                "keyway_backend_requests_total{{pool=\"web\",backend=\"127.0.0.1:{port}\"}} 1\n"
+            )
+        });
+        let backends = r#"{"pools": [{"pool": "web", "kind": "cluster", "backends": [
+            {"backend": "127.0.0.1:7001", "state": "no-replica", "role": "primary", "slots": 16384},
+            {"backend": "127.0.0.1:7002", "state": "up", "role": "replica", "slots": null}]}]}"#;
+        let metrics = format!("keyway_process_build_info{{version=\"1\"}} 1\n{}", metrics.concat());
+        let pages = Pages { metrics, backends: Some(backends.into()), ..Pages::default() };
+        one.on_result(Ok(Reading::new(&pages, at).expect("a reading")), at, 0);
+        let table = servers(&[one], &choice(0));
+        let shown = ["127.0.0.1:7001", "primary", "16384", "no-replica"];
+        assert_eq!(table.rows[0].cells[1..5], shown);
+        assert_eq!(table.rows[1].cells[2..5], ["replica", "", "up"]);
+        assert_eq!([table.rows[0].tone, table.rows[1].tone], [Tone::Bad, Tone::Plain]);
     }
 
     #[test]

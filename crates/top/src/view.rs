@@ -17,8 +17,6 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Smaller than this there is no room for a table.
 const SIZE_MIN: (u16, u16) = (40, 8);
-/// A name is not made shorter than this.
-const WORDS_MIN: usize = 6;
 /// What stands before words that go on in the next line.
 const TAIL_INDENT: &str = "    ";
 /// Spaces between columns.
@@ -214,10 +212,13 @@ fn widths(table: &Table, indices: &[usize], room: usize) -> Vec<usize> {
         widest.max(table.columns[*index].title.len())
     };
     let mut widths: Vec<usize> = indices.iter().map(natural).collect();
-    let is_text = |place: usize| table.columns[indices[place]].is_text;
+    let column = |place: usize| &table.columns[indices[place]];
+    let may_shrink = |place: usize, width: usize| {
+        column(place).is_text && width > usize::from(column(place).width_min)
+    };
     while widths.iter().sum::<usize>() + GAP * widths.len() > room {
         let longest = (0..widths.len())
-            .filter(|place| is_text(*place) && widths[*place] > WORDS_MIN)
+            .filter(|place| may_shrink(*place, widths[*place]))
             .max_by_key(|place| widths[*place]);
         let Some(longest) = longest else { break };
         widths[longest] -= 1;
@@ -296,6 +297,36 @@ mod tests {
             // The last column that fits is whole.
             let head = lines.iter().find(|line| line.contains("OUT/S")).expect("pools");
             assert!(head.trim_end().len() <= usize::from(width));
+        }
+    }
+
+    #[test]
+    fn servers_are_told_apart_on_a_small_terminal() {
+        let (mut one, at) = (Seen::new("127.0.0.1:9380"), Instant::now());
+        let names: Vec<String> = (1..=6).map(|n| format!("192.168.100.10{n}:7000")).collect();
+        let mut metrics = "keyway_process_build_info{version=\"1\"} 1\n".to_owned();
+        for name in &names {
+            metrics += &format!(
+                "keyway_backend_requests_total{{pool=\"sessions\",backend=\"{name}\"}} 100000\n"
+            );
+        }
+        let backend = |name: &String| {
+            format!(
+                "{{\"backend\": {name:?}, \"state\": \"up\", \"role\": \"primary\", \"slots\": 2730}}"
+            )
+        };
+        let list: Vec<String> = names.iter().map(backend).collect();
+        let backends = format!(
+            "{{\"pools\": [{{\"pool\": \"sessions\", \"backends\": [{}]}}]}}",
+            list.join(",")
+        );
+        let pages =
+            crate::reading::Pages { metrics, backends: Some(backends), ..Default::default() };
+        one.on_result(Ok(crate::reading::Reading::new(&pages, at).expect("a reading")), at, 0);
+        let (lines, _) = drawn(&[one], &controls(), 80, 24);
+        let text = lines.join("\n");
+        for word in names.iter().map(String::as_str).chain(["ROLE", "primary", "2730", "ERR/S"]) {
+            assert!(text.contains(word), "{word}:\n{text}");
         }
     }
 

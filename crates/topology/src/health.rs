@@ -14,7 +14,11 @@
 //!       quarantine ends, or an operator restores
 //! ```
 //!
-//! In a pool without ejection only `Up` and `Failing` occur, unless an operator
+//! A backend begins as `Unknown`, which is in use as `Up` is: its first reply makes it `Up`, its
+//! first failure counts as that of a backend that is up. One worker asks it soon after the start,
+//! so that it does not stay so for long. An operator who restores a backend makes it `Unknown`.
+//!
+//! In a pool without ejection only `Unknown`, `Up` and `Failing` occur, unless an operator
 //! ejects a backend: then it is `Ejected` for the reason `Operator` and due never,
 //! so that no probe is made, until an operator restores it. The differences
 //! from twemproxy: a server comes back because it answered a probe, not because
@@ -37,6 +41,7 @@ use std::time::Duration;
 
 use keyway_base::{BackendFault, Time};
 
+use crate::first_look::{FirstLook, LookStep};
 use crate::{
     BackendId, CircuitBoard, Ejection, GenerationCell, Pool, PoolKind, ReadBoard, Rejoin, Topology,
 };
@@ -122,12 +127,12 @@ impl From<BackendFault> for FailureReason {
     }
 }
 
-/// Where a backend stands. Requests go to it in [`HealthState::Up`] and
-/// [`HealthState::Failing`] only.
+/// Where a backend stands. Requests go to it in [`HealthState::Up`],
+/// [`HealthState::Failing`] and [`HealthState::Unknown`] only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum HealthState {
-    /// Its latest request succeeded, or none was made since it could be reached.
+    /// Its latest request succeeded, or none was made since it answered a probe.
     #[default]
     Up = 0,
     /// Its latest request failed, but not yet as many in a row as eject it.
@@ -138,13 +143,21 @@ pub enum HealthState {
     Rejoining = 3,
     /// It answers again but is kept out of use for what it may still hold.
     Quarantined = 4,
+    /// It has neither answered nor failed yet.
+    Unknown = 5,
 }
 
 impl HealthState {
     /// Whether requests go to a backend in this state.
     #[inline]
     pub const fn is_usable(self) -> bool {
-        matches!(self, HealthState::Up | HealthState::Failing)
+        matches!(self, HealthState::Up | HealthState::Failing | HealthState::Unknown)
+    }
+
+    /// Whether nothing speaks against a backend in this state.
+    #[inline]
+    pub const fn is_sound(self) -> bool {
+        matches!(self, HealthState::Up | HealthState::Unknown)
     }
 
     /// The name in logs and metric labels.
@@ -155,6 +168,7 @@ impl HealthState {
             HealthState::Ejected => "ejected",
             HealthState::Rejoining => "rejoining",
             HealthState::Quarantined => "quarantined",
+            HealthState::Unknown => "unknown",
         }
     }
 }
@@ -215,6 +229,9 @@ struct Word {
 }
 
 impl Word {
+    /// Nothing is known of it.
+    const UNKNOWN: Word =
+        Word { state: HealthState::Unknown, reason: None, failures: 0, due_ms: 0 };
     const FAILURES_MAX: u32 = 100_000;
     const FAILURES_BITS: u32 = 17;
     const DUE_BITS: u32 = 40;
@@ -238,7 +255,8 @@ impl Word {
             1 => HealthState::Failing,
             2 => HealthState::Ejected,
             3 => HealthState::Rejoining,
-            _ => HealthState::Quarantined,
+            4 => HealthState::Quarantined,
+            _ => HealthState::Unknown,
         };
         let reason = (bits >> 3 & 0b1111) as usize;
         Word {
@@ -279,9 +297,10 @@ impl Word {
         match (self.state, ejection) {
             // Late echoes of what ejected it.
             (HealthState::Ejected | HealthState::Rejoining, _) => None,
-            (HealthState::Up | HealthState::Failing, None) => Some(failing),
-            (HealthState::Up | HealthState::Failing, Some(ejection))
-                if failures < ejection.after_failures.min(Word::FAILURES_MAX) =>
+            (state, None) if state.is_usable() => Some(failing),
+            (state, Some(ejection))
+                if state.is_usable()
+                    && failures < ejection.after_failures.min(Word::FAILURES_MAX) =>
             {
                 Some(failing)
             }
@@ -308,19 +327,21 @@ struct Cell {
     ejection: Option<Ejection>,
     pool_index: u32,
     generation: GenerationCell,
+    first_look: FirstLook,
 }
 
 impl Cell {
     fn new(topology: &Topology, id: BackendId) -> Cell {
         let backend = topology.backend(id);
         Cell {
-            word: AtomicU64::new(0),
+            word: AtomicU64::new(Word::UNKNOWN.to_bits()),
             counted: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
             rejoins: AtomicU64::new(0),
             ejection: backend.as_ref().and_then(|backend| backend.pool.ejection()),
             pool_index: backend.map_or(0, |backend| backend.pool_index as u32),
             generation: GenerationCell::default(),
+            first_look: FirstLook::default(),
         }
     }
 
@@ -362,7 +383,7 @@ pub struct HealthBoard {
 }
 
 impl HealthBoard {
-    /// A board on which every backend of `topology` is up.
+    /// A board on which nothing is known of any backend of `topology`.
     pub fn new(topology: &Topology) -> HealthBoard {
         let new = |id| Arc::new(Cell::new(topology, id));
         HealthBoard {
@@ -486,7 +507,7 @@ impl HealthBoard {
     /// Its latest failure since it was last up.
     pub fn reason(&self, backend: BackendId) -> Option<FailureReason> {
         let word = self.word(backend);
-        word.reason.filter(|_| word.state != HealthState::Up)
+        word.reason.filter(|_| !word.state.is_sound())
     }
 
     /// Its failures in a row, up to 100,000.
@@ -529,13 +550,15 @@ impl HealthBoard {
         self.update(backend, |word| word.state.is_usable().then(Word::default))
     }
 
-    /// A failing backend can be reached again, which no request has shown yet: it
-    /// is up, and a request that fails is one more in the same row. Else a server
+    /// A backend that failed or is not known has answered, which no request has shown yet: it
+    /// is up. After failures a request that fails is one more in the same row. Else a server
     /// that takes connections and fails all requests would never be ejected.
     #[cold]
     pub fn note_reachable(&self, backend: BackendId) -> Option<StateChange> {
         let up = |word: Word| Word { state: HealthState::Up, ..word };
-        self.update(backend, |word| (word.state == HealthState::Failing).then(|| up(word)))
+        let is_news =
+            |word: Word| matches!(word.state, HealthState::Failing | HealthState::Unknown);
+        self.update(backend, |word| is_news(word).then(|| up(word)))
     }
 
     /// A request or a connection that began at `began` failed at `now`. It counts
@@ -558,6 +581,22 @@ impl HealthBoard {
         // leaves is later than what the others have seen begin.
         cell.counted.fetch_update(Relaxed, Relaxed, is_new).ok()?;
         self.update(backend, |word| word.after_failure(reason, now, cell.ejection))
+    }
+
+    /// The backends of which nothing is known.
+    pub fn unknown(&self) -> impl Iterator<Item = BackendId> + '_ {
+        self.backends().filter(|&backend| self.state(backend) == HealthState::Unknown)
+    }
+
+    /// What the caller is to do at `now` about a backend of which nothing is known. It is asked
+    /// after a pause of `spread`, by one worker, and has `patience` to answer.
+    pub fn first_look(
+        &self,
+        backend: BackendId,
+        now: Time,
+        (spread, patience): (Duration, Duration),
+    ) -> LookStep {
+        self.cells[backend.index()].first_look.step(now, spread, patience)
     }
 
     /// The backends that are due for a probe, each of which some worker should
@@ -660,10 +699,11 @@ impl HealthBoard {
             && word.due_ms == Word::NEVER
     }
 
-    /// Puts a backend back into use on an operator's word, whatever its state.
-    /// A claim in the hands of a worker is void.
+    /// Puts a backend back into use on an operator's word, or as another has come to its place:
+    /// nothing is known of it. A claim in the hands of a worker is void.
     pub fn restore(&self, backend: BackendId) -> Option<StateChange> {
-        self.update(backend, |_| Some(Word::default()))
+        self.cells[backend.index()].first_look.restart();
+        self.update(backend, |_| Some(Word::UNKNOWN))
     }
 
     fn backends(&self) -> impl Iterator<Item = BackendId> + use<> {
@@ -737,7 +777,7 @@ impl HealthBoard {
             return None;
         }
         // A backend that is up again is told apart by what had been wrong.
-        let told = if after.state == HealthState::Up { before } else { after };
+        let told = if after.state.is_sound() { before } else { after };
         Some(StateChange {
             backend,
             from: before.state,
@@ -765,9 +805,36 @@ mod tests {
         Some(Ejection { after_failures, for_: 30 * SECOND, rejoin })
     }
 
-    /// One pool of `count` servers for each ejection.
+    /// One pool of `count` servers for each ejection, all of which have answered.
     fn board(count: usize, ejections: &[Option<Ejection>]) -> HealthBoard {
-        HealthBoard::new(&topology(count, ejections))
+        let board = HealthBoard::new(&topology(count, ejections));
+        let up = board.backends().filter_map(|backend| board.note_success(backend)).count();
+        assert_eq!((up, board.epoch()), (board.backend_count(), 0));
+        board
+    }
+
+    #[test]
+    fn a_backend_is_unknown_and_in_use_until_it_answers_or_fails() {
+        let ejections = [None, ejection(1, Rejoin::Serve), ejection(2, Rejoin::Serve)];
+        let board = HealthBoard::new(&topology(1, &ejections));
+        let [none, once, twice] = [0, 1, 2].map(BackendId);
+        for backend in [none, once, twice] {
+            assert!(board.is_usable(backend) && board.state(backend) == HealthState::Unknown);
+            assert_eq!((board.reason(backend), board.failures(backend)), (None, 0));
+        }
+        let change = board.note_reachable(none).unwrap();
+        assert_eq!((change.from, change.to), (HealthState::Unknown, HealthState::Up));
+        assert_eq!(board.unknown().collect::<Vec<_>>(), [once, twice]);
+        let fail = |backend| board.note_failure(backend, FailureReason::Connect, (at(1), at(1)));
+        assert_eq!(fail(once).unwrap().to, HealthState::Ejected);
+        assert_eq!(fail(twice).unwrap().to, HealthState::Failing);
+        assert_eq!(board.unknown().count(), 0);
+        let change = board.restore(once).unwrap();
+        assert_eq!(
+            (change.to, change.reason),
+            (HealthState::Unknown, Some(FailureReason::Connect))
+        );
+        assert!(board.is_usable(once) && board.reason(once).is_none());
     }
 
     fn topology(count: usize, ejections: &[Option<Ejection>]) -> Topology {
@@ -788,7 +855,7 @@ mod tests {
         board.note_failure(BackendId(0), FailureReason::Closed, (at(1), at(1)));
         let next = board.succeeded_by((&old, &new), |_| false, |_| Some(0));
         let states = [0, 1, 2].map(|id| next.state(BackendId(id)));
-        assert_eq!(states, [HealthState::Failing, HealthState::Ejected, HealthState::Up]);
+        assert_eq!(states, [HealthState::Failing, HealthState::Ejected, HealthState::Unknown]);
         assert!(next.is_held(BackendId(1)) && next.watches(BackendId(1)));
     }
 
@@ -828,6 +895,7 @@ mod tests {
             HealthState::Ejected,
             HealthState::Rejoining,
             HealthState::Quarantined,
+            HealthState::Unknown,
         ] {
             for reason in FailureReason::ALL.map(Some).into_iter().chain([None]) {
                 for (failures, due_ms) in [(0, 0), (3, 77), (Word::FAILURES_MAX, Word::NEVER)] {
@@ -990,7 +1058,7 @@ mod tests {
         assert_eq!((change.until, board.ejections(endless)), (Some(at(730)), 2));
         let claim = board.try_claim_rejoin(endless, at(730)).unwrap();
         board.rejoined(claim, at(730));
-        assert_eq!(board.restore(endless).map(|change| change.to), Some(HealthState::Up));
+        assert_eq!(board.restore(endless).map(|change| change.to), Some(HealthState::Unknown));
         assert_eq!(board.restore(endless), None);
         assert!(board.is_usable(endless));
         assert_eq!((board.rejoins(timed), board.rejoins(endless)), (1, 1));
@@ -1050,6 +1118,7 @@ mod tests {
     #[derive(Clone, Debug, Default)]
     enum Model {
         #[default]
+        Unknown,
         Up,
         Failing(u32),
         Ejected {
@@ -1077,6 +1146,7 @@ mod tests {
     impl Models {
         fn state(&self, backend: usize) -> HealthState {
             match self.states[backend] {
+                Model::Unknown => HealthState::Unknown,
                 Model::Up => HealthState::Up,
                 Model::Failing(_) => HealthState::Failing,
                 Model::Ejected { .. } => HealthState::Ejected,
@@ -1112,7 +1182,7 @@ mod tests {
             }
             self.counted[backend] = self.now;
             let failures = match self.states[backend] {
-                Model::Up => 1,
+                Model::Unknown | Model::Up => 1,
                 Model::Failing(failures) => failures + 1,
                 Model::Quarantined { .. } => u32::MAX,
                 Model::Ejected { .. } | Model::Rejoining { .. } => return,
@@ -1244,6 +1314,7 @@ mod tests {
                 }
                 Op::Restore(backend) => {
                     self.models.put_back(backend as usize);
+                    self.models.states[backend as usize] = Model::Unknown;
                     changes.extend(self.board.restore(BackendId(backend)));
                 }
                 Op::Eject(backend) => {
@@ -1267,7 +1338,7 @@ mod tests {
                     rejoin,
                 })
             });
-            let board = board(1, &ejections);
+            let board = HealthBoard::new(&topology(1, &ejections));
             let mut pair = Pair { board, models: Models::default(), claims: Vec::new() };
             let mut epoch = 0;
             for op in ops {
@@ -1282,7 +1353,7 @@ mod tests {
                     prop_assert_eq!(pair.board.watches(backend), pair.models.is_held(index));
                     prop_assert_eq!(pair.board.ejections(backend), pair.models.ejections[index]);
                     prop_assert_eq!(pair.board.rejoins(backend), pair.models.rejoins[index]);
-                    prop_assert_eq!(pair.board.reason(backend).is_some(), to != HealthState::Up);
+                    prop_assert_eq!(pair.board.reason(backend).is_some(), !to.is_sound());
                     epoch += u64::from(from.is_usable() != to.is_usable());
                     if from != to && !claiming {
                         expected_changes += 1;

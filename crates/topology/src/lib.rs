@@ -15,6 +15,7 @@ mod circuit;
 mod cluster;
 mod distribution;
 mod endpoint;
+mod first_look;
 mod generation;
 mod hash;
 mod hash_tag;
@@ -38,6 +39,7 @@ pub use cluster::{
 };
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
+pub use first_look::LookStep;
 pub use generation::{Generation, GenerationCell, Remembered, Seen};
 pub use hash::Hash;
 pub use hash_tag::HashTag;

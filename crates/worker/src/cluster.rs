@@ -3,6 +3,7 @@
 
 mod doubts;
 mod hosts;
+mod redundancy;
 mod trouble;
 
 use crate::advice::advice;
@@ -16,6 +17,7 @@ use keyway_topology::{
     InfoReplication, LeftOut, OffsetHistory, Ring, ShardedPool,
 };
 use parking_lot::Mutex;
+use redundancy::{Redundancy, ShardChange};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -157,6 +159,8 @@ pub struct Cluster {
     pub(crate) notice_rivals: Notice,
     /// In so many rounds in a row there were several.
     rivals: AtomicU64,
+    /// Which shards have lost their replicas.
+    redundancy: Mutex<Redundancy>,
     /// Servers that an operator has taken out of use.
     pub(crate) holds: Holds,
     /// What it came to.
@@ -195,9 +199,28 @@ impl Cluster {
             lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
             trouble: Mutex::new(Trouble::new("none was asked yet")),
+            redundancy: Mutex::new(Redundancy::new(primaries)),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
         })
+    }
+
+    /// Which shards have lost their last replica or regained one; each change is returned once.
+    pub(crate) fn redundancy_changes(&self, now: Time) -> Vec<ShardChange> {
+        let Some(mut redundancy) = self.redundancy.try_lock() else { return Vec::new() };
+        redundancy.follow(&self.map(), now)
+    }
+
+    /// Whether the server at a place is the primary of a shard that has lost its replicas.
+    pub(crate) fn has_lost_replicas(&self, place: usize) -> bool {
+        let map = self.map();
+        let redundancy = self.redundancy.lock();
+        map.node(place).is_some_and(|node| redundancy.is_lost(place, node.tenure))
+    }
+
+    /// How many shards have lost their replicas.
+    pub(crate) fn unreplicated_count(&self) -> u64 {
+        self.redundancy.lock().lost_count() as u64
     }
 
     /// As configured.

@@ -60,6 +60,51 @@ impl Plan {
         self.health.restore(id).is_some()
     }
 
+    /// Servers that an operator has taken out of use: the name of the pool of each, and its
+    /// address.
+    pub fn held_servers(&self) -> Vec<(String, String)> {
+        let mut held = Vec::new();
+        for (index, pool) in self.topology.pools().iter().enumerate() {
+            if self.retired(index as u16).is_some() {
+                continue;
+            }
+            let endpoints: Vec<Endpoint> = match self.cluster(index) {
+                Some(cluster) => cluster.holds.endpoints(),
+                None => {
+                    let ids = self.topology.backend_ids(index).zip(pool.servers());
+                    let out = ids.filter(|(id, _)| self.health.is_held(*id));
+                    out.map(|(_, server)| server.endpoint.clone()).collect()
+                }
+            };
+            held.extend(endpoints.iter().map(|it| (pool.name.clone(), it.to_string())));
+        }
+        held
+    }
+
+    /// Takes a server out of use, as the process before had it. Returns whether there is such a
+    /// pool, and such a server in it where servers are listed.
+    pub fn hold(&self, pool: &str, address: &str) -> bool {
+        let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
+        let mut named = self.topology.pools().iter().enumerate();
+        let Some((index, pool)) = named.find(|(_, known)| known.name == pool) else { return false };
+        if let Some(cluster) = self.cluster(index) {
+            // Whoever gives it a place takes it out of use there.
+            cluster.holds.set(&endpoint, None, true);
+            let place = cluster.map().place_of(&endpoint);
+            if let Some(place) = place {
+                self.health.eject(self.topology.backend_id(index, usize::from(place)));
+            }
+            return true;
+        }
+        let ids = self.topology.backend_ids(index).zip(pool.servers());
+        let there: Vec<BackendId> =
+            ids.filter(|(_, server)| server.endpoint == endpoint).map(|(id, _)| id).collect();
+        for id in &there {
+            self.health.eject(*id);
+        }
+        !there.is_empty()
+    }
+
     fn note_hold(&self, id: BackendId, is_held: bool) {
         let Some(backend) = self.topology.backend(id) else { return };
         let Some(cluster) = self.cluster(backend.pool_index) else { return };

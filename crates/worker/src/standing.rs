@@ -103,6 +103,7 @@ impl Cluster {
             slots: has_slots.then(|| map.owners().owned_count() as u64),
             reachable_slots: has_slots.then(slots),
             reachable_primaries: reachable().count() as u64,
+            unreplicated_shards: self.unreplicated_count(),
         }
     }
 
@@ -145,14 +146,25 @@ pub fn backend_state(plan: &Plan, id: BackendId) -> (&'static str, Option<&'stat
     }
     match reads.reason(id) {
         Some(reason) => ("outlier", Some(reason.label())),
+        None if state.is_sound() && has_lost_replicas(plan, id) => ("no-replica", None),
         None => (state.label(), health.reason(id).map(FailureReason::label)),
     }
 }
 
+fn has_lost_replicas(plan: &Plan, id: BackendId) -> bool {
+    cluster_of(plan, id).is_some_and(|(cluster, place)| cluster.has_lost_replicas(place))
+}
+
 fn told_of(plan: &Plan, id: BackendId) -> Option<&'static str> {
+    let (cluster, place) = cluster_of(plan, id)?;
+    cluster.told_down(place)
+}
+
+/// The cluster of a server and its place there.
+fn cluster_of(plan: &Plan, id: BackendId) -> Option<(&Cluster, usize)> {
     let backend = plan.topology.backend(id)?;
     match &plan.pools[backend.pool_index].kind {
-        PoolKind::Sharded { cluster: Some(cluster), .. } => cluster.told_down(backend.server_index),
+        PoolKind::Sharded { cluster: Some(cluster), .. } => Some((cluster, backend.server_index)),
         _ => None,
     }
 }

@@ -99,7 +99,7 @@ impl Client {
         let request = self.request(method, path, body);
         let deadline = now() + if method == "GET" { EXCHANGE_TIME } else { CHANGE_TIME };
         let exchanged = self.exchange(request.as_bytes(), deadline);
-        let reply = exchanged.map_err(|why| self.no_answer(&why))?;
+        let reply = exchanged.map_err(|why| self.for_clients().unwrap_or(self.no_answer(&why)))?;
         let about_token = match &self.token {
             Some(_) => {
                 "the token is wrong: --token-file, or KEYWAY_ADMIN_TOKEN, is to have that of the \
@@ -113,11 +113,24 @@ impl Client {
         });
         answer.ok_or_else(|| {
             let hint = if self.tls.is_none() { "; try https:// and --ca-file" } else { "" };
-            Unreachable(format!(
-                "what answers at {}:{} does not speak HTTP{hint}",
-                self.host, self.port
-            ))
+            let what =
+                format!("what answers at {}:{} does not speak HTTP{hint}", self.host, self.port);
+            self.for_clients().unwrap_or(Unreachable(what))
         })
+    }
+
+    /// That the port is one for clients, if it is.
+    fn for_clients(&self) -> Option<Unreachable> {
+        let address = self.address();
+        let spoken = self.tls.is_none().then(|| keyway_top::spoken_at(&address)).flatten()?;
+        Some(Unreachable(format!("{address}: {}", keyway_top::no_admin_address(spoken))))
+    }
+
+    fn address(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
     }
 
     /// Whether TLS is spoken there: a handshake, and no more.
@@ -134,11 +147,7 @@ impl Client {
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.clone(),
-        };
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}:{}\r\n", self.port);
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.address());
         if method != "GET" {
             head.push_str(&format!("{CHANGE_HEADER}: 1\r\n"));
         }

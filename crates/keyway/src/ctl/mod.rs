@@ -25,9 +25,10 @@ Exit status: 0 done, 1 refused (or not ready), 2 wrong usage, 3 not reached.
 
 Examples:
   keyway ctl servers                        every server, its state, why and since when
-  keyway ctl eject sessions 10.0.0.2:6379   takes it out of use until it is restored
+  keyway ctl eject sessions 127.0.0.1:7002  takes it out of use until it is restored
+  keyway ctl config                         the settings that the process runs with
   keyway ctl --config keyway.toml health    for what watches a process: needs no token
-  keyway ctl --admin https://10.0.0.1:9380 --ca-file ca.pem --token-file token status
+  keyway ctl --admin https://127.0.0.1:9380 --ca-file ca.pem --token-file token status
 ")]
 pub struct Ctl {
     #[command(flatten)]
@@ -144,6 +145,9 @@ enum What {
         #[arg(long)]
         wait: bool,
     },
+    /// The settings that the process runs with, as a configuration file. Passwords and tokens are
+    /// masked.
+    Config,
     /// The least important messages that are logged; changes it if LEVEL is given.
     LogLevel {
         #[arg(value_enum)]
@@ -231,6 +235,7 @@ fn request(what: &What) -> (&'static str, String, Option<Value>) {
         What::Drain { wait } => {
             post("/v1/drain", Some(json!({"then": if *wait { "wait" } else { "exit" }})))
         }
+        What::Config => get("/v1/config"),
         What::LogLevel { level: None } => get("/v1/log-level"),
         What::LogLevel { level: Some(level) } => {
             let level = format!("{level:?}").to_lowercase();
@@ -275,7 +280,7 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
         let detail = answer.body["detail"].as_str();
         let words = answer.about_token.or(detail);
         let words = words.unwrap_or("what answers there is no admin API of Keyway");
-        eprintln!("keyway ctl: {words} (HTTP status {})", answer.status);
+        eprintln!("keyway ctl: {words}");
         for error in answer.body["errors"].as_array().into_iter().flatten() {
             eprintln!("  {}", show::text(error));
         }
@@ -287,7 +292,7 @@ fn shown(what: &What, body: &Value) -> String {
     match what {
         What::Status => show::fields(body),
         What::Health => show::text(&body["status"]) + "\n",
-        What::Ready => "ready\n".to_owned(),
+        What::Ready => show::ready(body),
         What::Pools => show::pools(body),
         What::Servers { .. } => show::servers(body),
         What::Connections { .. } => show::connections(body),
@@ -298,6 +303,7 @@ fn shown(what: &What, body: &Value) -> String {
         }
         What::Drain { wait: true } => "draining; it waits when it is done\n".to_owned(),
         What::Drain { wait: false } => "draining; it ends when it is done\n".to_owned(),
+        What::Config => show::config(body),
         What::LogLevel { .. } => show::text(&body["level"]) + "\n",
         What::Reload => show::reloaded(body),
         What::Upgrade { .. } => upgrade::serves(body),

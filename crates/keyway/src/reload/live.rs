@@ -160,6 +160,7 @@ impl Live {
             );
         }
         process.follow(&version.plan, &version.registry, |index| merged.heir_of[index]);
+        process.set_config(&new);
         self.access.set_token(new.server.admin_token.as_ref().map(|token| token.expose()));
         peers::watch(&version.plan, Some(&self.version.plan)).unwrap_or_else(|error| {
             tracing::warn!("cannot start a thread: {error}; {NOT_WATCHED}")

@@ -3,11 +3,13 @@
 use super::Reasons;
 use super::take_over::VARIABLE;
 use crate::reload::Wake;
-use keyway_net::{HANDED_AT_ONCE, Handed, Handover, Message};
+use keyway_net::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message};
+use keyway_worker::Plan;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// What is to be done.
 pub struct Order {
     pub sockets: Vec<Handed>,
+    /// The settings; they know which servers an operator has taken out of use.
+    pub plan: Arc<Plan>,
     /// How long the next process may take until it can serve.
     pub timeout: Duration,
     /// Where to tell what came of it.
@@ -82,7 +86,7 @@ impl Attempt {
         let (give, given) = channel::<Next>();
         let thread = std::thread::Builder::new().name("keyway-upgrade".into()).spawn(move || {
             let Ok(mut next) = given.recv() else { return };
-            let outcome = next.bring_up(order.sockets, order.timeout);
+            let outcome = next.bring_up(order.sockets, &order.plan, order.timeout);
             let outcome = outcome.map_err(|reasons| next.end(reasons));
             // Nobody waits for it where this process ends.
             let _ = order.wake.send(Wake::Upgraded(outcome));
@@ -129,15 +133,20 @@ struct Next {
 }
 
 impl Next {
-    fn bring_up(&mut self, sockets: Vec<Handed>, timeout: Duration) -> Result<Heir, Reasons> {
+    fn bring_up(
+        &mut self,
+        sockets: Vec<Handed>,
+        plan: &Plan,
+        timeout: Duration,
+    ) -> Result<Heir, Reasons> {
         let deadline = now() + timeout;
         let left = || deadline.saturating_duration_since(now());
         let failed = |error| self.talk_failed(&error, timeout);
-        match self.talk.hear(left()).map_err(failed)? {
-            Message::Hello => {}
+        let takes_held = match self.talk.hear(left()).map_err(failed)? {
+            Message::Hello { takes_held } => takes_held,
             Message::Refused { reasons } => return Err(reasons),
             other => return Err(unexpected(&other)),
-        }
+        };
         for handed in sockets {
             let Handed { place, bind, addr, mut sockets } = handed;
             loop {
@@ -156,9 +165,27 @@ impl Next {
             Message::Refused { reasons } => return Err(reasons),
             other => return Err(unexpected(&other)),
         };
+        // As late as can be: an operator may have ejected or restored one meanwhile.
+        let held = plan.held_servers();
+        if takes_held {
+            for servers in held.chunks(HELD_AT_ONCE) {
+                let message = Message::Held { servers: servers.to_vec() };
+                self.talk.say(&message, left()).map_err(failed)?;
+            }
+        }
         self.talk.say(&Message::Begin, left()).map_err(failed)?;
         match self.talk.hear(BEGIN_PATIENCE).map_err(failed)? {
-            Message::Serving => Ok(Heir { pid: self.child.id(), kept }),
+            Message::Serving => {
+                for (pool, backend) in held.iter().filter(|_| !takes_held) {
+                    tracing::warn!(
+                        pool,
+                        backend,
+                        "upgrade: the next process is of a version that does not take over \
+                         ejections by hand: this server is in use there"
+                    );
+                }
+                Ok(Heir { pid: self.child.id(), kept })
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -22,6 +22,7 @@ pub struct TakeOver {
     talk: Option<Handover>,
     handed: Vec<Handed>,
     kept: Vec<u16>,
+    held: Vec<(String, String)>,
 }
 
 impl TakeOver {
@@ -62,7 +63,7 @@ impl TakeOver {
     pub fn receive(&mut self) -> Result<()> {
         let TakeOver { talk: Some(talk), handed: all, .. } = self else { return Ok(()) };
         let gone = "the process that is to be replaced is gone, or cannot be understood";
-        talk.say(&Message::Hello, PATIENCE).context(gone)?;
+        talk.say(&Message::Hello { takes_held: true }, PATIENCE).context(gone)?;
         loop {
             match talk.hear(PATIENCE).context(gone)? {
                 Message::Sockets(handed) => add(all, handed),
@@ -133,10 +134,19 @@ impl TakeOver {
         let Some(talk) = &self.talk else { return Ok(()) };
         self.handed.clear();
         talk.say(&Message::Ready { kept: self.kept.clone() }, PATIENCE)?;
-        match talk.hear(PATIENCE).context("the process that is to be replaced serves on")? {
-            Message::Begin => Ok(()),
-            other => bail!("{other:?} is not what it was to say now"),
+        loop {
+            match talk.hear(PATIENCE).context("the process that is to be replaced serves on")? {
+                Message::Held { servers } => self.held.extend(servers),
+                Message::Begin => return Ok(()),
+                other => bail!("{other:?} is not what it was to say now"),
+            }
         }
+    }
+
+    /// Servers that an operator has taken out of use: the pool of each and its address. Known when
+    /// it is to begin.
+    pub fn held(&self) -> &[(String, String)] {
+        &self.held
     }
 
     /// Serves: the process before need not any more.

@@ -170,6 +170,8 @@ pub struct ClusterFigures {
     pub reachable_slots: Option<u64>,
     /// Primaries with keys that can be reached.
     pub reachable_primaries: u64,
+    /// Shards that had replicas and have none any more.
+    pub unreplicated_shards: u64,
 }
 
 /// What a server does whose role is found out.

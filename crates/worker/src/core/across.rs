@@ -20,7 +20,6 @@ use keyway_proxy::memcached::Warming;
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, ScriptStep, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
-use keyway_topology::HealthState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -274,7 +273,7 @@ impl Plane {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
             let slot = &links[self.link_of(session, server)];
             let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
-            health.state(id) == HealthState::Up && !is_down
+            health.state(id).is_sound() && !is_down
         };
         let up: Vec<u16> = servers().filter(is_up).collect();
         let drawn = (self.next_random() >> 33) as usize;

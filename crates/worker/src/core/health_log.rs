@@ -127,6 +127,10 @@ impl Plane {
     #[cold]
     pub(super) fn log_change(&self, change: &StateChange) {
         let log = &self.plan.notices.health;
+        // What is expected of every server at the start is no news.
+        if change.from == HealthState::Unknown && change.to == HealthState::Up {
+            return;
+        }
         if change.from.is_usable() && change.to.is_usable() {
             if let Some(flap) = log.on_flap(change, self.clock.now) {
                 self.log_flap(&flap);

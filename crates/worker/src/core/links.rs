@@ -243,7 +243,7 @@ impl Core {
                 plane.note_failure(slot, FailureReason::Timeout, began);
             }
             if probe_expired {
-                plane.on_rejoin_failed(slot, FailureReason::Timeout);
+                plane.on_probe_expired(slot);
             }
             release_waiting(sessions, plane, slot);
             match outcome {
@@ -260,6 +260,7 @@ impl Core {
         let now = self.plane.clock.now;
         self.plane.log_overdue();
         self.try_failing();
+        self.look_at_unknown();
         self.tend_generations();
         self.plane.tend_outliers();
         let health = Arc::clone(&self.plane.plan.health);
@@ -388,6 +389,7 @@ pub(super) fn failure_reason(fault: BackendFault) -> FailureReason {
 
 fn health_level(state: HealthState) -> HealthLevel {
     match state {
+        HealthState::Unknown => HealthLevel::Unknown,
         HealthState::Up => HealthLevel::Healthy,
         HealthState::Failing => HealthLevel::Failing,
         HealthState::Ejected | HealthState::Rejoining => HealthLevel::Ejected,
@@ -525,12 +527,16 @@ impl Plane {
         }
     }
 
-    /// Asks a failing backend on a connection that stands whether it answers. That
-    /// it refuses writes does not show so.
-    fn knock(&mut self, slot: &mut LinkSlot) {
+    /// Asks a failing backend on a connection that stands whether it answers, and an unknown
+    /// one that is this worker's to ask. That it refuses writes does not show so.
+    pub(super) fn knock(&mut self, slot: &mut LinkSlot) {
         let health = &self.plan.health;
-        let is_told = health.state(slot.id) == HealthState::Failing
-            && health.reason(slot.id) != Some(FailureReason::ReadOnly);
+        let is_told = match health.state(slot.id) {
+            HealthState::Failing => health.reason(slot.id) != Some(FailureReason::ReadOnly),
+            HealthState::Unknown => slot.is_to_knock,
+            _ => false,
+        };
+        slot.is_to_knock = false;
         // What is in flight will tell.
         let is_busy = slot.link.in_flight() > 0 || slot.rejoining.is_some();
         if !is_told || is_busy || slot.is_private {
@@ -549,6 +555,16 @@ impl Plane {
         if let Some(change) = self.plan.health.note_reachable(slot.id) {
             self.log_change(&change);
         }
+    }
+
+    /// A backend has not answered in time what it was asked by [`Plane::send_probe`] or
+    /// [`Plane::knock`].
+    #[cold]
+    fn on_probe_expired(&mut self, slot: &mut LinkSlot) {
+        if self.plan.health.state(slot.id) == HealthState::Unknown {
+            self.note_failure(slot, FailureReason::Timeout, self.clock.now);
+        }
+        self.on_rejoin_failed(slot, FailureReason::Timeout);
     }
 
     pub(super) fn on_rejoined(&mut self, slot: &mut LinkSlot) {

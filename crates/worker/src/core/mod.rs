@@ -43,6 +43,7 @@ mod cluster;
 mod detour;
 mod dispatch;
 mod figures;
+mod first_look;
 mod follow;
 mod health_log;
 mod info;
@@ -127,6 +128,8 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
+    /// Its server, of which nothing is known, is to be asked when the connection stands.
+    is_to_knock: bool,
     /// What was loaded through this connection.
     given: scripts::Given,
     /// When the latest attempt to connect began.

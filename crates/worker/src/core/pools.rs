@@ -238,6 +238,7 @@ impl LinkSlot {
             was_connected: false,
             is_starved: false,
             next_try: Time(0),
+            is_to_knock: false,
             given: Given::default(),
             attempted: Time(0),
             heard: Time(0),

@@ -102,6 +102,10 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         monitors: Arc::default(),
         redirects: Arc::default(),
     };
+    // All have answered, so that none is asked for a first time.
+    for id in plan.health.unknown().collect::<Vec<_>>() {
+        plan.health.note_success(id);
+    }
     (Arc::new(plan), registry.start_worker().unwrap())
 }
 

@@ -54,6 +54,7 @@ impl Core {
             self.ask_if_due(pool);
             self.ask_lags_if_due(pool);
             self.plane.tend_repeats(pool);
+            self.plane.tell_redundancy(pool);
         }
     }
 
@@ -356,6 +357,23 @@ impl Plane {
         match self.unknown_server(pool, is_left_out) {
             Some(text) => reply::error(out, &text),
             None => write_fault(Fault::Unrouted, &self.plan.pools[usize::from(pool)].name, out),
+        }
+    }
+
+    /// Tells of shards that have lost their replicas since, or have one again.
+    fn tell_redundancy(&self, pool: u16) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        let pool = &self.plan.pools[usize::from(pool)].name;
+        for change in state.shared.redundancy_changes(self.clock.now) {
+            let primary = change.primary;
+            match change.is_redundant {
+                true => tracing::info!(pool, primary, "shard has a replica again"),
+                false => tracing::warn!(
+                    pool,
+                    primary,
+                    "shard has no replica left; if its primary fails, its keys cannot be served"
+                ),
+            }
         }
     }
 

@@ -1,0 +1,202 @@
+//! Shards that had replicas and have none any more: if their primary fails as well, their keys
+//! cannot be served.
+
+use keyway_base::Time;
+use keyway_topology::{ClusterMap, NodeHealth, PlaceRole, PlacedNode, SLOT_COUNT};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A shard counts when it has had no replica for so long. Servers leave a replica out of what they
+/// tell while it copies its primary, as one does that was a primary a moment ago. Shorter tells of
+/// every planned fail-over; longer tells later of a replica that died.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What is known of one pool. Slots are remembered rather than servers: after a fail-over the
+/// shard has another primary.
+#[derive(Debug)]
+pub(crate) struct Redundancy {
+    /// Version of the map that was looked at last.
+    version: Option<u64>,
+    /// Slots, or primaries of a pool that is no cluster by their number, that had a replica.
+    had: Box<[bool]>,
+    /// Primaries without replicas by place, whose shards had some.
+    lost: BTreeMap<u16, Lost>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    tenure: u64,
+    since: Time,
+    is_told: bool,
+}
+
+/// A shard that was lost or regained a replica, to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShardChange {
+    /// Its primary.
+    pub(crate) primary: String,
+    /// Whether it has a replica again.
+    pub(crate) is_redundant: bool,
+}
+
+impl Redundancy {
+    pub(crate) fn new(primaries: usize) -> Redundancy {
+        let count = if primaries > 0 { primaries } else { SLOT_COUNT };
+        Redundancy { version: None, had: vec![false; count].into(), lost: BTreeMap::new() }
+    }
+
+    /// Looks at the map at `now`. Each change is returned once.
+    pub(crate) fn follow(&mut self, map: &ClusterMap, now: Time) -> Vec<ShardChange> {
+        let mut changes = Vec::new();
+        if self.version != Some(map.version()) {
+            self.version = Some(map.version());
+            self.look(map, now, &mut changes);
+        }
+        for (place, lost) in &mut self.lost {
+            if !lost.is_told && lost.since + GRACE <= now {
+                lost.is_told = true;
+                changes.extend(change(map, *place, false));
+            }
+        }
+        changes
+    }
+
+    fn look(&mut self, map: &ClusterMap, now: Time, changes: &mut Vec<ShardChange>) {
+        let count = map.place_count();
+        let mut is_redundant = vec![false; count];
+        for primary in map.nodes().filter_map(|(_, node)| primary_of_sound(node)) {
+            is_redundant[usize::from(primary)] = true;
+        }
+        let mut has_lost = vec![false; count];
+        for (place, keys) in shards(map) {
+            for had in self.had.get_mut(keys).into_iter().flatten() {
+                *had |= is_redundant[usize::from(place)];
+                has_lost[usize::from(place)] |= *had && !is_redundant[usize::from(place)];
+            }
+        }
+        self.lost.retain(|&place, lost| {
+            let node = map.node(usize::from(place));
+            let is_same = node.is_some_and(|node| node.tenure == lost.tenure);
+            let is_kept = is_same && has_lost[usize::from(place)];
+            if is_same && !is_kept && lost.is_told && is_redundant[usize::from(place)] {
+                changes.extend(change(map, place, true));
+            }
+            is_kept
+        });
+        for (place, node) in map.nodes().filter(|(place, _)| has_lost[usize::from(*place)]) {
+            let lost = Lost { tenure: node.tenure, since: now, is_told: false };
+            self.lost.entry(place).or_insert(lost);
+        }
+    }
+
+    /// Whether the server at a place is the primary of a shard that has lost its replicas.
+    pub(crate) fn is_lost(&self, place: usize, tenure: u64) -> bool {
+        let lost = u16::try_from(place).ok().and_then(|place| self.lost.get(&place));
+        lost.is_some_and(|lost| lost.is_told && lost.tenure == tenure)
+    }
+
+    /// How many such shards there are.
+    pub(crate) fn lost_count(&self) -> usize {
+        self.lost.values().filter(|lost| lost.is_told).count()
+    }
+}
+
+fn change(map: &ClusterMap, place: u16, is_redundant: bool) -> Option<ShardChange> {
+    let primary = map.node(usize::from(place))?.endpoint.to_string();
+    Some(ShardChange { primary, is_redundant })
+}
+
+/// Which primary, by place, has which slots; or which of the primaries that a pool names.
+fn shards(map: &ClusterMap) -> Vec<(u16, std::ops::RangeInclusive<usize>)> {
+    if map.primaries().is_empty() {
+        let ranges = map.owners().ranges();
+        return ranges
+            .map(|(first, last, place)| (place, usize::from(first)..=usize::from(last)))
+            .collect();
+    }
+    let numbered = (0..map.primaries().len())
+        .filter_map(|number| Some((map.primary(u16::try_from(number).ok()?)?, number..=number)));
+    numbered.collect()
+}
+
+/// The primary of a replica that is not known to have failed or left.
+fn primary_of_sound(node: &PlacedNode) -> Option<u16> {
+    let is_lost =
+        matches!(node.health, NodeHealth::Failed | NodeHealth::Handshake | NodeHealth::NoAddress);
+    match node.role {
+        PlaceRole::Replica { of } if !is_lost && node.absent_since.is_none() => of,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_topology::{Applied, Endpoint, GroupView};
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::Tcp { host: "h".into(), port }
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(seconds * 1_000_000_000)
+    }
+
+    fn told(
+        map: ClusterMap,
+        primary: u16,
+        replicas: &[(u16, NodeHealth)],
+        now: Time,
+    ) -> ClusterMap {
+        let replicas = replicas.iter().map(|&(port, health)| (endpoint(port), health)).collect();
+        let told = GroupView { group: 0, primary: endpoint(primary), epoch: None, replicas };
+        match map.apply_group(&told, now) {
+            Applied::Next(next, _) => next,
+            _ => map,
+        }
+    }
+
+    #[test]
+    fn a_shard_is_lost_when_its_last_replica_is_and_only_if_it_had_one() {
+        let seeds = [1, 2, 3].map(endpoint);
+        let mut redundancy = Redundancy::new(1);
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &[], at(0));
+        assert!(redundancy.follow(&map, at(0)).is_empty());
+        assert!(redundancy.follow(&map, at(60)).is_empty(), "it never had one");
+        let online = NodeHealth::Online;
+        let map = told(map, 1, &[(2, online), (3, NodeHealth::Failed)], at(61));
+        assert!(redundancy.follow(&map, at(61)).is_empty());
+        let map = told(map, 1, &[(3, NodeHealth::Failed)], at(62));
+        assert!(redundancy.follow(&map, at(62)).is_empty() && redundancy.lost_count() == 0);
+        let lost = ShardChange { primary: "h:1".into(), is_redundant: false };
+        assert_eq!(redundancy.follow(&map, at(67)), [lost.clone()]);
+        assert!(redundancy.follow(&map, at(68)).is_empty(), "told once");
+        assert_eq!(redundancy.lost_count(), 1);
+        let place = map.place_of(&endpoint(1)).unwrap();
+        let tenure = map.node(usize::from(place)).unwrap().tenure;
+        assert!(redundancy.is_lost(usize::from(place), tenure));
+        let map = told(map, 1, &[(3, online)], at(69));
+        let regained = ShardChange { is_redundant: true, ..lost.clone() };
+        assert_eq!(redundancy.follow(&map, at(69)), [regained]);
+        assert_eq!(redundancy.lost_count(), 0);
+        // Its primary fails, the replica takes over, and is alone.
+        let map = told(map, 3, &[(1, NodeHealth::Failed)], at(70));
+        assert!(redundancy.follow(&map, at(70)).is_empty());
+        let lost = ShardChange { primary: "h:3".into(), is_redundant: false };
+        assert_eq!(redundancy.follow(&map, at(75)), [lost]);
+    }
+
+    #[test]
+    fn a_replica_that_is_left_out_for_a_moment_is_not_told() {
+        let seeds = [1, 2].map(endpoint);
+        let mut redundancy = Redundancy::new(1);
+        let replica = [(2, NodeHealth::Online)];
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &replica, at(0));
+        assert!(redundancy.follow(&map, at(0)).is_empty());
+        let map = told(map, 1, &[], at(1));
+        assert!(redundancy.follow(&map, at(5)).is_empty());
+        let map = told(map, 1, &replica, at(6));
+        assert!(redundancy.follow(&map, at(6)).is_empty());
+        assert!(redundancy.follow(&map, at(60)).is_empty());
+    }
+}
