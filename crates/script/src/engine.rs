@@ -275,10 +275,17 @@ impl Engine {
         machine.state.begin_loading((run, deadline));
         // Short ones may be over before Lua looks.
         let is_time = machine.state.check_end(&machine.lua);
-        let ran = is_time.and_then(|()| machine.prelude.run.call::<(bool, Value)>(function));
+        let Prelude { run, show_loading, .. } = &machine.prelude;
+        let shown = is_time.and_then(|()| show_loading.call::<()>(true));
+        let ran = shown.and_then(|()| run.call::<(bool, Value)>(function));
+        let is_over = show_loading.call::<()>(false).is_ok();
         let registered = machine.state.registering().borrow_mut().take().unwrap_or_default();
         let end = machine.state.end();
         machine.state.finish();
+        if !is_over {
+            // Functions must not be called with what libraries see.
+            self.machine = None;
+        }
         match (ran, end) {
             (_, Some(End::Killed)) => {
                 Err("ERR Script killed by user with FUNCTION KILL.".to_owned())

@@ -149,16 +149,17 @@ function tables.sort(of, compare)
   host.check_end()
 end
 
--- More values than Lua's stack takes, or none in the end: Lua's own check may
--- overflow.
-local UNPACK_MAX = 7900
+-- What a function in C has on its stack: its arguments, and what it returns. Lua's own
+-- check may overflow.
+local STACK_MAX = 8000
 
-function base.unpack(of, from, to)
+function base.unpack(...)
   local unpack = unpack
+  local of, from, to = ...
   if type(of) ~= "table" then unpack(of) end
-  local count = (tonumber(to) or #of) - (tonumber(from) or 1)
-  if not (count < UNPACK_MAX) then host.fail("too many results to unpack") end
-  return unpack(of, from, to)
+  local count = (tonumber(to) or #of) - (tonumber(from) or 1) + 1
+  if not (select("#", ...) + count <= STACK_MAX) then host.fail("too many results to unpack") end
+  return unpack(...)
 end
 
 -- Compiling: text alone.
@@ -255,6 +256,24 @@ local function globals(redis)
   return proxy, all
 end
 
+-- Globals for libraries: while one is loaded, there is nothing but `loading`, as its library
+-- `redis`. What is returned with them tells whether that is so.
+local function of_libraries(redis, loading)
+  local _, called = globals(redis)
+  local missing = { __index = host.missing }
+  local loaded = setmetatable_({ redis = frozen(setmetatable_(loading, missing)) }, missing)
+  local shown = { __newindex = host.frozen, __metatable = seal }
+  local proxy = setmetatable_({}, shown)
+  called._G = proxy
+  local function show_loading(is_loading)
+    local real = called
+    if is_loading then real = loaded end
+    hidden[proxy], shown.__index = real, real
+  end
+  show_loading(false)
+  return proxy, show_loading
+end
+
 -- Strings have the functions of the library as methods.
 local of_strings = getmetatable("")
 of_strings.__index = libraries.string
@@ -265,6 +284,7 @@ local on_error = host.on_error
 return {
   host = host,
   globals = globals,
+  of_libraries = of_libraries,
   -- A library has no keys.
   run = function(f, all, keys, args)
     depth = 0

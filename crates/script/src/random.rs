@@ -1,14 +1,18 @@
-//! Numbers for `math.random`: the generator of POSIX's `lrand48`, from the same
-//! seed for every script, so that a script gives the same each time, and the
-//! same as on Redis.
+//! Numbers for `math.random`: the generator of POSIX's `lrand48`. As in Redis 7, it goes
+//! on from script to script, and so does a seed that a script has set.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
-/// What a generator starts from that was given no seed.
+/// What the first generator of a process starts from, as Redis does.
 const START: u64 = 0x1234_ABCD_330E;
+/// How far apart the starts of two generators are. Odd, so that all differ.
+const STRIDE: u64 = 0x9E37_79B9_7F4B;
+/// Generators made so far. Each worker has one, and they must not agree.
+static MADE: AtomicU64 = AtomicU64::new(0);
 /// One more than the largest number.
 pub(crate) const MAX: i32 = i32::MAX;
 
@@ -17,7 +21,9 @@ pub(crate) struct Random(Cell<u64>);
 
 impl Random {
     pub(crate) fn new() -> Self {
-        Self(Cell::new(START))
+        // ORDER: a number that only grows; nothing else goes by it.
+        let nth = MADE.fetch_add(1, Ordering::Relaxed);
+        Self(Cell::new(START.wrapping_add(nth.wrapping_mul(STRIDE)) & MASK))
     }
 
     /// As `srand48` does.
@@ -49,5 +55,14 @@ mod tests {
         assert_eq!(format!("{:.14}", random.fraction()), "0.17082803611217");
         random.seed(7);
         assert_eq!(format!("{:.14}", random.fraction()), "0.26644419658298");
+        let first = Random(Cell::new(START));
+        assert_eq!(format!("{:.14}", first.fraction()), "0.39646477363839");
+    }
+
+    #[test]
+    fn no_two_generators_agree() {
+        let numbers: std::collections::BTreeSet<_> =
+            (0..100).map(|_| Random::new().next()).collect();
+        assert_eq!(numbers.len(), 100);
     }
 }

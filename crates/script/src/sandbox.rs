@@ -89,7 +89,6 @@ impl State {
         self.protocol.set(Protocol::Resp2);
         self.end.set(None);
         *self.end_place.borrow_mut() = None;
-        self.random.seed(0);
         self.json.reset();
     }
 
@@ -371,6 +370,8 @@ pub(crate) struct Prelude {
     pub(crate) call: mlua::Function,
     /// What stands for the globals of libraries.
     pub(crate) of_functions: Table,
+    /// Tells whether that shows what a library sees while it is loaded.
+    pub(crate) show_loading: mlua::Function,
     /// What stands for the globals of scripts, and they themselves.
     pub(crate) globals: Table,
     pub(crate) all: Table,
@@ -387,11 +388,11 @@ pub(crate) fn make(state: &Rc<State>) -> mlua::Result<(Lua, Prelude)> {
         .call(host_table(state, &lua)?)?;
     let globals: mlua::Function = made.get("globals")?;
     let (proxy, all): (Table, Table) = globals.call(redis_table(state, &lua)?)?;
-    let of_functions = redis_table(state, &lua)?;
-    of_functions.set("register_function", register(state, &lua)?)?;
-    let (of_functions, _): (Table, Table) = globals.call(of_functions)?;
+    let of_libraries: mlua::Function = made.get("of_libraries")?;
+    let libraries = (redis_table(state, &lua)?, loading_table(state, &lua)?);
+    let (of_functions, show_loading): (Table, mlua::Function) = of_libraries.call(libraries)?;
     let (run, call) = (made.get("run")?, made.get("call")?);
-    let prelude = Prelude { run, call, of_functions, globals: proxy, all };
+    let prelude = Prelude { run, call, of_functions, show_loading, globals: proxy, all };
     let compile = compile_function(&lua, &prelude)?;
     let host: Table = made.get("host")?;
     host.raw_set("compile", compile)?;
@@ -403,6 +404,17 @@ pub(crate) fn make(state: &Rc<State>) -> mlua::Result<(Lua, Prelude)> {
         Ok(VmState::Continue)
     })?;
     Ok((lua, prelude))
+}
+
+/// The library `redis` for libraries that are being loaded: what Redis has there.
+fn loading_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
+    let (all, shown) = (redis_table(state, lua)?, lua.create_table()?);
+    let levels = ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"];
+    for name in ["log", "REDIS_VERSION", "REDIS_VERSION_NUM"].into_iter().chain(levels) {
+        shown.set(name, all.get::<Value>(name)?)?;
+    }
+    shown.set("register_function", register(state, lua)?)?;
+    Ok(shown)
 }
 
 /// `loadstring`: text alone, with the globals of scripts.

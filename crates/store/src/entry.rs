@@ -27,6 +27,8 @@ pub(crate) struct Turn {
     pub(crate) protocol: Protocol,
     /// Whose events are noted.
     pub(crate) worker: u16,
+    /// A script has called the command.
+    pub(crate) is_scripted: bool,
 }
 
 impl Turn {
@@ -34,7 +36,7 @@ impl Turn {
     #[inline]
     pub(crate) fn of(context: Context) -> Self {
         let Context { database, clock, protocol, worker } = context;
-        Self { database, now_millis: clock.unix_millis(), protocol, worker }
+        Self { database, now_millis: clock.unix_millis(), protocol, worker, is_scripted: false }
     }
 
     /// The second, as noted in items.

@@ -76,7 +76,7 @@ impl ScriptHold {
         if !self.store.has_database(context, out) {
             return;
         }
-        let turn = Turn::of(context);
+        let turn = Turn { is_scripted: true, ..Turn::of(context) };
         let mut room = Reserved::nothing(&self.store);
         if request.command.flags.contains(Flags::DENYOOM) {
             let len = args_len(request);

@@ -305,7 +305,8 @@ impl Store {
     pub fn tick(&self, clock: Clock) -> bool {
         let protocol = Protocol::default();
         let now_millis = clock.unix_millis();
-        let turn = Turn { database: 0, now_millis, protocol, worker: NO_WORKER };
+        let turn =
+            Turn { database: 0, now_millis, protocol, worker: NO_WORKER, is_scripted: false };
         self.check_mortal(turn);
         if !self.has_script() {
             self.events.resume();

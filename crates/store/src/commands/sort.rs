@@ -270,8 +270,9 @@ pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> O
         Some(kind @ (Kind::List | Kind::Set | Kind::Sorted)) => kind,
         Some(_) => return Err(crate::collections::WrongType.into()),
     };
-    if query.keeps_order && kind == Kind::Set && query.target.is_some() {
-        // What is stored does not depend on how a set happens to lie.
+    let is_ordered = query.target.is_some() || call.turn.is_scripted;
+    if query.keeps_order && kind == Kind::Set && is_ordered {
+        // What is stored, and what a script sees, does not depend on how a set happens to lie.
         (query.keeps_order, query.by_text, query.by) = (false, true, None);
     }
     let mut found = elements(call, &locked, kind, query.keeps_order && query.descending)?;
