@@ -15,7 +15,7 @@ mod settings;
 use crate::memory;
 use keyway_base::Clock;
 use keyway_config::{Config, ListenAddr};
-use keyway_metrics::{PoolTotals, Registry};
+use keyway_metrics::{MemcachedTotals, PoolTotals, Registry};
 use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::noted::NotedKeys;
 use keyway_proxy::pubsub::SubscriptionKind;
@@ -282,6 +282,10 @@ impl Facts for ProcessFacts {
         for (index, pool) in self.pools.iter().enumerate() {
             pool.past.latencies.pass(elapsed, || self.registry.latency_shares(index));
         }
+    }
+
+    fn memcached_totals(&self, pool: u16) -> MemcachedTotals {
+        self.registry.pool_totals(usize::from(pool)).memcached
     }
 
     fn reset(&self, pool: u16) {

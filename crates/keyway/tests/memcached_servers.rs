@@ -181,6 +181,13 @@ fn statistics_are_added_up_and_told_of_each_server() {
         let ports = settings.keys().filter(|name| name.ends_with(":tcpport"));
         assert_eq!(ports.count(), 3, "{protocol}: {settings:?}");
         assert_eq!(client.say("stats nonsense\r\n"), "ERROR\r\n", "{protocol}");
+        assert_eq!(client.say("stats detail on\r\n"), "OK\r\n", "{protocol}");
+        client.say("get a:1\r\n");
+        let detail = client.say("stats detail dump\r\n");
+        assert!(detail.ends_with("END\r\n"), "{protocol}: {detail}");
+        assert_eq!(client.say("stats detail off\r\n"), "OK\r\n", "{protocol}");
+        let inside = client.say("stats sizes_enable\r\n");
+        assert!(inside.starts_with("CLIENT_ERROR "), "{protocol}: {inside}");
         let mut binary = keyway.memcached_client(index);
         binary.send(&memcached_packet(0x10, 0, &[], &[], &[]));
         let mut names = Vec::new();
@@ -193,6 +200,14 @@ fn statistics_are_added_up_and_told_of_each_server() {
             names.push(String::from_utf8_lossy(&packet[24..24 + len]).into_owned());
         }
         assert!(names.contains(&"curr_items".to_owned()), "{protocol}: {names:?}");
+    }
+    for index in 0..PROTOCOLS.len() {
+        let mut client = keyway.memcached_client(index);
+        assert_eq!(client.say("stats reset\r\n"), "RESET\r\n");
+        assert_eq!(stats(&mut client, "stats\r\n")["cmd_set"], "0");
+        let mut binary = keyway.memcached_client(index);
+        binary.send(&memcached_packet(0x10, 0, &[], b"reset", &[]));
+        assert_eq!(binary.packet()[1..8], [0x10, 0, 0, 0, 0, 0, 0]);
     }
     servers[2].kill();
     let mut client = keyway.memcached_client(0);

@@ -165,12 +165,47 @@ fn statistics_of_the_store_are_under_memcacheds_names() {
     let keyway = start();
     let mut client = keyway.memcached_client(1);
     client.say("set a 0 0 1\r\nx\r\nget a\r\nget none\r\n");
+    client.say("add a 0 0 1\r\nx\r\nms a 1 MA\r\ny\r\ntouch a 0\r\nflush_all 1000\r\n");
     let told = client.say("stats\r\n");
-    for line in ["STAT curr_items 1\r\n", "STAT get_hits 1\r\n", "STAT get_misses 1\r\n"] {
-        assert!(told.contains(line), "{line} in {told}");
+    for line in [
+        "curr_items 1",
+        "get_hits 1",
+        "get_misses 1",
+        "cmd_set 3",
+        "cmd_touch 1",
+        "cmd_flush 1",
+        "total_items 2",
+        "threads 1",
+        "total_connections 1",
+    ] {
+        assert!(told.contains(&format!("STAT {line}\r\n")), "{line} in {told}");
+    }
+    for name in ["bytes_read", "bytes_written"] {
+        let line = told.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        assert!(line.is_some_and(|bytes| bytes.parse::<u64>().unwrap() > 20), "{name} in {told}");
     }
     assert!(told.ends_with("END\r\n"), "{told}");
-    assert!(client.say("stats slabs\r\n").starts_with("CLIENT_ERROR "));
+}
+
+#[test]
+fn readers_of_what_is_inside_memcached_get_a_list_and_its_end() {
+    let _watch = watchdog(Duration::from_secs(60), "stats of the inside");
+    let keyway = start();
+    let (mut client, mut binary) = (keyway.memcached_client(1), keyway.memcached_client(1));
+    for (word, first) in [
+        ("slabs", "STAT active_slabs 0\r\n"),
+        ("items", "END\r\n"),
+        ("settings", "STAT maxbytes "),
+        ("sizes", "STAT sizes_status disabled\r\n"),
+        ("conns", "END\r\n"),
+    ] {
+        let told = client.say(&format!("stats {word}\r\n"));
+        assert!(told.starts_with(first) && told.ends_with("END\r\n"), "{word}: {told}");
+        binary.send(&keyway_testkit::memcached_packet(0x10, 0, &[], word.as_bytes(), &[]));
+        // The end has no name.
+        while binary.packet()[2..4] != [0, 0] {}
+    }
+    assert!(client.say("stats nonsense\r\n").starts_with("CLIENT_ERROR "));
 }
 
 /// Used once and then idle: under 2 KB each, as clients of Redis.

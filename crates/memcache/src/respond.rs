@@ -257,6 +257,8 @@ fn meta_flags(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>, nominal: bo
                 out.extend_from_slice(if encoded { b" b" } else { b"" });
                 None
             }
+            // memcached tells the number of what was stored, and 0 where nothing was.
+            b'c' if !nominal && asker.head.verb.stores() && item.cas.is_none() => Some(0),
             _ if !nominal => None,
             b'c' => item.cas,
             b'f' if reads => Some(u64::from(item.flags)),

@@ -259,6 +259,19 @@ pub struct ClientCells {
     pub pauses: Counter,
 }
 
+/// Requests of memcached clients on a store, for their `stats`.
+#[derive(Debug, Default)]
+pub struct MemcachedCells {
+    /// Requests to store a value.
+    pub sets: Counter,
+    /// Of these, the ones that stored it.
+    pub stored: Counter,
+    /// Requests to change an expiry, with or without reading the value.
+    pub touches: Counter,
+    /// Requests to empty the store.
+    pub flushes: Counter,
+}
+
 /// Publish and subscribe in one pool.
 #[derive(Debug, Default)]
 pub struct PubSubCells {
@@ -429,6 +442,8 @@ pub struct OwnCells {
     pub clients: ClientCells,
     /// Subscriptions and messages.
     pub pubsub: PubSubCells,
+    /// Requests of memcached clients.
+    pub memcached: MemcachedCells,
     /// Requests refused before a command class was known or routing began.
     pub refused: FaultCounters,
     classes: Box<[ClassCells]>,
@@ -448,6 +463,7 @@ impl PoolCells {
         let own = OwnCells {
             clients: ClientCells::default(),
             pubsub: PubSubCells::default(),
+            memcached: MemcachedCells::default(),
             refused: FaultCounters::default(),
             classes: (0..class_count).map(|_| ClassCells::new()).collect(),
         };

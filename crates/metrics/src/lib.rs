@@ -31,13 +31,13 @@ pub use catalogue::{CATALOGUE, Kind, Label, Metric, catalogue_markdown};
 pub use cell::{Counter, Gauge};
 pub use cells::{
     BackendCells, BackendFaultCounters, ClassCells, ClientCells, CloseCounters, CloseReason,
-    FaultCounters, HealthLevel, PoolCells, PubSubCells, TurnCells,
+    FaultCounters, HealthLevel, MemcachedCells, PoolCells, PubSubCells, TurnCells,
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
 pub use registry::{
     BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
-    FrontFigures, LatencyShares, Layout, LoginFigures, PoolLayout, PoolTotals, QuotaFigures,
-    Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures, TransactionFigures,
-    WarmUpFigures, WorkerCells,
+    FrontFigures, LatencyShares, Layout, LoginFigures, MemcachedTotals, PoolLayout, PoolTotals,
+    QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures,
+    TransactionFigures, WarmUpFigures, WorkerCells,
 };

@@ -64,8 +64,23 @@ pub struct PoolTotals {
     pub received_bytes: u64,
     /// Bytes written to clients.
     pub sent_bytes: u64,
+    /// Requests of memcached clients.
+    pub memcached: MemcachedTotals,
     /// Reply latency of all command classes, in seconds.
     pub reply_latency: Snapshot,
+}
+
+/// Requests of memcached clients on a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemcachedTotals {
+    /// To store a value.
+    pub sets: u64,
+    /// Of these, the ones that stored it.
+    pub stored: u64,
+    /// To change an expiry, with or without reading the value.
+    pub touches: u64,
+    /// To empty the store.
+    pub flushes: u64,
 }
 
 /// What all workers did for one command class of a pool.
@@ -453,6 +468,12 @@ impl Registry {
             clients_accepted: sum(|pool| pool.clients.accepted.get()),
             received_bytes: sum(|pool| pool.clients.received_bytes.get()),
             sent_bytes: sum(|pool| pool.clients.sent_bytes.get()),
+            memcached: MemcachedTotals {
+                sets: sum(|pool| pool.memcached.sets.get()),
+                stored: sum(|pool| pool.memcached.stored.get()),
+                touches: sum(|pool| pool.memcached.touches.get()),
+                flushes: sum(|pool| pool.memcached.flushes.get()),
+            },
             reply_latency: Snapshot::of_latencies(classes().map(|class| &class.latency)),
         }
     }

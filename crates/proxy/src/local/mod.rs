@@ -38,6 +38,7 @@ use crate::noted::NotedKeys;
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};
+use keyway_metrics::MemcachedTotals;
 use keyway_resp::reply;
 use keyway_users::Users;
 use std::time::Duration;
@@ -84,6 +85,10 @@ pub trait Facts: Send + Sync {
     /// To be called about twice a second, with the time since the call before:
     /// what is told of the last seconds is noted now.
     fn observe(&self, _elapsed: Duration) {}
+    /// Requests of memcached clients on a store.
+    fn memcached_totals(&self, _pool: u16) -> MemcachedTotals {
+        MemcachedTotals::default()
+    }
     /// What `INFO` counts of a pool begins anew.
     fn reset(&self, _pool: u16) {}
     /// The slow requests of a pool, where there are servers to be slow.

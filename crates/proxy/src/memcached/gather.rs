@@ -6,8 +6,8 @@ use super::{redis, stats};
 use crate::Session;
 use keyway_base::{ByteRange, Fault, Key, Time};
 use keyway_memcache::{
-    Answer, Asker, ErrorKind, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed, Request, Verb,
-    Wire, parse_reply, relay, text_item_len, write_end, write_reply,
+    Answer, Asker, Dialect, ErrorKind, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed,
+    Request, Verb, Wire, parse_reply, relay, text_item_len, write_end, write_reply,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -366,6 +366,12 @@ impl Gather {
         if answers.all(|answer| answer.is_some_and(|answer| stats::is_unknown(&answer))) {
             return write_reply(out, &self.asker(), &Outcome::NotFound);
         }
+        let mut answers = (0..self.fragments.len()).map(|index| self.answer(index));
+        if let Some(word) = self.settled_by()
+            && answers.all(|answer| answer.is_some_and(|answer| stats::is_done(&answer)))
+        {
+            return write_reply(out, &self.asker(), &Outcome::Text(word));
+        }
         for (index, fragment) in self.fragments.iter().enumerate() {
             let label = name(fragment.backend);
             let mut tell = |key: &str, value: &[u8]| {
@@ -389,6 +395,18 @@ impl Gather {
             write_reply(out, &self.asker(), &stat);
         }
         write_end(out, &self.head);
+    }
+
+    /// What a client of text is told of a `stats` that asks for something to be done.
+    fn settled_by(&self) -> Option<&'static [u8]> {
+        if self.head.dialect == Dialect::Binary {
+            return None;
+        }
+        match (self.key(0), self.key(1)) {
+            (b"reset", _) => Some(b"RESET"),
+            (b"detail", b"on" | b"off") => Some(b"OK"),
+            _ => None,
+        }
     }
 
     /// Bytes of memory held.

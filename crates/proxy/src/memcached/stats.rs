@@ -1,7 +1,7 @@
 //! `stats` over the servers of a pool.
 
 use indexmap::IndexMap;
-use keyway_memcache::{Answer, ErrorKind, Outcome, ReplyLimits, ReplyParsed, parse_reply};
+use keyway_memcache::{Answer, ErrorKind, Outcome, ReplyLimits, ReplyParsed, Wire, parse_reply};
 
 /// What is one process's own, and means nothing as a sum.
 const OWN: [&str; 10] = [
@@ -132,10 +132,22 @@ pub(super) fn is_unknown(answer: &Answer<'_>) -> bool {
     matches!(reply.outcome, Outcome::NotFound | Outcome::Error { kind: ErrorKind::Unknown, .. })
 }
 
+/// Whether a server has done what `stats` with a word asked for. In packets it says so by an
+/// empty list.
+pub(super) fn is_done(answer: &Answer<'_>) -> bool {
+    const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
+    let parsed = parse_reply(answer.bytes, answer.wire, &LIMITS);
+    let Ok(ReplyParsed::Ready { reply, .. }) = parsed else { return false };
+    match answer.wire {
+        Wire::Text => matches!(reply.outcome, Outcome::Done(_)),
+        Wire::Binary => reply.outcome == Outcome::End,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_memcache::{Expect, Wire};
+    use keyway_memcache::Expect;
 
     #[test]
     fn counts_and_times_are_added_and_words_are_kept_where_all_agree() {

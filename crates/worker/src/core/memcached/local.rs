@@ -3,7 +3,11 @@
 use super::{Call, Plane, Step};
 use crate::{PoolKind, PoolPlan};
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_reply};
-use keyway_store::Store;
+use keyway_store::{EvictionPolicy, Store};
+
+/// Words behind `stats` that are about memcached's inside. Readers of them wait for a list and
+/// its end.
+const INSIDE: [&str; 5] = ["slabs", "items", "settings", "sizes", "conns"];
 
 /// The release of memcached whose commands clients may rely on.
 pub(super) const VERSION: &str = "1.6.38";
@@ -85,20 +89,40 @@ impl Plane {
 
     #[cold]
     fn answer_stats(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Option<Step> {
-        let PoolKind::Store(store) = &pool.kind else { return None };
+        let word = call.asker().key;
+        let is_inside = INSIDE.iter().any(|inside| inside.as_bytes() == word);
+        let store = match &pool.kind {
+            PoolKind::Store(store) => Some(store),
+            PoolKind::Sharded { pool: sharded, .. } if sharded.protocol.is_memcached() => {
+                // memcached ends the reply by nothing: the next reply would be taken for its end.
+                if !matches!(word, b"sizes_enable" | b"sizes_disable") {
+                    return None;
+                }
+                self.count_memcached(call);
+                self.deny_memcached(call, "this changes one server's inside: ask the server");
+                return Some(Step::Started);
+            }
+            _ if !is_inside => return None,
+            _ => None,
+        };
         self.count_memcached(call);
-        if !call.request.keys.is_empty() {
+        if !call.request.keys.is_empty() && !is_inside {
             // Short: libmemcached's own test takes no line of more than 80 bytes for an error.
             self.deny_memcached(call, "only plain stats here; the admin's /metrics has more");
             return Some(Step::Started);
         }
-        if store.has_script() {
+        if store.is_some_and(|store| store.has_script()) {
             let text = b"a script is running that the figures would wait for: ask again";
             let busy = Outcome::Error { kind: ErrorKind::Server, text };
             self.tell_memcached(call, &busy);
             return Some(Step::Started);
         }
-        let figures = self.store_figures(call.session.pool, store);
+        let figures = match store {
+            Some(store) if is_inside => self.inside_figures(call, store),
+            Some(store) => self.store_figures(call.session.pool, store),
+            // Of several servers, none of which is memcached.
+            None => Vec::new(),
+        };
         let asker = call.asker();
         let mut told = Vec::new();
         for (name, value) in &figures {
@@ -111,33 +135,78 @@ impl Plane {
         Some(Step::Started)
     }
 
+    /// What `stats` with one of [`INSIDE`] tells of the store: what is true of it.
+    fn inside_figures(&self, call: &Call<'_>, store: &Store) -> Vec<(&'static str, String)> {
+        match call.asker().key {
+            b"slabs" => {
+                let malloced = store.stats().memory_used.to_string();
+                vec![("active_slabs", "0".to_owned()), ("total_malloced", malloced)]
+            }
+            b"sizes" => vec![("sizes_status", "disabled".to_owned())],
+            b"settings" => {
+                let info = self.info_of(call.session.pool, &["server", "clients", "keyway"]);
+                let item_len_max = call.session.memcached.map_or(0, |client| client.item_len_max);
+                let evicts = store.config().policy != EvictionPolicy::NoEviction;
+                vec![
+                    ("maxbytes", store.config().memory_max.to_string()),
+                    ("maxconns", field(&info, "maxclients")),
+                    ("tcpport", field(&info, "tcp_port")),
+                    ("udpport", "0".to_owned()),
+                    ("evictions", if evicts { "on" } else { "off" }.to_owned()),
+                    ("num_threads", field(&info, "keyway_workers")),
+                    ("cas_enabled", "yes".to_owned()),
+                    ("item_size_max", item_len_max.to_string()),
+                    ("flush_enabled", "yes".to_owned()),
+                    ("detail_enabled", "no".to_owned()),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn info_of(&self, pool: u16, sections: &[&str]) -> String {
+        let mut info = String::new();
+        self.plan.facts.info(pool, false, sections, &mut info);
+        info
+    }
+
     /// Statistics under memcached's names, as far as the store has them.
     fn store_figures(&self, pool: u16, store: &Store) -> Vec<(&'static str, String)> {
-        let mut info = String::new();
-        self.plan.facts.info(pool, false, &["server", "clients"], &mut info);
-        let of_info = |field: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-            line.unwrap_or("0").to_owned()
-        };
+        let info = self.info_of(pool, &["server", "clients", "stats", "keyway"]);
+        let totals = self.plan.facts.memcached_totals(pool);
         let stats = store.stats();
         let items: u64 = stats.databases.iter().map(|database| database.items).sum();
         let requests = stats.hits + stats.misses;
         vec![
-            ("pid", of_info("process_id")),
-            ("uptime", of_info("uptime_in_seconds")),
+            ("pid", field(&info, "process_id")),
+            ("uptime", field(&info, "uptime_in_seconds")),
             ("time", (self.clock.unix_micros / 1_000_000).to_string()),
             ("version", VERSION.to_owned()),
             ("keyway_version", env!("CARGO_PKG_VERSION").to_owned()),
             ("pointer_size", usize::BITS.to_string()),
-            ("curr_connections", of_info("connected_clients")),
+            ("curr_connections", field(&info, "connected_clients")),
+            ("total_connections", field(&info, "total_connections_received")),
             ("cmd_get", requests.to_string()),
+            ("cmd_set", totals.sets.to_string()),
+            ("cmd_flush", totals.flushes.to_string()),
+            ("cmd_touch", totals.touches.to_string()),
             ("get_hits", stats.hits.to_string()),
             ("get_misses", stats.misses.to_string()),
+            ("bytes_read", field(&info, "total_net_input_bytes")),
+            ("bytes_written", field(&info, "total_net_output_bytes")),
+            ("threads", field(&info, "keyway_workers")),
             ("curr_items", items.to_string()),
+            ("total_items", totals.stored.to_string()),
             ("bytes", stats.memory_used.to_string()),
             ("limit_maxbytes", stats.memory_max.to_string()),
             ("evictions", stats.evicted.to_string()),
             ("expired", stats.expired.to_string()),
         ]
     }
+}
+
+/// What `INFO` tells under a name, 0 where it tells nothing.
+fn field(info: &str, name: &str) -> String {
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or("0").to_owned()
 }

@@ -10,6 +10,18 @@ use keyway_store::{Footprint, MemcachedContext, Refused, Store, Transfer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Whether the reply to a request that stores a value says that it did. A quiet request says
+/// so by no reply.
+#[inline]
+fn says_stored(reply: &[u8]) -> bool {
+    match reply {
+        [] => true,
+        [0x81, _, _, _, _, _, status @ ..] => status.starts_with(&[0, 0]),
+        [first, second, ..] => matches!([*first, *second], [b'S', b'T'] | [b'H', b'D']),
+        _ => false,
+    }
+}
+
 impl Plane {
     /// Executes a request on the store.
     #[inline]
@@ -19,6 +31,7 @@ impl Plane {
         call: &mut Call<'_>,
     ) -> Step {
         self.count_memcached(call);
+        self.count_for_stats(call);
         self.note_served(call.session.pool, call.class());
         let context = self.memcached_context(call.session);
         let is_ok = if store.has_script() {
@@ -30,7 +43,7 @@ impl Plane {
                 true => self.begin_work(log, call.session, call.busy),
                 false => None,
             };
-            let (mut is_ok, mut len) = (true, 0);
+            let (mut is_ok, mut len, mut is_stored) = (true, 0, false);
             let lends = call.session.relay.is_none() && call.busy.order.is_empty();
             let transfer = Transfer::new(store, None);
             let place = call.busy.order.reserve();
@@ -39,8 +52,13 @@ impl Plane {
                 let transfer = lends.then_some(&transfer);
                 store.execute_memcached_with(call.request, call.bytes, context, transfer, out);
                 is_ok = !is_error(&out[start..], wire_of(call.request.head.dialect));
+                is_stored = call.request.head.verb.stores() && says_stored(&out[start..]);
                 len = out.len() - start;
             });
+            if is_stored {
+                let cells = self.cells.pool(usize::from(call.session.pool));
+                cells.memcached.stored.add(1);
+            }
             if let Some(lent) = transfer.into_lent() {
                 len += insert_lent(&mut call.busy.output, *lent);
             }
@@ -61,6 +79,21 @@ impl Plane {
             self.settle_memcached(store, call);
         }
         Step::Started
+    }
+
+    /// Counts what `stats` tells by command.
+    #[inline]
+    fn count_for_stats(&self, call: &Call<'_>) {
+        if call.is_resumed() {
+            return;
+        }
+        let cells = &self.cells.pool(usize::from(call.session.pool)).memcached;
+        match call.head().verb {
+            verb if verb.stores() => cells.sets.add(1),
+            Verb::Touch | Verb::GetTouch => cells.touches.add(1),
+            Verb::FlushAll => cells.flushes.add(1),
+            _ => {}
+        }
     }
 
     fn memcached_context(&self, session: &Session) -> MemcachedContext {
