@@ -12,6 +12,9 @@ use keyway_control::{
 };
 use keyway_metrics::{Layout, PoolLayout, Registry};
 
+#[path = "admin/access.rs"]
+mod access;
+
 /// Longer than anything here takes: a read that waits this long has failed.
 const WATCHDOG: Duration = Duration::from_secs(30);
 

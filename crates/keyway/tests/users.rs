@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, http_get, python, run_tool,
-    watchdog,
+    Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode_words, http_get, python,
+    run_keyway, run_tool, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -48,6 +48,7 @@ const CONVERSATIONS: &[&[&str]] = &[
     &["PSUBSCRIBE news.1*", "SUBSCRIBE news.1 other"],
     &["MULTI", "SET app:1 1", "SET x 1", "EXEC", "GET app:1", "MULTI", "SET app:9 1", "EXEC"],
     &["WATCH x", "WATCH app:1", "UNWATCH", "SORT app:l BY nosort", "SORT app:l BY w_*"],
+    &["SORT app:l BY app:* GET x", "SORT app:l STORE app:m BY ro:*", "SORT app:l GET #"],
     &["SORT app:l GET x_*", "SORT app:l LIMIT 0 1", "EVAL x -1 app:1", "EVAL x 1", "EVAL x 1 y"],
     &[
         "AUTH app wrong",
@@ -77,10 +78,17 @@ fn a_user_may_do_what_it_may_on_redis_and_is_told_so_in_the_same_words() {
                 let (our, their) = (ours.words(line), theirs.words(line));
                 refused += usize::from(their.is_error());
                 let (our_text, their_text) = (format!("{our:?}"), format!("{their:?}"));
-                match their.is_error() && their.error_text().starts_with("NO") {
+                let is_about_rights = |reply: &Value| {
+                    let text = reply.error_text();
+                    text.starts_with("NO") || text.contains("insufficient ACL permissions")
+                };
+                match their.is_error() && is_about_rights(&their) {
                     true => assert_eq!(our, their, "{place}: {line}"),
                     false => {
-                        assert!(!our_text.contains("NOPERM"), "{line}: {our_text}, {their_text}")
+                        let is_refused = ["NOPERM", "insufficient ACL permissions"]
+                            .iter()
+                            .any(|words| our_text.contains(words));
+                        assert!(!is_refused, "{line}: {our_text}, {their_text}")
                     }
                 }
             }
@@ -89,6 +97,65 @@ fn a_user_may_do_what_it_may_on_redis_and_is_told_so_in_the_same_words() {
         redis.client().words("FLUSHALL");
     }
     assert!(refused > 60, "{refused}");
+}
+
+#[test]
+fn reading_some_keys_and_writing_all_is_not_reading_all() {
+    let _watch = watchdog(Duration::from_secs(30), "sorts by patterns");
+    let some = user("some", "+@all %W~* %R~app:* &*", "sesame-some", "");
+    let all = user("all", "+@all %W~app:* %R~* &*", "sesame-all", "");
+    let config = KeywayConfig::new(vec![Pool::store("store")]).with_tables(&(some + &all + &ops()));
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    client.pipeline(&["AUTH ops sesame-ops", "RPUSH app:l 1 2", "MSET secret:1 2 secret:2 1"]);
+    for (line, option) in
+        [("SORT app:l BY secret:*", "BY"), ("SORT app:l BY nosort GET secret:*", "GET")]
+    {
+        client.words("AUTH some sesame-some");
+        let denied =
+            format!("ERR {option} option of SORT denied due to insufficient ACL permissions.");
+        assert_eq!(client.words(line).error_text(), denied);
+        client.words("AUTH all sesame-all");
+        assert!(!client.words(line).is_error(), "{line}");
+    }
+    client.words("AUTH some sesame-some");
+    assert_eq!(client.words("SORT app:l BY nosort LIMIT 0 1"), client.words("LRANGE app:l 0 0"));
+}
+
+#[test]
+fn a_user_whose_passwords_are_reset_is_let_in_by_none_of_them() {
+    let _watch = watchdog(Duration::from_secs(30), "passwords that are reset");
+    // SHA-256 of "old".
+    let old = "#cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4";
+    let resets = ["nopass resetpass", "OLD resetpass", "OLD nopass resetpass", "nopass reset on"];
+    let directory = TempDir::new();
+    let file = directory.path().join("keyway.toml");
+    let mut tables = ops();
+    let names = ["default", "app1", "app2", "app3"];
+    for (name, reset) in names.into_iter().zip(resets) {
+        let rules = format!("{} ~* +@all", reset.replace("OLD", old));
+        tables += &user(name, &rules, "sesame-new", "");
+        // Nothing lets such a user in but another password.
+        let text = format!(
+            "[[listener]]\nbind = \"tcp://127.0.0.1:6390\"\npool = \"store\"\n\
+             [pool.store]\nkind = \"store\"\n[[user]]\nname = {name:?}\nrules = {rules:?}\n"
+        );
+        std::fs::write(&file, text).expect("a file");
+        let checked = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]);
+        assert!(!checked.status.success(), "{reset}: {}", checked.text);
+        assert!(checked.text.contains("has no password"), "{reset}: {}", checked.text);
+    }
+    let config = KeywayConfig::new(vec![Pool::store("store")]).with_tables(&tables);
+    let keyway = Keyway::start(KEYWAY, config);
+    assert!(keyway.client(0).words("GET k").error_text().starts_with("NOAUTH "));
+    for name in names {
+        let mut client = keyway.client(0);
+        for wrong in ["old", "any"] {
+            let text = client.words(&format!("AUTH {name} {wrong}")).error_text();
+            assert!(text.starts_with("WRONGPASS "), "{name}: {text}");
+        }
+        assert_eq!(client.words(&format!("AUTH {name} sesame-new")), Value::simple("OK"));
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(crate) fn denied_words(request: &Request, denied: Denied, place: Place) -> S
         (Denied::Channel(_), _) => format!("{whose} access one of the channels used as arguments"),
         (Denied::Keys(fault), _) => request.keys_error(fault),
         (Denied::Pattern(option), _) => {
-            format!("ERR {option} option of SORT denied due to insufficient ACL permissions")
+            format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
         }
     }
 }

@@ -12,9 +12,9 @@ pub(crate) enum Line {
     Invalid,
 }
 
-/// Longest decimal line ever accepted: sign and 19 digits. Anything longer
-/// without its `\r` is refused at once instead of being waited for.
-const LINE_LEN_MAX: usize = 21;
+/// Most digits ever accepted. Anything longer is refused at once instead of
+/// being waited for.
+const DIGITS_MAX: usize = 19;
 
 /// A number of one to three digits without leading zeros, and the position one
 /// past its line end; `None` for every other, and near the end of `buf`.
@@ -65,14 +65,12 @@ fn long_number_line(buf: &[u8], at: usize) -> Line {
     let digits = pos;
     let mut value: u64 = 0;
     loop {
-        let Some(&byte) = buf.get(pos) else {
-            return if pos - at > LINE_LEN_MAX { Line::Invalid } else { Line::Partial };
-        };
+        let Some(&byte) = buf.get(pos) else { return Line::Partial };
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             break;
         }
-        if pos - digits >= 19 {
+        if pos - digits >= DIGITS_MAX {
             return Line::Invalid;
         }
         value = value * 10 + u64::from(digit);
@@ -219,5 +217,54 @@ mod tests {
         assert_eq!(number_line(b"12\r\n", 0), Line::Number(12, 4));
         assert_eq!(number_line(b"12\rx", 0), Line::Invalid);
         assert_eq!(number_line(b"-\r\n", 0), Line::Invalid);
+    }
+    #[test]
+    fn every_number_that_fits_is_read_and_no_other_is() {
+        let line = |text: &str| number_line(format!("{text}\r\n").as_bytes(), 0);
+        for value in [i64::MAX, i64::MIN, i64::MIN + 1, 1_000, -1_000, -9, 0] {
+            let text = value.to_string();
+            assert_eq!(line(&text), Line::Number(value, text.len() + 2), "{text}");
+        }
+        for text in [
+            "9223372036854775808",
+            "-9223372036854775809",
+            "-9999999999999999999",
+            "10000000000000000000",
+            "1234x",
+            "1234\n",
+        ] {
+            assert_eq!(line(text), Line::Invalid, "{text}");
+        }
+        assert_eq!(number_line(b"1234x\n", 0), Line::Invalid, "two bytes end a line");
+        assert_eq!(number_line(b"1234567890123456789", 0), Line::Partial, "19 digits may go on");
+        assert_eq!(number_line(b"12345678901234567890", 0), Line::Invalid, "20 never do");
+    }
+
+    #[test]
+    fn short_numbers_are_told_at_once_and_nothing_else_is() {
+        for value in 0..1_000i64 {
+            let line = format!("${value}\r\n$3\r\nGET\r\n");
+            let next = value.to_string().len() + 3;
+            assert_eq!(short_number(line.as_bytes(), 1), Some((value, next)), "{value}");
+        }
+        for text in ["00", "01", "1000", "-1", ":", "1:", "12:", "/", "1/", "12/", "1\rx", ""] {
+            let line = format!("{text}\r\n$3\r\nGET\r\n");
+            assert_eq!(short_number(line.as_bytes(), 0), None, "{text}");
+        }
+        assert_eq!(short_number(b"1\r\n", 0), None, "near the end of the buffer");
+    }
+
+    #[test]
+    fn the_number_of_an_element_is_that_of_its_first_line() {
+        for (element, number) in [
+            (&b"$3\r\nGET\r\n"[..], Some(3)),
+            (b"$-1\r\n", Some(-1)),
+            (b"*0\r\n", Some(0)),
+            (b":123456\r\n", Some(123_456)),
+            (b"+OK\r\n", None),
+            (b"$3", None),
+        ] {
+            assert_eq!(head_number(element), number, "{element:?}");
+        }
     }
 }

@@ -587,4 +587,69 @@ mod tests {
         assert_eq!(frame(b"*9223372036854775807\r\n"), Err(FramingFault::TooLong));
         assert_eq!(frame(&b"*1\r\n".repeat(9)), Err(FramingFault::TooDeep));
     }
+    #[test]
+    fn the_kind_of_a_reply_is_told_by_its_first_byte() {
+        for (bytes, kind, _) in all_vectors() {
+            assert_eq!(Kind::of(bytes), Some(kind), "{bytes:?}");
+        }
+        assert_eq!((Kind::of(b""), Kind::of(b"OK\r\n")), (None, None));
+    }
+
+    #[test]
+    fn a_reply_is_as_long_as_its_bound_and_no_longer() {
+        for (bytes, kind, protocol) in all_vectors() {
+            let (len, mut framer) = (bytes.len(), Framer::new(protocol));
+            let ready = Ok(Framing::Ready { len, kind });
+            assert_eq!(framer.frame(bytes, len as u32, 8), ready, "{bytes:?}");
+            let short = framer.frame(bytes, len as u32 - 1, 8);
+            assert_eq!(short, Err(FramingFault::TooLong), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_bulk_is_told_at_once_and_nothing_else_is() {
+        assert_eq!(short_bulk(b"$3\r\nabc\r\n"), Some(9));
+        assert_eq!(short_bulk(b"$12\r\nabcdefghijkl\r\n:1\r\n"), Some(19));
+        for buf in [&b"$3\r\nabc\r"[..], b"$3\r\nabcd\r\n", b"+3\r\nabc\r\n", b"$-1\r\n+OK\r\n"] {
+            assert_eq!(short_bulk(buf), None, "{buf:?}");
+        }
+    }
+
+    /// Whoever waits for as much looks as seldom as can be: every element that is still to come
+    /// has three bytes at least.
+    #[test]
+    fn the_bytes_waited_for_are_all_that_the_open_elements_take_at_least() {
+        for (buf, at_least) in [
+            (&b"*1"[..], 3),
+            (b"*3\r\n", 4 + 9),
+            (b"*3\r\n+a\r\n", 8 + 6),
+            (b"*2\r\n*2\r\n", 8 + 6 + 3),
+            (b"*2\r\n*2\r\n*1\r\n", 12 + 3 + 3 + 3),
+            (b"*2\r\n*1\r\n+a\r\n", 12 + 3),
+            (b"*2\r\n*1", 4 + 6),
+            (b"*2\r\n$3\r\nab", 13 + 3),
+            (b"*2\r\n$1", 7 + 3),
+            (b"*2\r\n:1", 7 + 3),
+            (b"*2\r\n+a", 7 + 3),
+            (b"*2\r\n+a\r", 8 + 3),
+            (b"*2\r\n,1", 7 + 3),
+            (b"*2\r\n=8", 7 + 3),
+            (b"%2\r\n", 4 + 12),
+            (b"|1\r\n", 4 + 9),
+        ] {
+            let framed = Framer::new(Protocol::Resp3).frame(buf, 1 << 30, 8);
+            assert_eq!(framed, Ok(Framing::NeedMore { at_least }), "{buf:?}");
+        }
+    }
+
+    #[test]
+    fn room_for_levels_is_kept_up_to_a_bound() {
+        let mut framer = Framer::default();
+        for (depth, is_kept) in [(1, true), (LEVELS_KEPT_MAX, true), (LEVELS_KEPT_MAX + 1, false)] {
+            let reply = [b"*1\r\n".repeat(depth), b"+a\r\n".to_vec()].concat();
+            assert!(framer.frame(&reply, 1 << 30, 1_000).is_ok());
+            assert_eq!(framer.open.capacity() >= depth, is_kept, "{depth}");
+            assert_eq!(framer.open.capacity() == 0, !is_kept, "{depth}");
+        }
+    }
 }

@@ -122,3 +122,64 @@ fn hex(digit: u8) -> u8 {
         _ => digit - b'A' + 10,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Limits;
+
+    fn words(line: &[u8], limits: &ParseLimits) -> Result<Option<Vec<Vec<u8>>>, RequestFault> {
+        let (mut args, mut inline) = (Vec::new(), Vec::new());
+        Ok(match parse(line, limits, &mut args, &mut inline)? {
+            Parsed::Inline { consumed } => {
+                assert_eq!(consumed, line.len());
+                Some(args.iter().map(|arg| arg.of(&inline).to_vec()).collect())
+            }
+            _ => None,
+        })
+    }
+
+    fn limits() -> ParseLimits {
+        ParseLimits::of(&Limits::default())
+    }
+
+    #[test]
+    fn words_are_unquoted_as_redis_does() {
+        for (line, expected) in [
+            (&br#"a "\n\r\t\b\a\q\\""#[..], &[&b"a"[..], b"\n\r\t\x08\x07q\\"][..]),
+            (br#""\x00\x09\x1a\x2B\xfA""#, &[b"\x00\x09\x1a\x2b\xfa"]),
+            (br#""\xg0 \x0g \x""#, &[b"xg0 x0g x"]),
+            (br"'\x41 \n \' \\ '", &[br"\x41 \n ' \\ "]),
+            (br#""\' '""#, &[b"' '"]),
+            (br#"'"' "" ''"#, &[b"\"", b"", b""]),
+            (b"a\0b\tc", &[b"a", b"b", b"c"]),
+            (b"   ", &[]),
+        ] {
+            let what = line.escape_ascii();
+            let line = [line, b"\n"].concat();
+            let expected = expected.iter().map(|word| word.to_vec()).collect();
+            assert_eq!(words(&line, &limits()), Ok(Some(expected)), "{what}");
+        }
+        for line in [&b"\"a'\n"[..], b"'a\"\n", b"'a'b\n", b"\"a\"'b'\n", b"\"a\\\n"] {
+            let what = line.escape_ascii();
+            assert_eq!(words(line, &limits()), Err(RequestFault::InlineQuotes), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_at_most_so_many_bytes_and_words() {
+        let longest = limits().inline_len_max as usize;
+        let line = vec![b'a'; longest];
+        assert_eq!(words(&line, &limits()), Ok(None), "its end may be next");
+        let whole = [line.as_slice(), b"\n"].concat();
+        assert_eq!(words(&whole, &limits()), Ok(Some(vec![line.clone()])));
+        for longer in [[line.as_slice(), b"a"].concat(), [line.as_slice(), b"a\n"].concat()] {
+            assert_eq!(words(&longer, &limits()), Err(RequestFault::InlineTooLong));
+        }
+        let unauthenticated = limits().unauthenticated();
+        let of_words =
+            |count: usize| words(&[b"a ".repeat(count), b"\n".to_vec()].concat(), &unauthenticated);
+        assert_eq!(of_words(10), Ok(Some(vec![b"a".to_vec(); 10])));
+        assert_eq!(of_words(11), Err(RequestFault::UnauthenticatedMultibulk));
+    }
+}

@@ -342,4 +342,64 @@ mod tests {
         let line = vec![b'a'; limits.inline_len_max as usize + 1];
         assert_eq!(parse(&line, &limits), Some(Err(RequestFault::InlineTooLong)));
     }
+    #[test]
+    fn each_bound_is_met_exactly() {
+        for (bytes, outcome) in vectors() {
+            if bytes[0] != b'*' || !outcome.as_ref().is_ok_and(|(args, _)| !args.is_empty()) {
+                continue;
+            }
+            let len = bytes.len() as u32;
+            let exact = ParseLimits { request_len_max: len, ..limits() };
+            for split in 0..bytes.len() {
+                assert_eq!(parse(&bytes[..split], &exact), None, "{bytes:?} cut at {split}");
+            }
+            assert_eq!(parse(&bytes, &exact), Some(outcome), "{bytes:?}");
+            let less = ParseLimits { request_len_max: len - 1, ..limits() };
+            assert_eq!(parse(&bytes, &less), Some(Err(RequestFault::TooLong)), "{bytes:?}");
+        }
+        let unauthenticated = limits().unauthenticated();
+        let ten = [b"*10\r\n".to_vec(), b"$1\r\na\r\n".repeat(10)].concat();
+        assert!(matches!(parse(&ten, &unauthenticated), Some(Ok((args, _))) if args.len() == 10));
+        assert_eq!(parse(b"*1\r\n$16384\r\n", &unauthenticated), None);
+        assert_eq!(unauthenticated.request_len_max, limits().request_len_max);
+    }
+
+    #[test]
+    fn a_request_of_many_arguments_is_looked_at_again_when_the_rest_can_be_there() {
+        let hint = |bytes: &[u8]| {
+            let (mut args, mut inline) = (Vec::new(), Vec::new());
+            match parse_request(bytes, &limits(), &mut args, &mut inline) {
+                Ok(Parsed::NeedMore { at_least }) => at_least - bytes.len(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let begin = |count: usize| [b"*2000\r\n".to_vec(), b"$1\r\na\r\n".repeat(count)].concat();
+        assert_eq!(hint(&begin(EAGER_ARGS_MAX - 1)), 1);
+        let begin = begin(EAGER_ARGS_MAX);
+        let left = 2000 - EAGER_ARGS_MAX;
+        assert_eq!(hint(&begin), left * ARG_LEN_MIN);
+        assert_eq!(hint(&[&begin[..], b"$"].concat()), left * ARG_LEN_MIN - 1);
+        let last = [&begin[..], b"$5\r\nabc"].concat();
+        assert_eq!(hint(&last), 4 + (left - 1) * ARG_LEN_MIN);
+    }
+
+    #[test]
+    fn faults_are_told_in_the_words_of_redis() {
+        for (fault, text) in [
+            (RequestFault::MultibulkLength, "invalid multibulk length"),
+            (RequestFault::ExpectedBulk { got: b'a' }, "expected '$', got 'a'"),
+            (RequestFault::ExpectedBulk { got: b'\r' }, "expected '$', got '?'"),
+            (RequestFault::ExpectedBulk { got: 0x7f }, "expected '$', got '?'"),
+            (RequestFault::BulkLength, "invalid bulk length"),
+            (RequestFault::UnauthenticatedMultibulk, "unauthenticated multibulk length"),
+            (RequestFault::UnauthenticatedBulk, "unauthenticated bulk length"),
+            (RequestFault::InlineTooLong, "too big inline request"),
+            (RequestFault::InlineQuotes, "unbalanced quotes in request"),
+        ] {
+            let mut out = Vec::new();
+            fault.write_error(&mut out);
+            let expected = format!("-ERR Protocol error: {text}\r\n");
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+    }
 }

@@ -128,6 +128,11 @@ fn what_is_no_rule_is_refused_and_no_secret_is_told() {
     ] {
         assert_eq!(User::new("u", rules).expect_err(rules).rule, told, "{rules}");
     }
+    for (rule, why) in [(">secret", "in clear"), ("<secret", "in clear"), ("#12", "64 hexadecimal")]
+    {
+        let fault = User::new("u", rule).expect_err(rule);
+        assert!(fault.what.contains(why), "{rule}: {fault}");
+    }
 }
 
 #[test]
