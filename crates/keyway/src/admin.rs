@@ -159,9 +159,10 @@ impl Process {
         self.current.read().clone()
     }
 
-    /// Notes which backends changed state. What happens between two calls and
+    /// Notes which backends changed state, and tells of all by their ids in the settings that are
+    /// told with them. What happens between two calls and
     /// is over by the second is not seen here; the log has it.
-    pub fn observe(&self) -> Vec<Seen> {
+    pub fn observe(&self) -> (Current, Vec<Seen>) {
         let mut seen = self.seen.lock();
         let current = self.current();
         for id in current.live_pools().flat_map(|pool| current.plan.topology.backend_ids(pool)) {
@@ -171,7 +172,8 @@ impl Process {
                 *known = Seen { state, tenure, since_unix_seconds: unix_seconds() };
             }
         }
-        seen.clone()
+        let seen = seen.clone();
+        (current, seen)
     }
 
     /// Notes what is told of the last seconds; about twice a second.
@@ -334,16 +336,12 @@ impl AdminState for Process {
     }
 
     fn pools(&self) -> Vec<PoolStatus> {
-        let seen = self.observe();
-        let current = self.current();
+        let (current, seen) = self.observe();
         let told = |index: usize| {
             let totals: Vec<_> = current.registry.backend_totals(index).into_iter().collect();
             let status = |(name, id)| current.server_status(name, id, (&seen, &totals));
-            let backends = current.backends(index).into_iter();
-            // One that a reload has brought since is told of the next time.
-            let known = backends.filter(|(_, id)| id.index() < seen.len());
             let pool = &current.plan.pools[index];
-            let backends = known.map(status).collect();
+            let backends = current.backends(index).into_iter().map(status).collect();
             PoolStatus { name: pool.name.clone(), kind: pool.kind.name(), backends }
         };
         current.live_pools().map(told).collect()
@@ -480,10 +478,9 @@ impl Api for Process {
         let current = self.current();
         let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
         let mut requests = Vec::new();
-        for (index, pool) in current.plan.pools.iter().enumerate() {
-            if only.is_some_and(|only| only != index) {
-                continue;
-            }
+        // The log of a pool that was replaced is the one of its heir.
+        for index in current.live_pools().filter(|index| only.is_none_or(|only| only == *index)) {
+            let pool = &current.plan.pools[index];
             let shown = |arg: &Vec<u8>| String::from_utf8_lossy(arg).into_owned();
             requests.extend(pool.slow_log.latest(limit).into_iter().map(|entry| SlowRequest {
                 total_us: entry.total_micros(),

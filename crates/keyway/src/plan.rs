@@ -275,6 +275,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
 fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     pool.errors = Arc::clone(&old.errors);
     pool.noted = Arc::clone(&old.noted);
+    pool.inherit_notices(old);
     if pool.slow_log.is_like(&old.slow_log) {
         pool.slow_log = Arc::clone(&old.slow_log);
     }
@@ -588,6 +589,7 @@ fn pool_plan(
         noted: Arc::default(),
         slow_log: Arc::new(slow_log),
         scripts: Arc::new(keyway_script::Registry::new(limits, monotonic)),
+        notices: Default::default(),
         kind,
     }
 }

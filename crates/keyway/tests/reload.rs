@@ -5,13 +5,14 @@
 //! under several names; that requests of a client keep their order on the way from one pool
 //! to the next is what is at stake then.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keyway_testkit::certificates::{CertificateFiles, Span};
 use keyway_testkit::{
-    CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, Pool, RedisCluster, RedisServer,
-    Replicated, ReplyFault, Signal, Value, encode, free_address, http_get, keyway_binary,
-    run_keyway, run_tool, wait_until, watchdog,
+    Action, CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, Pool, RedisCluster,
+    RedisServer, Replicated, ReplyFault, ScriptedBackend, Signal, Value, encode, free_address,
+    http_get, keyway_binary, run_keyway, run_tool, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -838,4 +839,88 @@ fn a_certificate_of_which_a_listener_has_gone_is_told_of_as_it_is() {
     files.add("server", &files.authority.issue_for(&["127.0.0.1"], Span::Future));
     changing.hang_up("certificates were read again");
     assert!(expiry(&changing.keyway) > before);
+}
+
+/// Asks a pool for keys, whatever comes of it, until `is_over`.
+fn ask_on(at: std::net::SocketAddr, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok(mut client) = Client::try_connect(at) else {
+            // Nobody listens there for the moment.
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        for nth in 0..50 {
+            let is_sent = client.try_send(&encode(&["GET", &format!("key:{nth}")])).is_ok();
+            if !is_sent || client.try_reply().is_err() || is_over.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn reloads_that_renumber_servers_go_on_while_servers_flap() {
+    let _watch = watchdog(Duration::from_secs(60), "reloads while servers flap");
+    // Each answers twice on a connection, and closes it.
+    let flapping: Vec<ScriptedBackend> = (0..8)
+        .map(|_| {
+            let mut asked = 0;
+            ScriptedBackend::start(move |_| {
+                asked += 1;
+                match asked % 3 {
+                    0 => Action::Close(Vec::new()),
+                    _ => Action::Reply(b"$-1\r\n".to_vec()),
+                }
+            })
+        })
+        .collect();
+    let addresses = |range: std::ops::Range<usize>| -> Vec<String> {
+        flapping[range].iter().map(|server| format!("{}:1", server.address())).collect()
+    };
+    let fast = |name: &str, servers: &[String]| {
+        Pool::sharded(name, servers)
+            .with("reconnect", "{ min = \"1ms\", max = \"2ms\" }")
+            .with("timeout", "\"1s\"")
+    };
+    let pools = vec![Pool::store("kept"), fast("first", &addresses(0..3))];
+    let config = KeywayConfig::new(pools)
+        .with_server("drain_timeout", "\"100ms\"")
+        .with_server("workers", "1");
+    let text = config.toml();
+    let mut keyway = Keyway::start(KEYWAY, config);
+    assert_eq!(keyway.client(0).words("SET here stays"), Value::simple("OK"));
+    let (first_at, second_at) = (keyway.address(1), free_address());
+    let second = |servers: &[String]| {
+        format!(
+            "[[listener]]\nbind = \"tcp://{second_at}\"\npool = \"second\"\n\
+             [pool.second]\nkind = \"sharded\"\nreconnect = {{ min = \"1ms\", max = \"2ms\" }}\n\
+             servers = {servers:?}\n"
+        )
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for at in [first_at, first_at, second_at, second_at] {
+            let is_over = &is_over;
+            scope.spawn(move || ask_on(at, is_over));
+        }
+        // The second pool comes with as many servers as it likes, and goes; the first is another
+        // one each time.
+        for round in 0..14_usize {
+            let timeout = format!("timeout = \"{}ms\"", 1000 + round);
+            let mut changed = text.replace("timeout = \"1s\"", &timeout);
+            if round % 2 == 0 {
+                changed.push_str(&second(&addresses(3..4 + round % 5)));
+            }
+            std::fs::write(keyway.directory().join("keyway.toml"), changed).expect("a file");
+            keyway.process().signal(Signal::HUP);
+            std::thread::sleep(Duration::from_millis(170));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let log = keyway.process().log();
+    assert!(keyway.process_mut().is_running() && !log.contains("panicked"), "{log}");
+    let reloads = log.matches(" reloaded ").count();
+    assert!(reloads > 5, "{reloads} reloads: {log}");
+    assert!(log.contains("left_out="), "no server has flapped: {log}");
+    assert_eq!(keyway.client(0).words("GET here"), Value::bulk("stays"));
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters] [--replicated] [--io epoll|ring]
+                  [--clusters] [--replicated] [--io epoll|ring] [--reloads yes|no]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
@@ -15,7 +15,9 @@ const USAGE: &str =
   --routes       pools of memcached behind one that leads to them
   --clusters     a cluster
   --replicated   primaries with replicas, and sentinels
-  --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it";
+  --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it
+  --reloads ANSWER
+                 whether the settings are reloaded, yes or no; else each seed decides it";
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
@@ -27,6 +29,14 @@ fn main() -> ExitCode {
                 Some(driver) => options.io = Some(driver),
                 None => return usage(),
             }
+            continue;
+        }
+        if arg == "--reloads" {
+            options.reloads = match args.next().as_deref() {
+                Some("yes") => Some(true),
+                Some("no") => Some(false),
+                _ => return usage(),
+            };
             continue;
         }
         let mut number = || args.next().and_then(|text| text.parse().ok());

@@ -24,14 +24,15 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { replies, excused, faults, turns, virtual_time, .. } = self.total;
         let Report { redirected, refused, hedged, retried, .. } = self.total;
-        let Report { commits, deliveries, entries, messages, invalidations, .. } = self.total;
+        let Report { commits, deliveries, entries, messages, invalidations, reloads, .. } =
+            self.total;
         write!(
             f,
             "{} seeds, {} violations: {replies} replies checked, {excused} of them errors that \
              one of {faults} faults explains, {commits} transactions, {deliveries} elements and \
              {entries} entries of streams delivered, {messages} messages told, {invalidations} invalidations, \
              {redirected} redirects, {refused} refusals, {hedged} hedges, {retried} retries, \
-             {turns} turns, {:.0} s of virtual time",
+             {reloads} reloads, {turns} turns, {:.0} s of virtual time",
             self.seeds,
             self.violation_count,
             virtual_time.as_secs_f64()
@@ -137,6 +138,7 @@ impl Report {
         self.hedged += other.hedged;
         self.retried += other.retried;
         self.refused += other.refused;
+        self.reloads += other.reloads;
         self.ring.add(&other.ring);
         self.digest ^= other.digest;
     }

@@ -294,6 +294,18 @@ impl Network {
         }
     }
 
+    /// Adds a server at an address; returns its number.
+    pub fn add_server(&mut self, address: String) -> usize {
+        let index = self.modes.len();
+        self.modes.push(ConnectMode::Accept);
+        self.attempts_max.push(usize::MAX);
+        self.attempts.push(VecDeque::new());
+        self.arrivals.push(VecDeque::new());
+        self.server_wakes.push(Nanos::MAX);
+        self.names.insert(address, index);
+        index
+    }
+
     /// How it behaves.
     pub fn options(&self) -> &NetworkOptions {
         &self.options

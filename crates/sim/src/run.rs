@@ -3,6 +3,7 @@
 mod clusters;
 mod farewell;
 mod mirrors;
+mod reloads;
 mod setup;
 mod stores;
 mod visits;
@@ -67,6 +68,8 @@ pub struct Report {
     pub retried: u64,
     /// Requests that none of them could take.
     pub refused: u64,
+    /// Versions of the settings that workers changed over to.
+    pub reloads: u64,
     /// What has happened that is special about drivers by io_uring.
     pub ring: RingFigures,
     /// Digest of all that happened: the same seed gives the same.
@@ -128,6 +131,7 @@ pub struct Sim {
     next_audit: Nanos,
     mirrored: u64,
     followed: clusters::Followed,
+    reloads: Option<Box<reloads::Reloads>>,
 }
 
 /// Runs one seed.
@@ -149,7 +153,9 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
 impl Sim {
     /// What `seed` decides, before anything has happened.
     pub fn new(seed: u64, options: &Options) -> Self {
-        Self::of(Scenario::new(seed, options), seed, options)
+        let mut sim = Self::of(Scenario::new(seed, options), seed, options);
+        sim.begin_reloads(seed, options);
+        sim
     }
 
     /// A scenario before anything has happened; `seed` is for what is drawn
@@ -186,6 +192,7 @@ impl Sim {
             next_audit: 0,
             mirrored: 0,
             followed: clusters::Followed::default(),
+            reloads: None,
         }
     }
 
@@ -204,6 +211,7 @@ impl Sim {
         self.check_cluster()?;
         self.run_last_clients()?;
         self.check_rest()?;
+        self.check_reloads()?;
         self.check_told()?;
         self.check_farewell()?;
         self.drain()?;
@@ -238,6 +246,7 @@ impl Sim {
             hedged: self.of_clusters(|totals| &totals.hedged),
             retried: self.of_clusters(|totals| &totals.retried),
             refused: world.ledger.refused().1,
+            reloads: self.reloads_done(),
             ring: world.network.ring_figures(),
             digest: world.network.digest,
         }
@@ -280,6 +289,7 @@ impl Sim {
 
     /// What the process around the workers does to them.
     fn interfere(&mut self, now: Nanos) {
+        self.interfere_by_reloads(now);
         for &(from, until) in &self.scenario.exhaustions {
             if (from..until).contains(&now) {
                 for station in &mut self.world.borrow_mut().network.stations {
@@ -536,7 +546,7 @@ impl Sim {
         if sessions != resting {
             return Err(format!("{sessions} sessions for {resting} clients"));
         }
-        let pools = 0..self.scenario.topology.pools().len();
+        let pools = self.own_positions().into_iter();
         let counted: u64 = pools.map(|p| self.registry.pool_totals(p).clients_connected).sum();
         if counted != sessions as u64 || self.plan.clients.len() != sessions {
             let listed = self.plan.clients.len();
@@ -592,6 +602,7 @@ impl Sim {
 
     /// Stops the workers.
     fn drain(&mut self) -> Result<(), String> {
+        self.end_reloads();
         // So long those may be sending who have their last reply.
         let slack = 2 * SECOND + SECOND / 2;
         {

@@ -40,6 +40,8 @@ pub struct Options {
     pub dropped_edge: Option<u64>,
     /// How workers' sockets are driven, if the seed is not to decide it.
     pub io: Option<Driver>,
+    /// Whether the settings are reloaded, if the seed is not to decide it.
+    pub reloads: Option<bool>,
 }
 
 impl Options {

@@ -20,6 +20,7 @@ fn no_seed_breaks_a_law() {
     assert!(summary.total.entries > summary.seeds);
     assert!(summary.total.messages > 5 * summary.seeds);
     assert!(summary.total.invalidations > 3 * summary.seeds);
+    assert!(summary.total.reloads > summary.seeds);
     let RingFigures { withdrawn, short, held, carried } = summary.total.ring;
     println!(
         "by ring: {withdrawn} orders withdrawn, {short} times no buffer, {held} times held, {carried} carried"
@@ -76,7 +77,12 @@ fn no_seed_of_clusters_breaks_a_law() {
 /// Each broke a law once, and is too far off to be among the others.
 #[test]
 fn seeds_of_clusters_that_broke_a_law_once_do_so_no_more() {
-    let options = Options { clusters: true, io: Some(Driver::Epoll), ..Options::default() };
+    let options = Options {
+        clusters: true,
+        io: Some(Driver::Epoll),
+        reloads: Some(false),
+        ..Options::default()
+    };
     // The first command of a transaction is refused, as nobody has its slot; a
     // server sleeps with a write that is given up, and has the slot again when it wakes; a wait
     // that goes on elsewhere is shorter than it was asked to be.
@@ -113,7 +119,12 @@ fn no_seed_of_primaries_with_replicas_breaks_a_law() {
 /// Sentinels are asked while they hear of a fail-over.
 #[test]
 fn a_seed_of_primaries_with_replicas_that_broke_a_law_once_does_so_no_more() {
-    let options = Options { replicated: true, io: Some(Driver::Epoll), ..Options::default() };
+    let options = Options {
+        replicated: true,
+        io: Some(Driver::Epoll),
+        reloads: Some(false),
+        ..Options::default()
+    };
     let violation = run_seed(70159, &options).err();
     assert_eq!(violation.map(|violation| violation.text), None);
 }
@@ -181,4 +192,25 @@ fn no_seed_of_a_pool_that_is_warmed_up_breaks_a_law() {
     println!("{MEMCACHED_SEEDS} seeds, {replies} replies, {excused} excused, {moves} moves");
     assert!(excused > 5 * MEMCACHED_SEEDS && replies > 100 * MEMCACHED_SEEDS);
     assert!(moves > 20 * MEMCACHED_SEEDS);
+}
+
+/// Pools and servers come, go and move under all that goes wrong in the other seeds, and under
+/// servers that flap: nobody is told an error for that, and nothing is left of what has gone.
+#[test]
+fn no_seed_with_reloads_breaks_a_law() {
+    let kinds = [
+        ("", Options::default()),
+        (" --memcached", Options { memcached: true, ..Options::default() }),
+        (" --clusters", Options { clusters: true, ..Options::default() }),
+        (" --replicated", Options { replicated: true, ..Options::default() }),
+    ];
+    for (kind, options) in kinds {
+        let options = Options { reloads: Some(true), ..options };
+        let summary = run_many_of(10_000, 20, &options);
+        for violation in &summary.violations {
+            println!("{violation} --reloads yes{kind}");
+        }
+        assert_eq!(summary.violation_count, 0);
+        assert!(summary.total.reloads > 5 * summary.seeds, "{summary}");
+    }
 }

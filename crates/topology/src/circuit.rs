@@ -308,7 +308,7 @@ impl CircuitBoard {
 
     /// Whether the server has a circuit.
     pub fn has(&self, backend: BackendId) -> bool {
-        self.cells[backend.index()].is_some()
+        self.cell(backend).is_some()
     }
 
     /// Grows whenever a circuit opens or is forgotten; always 0 where no pool has any. A
@@ -511,7 +511,7 @@ impl CircuitBoard {
 
     #[inline]
     fn cell(&self, backend: BackendId) -> Option<&Cell> {
-        self.cells[backend.index()].as_deref()
+        self.cells.get(backend.index())?.as_deref()
     }
 
     fn change(

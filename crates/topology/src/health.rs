@@ -372,10 +372,13 @@ fn is_found_out(pool: &Pool) -> bool {
 ///
 /// Methods that may change a state return the change if there was one and they
 /// made it, so exactly one caller logs it. All of them may be called from any
-/// worker at any time.
+/// worker at any time. A backend that the board does not have, as its id is of
+/// another topology, is up and nothing changes it.
 #[derive(Debug)]
 pub struct HealthBoard {
     cells: Box<[Arc<Cell>]>,
+    /// What is told of the data of backends that are not here.
+    nowhere: GenerationCell,
     pool_epochs: Box<[Arc<AtomicU64>]>,
     epoch: Arc<AtomicU64>,
     circuits: CircuitBoard,
@@ -388,6 +391,7 @@ impl HealthBoard {
         let new = |id| Arc::new(Cell::new(topology, id));
         HealthBoard {
             cells: topology.all_ids().map(new).collect(),
+            nowhere: GenerationCell::default(),
             pool_epochs: topology.pools().iter().map(|_| Arc::default()).collect(),
             epoch: Arc::default(),
             circuits: CircuitBoard::new(topology),
@@ -431,6 +435,7 @@ impl HealthBoard {
         };
         HealthBoard {
             cells,
+            nowhere: GenerationCell::default(),
             pool_epochs: (0..to.pools().len()).map(epoch).collect(),
             epoch: Arc::clone(&self.epoch),
             circuits: self.circuits.succeeded_by(to, kept),
@@ -475,7 +480,7 @@ impl HealthBoard {
     /// in between then shows as an epoch newer than the ring's.
     pub fn pool_epoch(&self, pool_index: usize) -> u64 {
         // ORDER: pairs with bump_epochs
-        self.pool_epochs[pool_index].load(Acquire)
+        self.pool_epochs.get(pool_index).map_or(0, |epoch| epoch.load(Acquire))
     }
 
     /// Whether requests go to the backend.
@@ -494,7 +499,8 @@ impl HealthBoard {
 
     #[cold]
     fn said_unready(&self, backend: BackendId, word: Word, now: Time) -> bool {
-        let said = Time(self.cells[backend.index()].counted.load(Relaxed));
+        let Some(cell) = self.cell(backend) else { return false };
+        let said = Time(cell.counted.load(Relaxed));
         matches!(word.reason, Some(FailureReason::Loading | FailureReason::MasterDown))
             && now < said + UNREADY
     }
@@ -522,24 +528,24 @@ impl HealthBoard {
 
     /// What is known of the generation of its data.
     pub fn generation(&self, backend: BackendId) -> &GenerationCell {
-        &self.cells[backend.index()].generation
+        self.cell(backend).map_or(&self.nowhere, |cell| &cell.generation)
     }
 
     /// How often it was ejected.
     pub fn ejections(&self, backend: BackendId) -> u64 {
-        self.cells[backend.index()].ejections.load(Relaxed)
+        self.cell(backend).map_or(0, |cell| cell.ejections.load(Relaxed))
     }
 
     /// How often it came back into use after an ejection.
     pub fn rejoins(&self, backend: BackendId) -> u64 {
-        self.cells[backend.index()].rejoins.load(Relaxed)
+        self.cell(backend).map_or(0, |cell| cell.rejoins.load(Relaxed))
     }
 
     /// A request was answered. Costs one load while nothing is wrong. Says
     /// nothing about a backend that is out of use: that is the probe's to say.
     #[inline]
     pub fn note_success(&self, backend: BackendId) -> Option<StateChange> {
-        if self.cells[backend.index()].word.load(Relaxed) == 0 {
+        if self.cell(backend)?.word.load(Relaxed) == 0 {
             return None;
         }
         self.note_recovery(backend)
@@ -574,7 +580,7 @@ impl HealthBoard {
         reason: FailureReason,
         (began, now): (Time, Time),
     ) -> Option<StateChange> {
-        let cell = &self.cells[backend.index()];
+        let cell = self.cell(backend)?;
         let is_out = matches!(self.state(backend), HealthState::Ejected | HealthState::Rejoining);
         let is_new = |counted: u64| (!is_out && began.0 >= counted).then_some(now.0.max(counted));
         // Of many workers at once the first alone counts: the moment that it
@@ -615,7 +621,7 @@ impl HealthBoard {
     /// it lapses after a minute, lest a worker that stopped keeps the backend
     /// out for good.
     pub fn try_claim_rejoin(&self, backend: BackendId, now: Time) -> Option<RejoinClaim> {
-        let policy = self.cells[backend.index()].ejection?.rejoin;
+        let policy = self.cell(backend)?.ejection?.rejoin;
         let before = self.word(backend);
         if !Self::is_claimable(before, now) {
             return None;
@@ -648,7 +654,7 @@ impl HealthBoard {
         reason: FailureReason,
         now: Time,
     ) -> Option<StateChange> {
-        let span = self.cells[claim.backend.index()].ejection?.for_;
+        let span = self.cell(claim.backend)?.ejection?.for_;
         let after = Word {
             state: HealthState::Ejected,
             reason: Some(reason),
@@ -670,6 +676,9 @@ impl HealthBoard {
     /// its pool ejects or not, until [`HealthBoard::restore`]. Returns whether it was not so
     /// already. A claim in the hands of a worker is void.
     pub fn eject(&self, backend: BackendId) -> bool {
+        if self.cell(backend).is_none() {
+            return false;
+        }
         loop {
             let before = self.word(backend);
             if Self::is_held_word(before) {
@@ -710,8 +719,14 @@ impl HealthBoard {
         (0..self.cells.len() as u32).map(BackendId)
     }
 
+    #[inline]
+    fn cell(&self, backend: BackendId) -> Option<&Cell> {
+        self.cells.get(backend.index()).map(|cell| &**cell)
+    }
+
     fn word(&self, backend: BackendId) -> Word {
-        Word::from_bits(self.cells[backend.index()].word.load(Relaxed))
+        self.cell(backend)
+            .map_or_else(Word::default, |cell| Word::from_bits(cell.word.load(Relaxed)))
     }
 
     /// Ejected for long enough, or claimed by a worker that never came back.
@@ -731,6 +746,7 @@ impl HealthBoard {
         backend: BackendId,
         next: impl Fn(Word) -> Option<Word>,
     ) -> Option<StateChange> {
+        self.cell(backend)?;
         loop {
             let before = self.word(backend);
             let after = next(before)?;
@@ -743,7 +759,7 @@ impl HealthBoard {
     /// Replaces the word if it is still `before`, and keeps the counters and
     /// epochs in step.
     fn swap(&self, backend: BackendId, before: Word, after: Word) -> bool {
-        let cell = &self.cells[backend.index()];
+        let Some(cell) = self.cell(backend) else { return false };
         let swapped =
             cell.word.compare_exchange(before.to_bits(), after.to_bits(), Relaxed, Relaxed);
         if swapped.is_err() {
@@ -767,7 +783,9 @@ impl HealthBoard {
 
     fn bump_epochs(&self, pool_index: u32) {
         // ORDER: pairs with pool_epoch: whoever sees the new epoch sees the new state
-        self.pool_epochs[pool_index as usize].fetch_add(1, Release);
+        if let Some(epoch) = self.pool_epochs.get(pool_index as usize) {
+            epoch.fetch_add(1, Release);
+        }
         // ORDER: pairs with epoch: whoever sees it sees the pool's new epoch too
         self.epoch.fetch_add(1, Release);
     }
@@ -857,6 +875,32 @@ mod tests {
         let states = [0, 1, 2].map(|id| next.state(BackendId(id)));
         assert_eq!(states, [HealthState::Failing, HealthState::Ejected, HealthState::Unknown]);
         assert!(next.is_held(BackendId(1)) && next.watches(BackendId(1)));
+    }
+
+    #[test]
+    fn a_backend_of_another_board_is_up_and_nothing_changes_it() {
+        let board = board(3, &[ejection(1, Rejoin::Flush)]);
+        for stranger in [BackendId(3), BackendId(u32::MAX)] {
+            let times = (at(1), at(1));
+            assert_eq!(board.note_failure(stranger, FailureReason::Closed, times), None);
+            assert_eq!(board.note_success(stranger), None);
+            assert_eq!(board.note_reachable(stranger), None);
+            assert!(board.try_claim_rejoin(stranger, at(99)).is_none());
+            assert!(!board.eject(stranger) && board.restore(stranger).is_none());
+            assert_eq!(board.state(stranger), HealthState::Up);
+            assert!(board.is_usable(stranger) && !board.is_held(stranger));
+            assert!(!board.is_unready(stranger, at(1)) && !board.watches(stranger));
+            assert_eq!((board.reason(stranger), board.until(stranger)), (None, None));
+            assert_eq!(
+                (board.failures(stranger), board.ejections(stranger), board.rejoins(stranger)),
+                (0, 0, 0)
+            );
+            assert_eq!(board.generation(stranger).remembered(), Default::default());
+            let (circuits, reads) = (board.circuits(), board.reads());
+            assert!(!circuits.has(stranger) && circuits.is_closed(stranger));
+            assert!(!circuits.restart(stranger) && !reads.has(stranger));
+        }
+        assert_eq!((board.epoch(), board.pool_epoch(7)), (0, 0));
     }
 
     fn at(seconds: u64) -> Time {

@@ -434,7 +434,7 @@ impl ReadBoard {
 
     #[inline]
     fn cell(&self, backend: BackendId) -> Option<&Cell> {
-        self.cells[backend.index()].as_deref()
+        self.cells.get(backend.index())?.as_deref()
     }
 }
 

@@ -36,7 +36,7 @@ pub use handouts::Handouts;
 pub use invalidations::Invalidations;
 pub use mail::{Adopted, Follow, Mail};
 pub use monitors::Monitors;
-pub use notices::{Notice, Notices};
+pub use notices::{Notice, Notices, PoolNotices};
 pub use pause::Pause;
 pub use plan::{
     ListenerPlan, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan, share_scripts,

@@ -6,7 +6,10 @@ use keyway_proxy::local::Unblock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client at rest on its way from one worker to another.
+/// A client at rest on its way from one worker to another. Its positions are of the plan of the
+/// worker that gives it away. The other worker has that plan or a later one, since all workers
+/// are mailed a plan before any of them is asked to give clients away by it; there the positions
+/// are still those of the pool, or of the pool as a retired one, and of the listener.
 #[derive(Debug)]
 pub struct Adopted {
     /// Its socket; whoever holds this owns the descriptor.

@@ -3,8 +3,6 @@
 
 use crate::core::HealthLog;
 use keyway_base::Time;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -29,15 +27,13 @@ impl Notice {
     }
 }
 
-/// The process's [`Notice`]s.
+/// The process's [`Notice`]s that are of no pool.
 #[derive(Debug, Default)]
 pub struct Notices {
     /// A client spoke HTTP.
     pub http: Notice,
     /// A login failed.
     pub login: Notice,
-    /// A store refuses writes, by its pool.
-    pub store_full: Mutex<BTreeMap<u16, Notice>>,
     /// A client that does not read was cut off.
     pub overgrown: Notice,
     /// A client has broken the rules of shared memory.
@@ -48,7 +44,15 @@ pub struct Notices {
     pub clients_cut: AtomicU64,
     /// Their requests that were in flight.
     pub requests_cut: AtomicU64,
-    /// Changes of the backends' health.
+}
+
+/// The same of one pool. They belong to its [`PoolPlan`](crate::PoolPlan), so that no number of
+/// a pool or a server outlives the plan that it is of.
+#[derive(Debug, Default)]
+pub struct PoolNotices {
+    /// The store refuses writes.
+    pub(crate) store_full: Notice,
+    /// Changes of its servers' health.
     pub(crate) health: HealthLog,
 }
 

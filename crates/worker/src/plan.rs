@@ -1,6 +1,6 @@
 use crate::{
     Channels, Cluster, Entrance, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices,
-    Pause, Redirects,
+    Pause, PoolNotices, Redirects,
 };
 use keyway_base::{Limits, Time};
 use keyway_net::{Address, ClientTls, Mailer};
@@ -158,8 +158,32 @@ pub struct PoolPlan {
     pub slow_log: Arc<SlowLog>,
     /// What its clients have loaded, where it is a store.
     pub scripts: Arc<keyway_script::Registry>,
+    /// Lines of the log about it that are few.
+    pub notices: PoolNotices,
     /// What serves it.
     pub kind: PoolKind,
+}
+
+impl PoolPlan {
+    /// Goes on with what the log was told of the servers that `old`, the pool that this one
+    /// replaces, has at the same addresses.
+    pub fn inherit_notices(&mut self, old: &PoolPlan) {
+        let (PoolKind::Sharded { pool: new, .. }, PoolKind::Sharded { pool: was, .. }) =
+            (&self.kind, &old.kind)
+        else {
+            return;
+        };
+        // Places of servers that are found out are of no use elsewhere.
+        if new.cluster.is_some() || was.cluster.is_some() {
+            return;
+        }
+        let heir_of = |server: u16| {
+            let endpoint = &was.servers.get(usize::from(server))?.endpoint;
+            let at = new.servers.iter().position(|server| server.endpoint == *endpoint)?;
+            Some(at as u16)
+        };
+        self.notices.health.inherit(&old.notices.health, heir_of);
+    }
 }
 
 /// Where a pool of memcached gets the items that it does not have yet.

@@ -37,16 +37,18 @@ pub(super) fn links_of(pool: &keyway_topology::Pool) -> usize {
     }
 }
 
+/// What requests are counted by.
+pub(super) const CLASSES: [&str; Class::ALL.len()] = {
+    let mut labels = [""; Class::ALL.len()];
+    let mut index = 0;
+    while index < labels.len() {
+        labels[index] = Class::ALL[index].label();
+        index += 1;
+    }
+    labels
+};
+
 pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
-    const CLASSES: [&str; Class::ALL.len()] = {
-        let mut labels = [""; Class::ALL.len()];
-        let mut index = 0;
-        while index < labels.len() {
-            labels[index] = Class::ALL[index].label();
-            index += 1;
-        }
-        labels
-    };
     let pools = scenario.topology.pools().iter().map(|pool| PoolLayout {
         name: pool.name.clone(),
         backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
@@ -61,8 +63,9 @@ pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
     })
 }
 
-pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
-    let pools = scenario.topology.pools().iter().map(|pool| match &pool.kind {
+/// What serves a pool, which is one of `pools`.
+pub(super) fn pool_plan(pool: &Pool, pools: &[Pool], seed: u64) -> PoolPlan {
+    match &pool.kind {
         TopologyKind::Store => {
             let store = Store::new(StoreConfig {
                 memory_max: 0,
@@ -82,6 +85,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
                 noted: Arc::default(),
                 slow_log: Arc::default(),
                 scripts: Arc::default(),
+                notices: Default::default(),
                 kind,
             }
         }
@@ -94,9 +98,10 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             noted: Arc::default(),
             slow_log: Arc::new(SlowLog::new(sharded.slower_than, sharded.slow_log_len_max)),
             scripts: Arc::default(),
+            notices: Default::default(),
             kind: PoolKind::sharded(sharded.clone()).warmed_up(WarmUpPlan::new(
                 sharded,
-                scenario.topology.pools(),
+                pools,
                 Time(0),
             )),
         },
@@ -109,13 +114,15 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             noted: Arc::default(),
             slow_log: Arc::default(),
             scripts: Arc::default(),
-            kind: PoolKind::Routed(Box::new(RoutePlan::new(
-                routed.clone(),
-                scenario.topology.pools(),
-                Time(0),
-            ))),
+            notices: Default::default(),
+            kind: PoolKind::Routed(Box::new(RoutePlan::new(routed.clone(), pools, Time(0)))),
         },
-    });
+    }
+}
+
+pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
+    let pools = scenario.topology.pools();
+    let pools = pools.iter().map(|pool| pool_plan(pool, pools, seed));
     let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
         is_ended: false,
         memcached: is_memcached(scenario, pool).then_some(1 << 20),

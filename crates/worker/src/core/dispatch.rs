@@ -696,9 +696,8 @@ impl Plane {
             return;
         }
         self.count_fault(pool, class, Fault::StoreFull);
-        let mut notices = self.plan.notices.store_full.lock();
-        if notices.entry(pool).or_default().is_due(self.clock.now) {
-            let plan = &self.plan.pools[pool as usize];
+        let plan = &self.plan.pools[pool as usize];
+        if plan.notices.store_full.is_due(self.clock.now) {
             let memory_max = match &plan.kind {
                 PoolKind::Store(store) => store.config().memory_max,
                 PoolKind::Sharded { .. } | PoolKind::Routed(_) => 0,

@@ -72,6 +72,7 @@ impl Core {
         let plan = Arc::clone(&plane.plan);
         for id in plan.topology.backend_ids(index) {
             plane.troubles[id.index()] = Default::default();
+            plane.end_return(id);
         }
         let state = PoolState::new(&plan, index, links);
         let own = state.links(plan.topology.pools()[index].servers().len());
@@ -156,8 +157,9 @@ impl Core {
 
     /// Nothing is left of a pool in this worker.
     fn end_pool(&mut self, retired: &Retired) {
-        let Core { links, plane, .. } = self;
         let pool = retired.pool;
+        self.end_cluster(pool);
+        let Core { links, plane, .. } = self;
         for slot in links.iter_mut().filter(|slot| slot.pool == pool && !slot.is_free) {
             let generation = super::links::next_generation(slot.generation);
             *slot = LinkSlot::new((pool, slot.backend), slot.id, slot.link.protocol());
@@ -166,7 +168,6 @@ impl Core {
         }
         plane.pools[usize::from(pool)] = PoolState::None;
         plane.pubsub.end_pool(pool);
-        plane.cluster.forget(pool);
         plane.ended.push(pool);
         // ORDER: pairs with the load of who gives its place to another.
         retired.left.fetch_sub(1, Ordering::Release);

@@ -1,9 +1,9 @@
 //! What the log says of the backends' health.
 
 use super::Plane;
-use crate::PoolKind;
+use crate::{Plan, PoolKind};
 use keyway_base::Time;
-use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin, StateChange};
+use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,13 @@ use std::time::Duration;
 /// failing. Shorter fills the log; longer hides an outage for as long.
 const FLAP_EVERY: Duration = Duration::from_secs(1);
 
-/// Which changes of health were told last, for all workers. At rest it holds
-/// what was told of each backend and is not looked at.
+/// The changes of health that the log told last of one pool's servers, for all workers. It
+/// belongs to the pool and knows the servers by their places in it, so that a reload, which
+/// gives the numbers of a board to other servers, cannot mix them up. At rest nobody looks at
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct HealthLog {
-    told: Mutex<BTreeMap<BackendId, Told>>,
+    told: Mutex<BTreeMap<u16, Told>>,
     /// Whether something may have been left out that must still be told.
     is_pending: AtomicBool,
 }
@@ -36,7 +38,8 @@ struct Told {
 /// A line between up and failing that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flap {
-    backend: BackendId,
+    /// The server's place in its pool.
+    server: u16,
     from: HealthState,
     to: HealthState,
     reason: Option<FailureReason>,
@@ -46,10 +49,10 @@ struct Flap {
 
 impl HealthLog {
     /// Whether a change between up and failing is to be told now, and as what.
-    fn on_flap(&self, change: &StateChange, now: Time) -> Option<Flap> {
-        let StateChange { backend, from, to, reason, .. } = *change;
+    fn on_flap(&self, server: u16, change: &StateChange, now: Time) -> Option<Flap> {
+        let StateChange { from, to, reason, .. } = *change;
         let mut told = self.told.lock();
-        let last = told.get_mut(&backend);
+        let last = told.get_mut(&server);
         let left_out = match last {
             Some(last) if now < last.at + FLAP_EVERY => {
                 last.left_out += 1;
@@ -60,34 +63,45 @@ impl HealthLog {
             Some(last) => last.left_out,
             None => 0,
         };
-        told.insert(backend, Told { state: to, at: now, left_out: 0, reason });
-        Some(Flap { backend, from, to, reason, left_out })
+        told.insert(server, Told { state: to, at: now, left_out: 0, reason });
+        Some(Flap { server, from, to, reason, left_out })
     }
 
     /// Notes a change that is told whenever it happens.
-    fn on_told(&self, change: &StateChange, now: Time) {
+    fn on_told(&self, server: u16, change: &StateChange, now: Time) {
         let told = Told { state: change.to, at: now, left_out: 0, reason: change.reason };
-        self.told.lock().insert(change.backend, told);
+        self.told.lock().insert(server, told);
+    }
+
+    /// Goes on with what `old`, the log of the pool that this one's replaces, has told. `heir_of`
+    /// says which place a server of that pool has in this one.
+    pub(crate) fn inherit(&self, old: &HealthLog, heir_of: impl Fn(u16) -> Option<u16>) {
+        let old = old.told.lock();
+        let heirs = old.iter().filter_map(|(&server, &told)| Some((heir_of(server)?, told)));
+        let mut own = self.told.lock();
+        own.extend(heirs);
+        let is_pending = own.values().any(|told| told.left_out > 0);
+        self.is_pending.store(is_pending, Ordering::Relaxed);
     }
 
     /// The lines that are still to be written, as the state last told is not
-    /// the one that lasts. `state` is where a backend stands.
-    fn overdue(&self, now: Time, state: impl Fn(BackendId) -> HealthState) -> Vec<Flap> {
+    /// the one that lasts. `state` is where the server at a place stands.
+    fn overdue(&self, now: Time, state: impl Fn(u16) -> HealthState) -> Vec<Flap> {
         if !self.is_pending.load(Ordering::Relaxed) {
             return Vec::new();
         }
         let mut told = self.told.lock();
         let mut flaps = Vec::new();
         let mut is_pending = false;
-        for (&backend, last) in told.iter_mut().filter(|(_, last)| last.left_out > 0) {
+        for (&server, last) in told.iter_mut().filter(|(_, last)| last.left_out > 0) {
             if now < last.at + FLAP_EVERY {
                 is_pending = true;
                 continue;
             }
-            let (from, to) = (last.state, state(backend));
+            let (from, to) = (last.state, state(server));
             if from != to && to.is_usable() {
                 let left_out = last.left_out - 1;
-                flaps.push(Flap { backend, from, to, reason: last.reason, left_out });
+                flaps.push(Flap { server, from, to, reason: last.reason, left_out });
                 *last = Told { state: to, at: now, left_out: 0, ..*last };
             }
         }
@@ -117,29 +131,37 @@ impl Plane {
 
     /// Writes the lines that were held back, a few times a second.
     pub(super) fn log_overdue(&self) {
-        let (log, health) = (&self.plan.notices.health, &self.plan.health);
-        for flap in log.overdue(self.clock.now, |backend| health.state(backend)) {
-            self.log_flap(&flap);
+        let Plan { pools, health, topology, .. } = &*self.plan;
+        for (pool, plan) in pools.iter().enumerate() {
+            // The pool that has replaced it tells of its servers.
+            if self.plan.retired(pool as u16).is_some() {
+                continue;
+            }
+            let state = |server| health.state(topology.backend_id(pool, usize::from(server)));
+            for flap in plan.notices.health.overdue(self.clock.now, state) {
+                self.log_flap(pool as u16, &flap);
+            }
         }
     }
 
     /// Writes the line of a change of health.
     #[cold]
     pub(super) fn log_change(&self, change: &StateChange) {
-        let log = &self.plan.notices.health;
         // What is expected of every server at the start is no news.
         if change.from == HealthState::Unknown && change.to == HealthState::Up {
             return;
         }
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let (at, server) = (place.pool_index as u16, place.server_index as u16);
+        let log = &self.plan.pools[place.pool_index].notices.health;
         if change.from.is_usable() && change.to.is_usable() {
-            if let Some(flap) = log.on_flap(change, self.clock.now) {
-                self.log_flap(&flap);
+            if let Some(flap) = log.on_flap(server, change, self.clock.now) {
+                self.log_flap(at, &flap);
             }
             return;
         }
-        log.on_told(change, self.clock.now);
-        let Some(place) = self.plan.topology.backend(change.backend) else { return };
-        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        log.on_told(server, change, self.clock.now);
+        let name = self.name_backend(at, server);
         let BackendName { pool, label, address } = &name;
         let (backend, address) = (&**label, address.as_deref());
         let (from, to) = (change.from.label(), change.to.label());
@@ -183,9 +205,8 @@ impl Plane {
     }
 
     #[cold]
-    fn log_flap(&self, flap: &Flap) {
-        let Some(place) = self.plan.topology.backend(flap.backend) else { return };
-        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+    fn log_flap(&self, pool: u16, flap: &Flap) {
+        let name = self.name_backend(pool, flap.server);
         let BackendName { pool, label, address } = &name;
         let (backend, address) = (&**label, address.as_deref());
         let (from, to) = (flap.from.label(), flap.to.label());
@@ -204,8 +225,9 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keyway_topology::BackendId;
 
-    const BACKEND: BackendId = BackendId(3);
+    const SERVER: u16 = 3;
 
     fn at(millis: u64) -> Time {
         Time(millis * 1_000_000)
@@ -214,7 +236,7 @@ mod tests {
     fn change(to: HealthState) -> StateChange {
         let from = if to == HealthState::Up { HealthState::Failing } else { HealthState::Up };
         let reason = Some(FailureReason::Timeout);
-        StateChange { backend: BACKEND, from, to, reason, failures: 1, until: None }
+        StateChange { backend: BackendId(7), from, to, reason, failures: 1, until: None }
     }
 
     #[test]
@@ -223,7 +245,7 @@ mod tests {
         let mut lines = 0;
         for nth in 0..1000 {
             let to = if nth % 2 == 0 { HealthState::Failing } else { HealthState::Up };
-            lines += u32::from(log.on_flap(&change(to), at(nth * 3)).is_some());
+            lines += u32::from(log.on_flap(SERVER, &change(to), at(nth * 3)).is_some());
         }
         assert_eq!(lines, 3, "in as many seconds");
         let up = |_| HealthState::Up;
@@ -238,8 +260,25 @@ mod tests {
     fn changes_a_second_apart_are_all_told() {
         let log = HealthLog::default();
         for (millis, to) in [(0, HealthState::Failing), (1000, HealthState::Up)] {
-            let flap = log.on_flap(&change(to), at(millis)).unwrap();
+            let flap = log.on_flap(SERVER, &change(to), at(millis)).unwrap();
             assert_eq!((flap.to, flap.left_out), (to, 0));
         }
+    }
+
+    #[test]
+    fn the_log_of_a_pool_that_replaces_another_goes_on_for_the_servers_that_stay() {
+        let (old, new) = (HealthLog::default(), HealthLog::default());
+        for server in [0, 2] {
+            assert!(old.on_flap(server, &change(HealthState::Failing), at(0)).is_some());
+            assert!(old.on_flap(server, &change(HealthState::Up), at(5)).is_none());
+        }
+        // The server at place 2 is at place 0 now, and the one at place 0 is not there any more.
+        new.inherit(&old, |server| (server == 2).then_some(0));
+        assert!(new.on_flap(0, &change(HealthState::Failing), at(10)).is_none(), "within a second");
+        assert!(new.on_flap(2, &change(HealthState::Failing), at(10)).is_some(), "another server");
+        let told = new.overdue(at(2000), |_| HealthState::Up);
+        assert_eq!(told.iter().map(|flap| flap.server).collect::<Vec<_>>(), [0]);
+        let told = old.overdue(at(2000), |_| HealthState::Up);
+        assert_eq!(told.iter().map(|flap| flap.server).collect::<Vec<_>>(), [0, 2]);
     }
 }

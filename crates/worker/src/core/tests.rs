@@ -119,6 +119,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         noted: Arc::default(),
         slow_log: Arc::default(),
         scripts: Arc::default(),
+        notices: Default::default(),
         kind: match &pool.kind {
             TopologyKind::Sharded(sharded) => PoolKind::sharded(sharded.clone()),
             TopologyKind::Routed(routed) => {

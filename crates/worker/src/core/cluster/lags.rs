@@ -23,6 +23,14 @@ pub(super) struct Names {
     latest: u32,
 }
 
+impl Names {
+    /// Nothing is left of a pool.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.due.retain(|&(other, _)| other != pool);
+        self.asked.retain(|_, (other, _)| *other != pool);
+    }
+}
+
 impl Core {
     /// Notes how far the replicas of a primary are behind it.
     pub(super) fn hear_lags(&mut self, heard: &Heard) {

@@ -141,9 +141,17 @@ impl State {
             + self.displaced.len()
     }
 
-    /// Nothing is left of a pool.
+    /// Nothing is left of a pool, and another may come to its position: what was asked of its
+    /// servers, or is known of them, is not about the servers of that one.
     pub(super) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);
+        self.heard.retain(|heard| heard.pool != pool);
+        self.rounds.remove(&pool);
+        self.silent.retain(|&(other, _), _| other != pool);
+        self.unanswered.retain(|&(other, ..)| other != pool);
+        self.told_about.retain(|&other| other != pool);
+        self.named.forget(pool);
+        self.names.forget(pool);
     }
 }
 
@@ -192,6 +200,14 @@ fn parts_of(map: &ClusterMap) -> ScanParts {
 }
 
 impl Core {
+    /// Nothing is left of a pool: requests that were to be sent again, or were held back, are
+    /// refused, and all else that is known of its cluster is forgotten.
+    pub(super) fn end_cluster(&mut self, pool: u16) {
+        self.give_up_retries(pool);
+        self.give_up_held(pool);
+        self.plane.cluster.forget(pool);
+    }
+
     /// Follows the maps of the clusters, once a turn.
     #[inline]
     pub fn follow_clusters(&mut self) {

@@ -65,6 +65,12 @@ impl State {
     pub(super) fn has_missed(&self) -> bool {
         !self.missed.is_empty()
     }
+
+    /// Nothing is left of a pool.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.asked.retain(|&(other, _), _| other != pool);
+        self.missed.retain(|&(other, _)| other != pool);
+    }
 }
 
 impl super::State {
@@ -183,6 +189,17 @@ impl Core {
             }
         }
         self.ask_names_if_due();
+    }
+
+    /// Refuses what is held back of a pool that ends.
+    pub(super) fn give_up_held(&mut self, pool: u16) {
+        let held = &mut self.plane.cluster.named.held;
+        let refused: Vec<Held> = held.extract_if(.., |held| held.backend.0 == pool).collect();
+        for held in refused {
+            if let Some(one) = &held.redirected {
+                self.give_up(held.from, one);
+            }
+        }
     }
 
     /// Sends on what was held back for servers that are known now.

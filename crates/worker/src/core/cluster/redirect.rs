@@ -399,6 +399,15 @@ impl Core {
         plane.enqueue_again(links, index, one, false);
     }
 
+    /// Refuses what is to be sent again in a pool that ends.
+    pub(super) fn give_up_retries(&mut self, pool: u16) {
+        let retries = &mut self.plane.cluster.retries;
+        let refused: Vec<Retry> = retries.extract_if(.., |it| it.backend.0 == pool).collect();
+        for retry in refused {
+            self.give_up(retry.from, &retry.redirected);
+        }
+    }
+
     /// Tells whoever waits what the server has said.
     pub(in super::super) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;

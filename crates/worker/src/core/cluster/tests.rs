@@ -578,3 +578,25 @@ fn who_waits_for_an_owner_is_remembered_no_longer_than_its_client_stays() {
     core.end_waits_for_maps();
     assert_eq!(core.plane.cluster.unowned.len(), 0);
 }
+
+#[test]
+fn nothing_that_is_known_of_a_pool_that_ends_is_known_of_the_next_at_its_position() {
+    let mut core = core();
+    let client = client(&mut core);
+    ask(&mut core, client, "GET a\r\n");
+    send(&mut core, 2);
+    hear(&mut core, 2, "-TRYAGAIN later\r\n");
+    assert_eq!((output(&core, client), core.plane.cluster.retries.len()), (String::new(), 1));
+    core.plane.begin_round(0);
+    core.plane.note_question(0, 1, super::rounds::About::Role);
+    core.plane.cluster.silent.insert((0, 1), Time(u64::MAX));
+    core.plane.cluster.unanswered.push((0, 1, 1));
+    core.plane.cluster.told_about.push(0);
+    core.plane.cluster.note_unnamed((0, 1));
+    core.end_cluster(0);
+    assert_eq!(output(&core, client), r"-TRYAGAIN later\r\n");
+    let cluster = &core.plane.cluster;
+    assert!(cluster.pools.is_empty() && cluster.rounds.is_empty() && cluster.silent.is_empty());
+    assert!(cluster.retries.is_empty() && !core.has_heard_of_clusters());
+    assert!(!core.plane.owes_answers(0, 1) && !core.plane.is_round_over(0));
+}

@@ -1,0 +1,444 @@
+//! The settings change while the workers serve.
+//!
+//! Beside the pools whose replies are checked there are others, the *neighbours*. They come, go,
+//! change and move with every reload, and their servers flap all the time. So a number of a pool
+//! or a server is another's again and again. State that is kept by such a number for too long
+//! shows as a panic, or as an error of a pool to which nothing has happened. In the end the
+//! neighbours go, and nothing of them may be left.
+//!
+//! Pools whose replies are checked change as well, in settings that no client notices. Their
+//! clients go to the next pool then, and may get no error and no reply out of order.
+
+use super::setup::{CLASSES, pool_plan};
+use super::*;
+use crate::network::{ConnectMode, MILLI};
+use keyway_base::Time;
+use keyway_metrics::{Layout, PoolLayout};
+use keyway_topology::{
+    Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Server as Listed, ShardedPool,
+    Topology,
+};
+use keyway_worker::{Entrance, Follow, ListenerPlan, PoolPlan, Retired};
+use std::sync::atomic::AtomicUsize;
+
+/// Of a hundred seeds so many have reloads.
+const SHARE: u64 = 30;
+/// Names of neighbours, of which any may be there.
+const NAMES: [&str; 4] = ["near0", "near1", "near2", "near3"];
+/// Servers that neighbours may have.
+const SERVERS: usize = 7;
+/// What their servers are asked first, so that their connections have worked.
+const PASSWORD: &str = "near";
+/// Versions of which pools may be ending, as of the process.
+const GENERATIONS_MAX: usize = 4;
+
+/// The reloads of a seed.
+pub(super) struct Reloads {
+    random: Random,
+    /// When they come, the last first. The last one leaves no neighbour.
+    steps: Vec<Nanos>,
+    /// When a neighbour's server does something wrong next.
+    next_fault: Nanos,
+    /// Positions of the scenario's pools.
+    own: Vec<usize>,
+    /// Those of them that may change.
+    changeable: Vec<usize>,
+    /// The neighbours' first server.
+    first_server: usize,
+    /// Mail that found no room, by worker.
+    unsent: Vec<(usize, Mail)>,
+}
+
+/// Pools with their positions.
+struct Merged {
+    pools: Vec<Pool>,
+    /// Where those are that were wanted.
+    positions: Vec<usize>,
+    /// Of each, whether it is the one that was there.
+    is_same: Vec<bool>,
+    /// Of each, the position of the one that it replaces.
+    heir_of: Vec<Option<usize>>,
+    retired: Vec<Retired>,
+}
+
+impl Reloads {
+    /// What `seed` decides; of most seeds nothing. A sequence of its own: without reloads all else
+    /// that a seed decides is what it was.
+    pub(super) fn draw(seed: u64, options: &Options, scenario: &Scenario) -> Option<Reloads> {
+        let mut random = Random::new(seed ^ 0x7265_6c6f_6164);
+        let is_drawn = random.percent(SHARE);
+        if options.is_defective() || !options.reloads.unwrap_or(is_drawn) {
+            return None;
+        }
+        let start = 2 * SECOND;
+        let within = random.scaled(200 * MILLI, 4 * SECOND);
+        let count = random.between(1, 14);
+        let mut steps: Vec<Nanos> = (0..count).map(|_| start + random.below(within)).collect();
+        // The first neighbours are there before the first client, the last go behind all else.
+        steps.extend([start - SECOND / 2, start + within + SECOND / 10]);
+        steps.sort_unstable_by(|a, b| b.cmp(a));
+        Some(Reloads {
+            random,
+            steps,
+            next_fault: start - SECOND / 4,
+            own: (0..scenario.topology.pools().len()).collect(),
+            changeable: changeable(scenario, options),
+            first_server: 0,
+            unsent: Vec::new(),
+        })
+    }
+
+    /// The pools of the next version: the scenario's first.
+    fn wanted(&mut self, topology: &Topology) -> Vec<Pool> {
+        let mut pools: Vec<Pool> =
+            self.own.iter().map(|&position| topology.pools()[position].clone()).collect();
+        if self.steps.is_empty() {
+            return pools;
+        }
+        for &pool in &self.changeable {
+            if let TopologyKind::Sharded(sharded) = &mut pools[pool].kind
+                && self.random.percent(30)
+            {
+                sharded.connect_timeout += Duration::from_millis(1);
+            }
+        }
+        pools.extend(self.neighbours(topology));
+        pools
+    }
+
+    /// The neighbours of the next version, some of which are the ones that are there.
+    fn neighbours(&mut self, topology: &Topology) -> Vec<Pool> {
+        let random = &mut self.random;
+        let mut pools = Vec::new();
+        for name in NAMES {
+            let there = topology.pools().iter().find(|pool| pool.name == name);
+            match there {
+                Some(pool) if random.percent(40) => {
+                    pools.push(pool.clone());
+                    continue;
+                }
+                _ if random.percent(45) => continue,
+                _ => {}
+            }
+            let mut hosts: Vec<usize> = (0..SERVERS).collect();
+            let count = random.between(1, SERVERS as u64) as usize;
+            let servers = (0..count).map(|_| {
+                let host = hosts.swap_remove(random.index(hosts.len()));
+                Listed::parse(&address(host)).expect("a server line")
+            });
+            let mut pool = ShardedPool::with_servers(servers.collect());
+            let millis = Duration::from_millis;
+            pool.timeout = millis(random.pick(&[200, 500, 1000]));
+            pool.connect_timeout = millis(random.pick(&[50, 300]));
+            (pool.reconnect_min, pool.reconnect_max) = (millis(1), millis(random.pick(&[2, 20])));
+            pool.preconnect = true;
+            pool.password = Some(Password::new(PASSWORD));
+            if random.percent(40) {
+                pool.ejection = Some(keyway_topology::Ejection {
+                    after_failures: random.between(1, 3) as u32,
+                    for_: millis(random.between(10, 300)),
+                    rejoin: Rejoin::Serve,
+                });
+            }
+            pools.push(Pool { name: name.to_owned(), kind: TopologyKind::Sharded(pool) });
+        }
+        pools
+    }
+}
+
+/// Pools that may be others at any time without a client that notices: no key of theirs is ever
+/// elsewhere, no pool leads to them, and no client has begun what ends with its pool.
+fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
+    if options.warm_up || options.routes || options.clusters || options.replicated {
+        return Vec::new();
+    }
+    let pools = scenario.topology.pools().iter().enumerate();
+    let is_bound = |pool: usize| {
+        let mut habits = scenario.clients.iter().chain(&scenario.last_clients);
+        habits.any(|it| it.pool == pool && (it.stateful || it.channels || it.tracks))
+    };
+    let is_changeable = |(at, pool): &(usize, &Pool)| match &pool.kind {
+        TopologyKind::Sharded(sharded) => sharded.ejection.is_none() && !is_bound(*at),
+        TopologyKind::Store | TopologyKind::Routed(_) => false,
+    };
+    pools.filter(is_changeable).map(|(at, _)| at).collect()
+}
+
+fn address(host: usize) -> String {
+    format!("127.0.8.{host}:6379:1")
+}
+
+impl Sim {
+    /// Gets neighbours' servers ready, if the seed has reloads.
+    pub(super) fn begin_reloads(&mut self, seed: u64, options: &Options) {
+        let Some(mut reloads) = Reloads::draw(seed, options, &self.scenario) else { return };
+        let World { network, servers, .. } = &mut *self.world.borrow_mut();
+        reloads.first_server = servers.len();
+        for host in 0..SERVERS {
+            let index = network.add_server(address(host).trim_end_matches(":1").to_owned());
+            let place = (index, reloads.own.len());
+            let wishes = (None, reloads.random.percent(70));
+            let (service, random) = (20 * MICRO, reloads.random.fork());
+            servers.push(Server::new(place, 0, Some(PASSWORD), service, wishes, random));
+        }
+        for &pool in &reloads.changeable {
+            for id in self.scenario.topology.backend_ids(pool) {
+                // So many versions of the pool connect at once.
+                network.attempts_max[id.index()] *= GENERATIONS_MAX + 1;
+            }
+        }
+        let last = reloads.steps.first().copied().unwrap_or(0);
+        self.calm_from = self.calm_from.max(last + 2 * SECOND);
+        self.reloads = Some(Box::new(reloads));
+    }
+
+    /// No reload comes any more: the workers stop.
+    pub(super) fn end_reloads(&mut self) {
+        if let Some(reloads) = &mut self.reloads {
+            (reloads.steps, reloads.next_fault) = (Vec::new(), Nanos::MAX);
+        }
+    }
+
+    /// Reloads and has neighbours flap, where it is time to.
+    pub(super) fn interfere_by_reloads(&mut self, now: Nanos) {
+        let Some(mut reloads) = self.reloads.take() else { return };
+        self.post_unsent(&mut reloads);
+        if now >= reloads.next_fault {
+            self.trouble_neighbours(&mut reloads, now);
+        }
+        let is_due = reloads.steps.last().is_some_and(|&at| at <= now);
+        let ending: std::collections::BTreeSet<u64> = {
+            let left = |it: &&Retired| it.left.load(Ordering::Acquire) > 0;
+            self.plan.retired.iter().filter(left).map(|it| it.generation).collect()
+        };
+        if is_due && reloads.unsent.is_empty() && ending.len() < GENERATIONS_MAX {
+            reloads.steps.pop();
+            self.reload(&mut reloads, now);
+        }
+        self.reloads = Some(reloads);
+    }
+
+    fn post_unsent(&mut self, reloads: &mut Reloads) {
+        for (worker, mail) in std::mem::take(&mut reloads.unsent) {
+            if let Err(mail) = self.seats[worker].mailer.post(mail) {
+                reloads.unsent.push((worker, mail));
+            }
+        }
+    }
+
+    /// Something happens to a neighbour's server; in the end nothing does.
+    fn trouble_neighbours(&mut self, reloads: &mut Reloads, now: Nanos) {
+        let World { network, servers, .. } = &mut *self.world.borrow_mut();
+        let random = &mut reloads.random;
+        if reloads.steps.is_empty() {
+            reloads.next_fault = Nanos::MAX;
+            network.modes[reloads.first_server..].fill(ConnectMode::Accept);
+            return;
+        }
+        reloads.next_fault = now + random.scaled(MILLI, 60 * MILLI);
+        let server = reloads.first_server + random.index(SERVERS);
+        network.modes[server] = random.pick(&[
+            ConnectMode::Accept,
+            ConnectMode::Accept,
+            ConnectMode::Accept,
+            ConnectMode::Refuse,
+            ConnectMode::AcceptAndClose,
+            ConnectMode::Hesitate,
+            ConnectMode::Silent,
+            ConnectMode::Unresolved,
+        ]);
+        network.tell(|| format!("server {server}: a neighbour's, it closes its connections"));
+        servers[server].drop_connections(network);
+    }
+
+    /// The next version of the settings goes to all workers.
+    fn reload(&mut self, reloads: &mut Reloads, now: Nanos) {
+        let wanted = reloads.wanted(&self.plan.topology);
+        let workers = self.seats.len();
+        let merged = merge(&self.plan, wanted, (workers, now));
+        reloads.own = merged.positions[..reloads.own.len()].to_vec();
+        let (plan, registry) =
+            next_version(&self.plan, &self.registry, (merged, &reloads.own), workers);
+        {
+            let network = &mut self.world.borrow_mut().network;
+            let names: Vec<&String> = plan.topology.pools().iter().map(|pool| &pool.name).collect();
+            network.tell(|| format!("reload: version {} has {names:?}", plan.generation));
+        }
+        for worker in (0..workers).filter(|&worker| self.seats[worker].worker.is_some()) {
+            let (plan, registry) = (Arc::clone(&plan), Arc::clone(&registry));
+            let follow = Mail::Follow(Box::new(Follow { plan, registry, listeners: Vec::new() }));
+            reloads.unsent.push((worker, follow));
+        }
+        self.post_unsent(reloads);
+        (self.plan, self.registry) = (plan, registry);
+    }
+
+    /// How many reloads there were.
+    pub(super) fn reloads_done(&self) -> u64 {
+        self.plan.generation - 1
+    }
+
+    /// Where the scenario's pools are now.
+    pub(super) fn own_positions(&self) -> Vec<usize> {
+        let as_ever = || (0..self.scenario.topology.pools().len()).collect();
+        self.reloads.as_ref().map_or_else(as_ever, |reloads| reloads.own.clone())
+    }
+
+    /// Every worker goes by the last version, and nothing is left of the pools that were there.
+    pub(super) fn check_reloads(&self) -> Result<(), String> {
+        let Some(reloads) = &self.reloads else { return Ok(()) };
+        let (followers, workers) = (self.plan.followers.load(Ordering::Acquire), self.seats.len());
+        if followers != workers || !reloads.steps.is_empty() {
+            return Err(format!("{followers} of {workers} workers go by the last settings"));
+        }
+        for retired in &self.plan.retired {
+            let left = retired.left.load(Ordering::Acquire);
+            if left > 0 {
+                let pool = &self.plan.topology.pools()[usize::from(retired.pool)].name;
+                return Err(format!("pool {pool} is gone and has not ended in {left} workers"));
+            }
+        }
+        let world = self.world.borrow();
+        let neighbours = &world.servers[reloads.first_server..];
+        match neighbours.iter().map(Server::connections).sum() {
+            0usize => Ok(()),
+            count => Err(format!("{count} connections to servers of pools that are gone")),
+        }
+    }
+}
+
+/// Gives every pool its position, as the process does: one that says what it said keeps its own.
+fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Merged {
+    let generation = before.generation + 1;
+    let mut pools = before.topology.pools().to_vec();
+    let (mut is_same, mut heir_of) = (vec![true; pools.len()], vec![None; pools.len()]);
+    let is_live = |position: &usize| before.retired(*position as u16).is_none();
+    let live: Vec<usize> = (0..pools.len()).filter(is_live).collect();
+    let old_of =
+        |wanted: &Pool| live.iter().copied().find(|&position| pools[position].name == wanted.name);
+    let found: Vec<Option<usize>> = wanted.iter().map(old_of).collect();
+    let stays = |at: usize| found[at].is_some_and(|position| wanted[at] == pools[position]);
+    let staying: Vec<bool> = (0..wanted.len()).map(stays).collect();
+    let mut retired = before.retired.clone();
+    let is_over = |it: &&Retired| it.left.load(Ordering::Acquire) == 0;
+    let free: Vec<usize> = retired.iter().filter(is_over).map(|it| usize::from(it.pool)).collect();
+    let mut free = free.into_iter();
+    for &position in &live {
+        let heir = found.iter().position(|found| *found == Some(position));
+        if heir.is_some_and(|at| staying[at]) {
+            continue;
+        }
+        retired.push(Retired {
+            pool: position as u16,
+            generation,
+            is_replaced: heir.is_some(),
+            until: Time(now) + DRAIN_TIMEOUT,
+            left: Arc::new(AtomicUsize::new(workers)),
+        });
+        pools[position].name = format!("{}~{generation}", pools[position].name);
+    }
+    let mut positions = Vec::new();
+    for ((pool, found), stays) in wanted.into_iter().zip(found).zip(staying) {
+        if let (Some(position), true) = (found, stays) {
+            positions.push(position);
+            continue;
+        }
+        let position = free.next().unwrap_or(pools.len());
+        positions.push(position);
+        retired.retain(|it| usize::from(it.pool) != position);
+        if position == pools.len() {
+            pools.push(pool);
+            is_same.push(false);
+            heir_of.push(found);
+        } else {
+            (pools[position], is_same[position], heir_of[position]) = (pool, false, found);
+        }
+    }
+    Merged { pools, positions, is_same, heir_of, retired }
+}
+
+/// The version that follows, as the process makes it.
+fn next_version(
+    before: &Plan,
+    registry: &Registry,
+    (merged, own): (Merged, &[usize]),
+    workers: usize,
+) -> (Arc<Plan>, Arc<Registry>) {
+    let Merged { pools, is_same, heir_of, retired, .. } = merged;
+    let generation = before.generation + 1;
+    let topology = before.topology.succeeded_by(Epoch(generation), pools, |index| is_same[index]);
+    let boards = (&*before.topology, &topology);
+    let health: HealthBoard =
+        before.health.succeeded_by(boards, |index| is_same[index], |index| heir_of[index]);
+    let plan_of = |index: usize| {
+        if is_same[index] {
+            return Arc::clone(&before.pools[index]);
+        }
+        let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), 0);
+        if let Some(old) = heir_of[index].map(|old| &before.pools[old]) {
+            (pool.errors, pool.noted) = (Arc::clone(&old.errors), Arc::clone(&old.noted));
+            if let (PoolKind::Sharded { scripts, .. }, PoolKind::Sharded { scripts: before, .. }) =
+                (&mut pool.kind, &old.kind)
+            {
+                *scripts = Arc::clone(before);
+            }
+            pool.inherit_notices(old);
+        }
+        Arc::new(pool)
+    };
+    let plans = (0..topology.pools().len()).map(plan_of).collect();
+    let layout = topology.pools().iter().zip(0u16..).map(|(pool, at)| PoolLayout {
+        name: pool.name.clone(),
+        backends: pool.servers().iter().map(|server| server.label().into_owned()).collect(),
+        is_retired: retired.iter().any(|retired| retired.pool == at),
+    });
+    let layout = Layout {
+        classes: &CLASSES,
+        pools: layout.collect(),
+        workers_max: workers,
+        version: "sim",
+        start_unix_micros: 0,
+    };
+    let lineage = |index: usize| if is_same[index] { Some(index) } else { heir_of[index] };
+    let registry = registry.succeeded_by(layout, lineage);
+    let plan = Plan {
+        generation,
+        retired,
+        followers: AtomicUsize::default(),
+        limits: before.limits,
+        listeners: before.listeners.iter().zip(own).map(listener_of).collect(),
+        user_reads: before.user_reads.clone(),
+        pools: plans,
+        health: Arc::new(health),
+        topology: Arc::new(topology),
+        clients: Arc::clone(&before.clients),
+        facts: Arc::clone(&before.facts),
+        next_client_id: Arc::clone(&before.next_client_id),
+        mailers: Arc::clone(&before.mailers),
+        drain_timeout: before.drain_timeout,
+        spin: before.spin,
+        notices: Arc::clone(&before.notices),
+        transactions: Arc::clone(&before.transactions),
+        channels: Arc::clone(&before.channels),
+        handouts: Arc::clone(&before.handouts),
+        invalidations: Arc::clone(&before.invalidations),
+        monitors: Arc::clone(&before.monitors),
+        redirects: Arc::clone(&before.redirects),
+    };
+    plan.follow_holds(before, |index| heir_of[index]);
+    (Arc::new(plan), registry)
+}
+
+/// A listener, whose pool is at this position now.
+fn listener_of((old, &position): (&ListenerPlan, &usize)) -> ListenerPlan {
+    ListenerPlan {
+        is_ended: old.is_ended,
+        pool: position as u16,
+        name: old.name.clone(),
+        users: Arc::clone(&old.users),
+        memcached: old.memcached,
+        cluster: old.cluster.clone(),
+        read_from: old.read_from.clone(),
+        entrance: Entrance { tally: Arc::clone(&old.entrance.tally), ..Entrance::default() },
+    }
+}
