@@ -21,7 +21,7 @@ use crate::world::World;
 use keyway_metrics::Registry;
 use keyway_net::{Mailbox, Mailer};
 use keyway_store::Store;
-use keyway_topology::{BackendId, Rejoin};
+use keyway_topology::Rejoin;
 use keyway_worker::{ClusterTotals, Mail, Plan, PoolKind, Worker};
 use setup::{build_world, links_of, plan, registry};
 use std::cell::RefCell;
@@ -472,15 +472,15 @@ impl Sim {
 
     /// Servers that were ejected are back in use.
     fn check_health(&mut self) -> Result<(), String> {
-        for backend in 0..self.scenario.topology.backend_count() {
-            let id = BackendId(backend as u32);
-            let is_kept_out = self.scenario.topology.backend(id).is_some_and(|place| {
-                let ejection = place.pool.ejection();
-                ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Quarantine(None))
-            });
-            if !is_kept_out && !self.plan.health.is_usable(id) {
-                let state = self.plan.health.state(id);
-                return Err(format!("server {backend} is still {state:?}, although all is well"));
+        let Plan { topology, health, .. } = &*self.plan;
+        for position in self.own_positions() {
+            let ejection = topology.pools()[position].ejection();
+            if ejection.is_some_and(|it| it.rejoin == Rejoin::Quarantine(None)) {
+                continue;
+            }
+            for id in topology.backend_ids(position).filter(|&id| !health.is_usable(id)) {
+                let state = health.state(id);
+                return Err(format!("server {} is still {state:?}, although all is well", id.0));
             }
         }
         Ok(())
