@@ -478,7 +478,8 @@ impl Sim {
             if ejection.is_some_and(|it| it.rejoin == Rejoin::Quarantine(None)) {
                 continue;
             }
-            for id in topology.backend_ids(position).filter(|&id| !health.is_usable(id)) {
+            let mut ids = topology.backend_ids(position);
+            if let Some(id) = ids.find(|&id| !health.is_usable(id)) {
                 let state = health.state(id);
                 return Err(format!("server {} is still {state:?}, although all is well", id.0));
             }
