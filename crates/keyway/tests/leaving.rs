@@ -207,3 +207,40 @@ fn a_client_of_memcached_that_ends_with_a_silent_request_leaves_nothing() {
     }
     wait_until("every client is gone", BOUND, || counts(&keyway).iter().all(|one| *one == 0.0));
 }
+
+#[test]
+fn a_client_of_pools_that_lead_on_leaves_nothing() {
+    let _watch = watchdog(Duration::from_secs(120), "leaving pools that lead on");
+    let servers = RedisServer::start_many(2);
+    let of_kind = |name: &str, settings: &[(&str, &str)]| {
+        let pool = Pool::of_kind(name, name);
+        settings.iter().fold(pool, |pool, (name, value)| pool.with(name, value))
+    };
+    let both = "[\"a\", \"b\"]";
+    let routes = "[{ prefix = \"{t}\", pool = \"a\" }]";
+    let pools = vec![
+        of_kind("prefix", &[("routes", routes), ("default", "\"b\"")]),
+        of_kind("failover", &[("children", both)]),
+        of_kind("mirror", &[("children", both), ("read_from", "\"a\"")]),
+        of_kind("miss-then", &[("children", both), ("fill", "true")]),
+        of_kind("shadow", &[("main", "\"a\""), ("shadow", "\"b\"")]),
+        of_kind("rate-limited", &[("child", "\"a\""), ("requests_per_second", "1000000")]),
+        of_kind("read-write-split", &[("write", "\"a\""), ("read", "\"b\"")]),
+        Pool::over("a", &servers[..1]),
+        Pool::over("b", &servers[1..]),
+    ];
+    let count = pools.len();
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    // Nobody here waits for the end of a pause.
+    let states = || STATES.iter().filter(|(state, _)| *state != "paused");
+    for (pool, (_, lines)) in (0..count).flat_map(|pool| states().map(move |one| (pool, one))) {
+        for way in WAYS {
+            let mut client = keyway.client(pool);
+            send(&mut client, lines);
+            send(&mut client, &["MGET {t}a b c", "DEL {t}a b", "SET b 2"]);
+            way(client);
+        }
+    }
+    wait_until("every client is gone", BOUND, || counts(&keyway).iter().all(|one| *one == 0.0));
+    wait_until("the servers are left", BOUND, || servers.iter().all(is_at_rest));
+}

@@ -39,9 +39,8 @@ struct Entry {
 /// When some stay for no reason.
 pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
     let began = Instant::now();
-    let mut turns = None;
+    let (mut turns, mut stale) = (None, stale_sockets(pid, admin.port()));
     loop {
-        let stale = stale_sockets(pid, admin.port());
         let is_stopped = matches!(crate::proc::state(pid), Some('T' | 'Z') | None);
         if stale.is_empty() || is_stopped {
             return;
@@ -61,6 +60,9 @@ pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
             return;
         }
         std::thread::sleep(LOOK_EVERY);
+        // Others may be over by now, for a moment.
+        let now = stale_sockets(pid, admin.port());
+        stale.retain(|one| now.contains(one));
     }
 }
 

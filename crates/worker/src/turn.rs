@@ -942,6 +942,45 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_client_is_closed_whatever_state_its_session_is_in() {
+        let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
+        let own = Arc::get_mut(&mut plan).expect("nobody else has it");
+        own.listeners[0].entrance.idle_timeout = Some(Duration::from_secs(1));
+        let mailbox = Mailbox::new(8).unwrap();
+        let mailer = mailbox.mailer();
+        let mut worker = Worker::new(Silence::default(), plan, cells, mailbox, 1);
+        for id in 1..=5 {
+            let identity = Identity::new(id, true, Time(0));
+            let (socket, peer) = (Socket(id as _), Peer::Unix);
+            let adopted = Adopted { socket, peer, pool: 0, listener: 0, identity };
+            assert!(mailer.post(Mail::Adopt(Box::new(adopted))).is_ok());
+        }
+        worker.io_mut().has_mail = true;
+        assert!(worker.turn(true));
+        for key in worker.core.sessions.keys() {
+            let session = worker.core.sessions.get_mut(key).expect("it is there");
+            match session.identity.id {
+                1 => session.closing = true,
+                2 => session.ended = true,
+                3 => session.hung_up = true,
+                4 => session.send_blocked = true,
+                _ => {}
+            }
+            // A reply that never comes.
+            session.busy.insert(Box::default()).order.reserve();
+        }
+        worker.io_mut().now = Time(0) + Duration::from_secs(2);
+        assert!(worker.turn(true));
+        let mut closed = worker.io_mut().closed.clone();
+        closed.sort_by_key(|socket| socket.0);
+        assert_eq!(closed, [1, 2, 3, 4].map(Socket), "a reply may still come to the last");
+        worker.io_mut().now = Time(0) + Duration::from_secs(3600);
+        assert!(worker.turn(true));
+        assert_eq!(worker.io_mut().closed.last(), Some(&Socket(5)), "none takes so long");
+        assert!(worker.leftovers().is_empty());
+    }
+
+    #[test]
     fn who_has_lingered_longest_makes_room() {
         let (mut plan, cells) = crate::core::tests::plan_with(|_| ());
         Arc::get_mut(&mut plan).expect("nobody else has it").limits.clients_max = 1;

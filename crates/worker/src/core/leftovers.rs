@@ -66,6 +66,7 @@ impl Core {
     pub(crate) fn leftovers(&self) -> Leftovers {
         let plane = &self.plane;
         let links = || self.links.iter();
+        let takes_large = links().filter(|slot| slot.takes_large && !slot.is_free);
         Leftovers {
             sessions: self.sessions.len() - plane.routes.relays(),
             sockets: 0,
@@ -85,7 +86,7 @@ impl Core {
             hedges: self.hedges(),
             cluster: plane.cluster.held(),
             held_back: plane.held_back.len() + plane.logins.len(),
-            passing: plane.passing.len() + links().filter(|slot| slot.takes_large).count(),
+            passing: plane.passing.len() + takes_large.count(),
             unwritten: plane.unwritten.len(),
             subscriptions: plane.pubsub.subscriptions()
                 + plane.pubsub.waiting()
