@@ -77,13 +77,19 @@ impl Workers {
     pub fn start(
         plan: Arc<Plan>,
         registry: Arc<Registry>,
-        sockets: Vec<Vec<Listener>>,
+        mut sockets: Vec<Vec<Listener>>,
         (count, count_max): (usize, usize),
         (driver, seed): (Driver, u64),
     ) -> Result<Self> {
         let template =
             |sockets: &Vec<Listener>| sockets.first().map(Listener::template).transpose();
         let templates = sockets.iter().map(template).collect::<std::io::Result<_>>()?;
+        for of_listener in &mut sockets {
+            // What was taken over does not know of each other.
+            if let Some((first, others)) = of_listener.split_first_mut() {
+                others.iter_mut().for_each(|other| other.join(first));
+            }
+        }
         let mut sockets: Vec<_> = sockets.into_iter().map(Vec::into_iter).collect();
         let mut workers = Self {
             plan,

@@ -232,6 +232,37 @@ fn a_script_ends_with_its_client_when_that_is_killed() {
 }
 
 #[test]
+fn new_clients_are_served_while_a_script_is_busy() {
+    let _watch = watchdog(Duration::from_secs(120), "new clients");
+    let keyway = store("100s");
+    for round in 0..6 {
+        let script = format!("redis.log(redis.LOG_NOTICE, 'run {round}') {READS}");
+        let mut busy = begin(keyway.client(0), &["EVAL", &script, "1", "held"]);
+        wait_until("it runs", BOUND, || keyway.process().log().contains(&format!("run {round}")));
+        let mut clients: Vec<_> = (0..40).map(|_| keyway.client(0)).collect();
+        for (nth, client) in clients.iter_mut().enumerate() {
+            client.set_reply_within(Duration::from_secs(10));
+            let line = ["PING", "GET held", "SET free 1", "GET none"][nth % 4];
+            client.send(&encode_words(line));
+        }
+        for (nth, client) in clients.iter_mut().enumerate() {
+            let reply = client.try_reply().expect("the worker that is free answers");
+            match (nth % 4, reply) {
+                (0, reply) => assert_eq!(reply, Value::simple("PONG")),
+                (_, Value::Error(text)) => assert!(text.starts_with(b"BUSY "), "{text:?}"),
+                (1, reply) => panic!("{reply:?} while the script holds the key"),
+                _ => {}
+            }
+        }
+        let killer = &mut clients[round * 7];
+        assert_eq!(killer.words("SCRIPT KILL"), Value::simple("OK"));
+        let text = busy.reply().error_text();
+        assert!(text.contains("Script killed by user"), "{text}");
+        assert_eq!(killer.words("GET held"), Value::Nil);
+    }
+}
+
+#[test]
 fn who_serves_a_client_that_waits_for_what_a_script_holds_goes_on_meanwhile() {
     let _watch = watchdog(Duration::from_secs(180), "serving beside a script");
     // Nobody is refused: who waits for the script waits for its end.

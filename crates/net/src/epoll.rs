@@ -20,7 +20,7 @@ use rustix::net::{
     sendmsg,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -50,6 +50,9 @@ struct Connecting {
     token: Token,
 }
 
+/// Clients that are taken from other workers' sockets at a time; the others wait on.
+const BESIDE_MAX: usize = 64;
+
 /// Real sockets.
 pub struct EpollIo {
     epoll: OwnedFd,
@@ -67,6 +70,8 @@ pub struct EpollIo {
     mail_fd: OwnedFd,
     /// Outcomes known already when `connect` returned; told at the next poll.
     early: Vec<Event>,
+    /// Clients that waited at other workers' sockets, by listener.
+    beside: VecDeque<(ListenerIndex, OwnedFd, Peer)>,
     /// What another worker's driver has received for sockets that are ours now; comes first.
     come: BTreeMap<i32, (Token, Vec<u8>)>,
     /// What the worker was given of that last.
@@ -103,6 +108,7 @@ impl EpollIo {
             resolver: None,
             mail_fd,
             early: Vec::new(),
+            beside: VecDeque::new(),
             come: BTreeMap::new(),
             lent_come: Vec::new(),
         };
@@ -130,6 +136,19 @@ impl EpollIo {
         self.held[place] = false;
         self.ask(place);
         Ok(())
+    }
+
+    /// Whether clients of a listener have come by other workers' sockets.
+    #[inline]
+    pub(crate) fn has_beside(&self, listener: ListenerIndex) -> bool {
+        self.beside.iter().any(|(at, ..)| *at == listener)
+    }
+
+    #[inline]
+    fn next_beside(&mut self, listener: ListenerIndex) -> Option<Accept> {
+        let at = self.beside.iter().position(|(at, ..)| *at == listener)?;
+        let (_, socket, peer) = self.beside.remove(at)?;
+        Some(Accept::Client { socket: Socket(socket.into_raw_fd()), peer })
     }
 
     /// How many positions of listeners there are.
@@ -391,6 +410,31 @@ fn borrow(socket: &Socket) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(socket.0) }
 }
 
+/// The next client that waits at a socket.
+fn accept_from(listener: impl AsFd, is_tcp: bool) -> Result<(OwnedFd, Peer), Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    loop {
+        let (socket, peer) = match rustix::net::acceptfrom_with(&listener, flags) {
+            Ok(accepted) => accepted,
+            // The last three are told of a connection that broke while it
+            // waited.
+            Err(
+                Errno::INTR
+                | Errno::CONNABORTED
+                | Errno::PROTO
+                | Errno::NETUNREACH
+                | Errno::HOSTUNREACH,
+            ) => continue,
+            Err(error) => return Err(error),
+        };
+        let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
+            Some(addr) if is_tcp => Peer::Tcp(canonical(addr)),
+            _ => Peer::Unix,
+        };
+        return Ok((socket, peer));
+    }
+}
+
 impl Io for EpollIo {
     fn clock(&mut self) -> Clock {
         Clock {
@@ -429,34 +473,33 @@ impl Io for EpollIo {
     }
 
     fn accept(&mut self, listener: ListenerIndex) -> Accept {
+        if let Some(client) = self.next_beside(listener) {
+            return client;
+        }
         let Some(Some(listener)) = self.listeners.get(listener.0 as usize) else {
             return Accept::Empty;
         };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        loop {
-            let (socket, peer) = match rustix::net::acceptfrom_with(listener, flags) {
-                Ok(accepted) => accepted,
-                // The last three are told of a connection that broke while it
-                // waited.
-                Err(
-                    Errno::INTR
-                    | Errno::CONNABORTED
-                    | Errno::PROTO
-                    | Errno::NETUNREACH
-                    | Errno::HOSTUNREACH,
-                ) => continue,
-                Err(Errno::AGAIN) => return Accept::Empty,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    return Accept::Exhausted;
-                }
-                Err(error) => return Accept::Failed(error.to_string()),
-            };
-            let peer = match peer.and_then(|peer| SocketAddr::try_from(peer).ok()) {
-                Some(addr) if listener.is_tcp() => Peer::Tcp(canonical(addr)),
-                _ => Peer::Unix,
-            };
-            return Accept::Client { socket: Socket(socket.into_raw_fd()), peer };
+        match accept_from(listener, listener.is_tcp()) {
+            Ok((socket, peer)) => Accept::Client { socket: Socket(socket.into_raw_fd()), peer },
+            Err(Errno::AGAIN) => Accept::Empty,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Accept::Exhausted,
+            Err(error) => Accept::Failed(error.to_string()),
         }
+    }
+
+    fn accept_beside(&mut self, index: ListenerIndex) -> bool {
+        let Some(Some(listener)) = self.listeners.get(usize::from(index.0)) else { return false };
+        if !listener.is_tcp() || self.is_paused {
+            return false;
+        }
+        for socket in listener.others() {
+            while self.beside.len() < BESIDE_MAX
+                && let Ok((client, peer)) = accept_from(&*socket, true)
+            {
+                self.beside.push_back((index, client, peer));
+            }
+        }
+        self.has_beside(index)
     }
 
     fn local_address(&self, socket: Socket) -> Option<SocketAddr> {

@@ -179,6 +179,12 @@ pub trait Io {
     /// Takes the next client of a listener.
     fn accept(&mut self, listener: ListenerIndex) -> Accept;
 
+    /// Takes clients that wait at other workers' sockets of a listener's address, which
+    /// [`Io::accept`] then returns first; whether there are some.
+    fn accept_beside(&mut self, _listener: ListenerIndex) -> bool {
+        false
+    }
+
     /// The address of ours that an accepted client has connected to; `None` where
     /// there is none to tell.
     fn local_address(&self, _socket: Socket) -> Option<std::net::SocketAddr> {

@@ -1,5 +1,6 @@
 use crate::tune::{keep_alive, tune};
 use crate::{Address, Door};
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
@@ -39,6 +40,25 @@ pub struct Listener {
     options: ListenerOptions,
     /// It has its address, and does not listen before [`Listener::open`].
     is_shut: bool,
+    siblings: Siblings,
+}
+
+/// The sockets of all workers that listen on one address.
+#[derive(Clone, Debug, Default)]
+struct Siblings(Arc<Mutex<Vec<Weak<Socket>>>>);
+
+impl Siblings {
+    fn add(&self, socket: &Arc<Socket>) {
+        let mut all = self.0.lock();
+        all.retain(|sibling| sibling.strong_count() > 0);
+        all.push(Arc::downgrade(socket));
+    }
+
+    fn others(&self, own: &Arc<Socket>) -> Vec<Arc<Socket>> {
+        let all = self.0.lock();
+        let others = all.iter().filter_map(Weak::upgrade);
+        others.filter(|socket| !Arc::ptr_eq(socket, own)).collect()
+    }
 }
 
 /// Why an address could not be listened on.
@@ -83,7 +103,24 @@ impl Listener {
         };
         let socket =
             socket.map_err(|error| BindError { address: options.address.to_string(), error })?;
-        Ok(Self { socket: Arc::new(socket), options: options.clone(), is_shut: false })
+        Ok(Self::of(socket, options, Siblings::default()))
+    }
+
+    fn of(socket: Socket, options: &ListenerOptions, siblings: Siblings) -> Self {
+        let socket = Arc::new(socket);
+        siblings.add(&socket);
+        Self { socket, options: options.clone(), is_shut: false, siblings }
+    }
+
+    /// Makes it a sibling of another that listens on the same address.
+    pub fn join(&mut self, other: &Listener) {
+        self.siblings = other.siblings.clone();
+        self.siblings.add(&self.socket);
+    }
+
+    /// The sockets of other workers that listen on the same address.
+    pub(crate) fn others(&self) -> Vec<Arc<Socket>> {
+        self.siblings.others(&self.socket)
     }
 
     /// Goes on with a socket that another process listens on, or did. Nothing about it is changed
@@ -101,9 +138,7 @@ impl Listener {
             socket.set_nonblocking(true)
         });
         match outcome {
-            Ok(()) => {
-                Ok(Self { socket: Arc::new(socket), options: options.clone(), is_shut: false })
-            }
+            Ok(()) => Ok(Self::of(socket, options, Siblings::default())),
             Err(error) => Err(BindError { address: options.address.to_string(), error }),
         }
     }
@@ -128,7 +163,8 @@ impl Listener {
         // Another process may have opened it, which decided otherwise.
         let only_v6 = addr.is_some_and(|addr| addr.is_ipv6()) && self.socket.only_v6()?;
         let options = ListenerOptions { only_v6, ..self.options.clone() };
-        Ok(ListenerTemplate { addr, unix, options })
+        let siblings = self.siblings.clone();
+        Ok(ListenerTemplate { addr, unix, options, siblings })
     }
 
     /// The TCP address listened on, with the port the system chose if it was
@@ -166,6 +202,7 @@ pub struct ListenerTemplate {
     addr: Option<SocketAddr>,
     unix: Option<Socket>,
     options: ListenerOptions,
+    siblings: Siblings,
 }
 
 impl ListenerTemplate {
@@ -183,7 +220,7 @@ impl ListenerTemplate {
         };
         let socket = socket
             .map_err(|error| BindError { address: self.options.address.to_string(), error })?;
-        Ok(Listener { socket: Arc::new(socket), options: self.options.clone(), is_shut })
+        Ok(Listener { is_shut, ..Listener::of(socket, &self.options, self.siblings.clone()) })
     }
 }
 

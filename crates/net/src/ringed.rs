@@ -618,6 +618,10 @@ impl Io for Ringed {
         Accept::Client { socket: Socket(RINGED_SOCKET | number), peer: Peer::Shm }
     }
 
+    fn accept_beside(&mut self, listener: ListenerIndex) -> bool {
+        self.io.accept_beside(listener)
+    }
+
     fn local_address(&self, socket: Socket) -> Option<std::net::SocketAddr> {
         if is_ringed(socket) { None } else { self.io.local_address(socket) }
     }

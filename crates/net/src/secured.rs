@@ -389,6 +389,10 @@ impl<I: Io> Io for Secured<I> {
         }
     }
 
+    fn accept_beside(&mut self, listener: ListenerIndex) -> bool {
+        self.io.accept_beside(listener)
+    }
+
     fn local_address(&self, socket: Socket) -> Option<SocketAddr> {
         if !is_secured(socket) {
             return self.io.local_address(socket);

@@ -90,6 +90,10 @@ impl Io for Sockets {
         either!(self, io => io.pause_accepting(paused))
     }
 
+    fn accept_beside(&mut self, listener: ListenerIndex) -> bool {
+        either!(self, io => io.accept_beside(listener))
+    }
+
     fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
         either!(self, io => io.hold_listener(listener, held))
     }

@@ -582,6 +582,10 @@ impl Io for UringIo {
         self.pause_accepts(paused);
     }
 
+    fn accept_beside(&mut self, listener: ListenerIndex) -> bool {
+        self.base.accept_beside(listener)
+    }
+
     fn hold_listener(&mut self, listener: ListenerIndex, held: bool) {
         if !self.hold_accepts(listener, held) {
             self.base.hold_listener(listener, held);

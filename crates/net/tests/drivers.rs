@@ -740,6 +740,41 @@ fn who_comes_to_a_socket_of_two_is_served_by_one_of_them() {
     }
 }
 
+/// A worker that is busy with a script takes in nobody.
+#[test]
+fn who_waits_at_another_workers_socket_can_be_taken_in() {
+    for kind in kinds() {
+        let (listener, at) = listener();
+        let sibling = listener.template().unwrap().bind().unwrap();
+        let mut one = Seat::with(kind, listener, at);
+        let mut busy = Seat::with(kind, sibling, at);
+        assert!(!is_anybody_told(&mut busy, 3) && !one.io.accept_beside(FIRST));
+        let clients = connect_all(at, 60);
+        let (mut came, mut beside) = (Vec::new(), 0);
+        let since = Instant::now();
+        while came.len() < clients.len() {
+            assert!(since.elapsed() < Duration::from_secs(20), "{kind:?}: {} came", came.len());
+            if one.io.accept_beside(FIRST) {
+                let taken = take_in(&mut one, FIRST, 60);
+                beside += taken.len();
+                came.extend(taken);
+            }
+            if is_anybody_told(&mut one, 1) {
+                came.extend(take_in(&mut one, FIRST, 60));
+            }
+        }
+        came.sort_unstable();
+        let mut all = ports(&clients);
+        all.sort_unstable();
+        assert_eq!(came, all, "{kind:?}");
+        assert!(beside > 10, "{kind:?}: {beside} came by the other's socket");
+        // The other takes in those who come when it is free again.
+        let more = connect_all(at, 40);
+        await_incoming(&mut busy, FIRST);
+        assert!(!take_in(&mut busy, FIRST, 40).is_empty(), "{kind:?}: {more:?}");
+    }
+}
+
 #[test]
 fn a_listener_that_is_ended_lets_nobody_in_and_its_position_is_anothers() {
     on_all(|seat| {

@@ -21,6 +21,10 @@ use std::time::Duration;
 /// slow every script down.
 const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
+/// How often the host of a script is told that it goes on. Longer has new clients wait
+/// longer for another worker, shorter wakes those more often.
+const LONG: Duration = Duration::from_millis(5);
+
 /// Most bytes that strings and tables are made of without the bound on memory.
 const MADE_FREELY_MAX: usize = 4 << 10;
 /// Bytes that what is made of one takes at most: a table for a reply of five.
@@ -47,6 +51,8 @@ pub(crate) struct State {
     memory_max: usize,
     /// When others are to be told that it runs for long, unless they were.
     busy_at: Cell<Time>,
+    /// When the host is told next that the script goes on.
+    long_at: Cell<Time>,
     /// How long after that it is over.
     busy_for: Duration,
     clock: fn() -> Time,
@@ -68,6 +74,7 @@ impl State {
             registering: RefCell::new(None),
             memory_max: limits.memory_max,
             busy_at: Cell::new(Time(u64::MAX)),
+            long_at: Cell::new(Time(u64::MAX)),
             busy_for: limits.time_max.saturating_sub(limits.busy_after),
             clock,
         }
@@ -83,6 +90,7 @@ impl State {
         self.deadline.set(deadline);
         let busy_for = u64::try_from(self.busy_for.as_nanos()).unwrap_or(u64::MAX);
         self.busy_at.set(Time(deadline.0.saturating_sub(busy_for)));
+        self.long_at.set((self.clock)() + LONG);
         *self.host.borrow_mut() = Some(host);
         *self.run.borrow_mut() = Some(Arc::clone(run));
         self.is_read_only.set(is_read_only);
@@ -185,6 +193,12 @@ impl State {
             self.busy_at.set(Time(u64::MAX));
             if let Some(host) = self.host() {
                 host.note_busy();
+            }
+        }
+        if now > self.long_at.get() {
+            self.long_at.set(now + LONG);
+            if let Some(host) = self.host() {
+                host.note_long();
             }
         }
         if now > self.deadline.get() {

@@ -52,6 +52,9 @@ pub enum Mail {
     },
     /// Serve by other settings from now on.
     Follow(Box<Follow>),
+    /// Take in the clients that wait at the sockets of other workers: one of them is busy
+    /// with a script.
+    Relieve,
     /// Messages wait for this worker's subscribers, or its clients that cache.
     Published,
     /// Close these clients, if they are here; they ascend.

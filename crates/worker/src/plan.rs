@@ -17,7 +17,7 @@ use keyway_topology::{
 use keyway_users::Users;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What all workers of the process share: one version of the settings, and the few things
@@ -49,6 +49,8 @@ pub struct Plan {
     pub next_client_id: Arc<AtomicU64>,
     /// Mail to every worker, by index; filled as workers start.
     pub mailers: Arc<Mutex<Vec<Mailer<Mail>>>>,
+    /// Who is asked to take in the clients of busy workers.
+    pub relief: Arc<Relief>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
     /// How long a worker looks at shared memory before it sleeps.
@@ -84,7 +86,44 @@ pub struct Retired {
     pub left: Arc<AtomicUsize>,
 }
 
+/// Which workers are asked to take in those that wait at busy workers' sockets.
+#[derive(Debug, Default)]
+pub struct Relief {
+    /// Counts the times that one was asked.
+    turn: AtomicUsize,
+    /// A bit for each worker that was asked, and has not read it.
+    asked: AtomicU64,
+}
+
+impl Relief {
+    /// Whom to ask next on behalf of `from`, of so many workers; none where that one has not
+    /// got round to it yet. Another one each time: it may be as busy.
+    fn next(&self, from: u16, count: usize) -> Option<usize> {
+        let others = count.checked_sub(1).filter(|others| *others > 0)?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let worker = (usize::from(from) + 1 + turn % others) % count;
+        let bit = 1 << (worker % 64);
+        (self.asked.fetch_or(bit, Ordering::Relaxed) & bit == 0).then_some(worker)
+    }
+
+    /// Notes that a worker has read that it is asked.
+    pub(crate) fn note_read(&self, worker: u16) {
+        self.asked.fetch_and(!(1 << (worker % 64)), Ordering::Relaxed);
+    }
+}
+
 impl Plan {
+    /// Asks another worker to take in the clients that wait at the sockets of `from`, which
+    /// is busy.
+    pub(crate) fn post_relief(&self, from: u16) {
+        let mailers = self.mailers.lock();
+        if let Some(worker) = self.relief.next(from, mailers.len())
+            && mailers[worker].post(Mail::Relieve).is_err()
+        {
+            self.relief.note_read(worker as u16);
+        }
+    }
+
     /// The pool at this position, where it is one of an earlier version.
     pub fn retired(&self, pool: u16) -> Option<&Retired> {
         self.retired.iter().find(|retired| retired.pool == pool)

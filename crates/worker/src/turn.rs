@@ -675,6 +675,7 @@ impl<I: Io> Worker<I> {
                 Mail::GiveAway { count, to } => self.give_away(count, &to),
                 Mail::Kill(ids) => self.kill_own(&ids),
                 Mail::Published => {}
+                Mail::Relieve => self.relieve(),
                 Mail::Follow(follow) => self.follow(*follow),
                 Mail::Unblock(unblock) => {
                     self.core.unblock(unblock);

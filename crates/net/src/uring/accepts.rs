@@ -215,6 +215,9 @@ impl UringIo {
 
     /// Who is next.
     pub(super) fn accept_next(&mut self, listener: ListenerIndex) -> Accept {
+        if self.base.has_beside(listener) {
+            return self.base.accept(listener);
+        }
         while let Some(post) = self.accepts.post(listener)
             && let Some(socket) = post.come.pop_front()
         {

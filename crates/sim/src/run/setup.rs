@@ -147,6 +147,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         facts: Arc::new(SimFacts),
         next_client_id: Arc::new(AtomicU64::new(1)),
         mailers: Arc::default(),
+        relief: Arc::default(),
         drain_timeout: DRAIN_TIMEOUT,
         spin: std::time::Duration::ZERO,
         notices: Arc::default(),

@@ -111,6 +111,10 @@ impl Host for ScriptHost {
         self.hold.note_busy(if self.is_function { Busy::Function } else { Busy::Script });
     }
 
+    fn note_long(&self) {
+        self.plan.post_relief(self.worker);
+    }
+
     fn kept_len(&self) -> usize {
         self.effects.borrow().kept_len + self.hold.store().untaken_len(self.worker)
     }

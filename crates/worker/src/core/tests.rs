@@ -90,6 +90,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         facts: Arc::new(NoFacts),
         next_client_id: Arc::new(AtomicU64::new(1)),
         mailers: Arc::default(),
+        relief: Arc::default(),
         drain_timeout: Duration::from_secs(1),
         spin: Duration::ZERO,
         notices: Arc::default(),

@@ -36,6 +36,24 @@ impl<I: Io> Worker<I> {
         self.accept_some(listener, ACCEPTS_PER_TURN);
     }
 
+    /// Takes in clients that wait at the sockets of other workers.
+    #[cold]
+    pub(super) fn relieve(&mut self) {
+        self.plan.relief.note_read(self.index);
+        if self.drain_deadline.is_some()
+            || self.leaving.is_some()
+            || self.accept_paused_until.is_some()
+        {
+            return;
+        }
+        for listener in 0..self.plan.listeners.len() {
+            let listener = ListenerIndex(listener as u16);
+            if self.io.accept_beside(listener) {
+                self.accept(listener);
+            }
+        }
+    }
+
     /// Takes in all who wait at a listener that is about to go.
     #[cold]
     pub(super) fn accept_waiting(&mut self, listener: ListenerIndex) {
