@@ -16,6 +16,7 @@
 
 use crate::arena::Heap;
 use crate::entry::Turn;
+use crate::events::NO_WORKER;
 use crate::item::{Address, Item, Meta, Owned};
 use crate::store::{Context, Store};
 use keyway_base::{Lent, Part};
@@ -209,7 +210,9 @@ impl Draft {
     /// Appends what has come of the value; returns what came behind it.
     pub fn extend<'b>(&mut self, bytes: &'b [u8], context: Context) -> &'b [u8] {
         let (bytes, rest) = bytes.split_at(bytes.len().min(self.value_len - self.filled));
-        if !self.is_refused() && !self.store.make_room(bytes.len() as u64, Turn::of(context)) {
+        // Upkeep tells of what is evicted: the client's request may never be executed.
+        let turn = Turn { worker: NO_WORKER, ..Turn::of(context) };
+        if !self.is_refused() && !self.store.make_room(bytes.len() as u64, turn) {
             self.free();
         }
         if let Some(value) = self.value() {
