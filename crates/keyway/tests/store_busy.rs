@@ -263,6 +263,25 @@ fn new_clients_are_served_while_a_script_is_busy() {
 }
 
 #[test]
+fn new_clients_are_served_while_a_library_is_loaded() {
+    let _watch = watchdog(Duration::from_secs(120), "new clients");
+    let keyway = store("100s");
+    let library = "#!lua name=endless\n while true do end";
+    let mut busy = begin(keyway.client(0), &["FUNCTION", "LOAD", library]);
+    let is_told = |line: &str, reply: &str| {
+        let mut client = keyway.client(0);
+        client.set_reply_within(Duration::from_secs(2));
+        client.send(&encode_words(line));
+        client.try_reply().is_ok_and(|it| it == Value::simple(reply))
+    };
+    // One may have come just before it began.
+    let served = (0..20).filter(|_| is_told("PING", "PONG")).count();
+    assert!(served >= 19, "{served} of 20");
+    wait_until("it is ended", BOUND, || is_told("FUNCTION KILL", "OK"));
+    assert!(busy.reply().error_text().contains("killed"));
+}
+
+#[test]
 fn who_serves_a_client_that_waits_for_what_a_script_holds_goes_on_meanwhile() {
     let _watch = watchdog(Duration::from_secs(180), "serving beside a script");
     // Nobody is refused: who waits for the script waits for its end.

@@ -72,6 +72,8 @@ pub struct Engine {
     machine: Option<Machine>,
     /// What the registry was told of the memory.
     memory_told: usize,
+    /// Called every few milliseconds while it runs.
+    on_long: Rc<dyn Fn()>,
 }
 
 impl Drop for Engine {
@@ -83,7 +85,15 @@ impl Drop for Engine {
 impl Engine {
     /// An engine that has run nothing yet.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, machine: None, memory_told: 0 }
+        Self { registry, machine: None, memory_told: 0, on_long: Rc::new(|| ()) }
+    }
+
+    /// Has `on_long` called every few milliseconds while a script runs, or a library is
+    /// loaded: its worker serves nobody else meanwhile.
+    #[must_use]
+    pub fn with_long(mut self, on_long: Rc<dyn Fn()>) -> Self {
+        self.on_long = on_long;
+        self
     }
 
     /// What the pool's clients have loaded.
@@ -125,7 +135,9 @@ impl Engine {
         let epoch = self.registry.epoch();
         let machine = match self.machine.take() {
             Some(machine) => machine,
-            None => Machine::new(&limits, clock, epoch).map_err(broken)?,
+            None => {
+                Machine::new(&limits, clock, Rc::clone(&self.on_long), epoch).map_err(broken)?
+            }
         };
         let machine = self.machine.insert(machine);
         if machine.epoch != epoch || machine.compiled.len() > COMPILED_MAX {
@@ -525,8 +537,13 @@ fn write_with_place(text: &[u8], name: &str, place: Option<(String, i64)>, out: 
 }
 
 impl Machine {
-    fn new(limits: &crate::ScriptLimits, clock: fn() -> Time, epoch: u64) -> mlua::Result<Self> {
-        let state = Rc::new(State::new(limits, clock));
+    fn new(
+        limits: &crate::ScriptLimits,
+        clock: fn() -> Time,
+        on_long: Rc<dyn Fn()>,
+        epoch: u64,
+    ) -> mlua::Result<Self> {
+        let state = Rc::new(State::new(limits, clock, on_long));
         let (lua, prelude) = sandbox::make(&state)?;
         let chunk = lua.create_string(CHUNK)?;
         Ok(Self {

@@ -25,10 +25,6 @@ pub trait Host {
     /// it any more. Called once.
     fn note_busy(&self) {}
 
-    /// Notes that the script goes on, every few milliseconds: its worker serves nobody
-    /// else meanwhile.
-    fn note_long(&self) {}
-
     /// Counts an error that a command is refused with before it is executed; its
     /// text has no dash.
     fn count_error(&self, _text: &[u8]) {}

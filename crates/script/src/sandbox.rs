@@ -21,7 +21,7 @@ use std::time::Duration;
 /// slow every script down.
 const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
-/// How often the host of a script is told that it goes on. Longer has new clients wait
+/// How often it is told that a script goes on. Longer has new clients wait
 /// longer for another worker, shorter wakes those more often.
 const LONG: Duration = Duration::from_millis(5);
 
@@ -51,15 +51,16 @@ pub(crate) struct State {
     memory_max: usize,
     /// When others are to be told that it runs for long, unless they were.
     busy_at: Cell<Time>,
-    /// When the host is told next that the script goes on.
+    /// When it is told next that the script goes on.
     long_at: Cell<Time>,
+    on_long: Rc<dyn Fn()>,
     /// How long after that it is over.
     busy_for: Duration,
     clock: fn() -> Time,
 }
 
 impl State {
-    pub(crate) fn new(limits: &ScriptLimits, clock: fn() -> Time) -> Self {
+    pub(crate) fn new(limits: &ScriptLimits, clock: fn() -> Time, on_long: Rc<dyn Fn()>) -> Self {
         Self {
             host: RefCell::new(None),
             run: RefCell::new(None),
@@ -75,6 +76,7 @@ impl State {
             memory_max: limits.memory_max,
             busy_at: Cell::new(Time(u64::MAX)),
             long_at: Cell::new(Time(u64::MAX)),
+            on_long,
             busy_for: limits.time_max.saturating_sub(limits.busy_after),
             clock,
         }
@@ -104,6 +106,7 @@ impl State {
     pub(crate) fn begin_loading(&self, (run, deadline): (&Arc<Run>, Time)) {
         self.deadline.set(deadline);
         self.busy_at.set(Time(u64::MAX));
+        self.long_at.set((self.clock)() + LONG);
         *self.run.borrow_mut() = Some(Arc::clone(run));
         self.end.set(None);
         *self.end_place.borrow_mut() = None;
@@ -197,9 +200,7 @@ impl State {
         }
         if now > self.long_at.get() {
             self.long_at.set(now + LONG);
-            if let Some(host) = self.host() {
-                host.note_long();
-            }
+            (self.on_long)();
         }
         if now > self.deadline.get() {
             return Err(self.end_now(lua, End::Time));

@@ -106,6 +106,17 @@ impl Relief {
         (self.asked.fetch_or(bit, Ordering::Relaxed) & bit == 0).then_some(worker)
     }
 
+    /// Asks another worker to take in the clients that wait at the sockets of `from`, which
+    /// is busy.
+    pub(crate) fn ask(&self, from: u16, mailers: &Mutex<Vec<Mailer<Mail>>>) {
+        let mailers = mailers.lock();
+        if let Some(worker) = self.next(from, mailers.len())
+            && mailers[worker].post(Mail::Relieve).is_err()
+        {
+            self.note_read(worker as u16);
+        }
+    }
+
     /// Notes that a worker has read that it is asked.
     pub(crate) fn note_read(&self, worker: u16) {
         self.asked.fetch_and(!(1 << (worker % 64)), Ordering::Relaxed);
@@ -113,17 +124,6 @@ impl Relief {
 }
 
 impl Plan {
-    /// Asks another worker to take in the clients that wait at the sockets of `from`, which
-    /// is busy.
-    pub(crate) fn post_relief(&self, from: u16) {
-        let mailers = self.mailers.lock();
-        if let Some(worker) = self.relief.next(from, mailers.len())
-            && mailers[worker].post(Mail::Relieve).is_err()
-        {
-            self.relief.note_read(worker as u16);
-        }
-    }
-
     /// The pool at this position, where it is one of an earlier version.
     pub fn retired(&self, pool: u16) -> Option<&Retired> {
         self.retired.iter().find(|retired| retired.pool == pool)

@@ -111,10 +111,6 @@ impl Host for ScriptHost {
         self.hold.note_busy(if self.is_function { Busy::Function } else { Busy::Script });
     }
 
-    fn note_long(&self) {
-        self.plan.post_relief(self.worker);
-    }
-
     fn kept_len(&self) -> usize {
         self.effects.borrow().kept_len + self.hold.store().untaken_len(self.worker)
     }
@@ -333,7 +329,12 @@ impl Plane {
     ) -> Option<Settlement> {
         let index = session.pool;
         let engines = &mut self.store_scripts.engines;
-        let new = || Engine::new(Arc::clone(&pool.scripts));
+        let (relief, mailers, worker) = (&self.plan.relief, &self.plan.mailers, self.cells.index());
+        let new = || {
+            let (relief, mailers) = (Arc::clone(relief), Arc::clone(mailers));
+            let on_long = Rc::new(move || relief.ask(worker as u16, &mailers));
+            Engine::new(Arc::clone(&pool.scripts)).with_long(on_long)
+        };
         // Taken out, so that a script can be run beside the rest of the plane.
         let mut engine = engines.swap_remove(&index).unwrap_or_else(new);
         let settlement = match request.command.verb {
