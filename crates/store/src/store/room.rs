@@ -31,6 +31,9 @@ const BYTES_PER_FREED: i64 = 32;
 /// Part of the bound by which memory may be above it when such a write goes
 /// ahead. Smaller lets a write stand still for long, larger passes the bound by more.
 const SLACK: i64 = 100;
+/// Part of the bound from which on what was deleted lets small writes use idle memory
+/// although pages hold all that they may.
+const DELETED: i64 = 64;
 /// Writes of so many bytes and more have their room reserved: what workers write
 /// at once beyond that is a few kilobytes each.
 const RESERVED_FROM: u64 = 16 << 10;
@@ -232,16 +235,22 @@ impl Store {
     /// idle memory, so it fits where pages hold a little more than the bound; a large one
     /// takes memory of its own.
     fn fits_beside_idle(&self, bound: i64, extra: i64) -> bool {
-        let slack = match extra as usize {
-            0..=SLOT_LEN_MAX => self.config.memory_max as i64 / SLACK,
-            _ => 0,
-        };
+        let whole = self.config.memory_max as i64;
         for _ in 0..COMPACTIONS_MAX {
             let least = self.used_bytes() + self.gone();
+            // Who has deleted much is to have room for as much, which mostly is idle now.
+            let has_deleted = least + self.idle_reserved() + whole / DELETED <= bound;
+            let slack = match (extra as usize, has_deleted) {
+                (0..=SLOT_LEN_MAX, true) => 3 * whole / SLACK,
+                (0..=SLOT_LEN_MAX, false) => whole / SLACK,
+                _ => 0,
+            };
             if least + self.idle_reserved() > bound {
                 return false;
             }
-            if least + self.idle_bytes() <= bound + slack {
+            // What nodes of all stores hold idle is none that this one can use up.
+            let idle = if has_deleted { self.heap.idle_bytes() } else { self.idle_bytes() };
+            if least + idle <= bound + slack {
                 return true;
             }
             // Idle memory alone is in the way.
