@@ -577,7 +577,7 @@ pub(crate) static SHARDED: Table = Table {
             "preconnect",
             Bool,
             Is("false"),
-            "Connect to every server at start, not on its first request.",
+            "All workers connect to every server at start; else one does, to see which answer.",
         ),
         key(
             "password",

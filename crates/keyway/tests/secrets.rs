@@ -185,7 +185,7 @@ fn everything_of_the_api(keyway: &Keyway, (folder, text): (&TempDir, &str), sear
     assert!(told.contains("admin_token_file"), "{told}");
     let (token, other) = (token.to_string(), other.display().to_string());
     std::fs::write(&token, "sesame-of-the-next-operator").expect("its file");
-    assert!(ctl(&["reload"]).contains("401"), "it shows none");
+    assert!(ctl(&["reload"]).contains("asks for a token"), "it shows none");
     assert!(ctl(&["--token-file", &other, "status"]).contains("the token is wrong"));
     let before = write(folder, "before", "sesame-of-the-operator").display().to_string();
     assert!(ctl(&["--token-file", &before, "reload"]).contains("token of admin changed"));

@@ -353,7 +353,7 @@ fn other_doors_stay_open_and_the_token_goes_on_to_count() {
     let mut pids: Vec<Option<u32>> = vec![pid()];
     for round in 0..3 {
         visitors.wait(60);
-        for (file, word) in [(None, "401"), (Some(&other), "the token is wrong")] {
+        for (file, word) in [(None, "asks for a token"), (Some(&other), "the token is wrong")] {
             let with: Vec<&str> = file.iter().flat_map(|file| ["--token-file", file]).collect();
             let (status, text) = one.ctl(&[&with[..], &["upgrade"]].concat());
             assert!(status != 0 && text.contains(word), "{text}");
