@@ -169,7 +169,7 @@ mod tests {
         let map = told(map, 1, &[(3, NodeHealth::Failed)], at(62));
         assert!(redundancy.follow(&map, at(62)).is_empty() && redundancy.lost_count() == 0);
         let lost = ShardChange { primary: "h:1".into(), is_redundant: false };
-        assert_eq!(redundancy.follow(&map, at(67)), [lost.clone()]);
+        assert_eq!(redundancy.follow(&map, at(67)), std::slice::from_ref(&lost));
         assert!(redundancy.follow(&map, at(68)).is_empty(), "told once");
         assert_eq!(redundancy.lost_count(), 1);
         let place = map.place_of(&endpoint(1)).unwrap();
