@@ -7,10 +7,13 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceEvents(u16);
 
-/// The letters, in the order in which Redis tells them. `A` stands for those
-/// before `K`.
-const LETTERS: &[u8; 12] = b"g$lshzxetdKE";
+/// The letters, by their bits. `A` stands for those before `K`.
+const LETTERS: &[u8; 14] = b"g$lshzxetdKEnm";
 const CLASSES: u16 = (1 << 10) - 1;
+/// The bits in the order in which Redis tells the letters.
+const TOLD: [usize; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 11, 13];
+/// The places where events are published.
+const PLACES: u16 = 0b11 << 10;
 
 /// A letter that says nothing here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,10 @@ impl KeyspaceEvents {
     pub const EVICTED: Self = Self(1 << 7);
     /// `t`: commands on streams.
     pub const STREAM: Self = Self(1 << 8);
+    /// `n`: a key has come to be. `A` does not stand for it.
+    pub const NEW: Self = Self(1 << 12);
+    /// `m`: a key that was read is not there. `A` does not stand for it.
+    pub const MISS: Self = Self(1 << 13);
     /// `K`: published in `__keyspace@db__:key`.
     pub const KEYSPACE: Self = Self(1 << 10);
     /// `E`: published in `__keyevent@db__:event`.
@@ -63,7 +70,7 @@ impl KeyspaceEvents {
 
     /// Whether nothing is ever published: no class, or no place.
     pub const fn is_off(self) -> bool {
-        self.0 & CLASSES == 0 || self.0 & !CLASSES == 0
+        self.0 & !PLACES == 0 || self.0 & PLACES == 0
     }
 
     /// The set as bits, to be kept in an atomic.
@@ -92,10 +99,8 @@ impl fmt::Display for KeyspaceEvents {
             letters &= !CLASSES;
             f.write_str("A")?;
         }
-        for (index, letter) in LETTERS.iter().enumerate() {
-            if letters & 1 << index != 0 {
-                write!(f, "{}", char::from(*letter))?;
-            }
+        for index in TOLD.into_iter().filter(|index| letters & 1 << index != 0) {
+            write!(f, "{}", char::from(LETTERS[index]))?;
         }
         Ok(())
     }
@@ -107,17 +112,26 @@ mod tests {
 
     #[test]
     fn letters_are_told_in_the_order_of_redis() {
-        for (given, told) in
-            [("", ""), ("KEA", "AKE"), ("Exe", "xeE"), ("$gK", "g$K"), ("g$lshzxetdE", "AE")]
-        {
+        for (given, told) in [
+            ("", ""),
+            ("KEA", "AKE"),
+            ("Exe", "xeE"),
+            ("$gK", "g$K"),
+            ("g$lshzxetdE", "AE"),
+            ("mnKEx", "xnKEm"),
+        ] {
             assert_eq!(KeyspaceEvents::parse(given).unwrap().to_string(), told, "{given}");
         }
-        assert_eq!(KeyspaceEvents::parse("Km"), Err(UnknownLetter('m')));
+        assert_eq!(KeyspaceEvents::parse("Kq"), Err(UnknownLetter('q')));
+        let all = KeyspaceEvents::parse("KEA").unwrap();
+        assert!(!all.contains(KeyspaceEvents::NEW) && !all.contains(KeyspaceEvents::MISS));
     }
 
     #[test]
     fn without_a_class_or_a_place_nothing_is_published() {
-        for (letters, is_off) in [("", true), ("KE", true), ("A", true), ("Kx", false)] {
+        for (letters, is_off) in
+            [("", true), ("KE", true), ("A", true), ("Kx", false), ("Em", false)]
+        {
             assert_eq!(KeyspaceEvents::parse(letters).unwrap().is_off(), is_off, "{letters}");
         }
     }

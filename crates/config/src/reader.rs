@@ -727,14 +727,11 @@ fn parse_rejoin(text: &str) -> Result<Rejoin, Problem> {
     }
 }
 
-const KEYSPACE_EVENTS_HINT: &str = "write letters of \"KEg$lshzxetdA\", such as \"Ex\", or \"\" \
+const KEYSPACE_EVENTS_HINT: &str = "write letters of \"KEg$lshzxetdnmA\", such as \"Ex\", or \"\" \
      for none";
 
 fn unknown_letter(letter: char) -> String {
-    match letter {
-        'm' | 'n' => format!("\"{letter}\": misses and new keys are not published"),
-        _ => format!("{} is no letter for events", quoted(&letter.to_string())),
-    }
+    format!("{} is no letter for events", quoted(&letter.to_string()))
 }
 
 const HASH_TAG_HINT: &str =

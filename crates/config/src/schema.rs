@@ -405,7 +405,7 @@ pub(crate) static STORE: Table = Table {
             "notify_keyspace_events",
             Kind::KeyspaceEvents,
             Is("\"\""),
-            "Which changes of keys are published to channels, in Redis's letters: `K` for `__keyspace@db__:key`, `E` for `__keyevent@db__:event`, and the classes `g` (generic), `$` (strings), `x` (expired), `e` (evicted), or `A` for all. Empty for none: each event costs as much as a PUBLISH.",
+            "Which changes of keys are published to channels, in Redis's letters: `K` for `__keyspace@db__:key`, `E` for `__keyevent@db__:event`, and the classes `g` (generic), `$` (strings), `x` (expired), `e` (evicted), or `A` for all of `g$lshzxetd`. `n` (new keys) and `m` (keys that were read and are not there) are told only where they are named. Empty for none: each event costs as much as a PUBLISH.",
         )
         .known_elsewhere_as(&["notify-keyspace-events"]),
         key(

@@ -21,7 +21,7 @@ use keyway_proxy::noted::NotedKeys;
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
-use keyway_worker::{Channels, ErrorStats, PoolKind, PoolPlan};
+use keyway_worker::{Channels, ErrorStats, Invalidations, PoolKind, PoolPlan};
 use latencies::Window;
 use rate::Rates;
 use std::cell::OnceCell;
@@ -85,6 +85,9 @@ struct Past {
     at_reset: reset::AtReset,
 }
 
+/// What all workers share and INFO tells of.
+type Shared<'a> = (&'a Arc<ClientRegistry>, &'a Arc<Channels>, &'a Arc<Invalidations>);
+
 /// The process, as INFO and CONFIG GET tell of it.
 pub struct ProcessFacts {
     start_unix_micros: u64,
@@ -95,6 +98,7 @@ pub struct ProcessFacts {
     registry: Arc<Registry>,
     clients: Arc<ClientRegistry>,
     channels: Arc<Channels>,
+    invalidations: Arc<Invalidations>,
 }
 
 impl ProcessFacts {
@@ -104,7 +108,7 @@ impl ProcessFacts {
         pools: &[Arc<PoolPlan>],
         addresses: &[Option<SocketAddr>],
         registry: &Arc<Registry>,
-        (clients, channels): (&Arc<ClientRegistry>, &Arc<Channels>),
+        (clients, channels, invalidations): Shared<'_>,
         start: Clock,
     ) -> Self {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
@@ -146,6 +150,7 @@ impl ProcessFacts {
             registry: Arc::clone(registry),
             clients: Arc::clone(clients),
             channels: Arc::clone(channels),
+            invalidations: Arc::clone(invalidations),
         }
     }
 
@@ -340,7 +345,7 @@ impl Report<'_> {
             Section::Server => self.server(fields),
             Section::Clients => self.clients(fields),
             Section::Memory => self.memory(fields),
-            Section::Persistence => persistence(fields),
+            Section::Persistence => self.persistence(fields),
             Section::Stats => self.stats(fields),
             Section::Replication => self.replication(fields),
             Section::Cpu => cpu(fields),
@@ -466,8 +471,28 @@ impl Report<'_> {
             fields
                 .put("pubsub_channels", count(SubscriptionKind::Channel))
                 .put("pubsub_patterns", count(SubscriptionKind::Pattern));
+            let tracked = self.process.invalidations.tracked(self.index as u16);
+            fields
+                .put("tracking_total_keys", tracked.keys)
+                .put("tracking_total_items", tracked.items)
+                .put("tracking_total_prefixes", tracked.prefixes);
         }
         fields.put("latest_fork_usec", 0);
+    }
+
+    /// Nothing is written to disk, so nothing is ever loading or failing, and no change is
+    /// ever saved.
+    fn persistence(&self, fields: &mut Fields) {
+        fields
+            .put("loading", 0)
+            .put("async_loading", 0)
+            .put("rdb_changes_since_last_save", self.store().map_or(0, |stats| stats.changes))
+            .put("rdb_bgsave_in_progress", 0)
+            .put("rdb_last_bgsave_status", "ok")
+            .put("aof_enabled", 0)
+            .put("aof_rewrite_in_progress", 0)
+            .put("aof_last_bgrewrite_status", "ok")
+            .put("aof_last_write_status", "ok");
     }
 
     fn replication(&self, fields: &mut Fields) {
@@ -486,14 +511,19 @@ impl Report<'_> {
     }
 
     /// By class of commands, as the metrics are; calls refused are not counted
-    /// by class, so there is no `rejected_calls`. The time is the whole time
-    /// from request to reply, servers included.
+    /// by class, so there is no `rejected_calls`. On a store the time is that of
+    /// the turns, divided evenly over their requests; where servers hold the keys,
+    /// it is the whole time from request to reply.
     fn command_stats(&self, fields: &mut Fields) {
         for (class, totals) in self.class_totals() {
             if totals.requests == 0 {
                 continue;
             }
-            let micros = totals.reply_seconds * 1e6;
+            let seconds = match self.pool.store {
+                Some(_) => totals.worked_seconds,
+                None => totals.reply_seconds,
+            };
+            let micros = seconds * 1e6;
             let per_call = if totals.replies == 0 { 0.0 } else { micros / totals.replies as f64 };
             let value = format_args!(
                 "calls={},usec={micros:.0},usec_per_call={per_call:.2},failed_calls={}",
@@ -573,20 +603,6 @@ impl Report<'_> {
             fields.put(&format!("backend{index}"), value);
         }
     }
-}
-
-/// Nothing is written to disk, so nothing is ever unsaved, loading or failing.
-fn persistence(fields: &mut Fields) {
-    fields
-        .put("loading", 0)
-        .put("async_loading", 0)
-        .put("rdb_changes_since_last_save", 0)
-        .put("rdb_bgsave_in_progress", 0)
-        .put("rdb_last_bgsave_status", "ok")
-        .put("aof_enabled", 0)
-        .put("aof_rewrite_in_progress", 0)
-        .put("aof_last_bgrewrite_status", "ok")
-        .put("aof_last_write_status", "ok");
 }
 
 fn cpu(fields: &mut Fields) {

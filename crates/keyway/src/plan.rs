@@ -168,7 +168,8 @@ pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
         (0..config.listeners.len()).map(|index| listener_plan(sources, index, None)).collect();
     let clients = Arc::new(ClientRegistry::default());
     let channels = Arc::<keyway_worker::Channels>::default();
-    let shared = (&clients, &channels);
+    let invalidations = Arc::<keyway_worker::Invalidations>::default();
+    let shared = (&clients, &channels, &invalidations);
     let facts =
         ProcessFacts::new(config, &pools, sources.addresses, registry, shared, sources.clock);
     let facts = Arc::new(facts);
@@ -193,7 +194,7 @@ pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
         transactions: Arc::new(QueueBudget::new(config.limits.transactions_len_max)),
         channels,
         handouts: Arc::default(),
-        invalidations: Arc::default(),
+        invalidations,
         monitors: Arc::default(),
         redirects: Arc::default(),
     });
@@ -239,7 +240,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     let listeners = (0..config.listeners.len())
         .map(|index| listener_plan(sources, index, Some((before, merge))))
         .collect();
-    let shared = (&before.clients, &before.channels);
+    let shared = (&before.clients, &before.channels, &before.invalidations);
     let facts = ProcessFacts::new(config, &pools, sources.addresses, &registry, shared, clock)
         .following(facts, lineage);
     let facts = Arc::new(facts);

@@ -178,6 +178,92 @@ fn clients_that_wait_and_clients_that_track_are_counted() {
 }
 
 #[test]
+fn the_store_counts_pauses_changes_and_tracked_keys_as_redis_does() {
+    let _watch = watchdog(Duration::from_secs(60), "counts of the store in INFO");
+    let bare = RedisServer::start_with(&["--save", ""]);
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
+    const NAMES: [&str; 5] = [
+        "blocked_clients",
+        "rdb_changes_since_last_save",
+        "tracking_total_keys",
+        "tracking_total_items",
+        "tracking_total_prefixes",
+    ];
+    let counts = |mut connect: Box<dyn FnMut() -> Client>| -> Vec<Vec<u64>> {
+        let mut clients: Vec<Client> = (0..5).map(|_| connect()).collect();
+        let [asking, writing, first, second, broad] = &mut clients[..] else { panic!("five") };
+        let mut counts = || {
+            let text = asking.words("INFO").text().to_owned();
+            NAMES.map(|name| number(&text, name)).to_vec()
+        };
+        let mut told = vec![counts()];
+        for line in [
+            "SET a 1",
+            "SET a 2",
+            "GET a",
+            "GET none",
+            "INCR n",
+            "DEL none",
+            "DEL a",
+            "HSET h f 1",
+            "HSET h f 2",
+            "LPUSH l 1",
+            "SADD s 1",
+            "SADD s 1",
+            "EXPIRE n 100",
+            "EXPIRE none 100",
+            "PERSIST n",
+            "APPEND a x",
+        ] {
+            writing.words(line);
+        }
+        told.push(counts());
+        for client in [&mut *first, &mut *second, &mut *broad] {
+            client.words("HELLO 3");
+        }
+        first.words("CLIENT TRACKING ON");
+        second.words("CLIENT TRACKING ON");
+        broad.words("CLIENT TRACKING ON BCAST PREFIX p: PREFIX q:");
+        for line in ["GET n", "GET h", "GET none"] {
+            first.words(line);
+        }
+        second.words("GET n");
+        second.words("GET n");
+        told.push(counts());
+        writing.words("INCR n");
+        told.push(counts());
+        writing.words("CLIENT PAUSE 60000 WRITE");
+        second.send(&encode_words("SET waiting 1"));
+        broad.send(&encode_words("SET waiting 1"));
+        wait_until("both wait", Duration::from_secs(10), || counts()[0] == 2);
+        told.push(counts());
+        writing.words("CLIENT UNPAUSE");
+        wait_until("both go on", Duration::from_secs(10), || counts()[0] == 0);
+        told
+    };
+    let expected = counts(Box::new(move || bare.client()));
+    assert_eq!(counts(Box::new(move || keyway.client(0))), expected);
+}
+
+#[test]
+fn the_time_of_commands_is_that_of_their_execution() {
+    let _watch = watchdog(Duration::from_secs(60), "times in INFO");
+    let config = KeywayConfig::new(vec![Pool::store("cache")]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let mut client = keyway.client(0);
+    let began = std::time::Instant::now();
+    client.send(&encode_words("SET k v").repeat(20_000));
+    client.replies(20_000);
+    let text = client.words("INFO commandstats").text().to_owned();
+    let elapsed = began.elapsed().as_micros() as u64;
+    let line = field(&text, "cmdstat_write");
+    let (calls, rest) = line.split_once(",usec=").expect("a time");
+    let micros: u64 = rest.split(',').next().and_then(|text| text.parse().ok()).expect("a number");
+    assert_eq!(calls, "calls=20000");
+    assert!((1..=elapsed).contains(&micros), "{line} of {elapsed}");
+}
+
+#[test]
 fn channels_and_patterns_that_clients_have_subscribed_to_are_counted() {
     let _watch = watchdog(Duration::from_secs(60), "channels in INFO");
     let servers = RedisServer::start_many(2);

@@ -106,6 +106,33 @@ fn requests_are_shown_as_by_redis() {
 }
 
 #[test]
+fn calls_of_scripts_on_the_store_are_shown_as_by_redis() {
+    let _watch = watchdog(Duration::from_secs(60), "monitor of scripts");
+    let bare = RedisServer::start();
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("cache")]));
+    let library = "#!lua name=l\nredis.register_function('f', function(keys) \
+                   return redis.call('GET', keys[1]) end)";
+    let script = "redis.call('SELECT', 2) redis.call('set', KEYS[1], 'v') \
+                  redis.pcall('get') redis.pcall('nonesuch') redis.pcall('config', 'get', 'save') \
+                  redis.call('publish', 'c', 'm') return redis.call('PING')";
+    let shown = |mut watching: Client, mut client: Client| -> Vec<String> {
+        client.command(&["FUNCTION", "LOAD", library]);
+        client.command(&["EVAL", script, "1", "k"]);
+        client.command(&["EVAL", "return 1", "0"]);
+        client.command(&["FCALL", "f", "1", "k"]);
+        client.command(&["GET", "the end"]);
+        let mut lines = Vec::new();
+        while !lines.last().is_some_and(|line: &String| line.ends_with("\"the end\"")) {
+            lines.push(shape(&watching.reply()));
+        }
+        lines
+    };
+    let expected = shown(monitor(bare.client()), bare.client());
+    assert!(expected.iter().filter(|line| line.contains(" lua]")).count() >= 4, "{expected:?}");
+    assert_eq!(shown(monitor(keyway.client(0)), keyway.client(0)), expected);
+}
+
+#[test]
 fn a_monitor_sees_its_own_pool_through_all_workers_until_it_ends() {
     let _watch = watchdog(Duration::from_secs(60), "workers");
     let servers = RedisServer::start_many(2);

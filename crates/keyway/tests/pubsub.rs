@@ -324,6 +324,73 @@ fn the_store_publishes_what_becomes_of_keys_as_redis_does() {
     }
 }
 
+#[test]
+fn new_keys_and_misses_are_published_as_by_redis_where_they_are_asked_for() {
+    let _watch = watchdog(Duration::from_secs(60), "new keys and misses");
+    let config = KeywayConfig::new(vec![
+        Pool::store("local").with("notify_keyspace_events", "\"Enmg$lhsz\""),
+    ]);
+    let keyway = Keyway::start(KEYWAY, config);
+    let server = RedisServer::start_with(&["--notify-keyspace-events", "Enmg$lhsz"]);
+    let lines = [
+        "SET a 1",
+        "SET a 2",
+        "GET a",
+        "GET none",
+        "EXISTS none",
+        "TYPE none",
+        "TTL none",
+        "MGET a none b",
+        "HGET none f",
+        "LLEN none",
+        "STRLEN none",
+        "INCR c",
+        "HSET h f v",
+        "HSET h f w",
+        "LPUSH l 1",
+        "RPUSH l 2",
+        "SADD s 1",
+        "ZADD z 1 m",
+        "COPY a d",
+        "RENAME a b",
+        "SETNX n 1",
+        "SETNX n 2",
+        "DEL none",
+        "EXPIRE none 5",
+        "LPOP none",
+        "ZSCORE none m",
+        "SMEMBERS none",
+        "GETDEL none",
+        "APPEND e x",
+        "SET the-end 1",
+    ];
+    let heard = |mut client: Client, mut listener: Client| -> Vec<String> {
+        listener.words("PSUBSCRIBE __key*");
+        for line in lines {
+            client.words(line);
+        }
+        let mut heard = Vec::new();
+        while heard.last().is_none_or(|last: &String| !last.contains("set the-end")) {
+            let parts = listener.reply();
+            let parts = parts.array();
+            heard.push(format!("{} {}", parts[2].text(), parts[3].text()));
+        }
+        heard.into_iter().map(|line| line.replace("__keyevent@0__:", "")).collect()
+    };
+    let expected = heard(server.client(), server.client());
+    assert!(expected.iter().any(|line| line == "new a"), "{expected:?}");
+    assert!(expected.iter().any(|line| line == "keymiss none"), "{expected:?}");
+    assert_eq!(heard(keyway.client(0), keyway.client(0)), expected);
+    let mut client = keyway.client(0);
+    let told = client.words("CONFIG GET notify-keyspace-events").array().to_vec();
+    assert_eq!(told[1], Value::bulk("g$lshznEm"));
+    client.words("WATCH none");
+    client.words("GET none");
+    client.words("MULTI");
+    client.words("GET b");
+    assert_eq!(client.words("EXEC"), Value::Array(vec![Value::bulk("2")]), "a miss is no change");
+}
+
 /// A subscriber that never reads is closed, told of in the log and counted;
 /// the others and the publisher notice nothing.
 #[test]

@@ -229,6 +229,9 @@ pub struct ClassCells {
     pub error_replies: Counter,
     /// From request parsed to reply written into the client's output.
     pub latency: LatencyHistogram,
+    /// Nanoseconds of the turns in which they were answered, divided evenly over all
+    /// requests of a turn. Those that a server answers are not in it.
+    pub worked: Counter,
 }
 
 impl ClassCells {
@@ -238,6 +241,7 @@ impl ClassCells {
             errors: FaultCounters::default(),
             error_replies: Counter::new(),
             latency: LatencyHistogram::new(),
+            worked: Counter::new(),
         }
     }
 }

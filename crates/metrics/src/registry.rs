@@ -96,6 +96,8 @@ pub struct ClassTotals {
     pub replies: u64,
     /// Sum of their latencies, in seconds.
     pub reply_seconds: f64,
+    /// Time of turns, divided evenly over the requests that were answered in each, in seconds.
+    pub worked_seconds: f64,
 }
 
 /// Requests of a command class by how long they took.
@@ -494,6 +496,7 @@ impl Registry {
                 error_replies: cells().map(|class| class.error_replies.get()).sum(),
                 replies: latency.count(),
                 reply_seconds: latency.sum(),
+                worked_seconds: cells().map(|class| class.worked.get()).sum::<u64>() as f64 / 1e9,
             }
         };
         (0..self.layout.classes.len()).map(total).collect()

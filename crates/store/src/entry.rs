@@ -161,12 +161,14 @@ impl Store {
                 && slot.with_item(|item| item.overwrite(&meta, turn.access(), value))
             {
                 turn.note_use(self, &mut slot);
+                shard.count_change();
                 return self.note_event(turn, KeyspaceEvents::STRING, "set", key);
             }
         }
         let place = Place { shard: (shard, index), database, hash };
-        Entry::at(self, place, turn, key, found).set_with(value, &meta);
-        self.note_event(turn, KeyspaceEvents::STRING, "set", key);
+        let mut entry = Entry::at(self, place, turn, key, found);
+        entry.set_with(value, &meta);
+        entry.notify(KeyspaceEvents::STRING, "set");
     }
 
     /// Sets a field of the hash of `key`; whether the field is new.
@@ -190,6 +192,7 @@ impl Store {
             let overwrite = |item: &mut Owned| hash::overwrite(item, means, field, value);
             if !slot.marks().volatile && slot.with_item(overwrite) {
                 turn.note_use(self, &mut slot);
+                shard.count_change();
                 self.note_event(turn, KeyspaceEvents::HASH, "hset", key);
                 return Ok(false);
             }
@@ -301,6 +304,9 @@ impl<'a> Entry<'a> {
     /// Notes what became of the key, for whoever wants to know.
     #[inline]
     pub(crate) fn notify(&self, class: KeyspaceEvents, name: &'static str) {
+        if class != KeyspaceEvents::EXPIRED {
+            self.shard.count_change();
+        }
         self.store.note_event(self.turn, class, name, self.key);
     }
 
@@ -340,9 +346,15 @@ impl<'a> Entry<'a> {
                 self.shard.counts.hits += 1;
                 self.note_read(position);
             }
-            None => self.shard.counts.misses += 1,
+            None => self.count_miss(),
         }
         self.position.is_some()
+    }
+
+    #[inline]
+    fn count_miss(&mut self) {
+        self.shard.counts.misses += 1;
+        self.store.note_notice(self.turn, KeyspaceEvents::MISS, "keymiss", self.key);
     }
 
     /// Moves the expiry of an item that has one, and that is read, if little
@@ -379,7 +391,7 @@ impl<'a> Entry<'a> {
     pub(crate) fn peek(&mut self) -> Option<Facts<'_>> {
         match self.position {
             Some(_) => self.shard.counts.hits += 1,
-            None => self.shard.counts.misses += 1,
+            None => self.count_miss(),
         }
         self.item()
     }
@@ -502,6 +514,7 @@ impl<'a> Entry<'a> {
         self.position = Some(position);
         self.note_times(Times::default());
         self.charge_items(bytes, 1);
+        self.store.note_notice(self.turn, KeyspaceEvents::NEW, "new", self.key);
     }
 
     /// Notes that the item's times are no longer the old ones, if so.

@@ -31,6 +31,13 @@ pub struct KeyEvent {
     worker: u16,
 }
 
+impl KeyEvent {
+    /// Whether it tells of no change: it is published, and is nothing to those who keep copies.
+    pub fn is_notice(&self) -> bool {
+        matches!(self.class, KeyspaceEvents::NEW | KeyspaceEvents::MISS)
+    }
+}
+
 /// Who makes the events of [`Store::tick`].
 pub const NO_WORKER: u16 = u16::MAX;
 
@@ -110,7 +117,7 @@ impl Events {
         change();
         let is_observed = self.has_watched() || self.waiting() > 0;
         let noted = match is_observed {
-            true => KeyspaceEvents::ALL.bits() | SILENT.bits(),
+            true => KeyspaceEvents::ALL.bits() | SILENT.bits() | self.kept().bits(),
             false => self.kept().bits(),
         };
         self.noted.store(noted, Ordering::Relaxed);
@@ -214,7 +221,7 @@ impl Store {
     /// classes are. What is flushed or exchanged as a whole is not noted.
     pub fn watch_changes(&self, all: bool) {
         let all_classes = KeyspaceEvents::ALL.bits() | SILENT.bits();
-        let classes = if all { all_classes } else { self.published().bits() };
+        let classes = self.published().bits() | if all { all_classes } else { 0 };
         self.events.observe(|| {
             let ready = |kept: u64| Some(kept & !KEPT_MASK | u64::from(classes));
             let _ = self.events.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ready);
@@ -337,6 +344,33 @@ impl Store {
                 self.events.note_ready(turn.worker, database, key);
             }
         }
+        self.push_event(turn, database, class, name, key);
+    }
+
+    /// Notes what is published and changes no key: of class [`KeyspaceEvents::NEW`], which
+    /// comes before the change that made the key, or [`KeyspaceEvents::MISS`].
+    #[inline]
+    pub(crate) fn note_notice(
+        &self,
+        turn: Turn,
+        class: KeyspaceEvents,
+        name: &'static str,
+        key: &[u8],
+    ) {
+        if self.events.noted().contains(class) {
+            self.push_event(turn, turn.database, class, name, key);
+        }
+    }
+
+    #[cold]
+    fn push_event(
+        &self,
+        turn: Turn,
+        database: u32,
+        class: KeyspaceEvents,
+        name: &'static str,
+        key: &[u8],
+    ) {
         if !self.events.kept().contains(class) {
             return;
         }

@@ -2,6 +2,7 @@ use crate::evict::EvictionPolicy;
 use crate::lines::Memory;
 use crate::quota::Quotas;
 use crate::space::{Due, Space, Upkeep};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Items of flushed databases freed at a time: some ten microseconds.
@@ -33,6 +34,8 @@ pub(crate) enum Gone {
 /// called a database here is the place of such a space.
 pub(crate) struct Shard {
     pub(crate) counts: Counts,
+    /// Changes of keys by requests.
+    changes: Cell<u64>,
     /// Bytes of memory used.
     pub(crate) used: i64,
     /// Of `used`, what the store's sum does not know yet.
@@ -53,6 +56,7 @@ impl Shard {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             counts: Counts::default(),
+            changes: Cell::new(0),
             used: 0,
             unreported: 0,
             numbers: 0,
@@ -91,6 +95,17 @@ impl Shard {
             None => Some(&self.first),
             Some(index) => self.others.get(index)?.as_deref(),
         }
+    }
+
+    /// Counts a change of a key. Who changes it holds the shard's lock.
+    #[inline]
+    pub(crate) fn count_change(&self) {
+        self.changes.set(self.changes.get() + 1);
+    }
+
+    /// How many changes there were.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.get()
     }
 
     pub(crate) fn random(&mut self) -> u64 {

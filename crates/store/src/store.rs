@@ -159,6 +159,8 @@ pub struct StoreStats {
     pub expired_fields: u64,
     /// Items removed to make room.
     pub evicted: u64,
+    /// Changes of keys by requests, as keyspace events tell them.
+    pub changes: u64,
     /// Per quota, by prefix.
     pub quotas: Vec<QuotaStats>,
 }
@@ -377,6 +379,7 @@ impl Store {
             stats.expired += shard.counts.expired;
             stats.expired_fields += shard.counts.expired_fields;
             stats.evicted += shard.counts.evicted;
+            stats.changes += shard.changes();
         }
         let after = gone();
         used += before.0.min(after.0) + before.1.min(after.1);

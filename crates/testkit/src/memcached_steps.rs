@@ -70,8 +70,8 @@ impl MemcachedEar {
                 }
                 // memcached does not count the first read.
                 ("VA" | "HD", "l") if index > 0 => "l".to_owned(),
-                // Of what was not stored, ms tells a number of 0 and a length.
-                ("EX" | "NS" | "NF", "c" | "s") => continue,
+                // Of what was not stored, ms of later releases tells a length.
+                ("EX" | "NS" | "NF", "s") => continue,
                 // Its sizes and classes are its own.
                 ("ME", _) if !word.starts_with("fetch=") && index > 1 => String::new(),
                 _ => (*word).to_owned(),

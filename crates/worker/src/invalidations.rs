@@ -86,6 +86,17 @@ struct Inbox {
     waiters_of_taken: BTreeSet<u16>,
 }
 
+/// How much is kept of clients that cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tracked {
+    /// Keys that somebody has read.
+    pub keys: usize,
+    /// Clients that are named for keys, once for each key.
+    pub items: usize,
+    /// Prefixes that somebody is told of.
+    pub prefixes: usize,
+}
+
 /// Tables of the embedded stores and inboxes of the workers.
 #[derive(Debug, Default)]
 pub struct Invalidations {
@@ -99,6 +110,16 @@ impl Invalidations {
     /// The table of a pool.
     pub(crate) fn table(&self, pool: u16) -> Arc<Table> {
         nth_of(&self.tables, pool)
+    }
+
+    /// What the store of a pool keeps of clients that cache, for INFO.
+    pub fn tracked(&self, pool: u16) -> Tracked {
+        let Some(table) = self.tables.read().get(usize::from(pool)).map(Arc::clone) else {
+            return Tracked::default();
+        };
+        let prefixes = table.trackers.read().prefixes.values().map(|of_len| of_len.len()).sum();
+        let items = table.parts.iter().map(|part| part.lock().items).sum();
+        Tracked { keys: table.len(), items, prefixes }
     }
 
     /// Keys that somebody is named for, and who may be.
@@ -202,6 +223,8 @@ struct Part {
     keys: Map<Box<[u8]>, Readers>,
     /// What they take, about.
     bytes: usize,
+    /// How many clients are named, once for each key.
+    items: usize,
 }
 
 /// What a key takes, about.
@@ -385,6 +408,7 @@ impl Table {
                 }
             };
             part.bytes += more;
+            part.items += usize::from(entered.is_new);
             self.bytes.fetch_add(more, Ordering::Relaxed);
         }
         let bytes_max = keys_max.saturating_mul(Limits::TRACKING_KEY_LEN);
@@ -403,6 +427,7 @@ impl Table {
             if !part.keys.is_empty() {
                 let index = (random >> 32) as usize % part.keys.len();
                 let (key, readers) = part.keys.swap_remove_index(index)?;
+                part.items -= readers.len();
                 self.note_taken(part, 1, cost_of(&key, &readers));
                 return Some((key, readers));
             }
@@ -426,10 +451,12 @@ impl Table {
         {
             let taken = std::mem::replace(readers, Readers::of(keep));
             let less = taken.cost() - readers.cost();
+            part.items -= taken.len() - 1;
             self.note_taken(part, 0, less);
             return taken;
         }
         let Some(readers) = part.keys.swap_remove(key) else { return Readers::default() };
+        part.items -= readers.len();
         self.note_taken(part, 1, cost_of(key, &readers));
         readers
     }
@@ -499,16 +526,19 @@ impl Table {
             // Always in this order, here and where everybody leaves.
             let trackers = self.trackers.read();
             let part = &mut *self.parts[index].lock();
-            let (before, mut bytes) = (part.keys.len(), 0);
+            let (before, mut bytes, mut items) = (part.keys.len(), 0, 0);
             seen += 1 + before;
             part.keys.retain(|key, readers| {
                 let cost = readers.cost();
+                items += readers.len();
                 readers.retain(|client| trackers.workers.contains_key(&client));
+                items -= readers.len();
                 let is_kept = !readers.is_empty();
                 bytes += cost - readers.cost() + if is_kept { 0 } else { cost_of(key, readers) };
                 is_kept
             });
             let keys = before - part.keys.len();
+            part.items -= items;
             self.note_taken(part, keys, bytes);
         }
         true

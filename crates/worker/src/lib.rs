@@ -33,7 +33,7 @@ pub use cluster::{Cluster, ClusterTotals};
 pub use entrance::{Entrance, Tally};
 pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
-pub use invalidations::Invalidations;
+pub use invalidations::{Invalidations, Tracked};
 pub use mail::{Adopted, Follow, Mail};
 pub use monitors::Monitors;
 pub use notices::{Notice, Notices, PoolNotices};

@@ -45,6 +45,7 @@ impl AtReset {
             now.error_replies = now.error_replies.saturating_sub(then.error_replies);
             now.replies = now.replies.saturating_sub(then.replies);
             now.reply_seconds = (now.reply_seconds - then.reply_seconds).max(0.0);
+            now.worked_seconds = (now.worked_seconds - then.worked_seconds).max(0.0);
         }
         now
     }

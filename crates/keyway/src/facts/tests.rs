@@ -79,6 +79,7 @@ fn facts() -> ProcessFacts {
         registry,
         clients: Arc::default(),
         channels: Arc::default(),
+        invalidations: Arc::default(),
     }
 }
 

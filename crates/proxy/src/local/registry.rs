@@ -63,6 +63,8 @@ pub struct ClientRegistry {
     killed: Mutex<BTreeSet<u64>>,
     /// Clients that wait in a blocking command.
     blocked: Mutex<BTreeSet<u64>>,
+    /// Clients whose request waits for the end of a CLIENT PAUSE.
+    paused: Mutex<BTreeSet<u64>>,
 }
 
 impl ClientRegistry {
@@ -76,6 +78,17 @@ impl ClientRegistry {
         self.entries.lock().remove(&id);
         self.killed.lock().remove(&id);
         self.blocked.lock().remove(&id);
+        self.paused.lock().remove(&id);
+    }
+
+    /// Notes that a client waits for the end of a CLIENT PAUSE, or no longer.
+    pub fn set_paused(&self, id: u64, is_paused: bool) {
+        let mut paused = self.paused.lock();
+        if is_paused {
+            paused.insert(id);
+        } else {
+            paused.remove(&id);
+        }
     }
 
     /// Notes that a client waits in a blocking command, or no longer.
@@ -110,15 +123,15 @@ impl ClientRegistry {
         self.update(id, |entry| entry.tracking = tracking.map(TrackingEntry::from));
     }
 
-    /// How many clients of `pool` wait in commands that block, and how many
-    /// are told of keys that change.
+    /// How many clients of `pool` wait, in commands that block or for the end of a
+    /// pause, and how many are told of keys that change.
     pub fn waiting_and_tracking(&self, pool: u16) -> (usize, usize) {
         let entries = self.entries.lock();
-        let blocked = self.blocked.lock();
+        let (blocked, paused) = (self.blocked.lock(), self.paused.lock());
         let is_ours = |id: &&u64| entries.get(id).is_some_and(|entry| entry.pool == pool);
         let tracking =
             entries.values().filter(|entry| entry.pool == pool && entry.tracking.is_some());
-        (blocked.iter().filter(is_ours).count(), tracking.count())
+        (blocked.union(&paused).filter(is_ours).count(), tracking.count())
     }
 
     /// Whether `id` is a client of `pool`.

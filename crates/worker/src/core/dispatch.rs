@@ -382,6 +382,7 @@ impl Plane {
         if let Some(until) = until {
             self.held_back.push((key, session.pool));
             session.is_held_back = true;
+            self.plan.clients.set_paused(session.identity.id, true);
             self.note_deadline(Some(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {
             self.end_monitor(key, session);

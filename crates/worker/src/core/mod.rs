@@ -534,6 +534,7 @@ impl Core {
                 Some(end) => self.plane.note_deadline(Some(end)),
                 None => {
                     session.is_held_back = false;
+                    plan.clients.set_paused(session.identity.id, false);
                     session.waits_for_link = false;
                     self.plane.mark_session_resuming(key, session);
                 }

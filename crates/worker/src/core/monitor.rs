@@ -144,6 +144,13 @@ impl Plane {
         }
     }
 
+    /// Shows all that has started.
+    #[cold]
+    pub(super) fn show_started(&mut self) {
+        self.commit_shown();
+        self.hand_on_shown();
+    }
+
     /// Hands the lines of a turn to the workers that have monitors, at once:
     /// all workers share what they are handed through.
     fn hand_on_shown(&mut self) {

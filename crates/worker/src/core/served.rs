@@ -4,6 +4,9 @@
 //! served after each poll is counted apart, so that a request is charged from
 //! the poll that found it, and everything that the turn did before its reply
 //! was sent: the requests ahead of it, upkeep, and all sends.
+//!
+//! How long a request was worked on is not measured one by one, for reading the clock costs as
+//! much as a GET. The time of a turn is divided evenly over its requests.
 
 use keyway_base::Time;
 use keyway_command::Class;
@@ -58,6 +61,8 @@ impl Served {
         self.has_any = false;
         let of_poll = self.counts.len() / POLLS;
         let in_use = self.offset + of_poll;
+        let served: u64 = self.counts[..in_use].iter().map(|count| u64::from(*count)).sum();
+        let share = (now - self.polled[0]).as_nanos() as u64 / served.max(1);
         let polls = self.counts[..in_use].chunks_exact_mut(of_poll);
         for (counts, polled) in polls.zip(self.polled) {
             let latency = Latency::between(polled, now);
@@ -65,7 +70,9 @@ impl Served {
                 for (class, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0)
                 {
                     let cells = cells.pool(pool).class(class);
-                    cells.latency.add(latency, u64::from(std::mem::take(count)));
+                    let count = u64::from(std::mem::take(count));
+                    cells.latency.add(latency, count);
+                    cells.worked.add(share * count);
                 }
             }
         }

@@ -20,7 +20,7 @@ use keyway_base::{Clock, Time, glob, rdb};
 use keyway_command::{Flags, Handling, Request, Verb};
 use keyway_proxy::local::{self, LocalContext, refuse_denied};
 use keyway_proxy::pubsub::SubscriptionKind;
-use keyway_proxy::{Identity, Session, dumped_libraries};
+use keyway_proxy::{Identity, Session, dumped_libraries, is_shown, write_line};
 use keyway_resp::{Protocol, reply};
 use keyway_script::{Engine, Host, Kill, Policy, Registry, Run, ScriptFlags, Words};
 use keyway_store::{Busy, Context, Footprint, Held, Refused, ScriptHold, Store};
@@ -60,6 +60,10 @@ struct Effects {
     kept_len: usize,
     is_of_everything: bool,
     has_own_messages: bool,
+    /// Calls that monitors were shown, or not, since only one in many is.
+    monitored: u64,
+    /// Monitors of this worker have been shown something.
+    has_own_lines: bool,
 }
 
 /// What a script reaches of its worker.
@@ -142,6 +146,9 @@ impl ScriptHost {
         if !self.may(request, out) {
             return;
         }
+        if self.plan.pools[usize::from(self.pool)].pause.is_monitored() {
+            self.show(request);
+        }
         if !is_executed(request) {
             return self.answer(request, protocol, out);
         }
@@ -183,6 +190,25 @@ impl ScriptHost {
             pool: self.pool,
             reply_len_max: self.plan.limits.session_output_len_hard as usize,
             cluster: None,
+        }
+    }
+
+    /// Shows a call to the pool's monitors, at once: a script may run for long.
+    #[cold]
+    fn show(&self, request: &Request<'_>) {
+        let mut effects = self.effects.borrow_mut();
+        effects.monitored += 1;
+        let every = u64::from(self.plan.limits.monitor_every.max(1));
+        if !is_shown(request) || !effects.monitored.is_multiple_of(every) {
+            return;
+        }
+        let mut line = Vec::new();
+        write_line(request, self.clock, self.identity.borrow().database, "lua", &mut line);
+        for worker in self.plan.monitors.show(vec![(self.pool, line.into())]) {
+            match worker == self.worker {
+                true => effects.has_own_lines = true,
+                false => self.plan.post_published(worker),
+            }
         }
     }
 
@@ -515,10 +541,15 @@ impl Plane {
             log_lines: Cell::new(0),
             is_counted: Cell::new(false),
         });
+        if pool.pause.is_monitored() {
+            // Its own request is shown before what it calls.
+            self.show_started();
+        }
         work(Rc::clone(&host) as Rc<dyn Host>, run, out);
         self.store_scripts.is_counted = host.is_counted.get();
         let effects = host.effects.take();
         self.pubsub.has_mail |= effects.has_own_messages;
+        self.monitoring.has_mail |= effects.has_own_lines;
         // As long as nothing that was read can change.
         let settlement = (store.notifies() || effects.is_of_everything || tracks)
             .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));

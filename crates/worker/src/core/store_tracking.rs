@@ -234,7 +234,7 @@ impl Plane {
             is_of_everything: is_of_everything(request.command.verb) && !is_refused,
         };
         store.take_events(self.worker(), &mut settlement.events);
-        self.publish_events(pool, store, &settlement.events);
+        self.publish_events(pool, store, &mut settlement.events);
         // Of a key that is read twice the first counts.
         for (index, is_new) in self.store_tracking.reads.drain(..).rev() {
             if !settlement.events.is_empty() {
@@ -261,7 +261,7 @@ impl Plane {
         }
         let mut events = std::mem::take(&mut self.store_tracking.events);
         store.take_events(self.worker(), &mut events);
-        self.publish_events(session.pool, store, &events);
+        self.publish_events(session.pool, store, &mut events);
         Settlement { events, reads: entered, is_of_everything }
     }
 
@@ -309,7 +309,7 @@ impl Plane {
     pub(super) fn settle_upkeep(&mut self, pool: u16, store: &Store) {
         let mut events = std::mem::take(&mut self.store_tracking.events);
         store.take_events(NO_WORKER, &mut events);
-        self.publish_events(pool, store, &events);
+        self.publish_events(pool, store, &mut events);
         let table = Arc::clone(self.table(pool));
         for event in events.drain(..) {
             self.note_changed(pool, &table, &event, None);
@@ -328,7 +328,7 @@ impl Plane {
     pub(super) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
         let mut events = std::mem::take(&mut self.store_tracking.events);
         store.take_events(self.worker(), &mut events);
-        self.publish_events(pool, store, &events);
+        self.publish_events(pool, store, &mut events);
         let table = Arc::clone(self.table(pool));
         for event in events.drain(..) {
             let is_own = changed_by_client(&event);

@@ -57,7 +57,8 @@ embedded store it answers 0 at once.
 
 **MONITOR** shows what passes through the pool of its client, on pools and on the store, in Redis's own
 form: each request as it arrives, when it starts; commands of a transaction when they are queued. What a
-script calls is known to its server alone, whose own MONITOR shows it. Secrets
+script calls on the store is shown with `lua` as its source. What a script calls on a server
+is shown by the server's own MONITOR. Secrets
 of AUTH, HELLO and MIGRATE are left out, arguments longer than 128 bytes and requests of more than 32 are cut, as
 by SLOWLOG. `monitor_every` makes it a sample, or refuses it. A monitor with more than 1 MiB unread
 misses lines; a line `LOST` of `keyway` says how many, with the next one it is shown.

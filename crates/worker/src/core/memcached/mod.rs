@@ -402,6 +402,7 @@ impl Plane {
         };
         self.held_back.push((call.key, call.session.pool));
         call.session.is_held_back = true;
+        self.plan.clients.set_paused(call.session.identity.id, true);
         call.session.waits_for_link = true;
         self.note_deadline(Some(until));
         true

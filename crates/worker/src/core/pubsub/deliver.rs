@@ -76,7 +76,7 @@ impl Plane {
         &mut self,
         pool: u16,
         store: &Store,
-        events: &[KeyEvent],
+        events: &mut Vec<KeyEvent>,
     ) {
         let notify = store.published();
         for event in events.iter().filter(|event| notify.contains(event.class)) {
@@ -90,6 +90,9 @@ impl Plane {
                 let channel = format!("__keyevent@{database}__:{name}");
                 self.publish(pool, SubscriptionKind::Channel, channel.as_bytes(), key);
             }
+        }
+        if notify.contains(KeyspaceEvents::NEW) || notify.contains(KeyspaceEvents::MISS) {
+            events.retain(|event| !event.is_notice());
         }
     }
 
