@@ -171,19 +171,13 @@ fn statistics_of_the_store_are_under_memcacheds_names() {
     }
     client.say("add a 0 0 1\r\nx\r\nms a 1 MA\r\ny\r\ntouch a 0\r\nflush_all 1000\r\n");
     let told = client.say("stats\r\n");
-    for line in [
-        "cmd_set 3",
-        "cmd_touch 1",
-        "cmd_flush 1",
-        "total_items 2",
-        "threads 1",
-        "total_connections 1",
-    ] {
+    for line in ["cmd_set 3", "cmd_touch 1", "cmd_flush 1", "total_items 2", "threads 1"] {
         assert!(told.contains(&format!("STAT {line}\r\n")), "{line} in {told}");
     }
-    for name in ["bytes_read", "bytes_written"] {
+    for (name, least) in [("bytes_read", 20), ("bytes_written", 20), ("total_connections", 1)] {
         let line = told.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        assert!(line.is_some_and(|bytes| bytes.parse::<u64>().unwrap() > 20), "{name} in {told}");
+        let count = line.and_then(|count| count.parse::<u64>().ok());
+        assert!(count.is_some_and(|count| count >= least), "{name} in {told}");
     }
     assert!(told.ends_with("END\r\n"), "{told}");
 }
