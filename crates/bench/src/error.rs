@@ -31,12 +31,12 @@ pub enum Error {
     #[error("wrong answers: {0}")]
     Answers(String),
     /// A file, a socket or a process could not be read or written.
-    #[error("{what}: {source}")]
+    #[error("{what}: {why}")]
     Io {
         /// What was being done, with the file's name.
         what: String,
         /// The operating system's reason.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// Something from `/proc` or from a tool's output was not as expected.
     #[error("cannot read {what} from {text:?}")]
@@ -63,7 +63,7 @@ impl Error {
     /// Wraps an operating system error with what was being done.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let what = what.into();
-        move |source| Error::Io { what, source }
+        move |why| Error::Io { what, why }
     }
 
     /// A figure missing from `text`; only the text's first 200 characters are

@@ -95,7 +95,10 @@ impl BusConfig {
     /// Everything wrong with them, in line order; or that the file cannot be read.
     pub fn load(path: &Path) -> Result<BusConfig, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
-        Self::from_str(&text, &path.display().to_string(), &read_file)
+        let shown = path.display().to_string();
+        let trimmed = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let report = Report::new(&shown, trimmed).in_folder_of(path);
+        Self::read_text(trimmed, report, &read_file)
     }
 
     /// Whether a file is one of a node of the bus: it has a key that only those have.
@@ -122,7 +125,14 @@ impl BusConfig {
         read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<BusConfig, Vec<ConfigError>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut report = Report::new(path, text);
+        Self::read_text(text, Report::new(path, text), read_file)
+    }
+
+    fn read_text(
+        text: &str,
+        mut report: Report<'_>,
+        read_file: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<BusConfig, Vec<ConfigError>> {
         let (document, errors) = DeTable::parse_recoverable(text);
         syntax::report_all(text, &errors, &mut report);
         let mut config = read(document.get_ref(), read_file, &mut report);
@@ -341,7 +351,8 @@ fn read_tokens(
     }
     for item in items {
         let path = text(item)?;
-        let added = read_file(path)
+        let found = report.from_folder(Path::new(path));
+        let added = read_file(&found.to_string_lossy())
             .map(|text| first_line(&text))
             .and_then(|token| settings.tokens.add(&token).map_err(|fault| fault.to_string()));
         if let Err(what) = added {

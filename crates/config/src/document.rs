@@ -16,6 +16,9 @@ const INTRODUCTION: &str = r#"# Configuration
 - Values carry their unit: `"400ms"`, `"30s"`, `"10m"` (us, ms, s, m, h, d); `"64KiB"`, `"64MiB"`,
   `"1GiB"` (and the decimal `"1KB"`, `"1MB"`, `"1GB"`).
 - "required" means that the file is refused without the key.
+- A path of a file is absolute, or begins in the folder of the configuration file: `"app.password"` in
+  `/etc/keyway/keyway.toml` is `/etc/keyway/app.password`, whatever the working directory is. Paths of
+  unix sockets are absolute.
 
 This page is made from the same table the program reads files with.
 "#;
@@ -86,7 +89,7 @@ fn value_text(key: &Key) -> String {
         Kind::Hashes => "list of texts, never shown".to_owned(),
         Kind::Variable => "name of a variable".to_owned(),
         Kind::Rules => "rules".to_owned(),
-        Kind::Path => "absolute path".to_owned(),
+        Kind::Path => "path of a file".to_owned(),
         Kind::Table(_) | Kind::List(_) | Kind::Pools => "table".to_owned(),
     };
     match key.word {

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// One thing wrong with a configuration file, and what to write instead.
 ///
@@ -45,6 +46,8 @@ impl Problem {
 /// Collects everything wrong with one file.
 pub(crate) struct Report<'a> {
     path: &'a str,
+    /// Where paths that are not absolute begin.
+    folder: PathBuf,
     text: &'a str,
     line_starts: Vec<usize>,
     syntax: Vec<ConfigError>,
@@ -59,6 +62,7 @@ impl<'a> Report<'a> {
         let line_starts = std::iter::once(0).chain(after_newlines.map(|(at, _)| at + 1)).collect();
         Self {
             path,
+            folder: Path::new(path).parent().unwrap_or(Path::new("")).to_owned(),
             text,
             line_starts,
             syntax: Vec::new(),
@@ -66,6 +70,20 @@ impl<'a> Report<'a> {
             consequences: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Has paths begin at the folder of the file as the system finds it now, whatever the working
+    /// directory is later.
+    pub(crate) fn in_folder_of(mut self, file: &Path) -> Self {
+        if let Ok(file) = std::path::absolute(file) {
+            self.folder = file.parent().unwrap_or(Path::new("/")).to_owned();
+        }
+        self
+    }
+
+    /// A path as the file means it: from its folder on.
+    pub(crate) fn from_folder(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
     }
 
     /// The file is not even TOML here. Of several on one line the first is
@@ -96,6 +114,11 @@ impl<'a> Report<'a> {
     pub(crate) fn warning(&mut self, at: usize, problem: Problem) {
         let warning = self.locate(at, problem);
         self.warnings.push(warning);
+    }
+
+    /// The file, as the caller named it.
+    pub(crate) fn path(&self) -> &'a str {
+        self.path
     }
 
     /// The line that holds byte `at`, from 1.

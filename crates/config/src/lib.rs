@@ -31,6 +31,7 @@ mod resolve;
 mod routes;
 mod schema;
 mod shm;
+mod strangers;
 mod syntax;
 mod tls;
 mod toml_text;

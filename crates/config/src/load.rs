@@ -3,6 +3,7 @@ use crate::error::{ConfigError, Problem, Report};
 use crate::model::Config;
 use crate::reader;
 use crate::resolve::{ReadFile, resolve};
+use crate::strangers;
 use crate::warnings;
 use std::fs::File;
 use std::io::Read;
@@ -29,17 +30,20 @@ impl Config {
     /// # Errors
     /// Everything wrong with the file, in line order.
     pub fn from_str(text: &str, path: &str) -> Result<Config, Vec<ConfigError>> {
-        read(text, path, None)
+        read(text, Report::new(path, trimmed(text)), None)
     }
 
-    /// Reads the file and the password files it names.
+    /// Reads the file and the files it names, whose paths begin in its folder unless they are
+    /// absolute.
     ///
     /// # Errors
     /// Everything wrong with the files, in line order; or that the file cannot
     /// be read.
     pub fn load(path: &Path) -> Result<Config, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
-        read(&text, &path.display().to_string(), Some(&read_file))
+        let shown = path.display().to_string();
+        let report = Report::new(&shown, trimmed(&text)).in_folder_of(path);
+        read(&text, report, Some(&read_file))
     }
 
     /// Reads the file alone, as [`Config::from_str`] does: for who needs no
@@ -49,7 +53,9 @@ impl Config {
     /// Everything wrong with the file, in line order; or that it cannot be read.
     pub fn load_without_passwords(path: &Path) -> Result<Config, Vec<ConfigError>> {
         let text = read_configuration(path, "TOML")?;
-        read(&text, &path.display().to_string(), None)
+        let shown = path.display().to_string();
+        let report = Report::new(&shown, trimmed(&text)).in_folder_of(path);
+        read(&text, report, None)
     }
 
     /// What `keyway serve` runs without a file: the embedded store on
@@ -90,16 +96,20 @@ impl Config {
 
 fn read(
     text: &str,
-    path: &str,
+    mut report: Report<'_>,
     read_file: Option<ReadFile<'_>>,
 ) -> Result<Config, Vec<ConfigError>> {
-    // Offsets must be those of the text the parser sees.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut report = Report::new(path, text);
+    let text = trimmed(text);
+    let path = report.path().to_owned();
     let root = reader::read(text, &mut report);
     let config = resolve(&root, read_file, &mut report);
-    let warnings = report.finish()?;
+    let warnings = report.finish().map_err(|errors| strangers::explain(text, &path, errors))?;
     Ok(Config { warnings, ..config })
+}
+
+/// Without a byte order mark: offsets must be those of the text the parser sees.
+fn trimmed(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// The text of a configuration file in `format`; its only error is that it

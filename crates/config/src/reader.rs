@@ -293,6 +293,10 @@ fn read_value(
         }
         _ => read_scalar(key, value.get_ref()),
     };
+    let read = read.map(|read| match read {
+        Value::Path(path) => Value::Path(report.from_folder(&path)),
+        other => other,
+    });
     read.map_err(|mut problem| {
         if let Some(hint) = value.get_ref().as_str().and_then(|text| hint_for_share(key, text)) {
             problem.hint = hint;
@@ -750,9 +754,9 @@ fn parse_hash_tag(text: &str) -> Result<Option<HashTag>, Problem> {
 }
 
 fn parse_path(text: &str) -> Result<PathBuf, Problem> {
-    if !text.starts_with('/') || text.contains('\0') {
-        let what = format!("{} is not an absolute path", quoted(text));
-        return Err(Problem::new(what, "write the whole path, beginning with /"));
+    if text.is_empty() || text.contains('\0') {
+        let what = format!("{} is no path", quoted(text));
+        return Err(Problem::new(what, "write the path of a file, from the folder of this one on"));
     }
     Ok(PathBuf::from(text))
 }

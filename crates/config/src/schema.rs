@@ -137,7 +137,7 @@ pub(crate) static SERVER: Table = Table {
             "admin_token_file",
             Path,
             Unset("no token is asked for"),
-            "A file that holds the token that requests to the admin address have to show, but for health and readiness; one newline at its end is ignored. 16 characters at least. Absolute path.",
+            "A file that holds the token that requests to the admin address have to show, but for health and readiness; one newline at its end is ignored. 16 characters at least.",
         ),
         key(
             "admin_token_env",
@@ -590,7 +590,7 @@ pub(crate) static SHARDED: Table = Table {
             "password_file",
             Path,
             Unset("none is sent"),
-            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+            "A file that holds that password; one newline at its end is ignored.",
         ),
         key(
             "password_env",

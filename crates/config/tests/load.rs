@@ -127,3 +127,33 @@ fn a_missing_password_file_is_told_beside_a_password_too_many() {
     assert!(whats.iter().any(|what| what.contains("has both password and password_file")));
     assert!(whats.iter().any(|what| what.contains("/nonexistent/secret: cannot be read")));
 }
+
+#[test]
+fn files_are_named_from_the_folder_of_the_configuration() {
+    let folder = Folder::new("relative");
+    folder.write("clients", "open sesame\n");
+    fs::create_dir_all(folder.0.join("more")).unwrap();
+    folder.write("more/servers", "back door");
+    let text = text_with_passwords("clients", "more/servers");
+    let file = folder.write("keyway.toml", &text);
+    // However the file itself is named, and wherever the process works.
+    let depth = std::env::current_dir().unwrap().components().count() - 1;
+    let relative = PathBuf::from("../".repeat(depth)).join(file.strip_prefix("/").unwrap());
+    for path in [file.clone(), relative] {
+        let config = Config::load(&path).unwrap();
+        assert_eq!(config.listeners[0].password.as_ref().unwrap().expose(), "open sesame");
+        let Some(SecretSource::File(source)) = &config.listeners[0].password_from else { panic!() };
+        assert!(source.is_absolute() && source.ends_with("clients"), "{source:?}");
+        let same = Config::load_without_passwords(&path).unwrap();
+        assert_eq!(same.listeners[0].password_from, config.listeners[0].password_from);
+    }
+    let user = "[[user]]\nname = \"app\"\nrules = \"+@all ~*\"\n";
+    let file = folder.write("users.toml", format!("{text}{user}password_file = \"clients\"\n"));
+    assert_eq!(Config::load(&file).unwrap().users.len(), 1);
+    let missing = format!("{text}{user}password_file = \"nowhere\"\n");
+    let errors = Config::load(&folder.write("users.toml", missing)).unwrap_err();
+    let told = folder.0.join("nowhere").display().to_string();
+    assert!(errors.len() == 1 && errors[0].what.contains(&told), "{errors:?}");
+    let wrong = Config::from_str(&format!("{text}{user}password_file = 5\n"), "file").unwrap_err();
+    assert_eq!(wrong.len(), 1, "nothing is said of a missing password: {wrong:?}");
+}

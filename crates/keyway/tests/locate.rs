@@ -164,3 +164,73 @@ fn what_cannot_be_located_is_told_and_fails() {
     let output = run_keyway(KEYWAY, &["locate", &file]);
     assert!(!output.status.success() && output.text.contains("KEY"), "{}", output.text);
 }
+
+/// What stands between a line that begins with `open` and the next line of three backticks.
+fn block<'p>(page: &'p str, open: &str) -> &'p str {
+    let (_, rest) = page.split_once(open).expect("the page has such a block");
+    rest.split_once("\n```").expect("the block ends").0
+}
+
+#[test]
+fn the_page_on_placement_names_the_servers_that_the_program_does() {
+    let _watch = watchdog(Duration::from_secs(60), "the page on placement");
+    let page = std::fs::read_to_string("../../docs/placement.md").unwrap();
+    let directory = TempDir::new();
+    let file = directory.path().join("keyway.toml");
+    std::fs::write(&file, block(&page, "```toml\n")).unwrap();
+    let shown = block(&page, "```\n$ keyway locate keyway.toml ");
+    let (words, lines) = shown.split_once('\n').unwrap();
+    let keys: Vec<&str> = words.split(' ').map(|word| word.trim_matches('\'')).collect();
+    assert!(keys.contains(&"user:42"), "{words}");
+    let arguments = [&["locate", file.to_str().unwrap()][..], &keys].concat();
+    let output = std::process::Command::new(KEYWAY).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), lines);
+}
+
+/// A chain of prefix pools, each of which leads to the next: valid up to eight in a row.
+fn chain(count: usize) -> String {
+    let mut text = "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p0\"\n".to_owned();
+    for pool in 0..count {
+        let next = pool + 1;
+        text += &format!("[pool.p{pool}]\nkind = \"prefix\"\ndefault = \"p{next}\"\n");
+    }
+    text + &format!("[pool.p{count}]\nkind = \"store\"\n")
+}
+
+#[test]
+fn a_file_of_many_pools_is_read_at_once_however_they_lead_to_each_other() {
+    // Enough for what takes quadratic time to be seen, and for recursion to overflow a stack.
+    const POOLS: usize = 20_000;
+    let _watch = watchdog(Duration::from_secs(60), "a file of many pools");
+    let directory = TempDir::new();
+    let run = |words: &[&str], text: &str| {
+        let file = directory.path().join("keyway.toml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = std::process::Command::new(KEYWAY);
+        command.arg(words[0]).arg(&file).args(&words[1..]);
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let long = chain(POOLS);
+    for words in [&["check"][..], &["locate", "k"]] {
+        let (status, text) = run(words, &long);
+        assert!(status == Some(1) && text.contains("leads over more than 8 pools in a row"));
+    }
+    let circle = long.replace(&format!("default = \"p{POOLS}\""), "default = \"p0\"");
+    let (status, text) = run(&["check"], &circle);
+    assert!(status == Some(1) && text.contains("leads back here (p0 -> p1 -> "), "{status:?}");
+    let mut flat = String::new();
+    for pool in 0..POOLS {
+        let (port, host) = (10_000 + pool, pool % 250);
+        flat += &format!(
+            "[[listener]]\nbind = \"tcp://127.0.0.1:{port}\"\npool = \"p{pool}\"\n\
+             [pool.p{pool}]\nkind = \"sharded\"\nservers = [\"127.0.1.{host}:{port}\"]\n"
+        );
+    }
+    for words in [&["check"][..], &["locate", "k", "--pool", "p7"]] {
+        let (status, text) = run(words, &flat);
+        assert_eq!(status, Some(0), "{}", &text[..text.len().min(1000)]);
+    }
+}

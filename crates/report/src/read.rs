@@ -32,14 +32,14 @@ const COUNT_MAX: u64 = 1 << 53;
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// It cannot be read or written.
-    #[error("cannot {what} {path}: {source}")]
+    #[error("cannot {what} {path}: {why}")]
     Io {
         /// read or write
         what: &'static str,
         /// The file.
         path: String,
         /// What the system says.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// It is longer than [`FILE_LEN_MAX`].
     #[error("{path} is longer than {} MiB, which no result of a benchmark is", FILE_LEN_MAX >> 20)]
@@ -92,7 +92,7 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
 /// When it cannot be read or is longer.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let shown = path.display().to_string();
-    let failed = |source| ReadError::Io { what: "read", path: shown.clone(), source };
+    let failed = |why| ReadError::Io { what: "read", path: shown.clone(), why };
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -140,7 +140,7 @@ pub fn read_slice(bytes: &[u8], path: &str) -> Result<Run, ReadError> {
 pub fn write(run: &Run, path: &Path) -> Result<(), ReadError> {
     let shown = path.display().to_string();
     check(run).map_err(|(at, why)| ReadError::Value { path: shown.clone(), at, why })?;
-    let failed = |source| ReadError::Io { what: "write", path: shown.clone(), source };
+    let failed = |why| ReadError::Io { what: "write", path: shown.clone(), why };
     let mut json = serde_json::to_vec(run)
         .map_err(|error| failed(std::io::Error::new(ErrorKind::InvalidData, error)))?;
     json.push(b'\n');

@@ -282,10 +282,10 @@ impl Scratch {
         let parent = std::env::temp_dir();
         let mut directory = parent.join(&name);
         let mut attempt = 0;
-        while let Err(source) = std::fs::create_dir(&directory) {
+        while let Err(why) = std::fs::create_dir(&directory) {
             attempt += 1;
-            if attempt > 100 || source.kind() != std::io::ErrorKind::AlreadyExists {
-                return Err(Error::Io { what: directory.display().to_string(), source });
+            if attempt > 100 || why.kind() != std::io::ErrorKind::AlreadyExists {
+                return Err(Error::Io { what: directory.display().to_string(), why });
             }
             directory = parent.join(format!("{name}-{attempt}"));
         }

@@ -16,7 +16,7 @@ pub fn replace_region(path: &Path, name: &'static str, body: &str) -> Result<(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             format!("{}\n{}\n", marker(name, "begin"), marker(name, "end"))
         }
-        Err(source) => return Err(Error::Io { what: shown, source }),
+        Err(why) => return Err(Error::Io { what: shown, why }),
     };
     let Some(text) = with_region(&text, name, body) else {
         return Err(Error::Region { path: path.to_owned(), name });

@@ -172,7 +172,7 @@ pub(crate) static REPLICATED: Table = Table {
             "sentinel_password_file",
             Kind::Path,
             Unset("none is sent"),
-            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+            "A file that holds that password; one newline at its end is ignored.",
         ),
         key(
             "sentinel_password_env",

@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     Variable,
     /// What a user may do, in Redis's words.
     Rules,
-    /// An absolute path.
+    /// A path, from the folder of the configuration file unless it is absolute.
     Path,
     /// A table of its own.
     Table(&'static Table),

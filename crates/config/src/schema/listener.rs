@@ -37,7 +37,7 @@ pub(crate) static LISTENER: Table = Table {
             "password_file",
             Path,
             Unset("no password, or the pool's `client_password`"),
-            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+            "A file that holds that password; one newline at its end is ignored.",
         ),
         key(
             "password_env",

@@ -58,7 +58,7 @@ pub(crate) static MEMCACHED: Table = Table {
             "password_file",
             Path,
             Unset("none is sent"),
-            "A file that holds that password; one newline at its end is ignored. Absolute path.",
+            "A file that holds that password; one newline at its end is ignored.",
         ),
         as_sharded("password_env"),
         key(

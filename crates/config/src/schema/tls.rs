@@ -10,7 +10,7 @@ pub(crate) static TLS: Table = Table {
             "ca_file",
             Path,
             Unset("the file is refused"),
-            "Certificates, in PEM, of the authorities that issue those of the servers. The system's own are in `/etc/ssl/certs/ca-certificates.crt` on Debian. Absolute path.",
+            "Certificates, in PEM, of the authorities that issue those of the servers. The system's own are in `/etc/ssl/certs/ca-certificates.crt` on Debian.",
         )
         .known_elsewhere_as(&["tls_ca_cert_file", "tls-ca-cert-file", "cacert", "ca", "ssl_ca_cert"]),
         key(
@@ -24,14 +24,14 @@ pub(crate) static TLS: Table = Table {
             "cert_file",
             Path,
             Unset("none is shown"),
-            "Our certificate, in PEM, for servers that ask for one, with those between it and its authority behind it. Absolute path.",
+            "Our certificate, in PEM, for servers that ask for one, with those between it and its authority behind it.",
         )
         .known_elsewhere_as(&["tls_cert_file", "tls-cert-file", "cert", "ssl_cert"]),
         key(
             "key_file",
             Path,
             Unset("none"),
-            "The private key of that certificate, in PEM, without a passphrase. Absolute path.",
+            "The private key of that certificate, in PEM, without a passphrase.",
         )
         .known_elsewhere_as(&["tls_key_file", "tls-key-file", "key", "ssl_key"]),
         key(
@@ -62,14 +62,14 @@ pub(crate) static LISTENER_TLS: Table = Table {
             "cert_file",
             Path,
             Refused,
-            "Our certificate, in PEM, with those between it and its authority behind it. Absolute path.",
+            "Our certificate, in PEM, with those between it and its authority behind it.",
         )
         .known_elsewhere_as(CERT_FILE),
         key(
             "key_file",
             Path,
             Refused,
-            "The private key of that certificate, in PEM, without a passphrase. Absolute path.",
+            "The private key of that certificate, in PEM, without a passphrase.",
         )
         .known_elsewhere_as(KEY_FILE),
         key(
@@ -89,14 +89,14 @@ pub(crate) static LISTENER_TLS: Table = Table {
             "ca_file",
             Path,
             Unset("clients are not asked for a certificate"),
-            "Certificates, in PEM, of the authorities that issue those of the clients. Absolute path.",
+            "Certificates, in PEM, of the authorities that issue those of the clients.",
         )
         .known_elsewhere_as(&["tls_ca_cert_file", "tls-ca-cert-file", "cacert", "ca", "ssl_ca_cert", "client_ca"]),
         key(
             "crl_file",
             Path,
             Unset("nothing was revoked"),
-            "Lists, in PEM, of what the authorities of `ca_file` have revoked (CRL). A client whose certificate is on one, or of whose authority there is none, is refused. Read again on SIGHUP; a list counts until then, however old it is. Absolute path.",
+            "Lists, in PEM, of what the authorities of `ca_file` have revoked (CRL). A client whose certificate is on one, or of whose authority there is none, is refused. Read again on SIGHUP; a list counts until then, however old it is.",
         )
         .known_elsewhere_as(&["tls_crl_file", "ssl_crl", "crl"]),
         key(

@@ -29,7 +29,7 @@ pub(crate) static USER: Table = Table {
             "password_file",
             Path,
             Unset("none but the others"),
-            "A file that holds it; one newline at its end is ignored. Absolute path.",
+            "A file that holds it; one newline at its end is ignored.",
         ),
         key(
             "password_env",

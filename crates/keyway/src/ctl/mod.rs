@@ -280,6 +280,7 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
         let detail = answer.body["detail"].as_str();
         let words = answer.about_token.or(detail);
         let words = words.unwrap_or("what answers there is no admin API of Keyway");
+        let words = keyway_base::printable(words.as_bytes());
         eprintln!("keyway ctl: {words}");
         for error in answer.body["errors"].as_array().into_iter().flatten() {
             eprintln!("  {}", show::text(error));
