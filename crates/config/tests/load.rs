@@ -157,3 +157,45 @@ fn files_are_named_from_the_folder_of_the_configuration() {
     let wrong = Config::from_str(&format!("{text}{user}password_file = 5\n"), "file").unwrap_err();
     assert_eq!(wrong.len(), 1, "nothing is said of a missing password: {wrong:?}");
 }
+
+/// Enough for what takes quadratic time to be seen, and for recursion to overflow a stack.
+const MANY: usize = 20_000;
+
+#[test]
+fn a_file_of_many_pools_is_read_at_once_however_they_lead_to_each_other() {
+    let listener = "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p0\"\n";
+    let chain = |last: &str| {
+        let pool = |pool: usize| match pool + 1 {
+            MANY => format!("[pool.p{pool}]\n{last}\n"),
+            next => format!(
+                "[pool.p{pool}]\nkind = \"rate-limited\"\nrequests_per_second = 1\nchild = \"p{next}\"\n"
+            ),
+        };
+        listener.to_owned() + &(0..MANY).map(pool).collect::<String>()
+    };
+    let errors = Config::from_str(&chain("kind = \"store\""), "file").unwrap_err();
+    assert_eq!(errors.len(), MANY - 8);
+    assert!(errors[0].what.contains("leads over more than 8 pools in a row"), "{}", errors[0]);
+    let circle = chain("kind = \"rate-limited\"\nrequests_per_second = 1\nchild = \"p0\"");
+    let errors = Config::from_str(&circle, "file").unwrap_err();
+    assert_eq!(errors.len(), 8, "of one circle a few steps");
+    assert!(errors[0].what.contains("leads back here (p0 -> p1 -> "), "{}", errors[0]);
+    assert!(errors[0].what.contains(" more … -> "), "{}", errors[0]);
+    let unknown = circle.replace("child = \"p", "default = \"q");
+    assert_eq!(Config::from_str(&unknown, "file").unwrap_err().len(), MANY);
+    let address = |pool: usize| (10_000 + pool, pool % 250);
+    let flat = (0..MANY).map(|pool| {
+        let (port, host) = address(pool);
+        format!(
+            "[[listener]]\nbind = \"tcp://127.0.0.1:{port}\"\npool = \"p{pool}\"\n\
+             [pool.p{pool}]\nkind = \"sharded\"\nservers = [\"127.0.1.{host}:{port}\"]\n"
+        )
+    });
+    assert_eq!(Config::from_str(&flat.collect::<String>(), "file").unwrap().pools.len(), MANY);
+    let theirs = (0..MANY).map(|pool| {
+        let (port, host) = address(pool);
+        format!("p{pool}:\n  listen: 127.0.0.1:{port}\n  redis: true\n  servers:\n   - 127.0.1.{host}:{port}:1\n")
+    });
+    let imported = import::twemproxy(&theirs.collect::<String>(), "file").unwrap();
+    assert!(imported.toml.matches("[pool.").count() == MANY);
+}

@@ -188,12 +188,14 @@ fn the_page_on_placement_names_the_servers_that_the_program_does() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), lines);
 }
 
-/// A chain of prefix pools, each of which leads to the next: valid up to eight in a row.
+/// A chain of rate-limited pools, each of which leads to the next: valid up to eight in a row.
 fn chain(count: usize) -> String {
     let mut text = "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p0\"\n".to_owned();
     for pool in 0..count {
         let next = pool + 1;
-        text += &format!("[pool.p{pool}]\nkind = \"prefix\"\ndefault = \"p{next}\"\n");
+        text += &format!(
+            "[pool.p{pool}]\nkind = \"rate-limited\"\nrequests_per_second = 1\nchild = \"p{next}\"\n"
+        );
     }
     text + &format!("[pool.p{count}]\nkind = \"store\"\n")
 }
@@ -218,7 +220,7 @@ fn a_file_of_many_pools_is_read_at_once_however_they_lead_to_each_other() {
         let (status, text) = run(words, &long);
         assert!(status == Some(1) && text.contains("leads over more than 8 pools in a row"));
     }
-    let circle = long.replace(&format!("default = \"p{POOLS}\""), "default = \"p0\"");
+    let circle = long.replace(&format!("child = \"p{POOLS}\""), "child = \"p0\"");
     let (status, text) = run(&["check"], &circle);
     assert!(status == Some(1) && text.contains("leads back here (p0 -> p1 -> "), "{status:?}");
     let mut flat = String::new();
