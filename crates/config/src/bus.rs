@@ -351,7 +351,7 @@ fn read_tokens(
     }
     for item in items {
         let path = text(item)?;
-        let found = report.from_folder(Path::new(path));
+        let found = report.in_folder(Path::new(path));
         let added = read_file(&found.to_string_lossy())
             .map(|text| first_line(&text))
             .and_then(|token| settings.tokens.add(&token).map_err(|fault| fault.to_string()));

@@ -82,7 +82,7 @@ impl<'a> Report<'a> {
     }
 
     /// A path as the file means it: from its folder on.
-    pub(crate) fn from_folder(&self, path: &Path) -> PathBuf {
+    pub(crate) fn in_folder(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 

@@ -294,7 +294,7 @@ fn read_value(
         _ => read_scalar(key, value.get_ref()),
     };
     let read = read.map(|read| match read {
-        Value::Path(path) => Value::Path(report.from_folder(&path)),
+        Value::Path(path) => Value::Path(report.in_folder(&path)),
         other => other,
     });
     read.map_err(|mut problem| {

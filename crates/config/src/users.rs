@@ -146,8 +146,8 @@ fn user(
         user = user.with_digest(Digest::of(password.expose().as_bytes()));
     }
     // One that is wrong is told of already.
-    let is_wrong = |key: &&str| section.given(key).is_some() && section.value(key).is_none();
-    let has_wrong = PASSWORD.iter().chain(&["password_hashes"]).any(|key| is_wrong(&key));
+    let is_wrong = |key: &str| section.given(key).is_some() && section.value(key).is_none();
+    let has_wrong = PASSWORD.iter().chain(&["password_hashes"]).any(|key| is_wrong(key));
     if user.is_on() && !user.has_password() && password_from.is_none() && !has_wrong {
         let what = format!("user {} has no password", quoted(user.name()));
         let hint = "write password_file, password_env or password_hashes, or the rule \"nopass\" \

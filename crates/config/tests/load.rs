@@ -181,7 +181,7 @@ fn a_file_of_many_pools_is_read_at_once_however_they_lead_to_each_other() {
     assert_eq!(errors.len(), 8, "of one circle a few steps");
     assert!(errors[0].what.contains("leads back here (p0 -> p1 -> "), "{}", errors[0]);
     assert!(errors[0].what.contains(" more … -> "), "{}", errors[0]);
-    let unknown = circle.replace("child = \"p", "default = \"q");
+    let unknown = circle.replace("child = \"p", "child = \"q");
     assert_eq!(Config::from_str(&unknown, "file").unwrap_err().len(), MANY);
     let address = |pool: usize| (10_000 + pool, pool % 250);
     let flat = (0..MANY).map(|pool| {

@@ -58,7 +58,7 @@ pub(super) fn read(
             report.mistake(value.span().start, Problem::new(what, hint));
             continue;
         };
-        paths.push(report.from_folder(Path::new(text(path)?)));
+        paths.push(report.in_folder(Path::new(text(path)?)));
     }
     let Ok([ca_file, cert_file, key_file]) = <[PathBuf; 3]>::try_from(paths) else {
         return Ok(None);
