@@ -355,4 +355,139 @@ mod tests {
         order.complete(first, &mut out, |out| out.push(b'1'));
         assert_eq!((out.unsent(), order.is_empty()), (&b"12"[..], true));
     }
+    /// An early reply, as a model has it: its length, and whether it is a part.
+    type Early = (usize, bool);
+
+    /// What a [`ReplyOrder`] must tell.
+    #[derive(Default)]
+    struct Model {
+        head: u32,
+        slots: VecDeque<Option<Early>>,
+        stash_len: usize,
+        parts_len: usize,
+    }
+
+    impl Model {
+        fn early(&self) -> impl Iterator<Item = Early> {
+            self.slots.iter().filter_map(|slot| *slot)
+        }
+
+        fn complete(&mut self, place: u32, len: usize, is_part: bool) {
+            let index = place.wrapping_sub(self.head) as usize;
+            if index > 0 {
+                self.slots[index] = Some((len, is_part));
+                match is_part {
+                    true => self.parts_len += len + size_of::<Option<Part>>(),
+                    false => self.stash_len += len,
+                }
+                return;
+            }
+            self.slots[0] = Some((len, false));
+            let mut is_first = true;
+            while let Some(Some((len, is_part))) = self.slots.front().copied() {
+                self.slots.pop_front();
+                self.head = self.head.wrapping_add(1);
+                if is_part {
+                    self.parts_len -= len;
+                }
+                if !self.early().any(|(_, is_part)| is_part) {
+                    self.parts_len = 0;
+                }
+                if self.early().next().is_none() && !is_first {
+                    self.stash_len = 0;
+                }
+                is_first = false;
+            }
+        }
+
+        fn check(&self, order: &ReplyOrder) {
+            let len = self.slots.len();
+            assert_eq!((order.len(), order.is_empty()), (len, len == 0));
+            assert_eq!(order.has_early(), self.early().next().is_some());
+            assert_eq!(order.parts_count(), self.early().filter(|(_, is_part)| *is_part).count());
+            assert_eq!(order.stash_len(), self.stash_len + self.parts_len);
+            assert_eq!(order.next_place(), self.head.wrapping_add(len as u32));
+            for ahead in -3..=len as i32 + 3 {
+                let place = self.head.wrapping_add(ahead as u32);
+                assert_eq!(order.has_passed(place), ahead <= 0, "{ahead}");
+                assert_eq!(order.is_next(place), ahead == 0 && len > 0, "{ahead}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_that_is_told_of_the_order_is_what_a_model_tells() {
+        for seed in 1..100u64 {
+            let mut state = seed;
+            let mut random = |below: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state % below as u64) as usize
+            };
+            let head = u32::MAX - 20;
+            let mut order = ReplyOrder { head, ..ReplyOrder::default() };
+            let mut model = Model { head, ..Model::default() };
+            let (mut out, mut waiting) = (Output::default(), Vec::new());
+            for _ in 0..200 {
+                match random(5) {
+                    0..2 => {
+                        waiting.push(order.reserve());
+                        model.slots.push_back(None);
+                    }
+                    2 if waiting.last() == Some(&order.next_place().wrapping_sub(1)) => {
+                        order.withdraw(waiting.pop().unwrap());
+                        model.slots.pop_back();
+                    }
+                    _ if !waiting.is_empty() => {
+                        let place = waiting.remove(random(waiting.len()));
+                        let (len, is_part) = (1 + random(20), random(2) == 0);
+                        answer(&mut order, &mut out, place, &"x".repeat(len), is_part);
+                        model.complete(place, len, is_part);
+                    }
+                    _ => {}
+                }
+                model.check(&order);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_place_alone_may_be_withdrawn() {
+        let mut order = ReplyOrder::default();
+        let first = order.reserve();
+        let _ = order.reserve();
+        let withdrawn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            order.withdraw(first);
+        }));
+        assert!(withdrawn.is_err());
+    }
+
+    /// Room held after early replies of these lengths have all left.
+    fn held_after(lens: &[usize], is_part: bool) -> (usize, usize) {
+        let (mut order, mut out) = (ReplyOrder::default(), Output::default());
+        let first = order.reserve();
+        for len in lens {
+            let place = order.reserve();
+            answer(&mut order, &mut out, place, &"x".repeat(*len), is_part);
+        }
+        let rest = order.slots.capacity() * size_of::<Slot>();
+        let (stash, parts) = (order.stash.capacity(), order.parts.capacity());
+        let of_parts = parts * size_of::<Option<Part>>();
+        assert_eq!(order.capacity(), rest + stash + of_parts);
+        assert!(stash + of_parts > 0);
+        order.complete(first, &mut out, |out| out.push(b'1'));
+        (order.stash.capacity(), order.parts.capacity())
+    }
+
+    #[test]
+    fn room_for_early_replies_is_kept_up_to_a_bound() {
+        assert_eq!(held_after(&[STASH_KEPT_MAX], false), (STASH_KEPT_MAX, 0));
+        assert_eq!(held_after(&[STASH_KEPT_MAX + 1], false), (0, 0));
+        assert_eq!(held_after(&[9], false).1, 0);
+        assert!(held_after(&[9], false).0 >= 9);
+        assert_eq!(held_after(&[9; PARTS_KEPT_MAX], true), (0, PARTS_KEPT_MAX));
+        assert_eq!(held_after(&[9; PARTS_KEPT_MAX + 1], true), (0, 0));
+        assert!(held_after(&[9], true).1 >= 1);
+    }
 }
