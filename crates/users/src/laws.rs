@@ -1,11 +1,12 @@
 //! Laws of users, as tables: what lets a user in, and what each rule allows.
 
+use crate::log::{Happened, Place, Reason};
 use crate::password::digest_text;
 use crate::selector::{Access, Denied};
 use crate::slow::{Prepared, SlowHash, Verifier};
 use crate::user::User;
 use crate::users::{LoginFault, Users};
-use keyway_base::{ByteRange, Time};
+use keyway_base::{ByteRange, Clock, Time};
 use keyway_command::{Args, KeysFault, Request, Verb};
 use std::sync::Arc;
 
@@ -478,4 +479,18 @@ fn passwords_are_looked_at_slowly_only_where_some_user_has_such_a_hash() {
     assert_eq!(slow.prepare(b"u", b"y", FROM, NOW), Prepared::Ready);
     assert_eq!(slow.log_in(b"u", b"y", FROM, NOW).err(), Some(LoginFault::Limited));
     assert_eq!(slow.prepare(b"s", b"y", FROM, NOW), Prepared::Waiting);
+}
+
+#[test]
+fn what_is_noted_of_refusals_is_there_when_the_log_is_asked_for_again() {
+    let all = users(Vec::new());
+    let happened = Happened {
+        reason: Reason::Auth,
+        place: Place::Toplevel,
+        object: b"AUTH",
+        user: "u",
+        client: "c",
+    };
+    all.log().note(&happened, Clock { now: NOW, unix_micros: 0 });
+    assert_eq!(all.log().newest(9).len(), 1);
 }
