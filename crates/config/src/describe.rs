@@ -18,7 +18,7 @@ use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
     ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, HedgeAfter, HedgePolicy,
-    Password, Rejoin, ServerProtocol, ShardedPool,
+    Password, Rejoin, RoutedPool, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -68,6 +68,10 @@ pub struct MemoryBound {
     pub transaction_bytes: u64,
     /// Requests on their way through pools that lead to others, per worker.
     pub route_bytes: u64,
+    /// Large replies that clients do not take, per worker.
+    pub unread_bytes: u64,
+    /// How often a large request that is kept until it is whole, or a reply, is there on its way.
+    pub copies: u64,
     /// Messages that one subscriber has not read; `None` for no bound.
     pub subscriber_bytes: Option<u64>,
 }
@@ -123,6 +127,26 @@ impl Config {
         rows.into_iter().max().unwrap_or(0)
     }
 
+    /// How often a request that is kept until it is whole is there on its way, at most: as it came,
+    /// and where it is sent. A pool that leads to others has one more, and those of every child
+    /// that it may ask. As often the reply is there.
+    fn copies(&self) -> u64 {
+        let mut copies = vec![2_u64; self.pools.len()];
+        for _ in 0..DEPTH_MAX {
+            for (index, pool) in self.pools.iter().enumerate() {
+                let PoolKindConfig::Routed(routed) = &pool.kind else { continue };
+                let children = routed.pool.children();
+                let of_child = children.iter().map(|&child| copies[usize::from(child)]);
+                let behind = match &routed.pool {
+                    RoutedPool::Prefix(_) | RoutedPool::RateLimited(_) => of_child.max(),
+                    _ => Some(of_child.fold(0, u64::saturating_add)),
+                };
+                copies[index] = behind.unwrap_or(0).saturating_add(1);
+            }
+        }
+        copies.into_iter().max().unwrap_or(0)
+    }
+
     /// What this configuration can make the process hold.
     pub fn memory_bound(&self) -> MemoryBound {
         let stores = || {
@@ -150,6 +174,8 @@ impl Config {
                 0 => 0,
                 rows => ROUTES_LEN_MAX + rows as u64 * STALLED_LEN_MAX,
             },
+            unread_bytes: self.limits.released_len_max(),
+            copies: self.copies(),
             subscriber_bytes: match self.limits.pubsub_output_len_hard {
                 0 => None,
                 len => Some(len),
@@ -270,6 +296,21 @@ fn memory_comment(config: &Config) -> String {
         format_size(config.limits.reply_len_max.into()),
         format_size(config.limits.session_output_len_hard),
     );
+    let _ = writeln!(
+        text,
+        "  copies: one of these that does not pass on as it comes is there {} times on its way{}",
+        bound.copies,
+        if bound.route_bytes > 0 { ", over pools of pools" } else { "" },
+    );
+    if bound.links > 0 {
+        let _ = writeln!(
+            text,
+            "  unread: {} of large replies per worker{} for clients that take nothing, which are\n    \
+             disconnected above that",
+            format_size(bound.unread_bytes),
+            of_all_workers(config, bound.unread_bytes),
+        );
+    }
     if bound.route_bytes > 0 {
         let _ = writeln!(
             text,
@@ -795,6 +836,8 @@ mod tests {
                 session_bytes: 6 * (64 << 10) + (64 << 10),
                 transaction_bytes: 3 << 20,
                 route_bytes: (80 + 4 * 64) << 20,
+                unread_bytes: 64 * (64 << 10),
+                copies: 16,
                 subscriber_bytes: None,
             }
         );

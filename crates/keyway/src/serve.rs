@@ -654,7 +654,10 @@ fn announce_memory(config: &Config, workers_max: usize) {
         memory_max = bound.session_bytes,
         request_max = config.limits.request_len_max,
         reply_max = config.limits.reply_len_max,
-        "memory bound of each client, besides one request and one reply in the making: {}",
+        copies_max = bound.copies,
+        "memory bound of each client, besides one request and one reply in the making, of which \
+         there are {} copies if they do not pass on as they come: {}",
+        bound.copies,
         memory::human(bound.session_bytes)
     );
 }
