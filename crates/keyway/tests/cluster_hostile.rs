@@ -262,10 +262,32 @@ fn expect_refused_view(what: &str, view: Vec<u8>) {
     let lines = warnings(&keyway);
     println!("{what}: {told:?}\n{}", lines.join("\n"));
     assert!(told.is_error(), "{what}: {told:?}");
-    assert!(began.elapsed() < Duration::from_secs(8), "{what}: {:?}", began.elapsed());
+    // The timeout, a tenth of a second, and as much as a busy machine may take.
+    assert!(began.elapsed() < Duration::from_millis(600 + 900), "{what}: {:?}", began.elapsed());
     assert!((1..12).contains(&lines.len()), "{what}: {lines:?}");
     let resident = resident_bytes(keyway.process().pid());
     assert!(resident < 300 << 20, "{what}: {resident} bytes");
+}
+
+#[test]
+fn beside_servers_that_send_garbage_requests_are_told_in_time() {
+    let _watch = watchdog(WITHIN, "garbage");
+    let garbage = [b"\0\xff".repeat(40_000), b"*1000000\r\n$3\r\n".repeat(9000)].concat();
+    let garbler = ScriptedBackend::start(move |_| Action::Reply(garbage.clone()));
+    let to = garbler.address();
+    let server = owner_beside(Some(to), move |request| {
+        let slot = cluster_slot(request.get(1).map_or(b"", |key| key));
+        Action::Reply(format!("-MOVED {slot} {to}\r\n").into_bytes())
+    });
+    let seeds = [to, server.address()];
+    let keyway = serve(&seeds, &[("timeout", "\"200ms\"")]);
+    for line in ["GET a", "SET a 1", "MGET a b c", "EVAL return 0", "GET b"] {
+        let began = Instant::now();
+        let told = keyway.client(0).words(line);
+        println!("{line}: {told:?} in {:?}", began.elapsed());
+        assert!(told.is_error(), "{line}: {told:?}");
+        assert!(began.elapsed() < Duration::from_millis(300 + 700), "{line}");
+    }
 }
 
 #[test]

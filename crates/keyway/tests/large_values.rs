@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "what others notice is timed from outside")]
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use keyway_testkit::large::{
@@ -113,6 +114,122 @@ fn who_does_not_read_a_first_large_reply_holds_nobody_up() {
     expect(&mut reader, b"\r\n");
     // It is through: who went around it comes back.
     small_ones(&keyway, 100);
+}
+
+/// Clients that ask for a value of a megabyte again and again, and read nothing.
+fn mutes(keyway: &Keyway, count: usize, (first, request): (&str, &str)) -> Vec<TcpStream> {
+    let one = || {
+        let mut mute = connect(keyway.address(0));
+        let all = first.to_owned() + &request.repeat(20);
+        mute.write_all(all.as_bytes()).expect("taken");
+        mute
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+/// Others ask for a small value, with a new connection each time: the slowest reply, and how
+/// many were errors.
+fn asked_beside(count: usize, mut ask_one: impl FnMut() -> bool) -> (Duration, usize) {
+    let (mut slowest, mut errors) = (Duration::ZERO, 0);
+    for _ in 0..count {
+        let began = Instant::now();
+        errors += usize::from(!ask_one());
+        slowest = slowest.max(began.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("beside them: slowest {slowest:?}, {errors} of {count} errors");
+    (slowest, errors)
+}
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a request may take, and what this machine may add.
+const IN_TIME: Duration = Duration::from_millis(1100 + 400);
+
+/// The requests of others are answered, those that read nothing are ended, and what they have not
+/// read is not kept.
+fn many_that_read_nothing_hold_nobody_up(greeting: &str) {
+    let _watch = watchdog(Duration::from_secs(60), "clients that read nothing");
+    let servers = RedisServer::start_many(1);
+    let pool = Pool::over("main", &servers).with("timeout", &format!("\"{}s\"", TIMEOUT.as_secs()));
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    set(&mut connect(keyway.address(0)), "{x}", MB);
+    assert_eq!(keyway.client(0).words("SET {x}small a"), Value::simple("OK"));
+    let pid = keyway.process().pid();
+    let growth = growth_during(pid, || {
+        let held = mutes(&keyway, 10, (greeting, "GET {x}\r\n"));
+        let (slowest, errors) =
+            asked_beside(30, || keyway.client(0).words("GET {x}small") == Value::bulk("a"));
+        assert!(slowest < IN_TIME && errors < 25, "{slowest:?}, {errors} errors");
+        wait_until("some are ended", Duration::from_secs(10), || {
+            let labels = ["fault=\"limit\""];
+            keyway.metrics().sum("keyway_client_closed_connections_total", &labels) >= 5.0
+        });
+        drop(held);
+    });
+    assert!(growth < 300 * MB, "{growth} bytes for ten that read nothing");
+}
+
+#[test]
+fn many_that_read_nothing_hold_nobody_up_in_resp2() {
+    many_that_read_nothing_hold_nobody_up("");
+}
+
+#[test]
+fn many_that_read_nothing_hold_nobody_up_in_resp3() {
+    many_that_read_nothing_hold_nobody_up("HELLO 3\r\n");
+}
+
+#[test]
+fn many_that_read_nothing_hold_nobody_up_at_memcached() {
+    if !has_memcached("clients that read nothing") {
+        return;
+    }
+    let _watch = watchdog(Duration::from_secs(60), "clients that read nothing");
+    let servers = vec![MemcachedServer::start_with(&["-I", "2m", "-m", "64"])];
+    let pool = Pool::memcached("main", &servers).with_listener("item_len_max", "\"2MiB\"");
+    let pool = pool.with("timeout", "\"1s\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_server("workers", "1"));
+    let mut client = connect(keyway.address(0));
+    client.write_all(format!("set large 0 0 {MB}\r\n").as_bytes()).expect("taken");
+    write_value(&mut client, 0, MB);
+    client.write_all(b"\r\nset small 0 0 1\r\nx\r\n").expect("taken");
+    expect(&mut client, b"STORED\r\nSTORED\r\n");
+    let held = mutes(&keyway, 10, ("", "get large\r\n"));
+    let (slowest, errors) = asked_beside(20, || {
+        let mut other = connect(keyway.address(0));
+        other.write_all(b"get small\r\n").expect("taken");
+        let mut got = [0; 5];
+        other.read_exact(&mut got).expect("a reply");
+        got == *b"VALUE"
+    });
+    assert!(slowest < IN_TIME && errors < 16, "{slowest:?}, {errors} errors");
+    drop(held);
+}
+
+/// Who reads slowly has all of its values, however many do.
+#[test]
+fn who_reads_slowly_beside_others_has_all_of_it() {
+    let _watch = watchdog(Duration::from_secs(60), "clients that read slowly");
+    let servers = RedisServer::start_many(1);
+    let keyway = start(&servers);
+    set(&mut connect(keyway.address(0)), "{x}", MB);
+    let held = mutes(&keyway, 5, ("", "GET {x}\r\n"));
+    let readers: Vec<_> = (held.into_iter())
+        .map(|mut reader| {
+            std::thread::spawn(move || {
+                for _ in 0..20 {
+                    std::thread::sleep(Duration::from_millis(50));
+                    expect(&mut reader, format!("${MB}\r\n").as_bytes());
+                    read_value(&mut reader, MB);
+                    expect(&mut reader, b"\r\n");
+                }
+            })
+        })
+        .collect();
+    small_ones(&keyway, 20);
+    readers.into_iter().for_each(|reader| reader.join().expect("all of it came"));
 }
 
 #[test]

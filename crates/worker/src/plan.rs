@@ -464,6 +464,14 @@ impl PoolKind {
         self
     }
 
+    /// How long a request may wait for its reply; `None`: for ever, or nobody is asked.
+    pub fn timeout(&self) -> Option<Duration> {
+        match self {
+            PoolKind::Sharded { options, .. } => options.timeout,
+            PoolKind::Store(_) | PoolKind::Routed(_) => None,
+        }
+    }
+
     /// What its links are secured with, if they are.
     pub fn tls(&self) -> Option<&ClientTls> {
         match self {

@@ -112,6 +112,12 @@ impl Link {
         self.fifo.front().map(|oldest| self.since(oldest))
     }
 
+    /// Whether a large transfer moved of late, or a client did not take it: who waited behind it
+    /// until its time was up did not wait for the server.
+    pub fn is_at_work(&self, options: &LinkOptions, now: Time) -> bool {
+        options.timeout.is_some_and(|timeout| now < self.last_moved() + timeout)
+    }
+
     /// Whether somebody but the worker waits for a reply, or for its request to
     /// be over.
     pub fn is_waited_for(&self) -> bool {
@@ -232,15 +238,29 @@ impl Link {
         }
         self.abandoned = self.fifo.iter().take_while(|exchange| !exchange.is_timed()).count();
         let is_uneven = |exchange: &Exchange| {
-            exchange.waited > 0
-                || exchange.len as usize >= TRANSFER_LEN
-                || self.is_served(exchange)
+            exchange.waited > 0 || exchange.len as usize >= TRANSFER_LEN || self.is_served(exchange)
         };
         let is_even = !self.is_reply_large()
             && !self.fifo.iter().skip(self.abandoned).any(|exchange| is_uneven(exchange));
         if is_even {
             (self.is_uneven, self.served) = (false, None);
         }
+    }
+
+    /// Has the time of the requests that were enqueued `now` count from an earlier one on, of those
+    /// at the end that are somebody's. Returns whether there are any.
+    #[cold]
+    pub fn backdate_last(
+        &mut self,
+        is_its: impl Fn(Owner) -> bool,
+        (since, now): (Time, Time),
+    ) -> bool {
+        let waited = Exchange { started: since, ..Exchange::PUSH }.waited_until(now);
+        let last = self.fifo.iter_mut().rev();
+        let its = last.take_while(|exchange| exchange.started == now && is_its(exchange.owner));
+        let count = its.map(|exchange| exchange.waited = waited).count();
+        self.is_uneven |= count > 0;
+        count > 0
     }
 
     /// Gives up every exchange and hands each that somebody waits for to

@@ -95,6 +95,8 @@ pub struct Session {
     pub paused: bool,
     /// In the list of a link that it waits for, or of those a pause holds back.
     pub waits_for_link: bool,
+    /// Since when its next request finds no room on a link.
+    pub full_since: Option<Time>,
     /// A pause of its pool holds it back.
     pub is_held_back: bool,
     /// Replies to slow requests are on their way to it, and it is noted when it has them.
@@ -164,6 +166,7 @@ impl Session {
             is_reread: false,
             paused: false,
             waits_for_link: false,
+            full_since: None,
             is_held_back: false,
             has_unwritten: false,
             is_dirty: false,

@@ -3,6 +3,9 @@ use crate::PoolKind;
 use keyway_base::Time;
 use std::time::Duration;
 
+/// Longer than it takes until clients that take nothing are looked at.
+const STALLED_LONG: Duration = Duration::from_millis(750);
+
 /// What a worker holds at one moment, for tests that hold it to its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -16,6 +19,9 @@ pub struct Figures {
     pub session_input_max: usize,
     /// Most bytes of one client that wait to be sent.
     pub session_output_max: usize,
+    /// What waits for all clients that have taken nothing of large replies for long, beyond the
+    /// window of each.
+    pub stalled_output: usize,
     /// Requests in flight on all links.
     pub in_flight: usize,
     /// Most requests in flight on one link.
@@ -65,6 +71,10 @@ impl Core {
             raise(&mut figures.session_in_flight_max, busy.order.len());
             raise(&mut figures.session_input_max, busy.unparsed().len());
             raise(&mut figures.session_output_max, busy.undelivered());
+            if self.is_stalled_for(session, STALLED_LONG, now) {
+                let window = self.plane.plan.limits.pass_len();
+                figures.stalled_output += busy.undelivered().saturating_sub(window);
+            }
         }
         for slot in &self.links {
             let link = &slot.link;

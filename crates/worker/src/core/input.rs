@@ -1,7 +1,7 @@
 use super::streaming::Begun;
 use super::{Core, LinkSlot, Plane};
-use keyway_base::Key;
-use keyway_proxy::{Busy, Session};
+use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_proxy::{Busy, Owner, Session, write_fault};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;
 
@@ -199,6 +199,9 @@ impl Plane {
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
+        // The next request is not one that found no room before.
+        let mut is_new = session.full_since.is_none();
+        let may_have_waited = !is_new || self.cluster.has_waiting();
         busy.input_needed = 0;
         self.last_verb = None;
         while pos < bytes.len() {
@@ -241,7 +244,11 @@ impl Plane {
             };
             match self.dispatch(links, (&plan, pool), (key, session), busy, frame, &args) {
                 Step::Started => {
+                    if pos == 0 && may_have_waited {
+                        self.bring_waited(links, (key, &*session));
+                    }
                     pos += consumed;
+                    is_new = true;
                     if self.noting.is_due(consumed) {
                         self.note_request((plan.pools.as_slice(), session), frame, &args);
                     }
@@ -253,14 +260,25 @@ impl Plane {
                 }
                 Step::Full(link) => {
                     self.retract_shown(key);
+                    if std::mem::take(&mut is_new) {
+                        session.full_since = Some(self.clock.now);
+                    }
+                    let slot = &mut links[link];
+                    if self.refuses_late(slot, session, busy) {
+                        pos += consumed;
+                        continue;
+                    }
                     session.paused = true;
                     if !session.waits_for_link {
                         session.waits_for_link = true;
-                        links[link].waiting.push(key);
+                        slot.waiting.push(key);
                     }
                     break;
                 }
             }
+        }
+        if is_new {
+            session.full_since = None;
         }
         session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
@@ -273,6 +291,54 @@ impl Plane {
         pos
     }
 
+    /// Has the time count for which a request has waited before it was sent: for room, or for a
+    /// server that has its keys.
+    #[cold]
+    fn bring_waited(&mut self, links: &mut [LinkSlot], (key, session): (Key<Session>, &Session)) {
+        let since = self.end_wait_for_server(key).into_iter().chain(session.full_since).min();
+        let Some(since) = since else { return };
+        let (now, joins) = (self.clock.now, &self.joins);
+        for slot in links {
+            let is_its = |owner: Owner| match owner {
+                Owner::Session { session, .. } => session == key,
+                Owner::Join { join, .. } => joins.get(join).is_some_and(|it| it.session == key),
+                _ => false,
+            };
+            if slot.link.backdate_last(is_its, (since, now)) {
+                let timeout = self.plan.pools[usize::from(slot.pool)].kind.timeout();
+                let due = timeout.map(|timeout| since + timeout);
+                self.next_deadline = self.next_deadline.into_iter().chain(due).min();
+            }
+        }
+    }
+
+    /// Answers a request that has found no room on a link for as long as it may take, with all
+    /// behind it. Returns whether it did; if not, the session is looked at again by then. What a
+    /// session has begun stays as it is: that waits.
+    #[cold]
+    fn refuses_late(
+        &mut self,
+        slot: &mut LinkSlot,
+        session: &mut Session,
+        busy: &mut Busy,
+    ) -> bool {
+        let timeout = self.link_options(slot.pool).timeout;
+        let due = session.full_since.zip(timeout).map(|(since, timeout)| since + timeout);
+        let Some(due) = due.filter(|_| !session.is_special()) else { return false };
+        if self.clock.now < due {
+            slot.waiting_due = Some(slot.waiting_due.map_or(due, |first| first.min(due)));
+            self.note_deadline(Some(due));
+            return false;
+        }
+        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No };
+        session.note_fault(fault);
+        let cells = self.cells.pool(slot.pool.into()).backend(slot.backend.into());
+        cells.errors.of(BackendFault::Timeout).add(1);
+        let backend = self.describe_backend(slot.pool, slot.backend);
+        self.answer(session, busy, |out| write_fault(fault, &backend, out));
+        true
+    }
+
     #[cold]
     pub(super) fn on_broken_frame(
         &mut self,
@@ -280,7 +346,7 @@ impl Plane {
         busy: &mut Busy,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.cells.pool(session.pool as usize).refused.of(keyway_base::Fault::Client).add(1);
+        self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
         let place = busy.order.reserve();
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
         busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));

@@ -1,6 +1,6 @@
 use super::circuits::Failed;
 use super::pools::PoolState;
-use super::reply::{release_all, release_waiting};
+use super::reply::{release_all, release_overdue, release_waiting};
 use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
@@ -210,10 +210,11 @@ impl Core {
             let Core { sessions, links, plane } = self;
             let slot = &mut links[index];
             let (pool, backend) = (slot.pool, slot.backend);
-            let (mut expired, mut probe_expired) = (None, false);
+            let (mut expired, mut has_expired, mut probe_expired) = (None, false, false);
             let mut failed = Failed::default();
             let ready = slot.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
+            let is_at_work = ready && slot.link.is_at_work(&options, now);
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(
@@ -231,11 +232,16 @@ impl Core {
                 let sent = if ready { Sent::Maybe } else { Sent::No };
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
-                expired = expired.max(Some(exchange.started));
-                failed.add(exchange);
+                has_expired = true;
+                // It may have waited behind what others asked for, or for another server.
+                let had_time = options.timeout.is_some_and(|it| now >= exchange.started + it);
+                if had_time && !is_at_work {
+                    expired = expired.max(Some(exchange.started));
+                    failed.add(exchange);
+                }
             });
             plane.note_failed(slot, failed, FailureReason::Timeout);
-            if expired.is_some() && slot.is_private {
+            if has_expired && slot.is_private {
                 plane.on_private_expired(sessions, index, slot);
             }
             if let Some(began) = expired {
@@ -245,7 +251,7 @@ impl Core {
             if probe_expired {
                 plane.on_probe_expired(slot);
             }
-            release_waiting(sessions, plane, slot);
+            release_overdue(sessions, plane, slot);
             match outcome {
                 Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
                 Err(fault) => dead.push((index, fault)),

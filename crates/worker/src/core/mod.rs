@@ -115,6 +115,8 @@ pub(crate) struct LinkSlot {
     pub(crate) generation: u32,
     /// Sessions that wait for room on this link.
     waiting: Vec<Key<Session>>,
+    /// When the first of them has waited for as long as a request may.
+    waiting_due: Option<Time>,
     /// In `Plane::connects`.
     is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.

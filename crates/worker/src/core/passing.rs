@@ -104,6 +104,12 @@ impl Core {
         is_held
     }
 
+    /// Whether a client that has asked for large values has taken nothing for so long.
+    pub(super) fn is_stalled_for(&self, session: &Session, long: Duration, now: Time) -> bool {
+        let is_blocked = session.lane == BULK && session.send_blocked;
+        is_blocked && now.since(session.blocked_since) >= long
+    }
+
     /// Upkeep, a few times a second.
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);

@@ -232,6 +232,7 @@ impl LinkSlot {
             socket: None,
             generation: 1,
             waiting: Vec::new(),
+            waiting_due: None,
             is_connecting: false,
             rejoining: None,
             is_counted_ready: false,

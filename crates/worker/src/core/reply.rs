@@ -234,9 +234,23 @@ pub(super) fn release_waiting(
     }
 }
 
+/// The same, when one has waited for as long as a request may: it is refused then.
+pub(super) fn release_overdue(
+    sessions: &mut Slab<Session>,
+    plane: &mut Plane,
+    slot: &mut LinkSlot,
+) {
+    release_waiting(sessions, plane, slot);
+    match slot.waiting_due {
+        Some(due) if due <= plane.clock.now => release_all(sessions, plane, slot),
+        due => plane.note_deadline(due),
+    }
+}
+
 /// Sessions that waited for a link look again where their requests go.
 #[cold]
 pub(super) fn release_all(sessions: &mut Slab<Session>, plane: &mut Plane, slot: &mut LinkSlot) {
+    slot.waiting_due = None;
     for key in slot.waiting.drain(..) {
         if let Some(session) = sessions.get_mut(key) {
             session.waits_for_link = false;

@@ -93,7 +93,7 @@ pub(super) struct State {
     waiting: Vec<Key<Session>>,
     /// Until when sessions wait for a slot to have a server, or have waited: an entry for a
     /// session at most, which leaves with it.
-    unowned: BTreeMap<u64, Time>,
+    unowned: BTreeMap<u64, (Time, Time)>,
     /// Pools that sentinels have told something about.
     told_about: Vec<u16>,
     /// When they are to be told to tell, at the latest.

@@ -21,6 +21,13 @@ const UNTIMED_MAX: Duration = Duration::from_secs(5);
 /// once: a pipeline waits once, and not once for each of its requests.
 const REFUSED_FOR: Duration = Duration::from_millis(100);
 
+impl super::State {
+    /// Whether clients wait for a map or a server.
+    pub(in super::super) fn has_waiting(&self) -> bool {
+        !self.unowned.is_empty()
+    }
+}
+
 impl Plane {
     /// Whether a request waits for its slot to have a server. It is started anew then.
     #[cold]
@@ -49,7 +56,7 @@ impl Plane {
     fn wait_for_owner(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
         let now = self.clock.now;
         let until = match self.cluster.unowned.get(&key.to_bits()).copied() {
-            Some(until) => until,
+            Some((until, _)) => until,
             None if !self.may_retry(session.pool) => return false,
             None => self.begin_wait((key, session.pool)),
         };
@@ -75,8 +82,19 @@ impl Plane {
     /// Until when a request waits for a map or a server, now that it does.
     pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
         let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
-        let until = self.clock.now + timeout;
-        *self.cluster.unowned.entry(key.to_bits()).or_insert(until)
+        let since = self.clock.now;
+        self.cluster.unowned.entry(key.to_bits()).or_insert((since + timeout, since)).0
+    }
+
+    /// A request of a client is started: since when it had waited, if it did.
+    pub(in super::super) fn end_wait_for_server(&mut self, key: Key<Session>) -> Option<Time> {
+        let &(until, since) = self.cluster.unowned.get(&key.to_bits())?;
+        if until <= self.clock.now {
+            // It was refused, and the next are as well.
+            return None;
+        }
+        self.cluster.unowned.remove(&key.to_bits());
+        Some(since)
     }
 
     fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
@@ -132,7 +150,7 @@ impl Core {
     /// that is not to be expected.
     pub(super) fn end_waits_for_maps(&mut self) {
         let now = self.plane.clock.now;
-        self.plane.cluster.unowned.retain(|_, until| now < *until + REFUSED_FOR);
+        self.plane.cluster.unowned.retain(|_, (until, _)| now < *until + REFUSED_FOR);
         if self.plane.cluster.waiting.is_empty() {
             return;
         }
@@ -154,7 +172,7 @@ impl Plane {
     fn may_wait_on(&self, key: Key<Session>, pool: u16) -> bool {
         let now = self.clock.now;
         let Some(state) = self.cluster_state(pool) else { return false };
-        let may = self.cluster.unowned.get(&key.to_bits()).is_some_and(|&until| now < until);
+        let may = self.cluster.unowned.get(&key.to_bits()).is_some_and(|&(until, _)| now < until);
         if !state.map.is_known() {
             return may && state.shared.may_be_known_soon(now);
         }
