@@ -5,6 +5,7 @@ mod cached;
 mod channels;
 mod entries;
 mod habits;
+mod mute;
 mod reads;
 mod stateful;
 mod verdict;
@@ -22,6 +23,7 @@ use channels::{Hearing, Told};
 use entries::Reading;
 pub use entries::id_of;
 pub use habits::{Habits, Mix, Staleness};
+pub use mute::Mute;
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 
@@ -216,6 +218,9 @@ impl Client {
     pub fn step(&mut self, network: &mut Network, ledger: &mut Ledger) {
         if self.phase == Phase::Done {
             return;
+        }
+        if let Some(mute) = self.habits.mute {
+            return self.step_mute(mute, network, ledger);
         }
         if self.conn.is_none() && !self.connect(network, ledger) {
             return;

@@ -33,7 +33,7 @@ mod visitor;
 mod wire;
 mod world;
 
-pub use client::{Habits, Mix};
+pub use client::{Habits, Mix, Mute};
 pub use io::SimIo;
 pub use many::{Summary, run_many, run_many_of};
 pub use network::RingFigures;

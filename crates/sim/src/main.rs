@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
-                  [--clusters] [--replicated] [--io epoll|ring] [--reloads yes|no]
+                  [--clusters] [--replicated] [--mutes] [--io epoll|ring] [--reloads yes|no]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
@@ -15,6 +15,7 @@ const USAGE: &str =
   --routes       pools of memcached behind one that leads to them
   --clusters     a cluster
   --replicated   primaries with replicas, and sentinels
+  --mutes        most clients do not read what they ask for; with one of the kinds above, or alone
   --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it
   --reloads ANSWER
                  whether the settings are reloaded, yes or no; else each seed decides it";
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
             "--routes" => (options.memcached, options.routes) = (true, true),
             "--clusters" => options.clusters = true,
             "--replicated" => options.replicated = true,
+            "--mutes" => options.mutes = true,
             _ => return usage(),
         }
     }

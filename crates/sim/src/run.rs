@@ -390,6 +390,8 @@ impl Sim {
         // A request of several values, and its reply.
         let request = value * 6 + 1024;
         let in_flight = limits.session_in_flight_max as usize;
+        // Those of who does not read may all be large.
+        let large = if self.scenario.has_mutes { 3 * 64 } else { 8 };
         let read = self.scenario.network.given_max();
         let output = limits.session_output_len_soft as usize;
         // Each message by each way to subscribe to it, and a value told of each.
@@ -401,7 +403,7 @@ impl Sim {
             (
                 "undelivered bytes of a client",
                 figures.session_output_max,
-                output + output * 4 + in_flight.min(8) * request + in_flight * 1024 + told_max,
+                output + output * 4 + in_flight.min(large) * request + in_flight * 1024 + told_max,
             ),
             // A request may bring a SELECT with it.
             (
@@ -422,6 +424,12 @@ impl Sim {
                     * (1 + self.scenario.redirected_max()),
             ),
             ("bytes of a reply", figures.link_input_max, request + read),
+            (
+                "bytes of large replies that clients do not take",
+                figures.stalled_output,
+                // And what came for each with one read.
+                limits.released_len_max() as usize + self.scenario.clients.len() * read,
+            ),
         ];
         for (what, found, bound) in bounds {
             if found > bound {

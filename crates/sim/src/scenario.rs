@@ -1,9 +1,11 @@
 //! From a seed to everything that is decided by chance before time starts.
 
 mod clusters;
+mod mutes;
 mod replicated;
 mod routes;
 
+pub use mutes::LEAVE_AT;
 pub use replicated::NAME;
 
 use crate::client::{Habits, Mix, Staleness};
@@ -36,6 +38,8 @@ pub struct Options {
     pub clusters: bool,
     /// It is primaries with replicas.
     pub replicated: bool,
+    /// Most clients do not read what they ask for.
+    pub mutes: bool,
     /// The readiness event that is never told.
     pub dropped_edge: Option<u64>,
     /// How workers' sockets are driven, if the seed is not to decide it.
@@ -130,6 +134,8 @@ pub struct Scenario {
     pub value_len_max: usize,
     /// What happens to the cluster, if the pool is one.
     pub cluster: Option<ClusterPlan>,
+    /// Most clients do not read what they ask for.
+    pub has_mutes: bool,
 }
 
 /// The likelier ones more than once.
@@ -167,7 +173,7 @@ impl Scenario {
         let mut random = Random::new(seed);
         let calm_percent =
             if options.routes || options.clusters || options.replicated { 40 } else { 15 };
-        let calm = options.is_defective() || random.percent(calm_percent);
+        let calm = options.is_defective() || random.percent(calm_percent) || options.mutes;
         let mut network = network_options(&mut random, options);
         if Driver::of(seed, options) == Driver::Ring {
             network.ring = Some(RingOptions::draw(&mut driver_chance(seed).fork()));
@@ -192,6 +198,9 @@ impl Scenario {
             if let PoolKind::Sharded(sharded) = &mut pool.kind {
                 sharded.link_in_flight_max = limits.link_in_flight_max;
                 sharded.link_output_len_max = limits.link_output_len_max;
+                if options.mutes {
+                    sharded.timeout = Duration::from_millis(random.scaled(60, 1500));
+                }
             }
         }
         if options.memcached && !options.routes {
@@ -223,6 +232,7 @@ impl Scenario {
             exhaustions: Vec::new(),
             value_len_max: 0,
             cluster,
+            has_mutes: false,
         };
         scenario.add_clients(&mut random, options);
         scenario.restrain_clients();
@@ -250,6 +260,9 @@ impl Scenario {
         if !calm && random.percent(20) {
             let from = within(&mut random);
             scenario.exhaustions.push((from, from + random.scaled(MILLI, SECOND)));
+        }
+        if options.mutes {
+            scenario.beside_mutes(&mut random);
         }
         scenario
     }
@@ -298,6 +311,8 @@ impl Scenario {
             lists: true,
             staleness: Staleness::Never,
             transaction_len_max: 0,
+            prompt: None,
+            mute: None,
         };
         Self {
             limits: Limits::default(),
@@ -327,6 +342,7 @@ impl Scenario {
             exhaustions: Vec::new(),
             value_len_max: 4096,
             cluster: None,
+            has_mutes: false,
         }
     }
 
@@ -441,6 +457,8 @@ impl Scenario {
             lists: true,
             staleness: Staleness::Never,
             transaction_len_max: self.limits.link_output_len_max as usize / 2,
+            prompt: None,
+            mute: None,
         }
     }
 

@@ -214,3 +214,29 @@ fn no_seed_with_reloads_breaks_a_law() {
         assert!(summary.total.reloads > 5 * summary.seeds, "{summary}");
     }
 }
+
+/// Seeds of each kind with clients that do not read.
+const MUTE_SEEDS: u64 = 25;
+
+/// Up to forty clients ask for large values and do not read them, stop at any byte, or stop in the
+/// middle of a large request. Whoever asks for something else beside them has a reply or an error
+/// within the timeout and a tenth of a second, and what waits for them is bounded.
+#[test]
+fn beside_clients_that_do_not_read_all_others_are_answered_in_time() {
+    let kinds = [
+        ("", Options::default()),
+        (" --clusters", Options { clusters: true, ..Options::default() }),
+        (" --replicated", Options { replicated: true, ..Options::default() }),
+    ];
+    for (kind, options) in kinds {
+        let summary = run_many_of(0, MUTE_SEEDS, &Options { mutes: true, ..options });
+        println!("{kind}: {summary}");
+        for violation in &summary.violations {
+            println!("{violation} --mutes{kind}");
+        }
+        assert_eq!(summary.violation_count, 0);
+        // Errors are for when there is no other way.
+        assert!(summary.total.replies > 20 * MUTE_SEEDS);
+        assert!(summary.total.excused * 10 < summary.total.replies, "{kind}");
+    }
+}

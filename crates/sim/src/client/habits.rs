@@ -1,5 +1,6 @@
 //! What kind of client one is.
 
+use super::mute::Mute;
 use crate::network::Nanos;
 
 /// Which requests a client makes.
@@ -89,6 +90,10 @@ pub struct Habits {
     pub staleness: Staleness,
     /// Bytes of commands that one transaction may hold.
     pub transaction_len_max: usize,
+    /// Within what time it has each reply.
+    pub prompt: Option<Nanos>,
+    /// It does not read, or stops in the middle of what it sends.
+    pub mute: Option<Mute>,
 }
 
 impl Habits {

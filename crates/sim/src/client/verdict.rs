@@ -29,6 +29,17 @@ impl Client {
                         return;
                     };
                     ledger.replies += 1;
+                    let waited = network.now - expected.asked_at;
+                    if self.habits.prompt.is_some_and(|prompt| waited > prompt) {
+                        let (index, name) = (self.index, expected.ask.name());
+                        ledger.fail(|| {
+                            format!(
+                                "client {index} waited {waited} ns for {name}: {}",
+                                value.show()
+                            )
+                        });
+                        return;
+                    }
                     self.front_asked_at = expected.asked_at;
                     self.answered_asked_at = expected.asked_at;
                     let conn = self.conn;

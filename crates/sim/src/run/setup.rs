@@ -3,9 +3,9 @@
 use super::{DRAIN_TIMEOUT, clusters, visits};
 use crate::client::Client;
 use crate::ledger::{Ledger, Reach};
-use crate::network::{Network, Occurrence};
+use crate::network::{Network, Occurrence, SECOND};
 use crate::random::Random;
-use crate::scenario::{Options, Scenario};
+use crate::scenario::{LEAVE_AT, Options, Scenario};
 use crate::server::Server;
 use crate::world::World;
 use keyway_base::Time;
@@ -228,6 +228,11 @@ pub(super) fn build_world(
     }
     let parts = (&mut network, &mut servers, &mut ledger);
     let cluster = clusters::build(scenario, plan, parts, random);
+    if scenario.has_mutes {
+        // That requests time out beside them is no fault, as long as they are told in time.
+        let until = LEAVE_AT + SECOND;
+        (0..servers_count).for_each(|server| ledger.on_trouble(server, 0, until));
+    }
     for (index, &at) in scenario.starts.iter().enumerate() {
         network.wake_client(index, at);
     }

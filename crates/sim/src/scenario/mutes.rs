@@ -1,0 +1,85 @@
+//! Many clients that do not read, or stop in the middle of what they send, and a few beside them
+//! whose requests have their replies, or an error, in time all the same.
+
+use super::{START, Scenario, nanos};
+use crate::client::{Habits, Mute};
+use crate::network::{MICRO, MILLI, Nanos, SECOND};
+use crate::random::Random;
+use keyway_topology::{PoolKind, ServerProtocol};
+
+/// How late an error may be beyond the timeout, and what the network adds.
+const LATE_MAX: Nanos = 110 * MILLI;
+
+/// When the mutes leave.
+pub const LEAVE_AT: Nanos = START + 4 * SECOND;
+
+impl Scenario {
+    /// Puts these clients in the place of those it has.
+    pub(super) fn beside_mutes(&mut self, random: &mut Random) {
+        self.faults.clear();
+        self.handovers.clear();
+        self.exhaustions.clear();
+        (self.drain_at, self.has_mutes) = (None, true);
+        let like = self.clients.first().cloned();
+        let Some(like) = like else { return };
+        self.clients.clear();
+        self.starts.clear();
+        let (pool, listener) = (like.pool, like.listener);
+        let (is_memcached, timeout) = match &self.topology.pools()[pool].kind {
+            PoolKind::Sharded(it) => (it.protocol != ServerProtocol::Redis, Some(it.timeout)),
+            PoolKind::Routed(_) => (true, None),
+            PoolKind::Store => (false, None),
+        };
+        let plain = Habits {
+            requests: 80,
+            connections: 1,
+            depth: 1,
+            batch: 1,
+            pause: 40 * MILLI,
+            read_len: 1 << 40,
+            write_len: 1 << 40,
+            value_len: 64,
+            large_len: 64,
+            cut_percent: 0,
+            local_commands: false,
+            may_move: false,
+            may_be_killed: false,
+            silences: false,
+            stateful: false,
+            channels: false,
+            greets: false,
+            tracks: false,
+            // What more it waits for is its own servers' work.
+            prompt: timeout.map(|timeout| nanos(timeout) + LATE_MAX),
+            pool,
+            listener,
+            ..like
+        };
+        for _ in 0..random.between(1, 4) {
+            self.clients.push(plain.clone());
+            self.starts.push(START + random.below(SECOND));
+        }
+        let window = self.limits.pass_len() as u64;
+        let largest = self.value_len_max as u64 - 128;
+        let asks_many = random.percent(30);
+        for _ in 0..random.scaled(1, 40) {
+            let mute = Mute {
+                value_len: random.scaled((window / 2).min(largest), largest) as usize,
+                asks: random.scaled(1, 80) as usize,
+                at_once: if asks_many { random.pick(&[1, 3]) } else { 1 },
+                stops_midway: random.percent(30),
+                reads: random.pick(&[0, 0, 1, 2, 5]) * random.scaled(1, largest) as usize,
+                until: LEAVE_AT,
+                is_memcached,
+            };
+            let write_len = random.scaled(1 << 10, 1 << 20) as usize;
+            let read_len = random.scaled(64, 64 << 10) as usize;
+            let mute = Some(mute);
+            self.clients.push(Habits { mute, prompt: None, write_len, read_len, ..plain.clone() });
+            self.starts.push(START + random.below(2 * SECOND) / MICRO * MICRO);
+        }
+        for habits in &mut self.last_clients {
+            habits.prompt = None;
+        }
+    }
+}
