@@ -205,14 +205,29 @@ impl Link {
         self.passing.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
     }
 
-    /// Notes that the reply that passes through is not read on for now. Returns whether
-    /// it may be so: others may have waited for long enough.
-    pub fn hold(&mut self, patience: Patience, now: Time) -> bool {
+    /// Notes that the reply that passes through is not read on for now, if it may be so:
+    /// others may have waited for long enough. What little is forgiven between two replies is
+    /// not worth another pause.
+    pub fn hold(&mut self, patience: Patience, now: Time) -> Held {
         if self.passing.as_ref().is_none_or(|passing| passing.is_released) {
-            return false;
+            return Held::None;
         }
+        let is_new = self.stall.since.is_none();
         self.stall.since.get_or_insert(now);
-        self.look_at_hold(patience, now) != Held::Over
+        match self.look_at_hold(patience, now) {
+            Held::On(Some(until)) if is_new && until < now + patience.most / FORGIVEN => {
+                self.release(patience, now)
+            }
+            held => held,
+        }
+    }
+
+    fn release(&mut self, patience: Patience, now: Time) -> Held {
+        if let Some(passing) = &mut self.passing {
+            passing.is_released = true;
+        }
+        self.stall.end(Some((now, patience.most)));
+        Held::Over
     }
 
     /// Whether the reply that passes through is not read on.
@@ -248,8 +263,7 @@ impl Link {
     /// have waited behind it and those before it for long enough in all.
     pub fn look_at_hold(&mut self, patience: Patience, now: Time) -> Held {
         let others_wait = patience.others || self.others_wait();
-        let Some(passing) = &mut self.passing else { return Held::None };
-        if self.stall.since.is_none() {
+        if !self.is_held() {
             return Held::None;
         }
         // It is not the server that is waited for.
@@ -262,9 +276,7 @@ impl Link {
         if !left.is_zero() {
             return Held::On(Some(now + left));
         }
-        passing.is_released = true;
-        self.stall.end(Some((now, patience.most)));
-        Held::Over
+        self.release(patience, now)
     }
 }
 
@@ -370,6 +382,10 @@ mod tests {
     const MOST: Duration = Duration::from_millis(100);
     const ALONE: Patience = Patience { most: MOST, others: false };
 
+    fn is_on(held: Held) -> bool {
+        matches!(held, Held::On(_))
+    }
+
     fn at(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
@@ -385,7 +401,7 @@ mod tests {
         let mut link = asked(1);
         hear(&mut link, b"$1000\r\nabc");
         link.begin_passing();
-        assert!(link.hold(ALONE, at(10)) && link.is_held());
+        assert!(is_on(link.hold(ALONE, at(10))) && link.is_held());
         link
     }
 
@@ -400,11 +416,11 @@ mod tests {
         link.handle_timeout(&options(), at(5300), |_| panic!("timed out")).unwrap();
         // Its own next request waits for it; that of another does not for long.
         ask(&mut link, Key::NONE, at(5700));
-        assert!(link.hold(ALONE, at(5700)));
+        assert!(is_on(link.hold(ALONE, at(5700))));
         assert!(matches!(link.look_at_hold(ALONE, at(5790)), Held::On(None)));
         ask(&mut link, Key::from_bits(1), at(5790));
         assert_eq!(link.look_at_hold(ALONE, at(5791)), Held::Over);
-        assert!(!link.is_held() && !link.hold(ALONE, at(5792)));
+        assert!(!link.is_held() && !is_on(link.hold(ALONE, at(5792))));
         // The server is silent: that counts from the last byte for who gets them, and for the
         // other from when it asked.
         let mut expired = 0;
@@ -447,7 +463,7 @@ mod tests {
         for _ in 1..=20 {
             hear(&mut link, b"$1000\r\nabc");
             link.begin_passing();
-            while link.hold(ALONE, at(now)) {
+            while is_on(link.hold(ALONE, at(now))) {
                 (now, held_for) = (now + 1, held_for + 1);
             }
             let end = [[b'x'; 997].as_slice(), b"\r\n"].concat();
@@ -459,7 +475,7 @@ mod tests {
         hear(&mut link, b"$1000\r\nabc");
         link.begin_passing();
         ask(&mut link, Key::from_bits(101), at(now + 400));
-        assert!(link.hold(ALONE, at(now + 400)) && link.hold(ALONE, at(now + 440)));
-        assert!(!link.hold(ALONE, at(now + 451)));
+        let holds = [400, 440, 451].map(|later| is_on(link.hold(ALONE, at(now + later))));
+        assert_eq!(holds, [true, true, false]);
     }
 }

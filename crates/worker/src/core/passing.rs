@@ -92,16 +92,17 @@ impl Core {
         }
         let was_held = slot.link.is_held();
         let patience = plane.patience(slot);
-        let is_held = slot.link.hold(patience, plane.clock.now);
-        if is_held && !was_held {
-            // Somebody may wait already, or come.
-            plane.note_deadline(Some(plane.clock.now + patience.most));
+        let now = plane.clock.now;
+        let Held::On(until) = slot.link.hold(patience, now) else { return false };
+        if !was_held {
+            // Somebody may come who waits, if nobody does.
+            plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
         }
         // A link may have been lost, and held anew, since it was noted.
-        if is_held && !was_held && !plane.passing.held.contains(&index) {
+        if !was_held && !plane.passing.held.contains(&index) {
             plane.passing.held.push(index);
         }
-        is_held
+        true
     }
 
     /// Whether a client that has asked for large values has taken nothing for so long.
