@@ -136,6 +136,8 @@ pub struct Link {
     is_uneven: bool,
     /// Who got the large reply that came last; that one's next requests have waited for it.
     served: Option<Key<Session>>,
+    /// Since then a deadline may have become an earlier one.
+    is_sooner: bool,
     /// When bytes of a large request were last taken.
     sent: Time,
     /// For how long it was not read, for want of a client that reads.
@@ -227,6 +229,7 @@ impl Default for Link {
             abandoned: 0,
             is_uneven: false,
             served: None,
+            is_sooner: false,
             sent: Time(0),
             stall: passing::Stall::default(),
             handshake: Output::default(),

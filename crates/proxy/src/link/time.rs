@@ -89,10 +89,18 @@ impl Link {
     /// Notes that the reply to the oldest request is a large one.
     pub(super) fn note_large_reply(&mut self) {
         self.is_uneven = true;
-        self.served = match self.fifo.front().map(|exchange| exchange.owner) {
+        let served = match self.fifo.front().map(|exchange| exchange.owner) {
             Some(Owner::Session { session, .. }) => Some(session),
             _ => None,
         };
+        // The time of who was served before is its own again, and may be up.
+        self.is_sooner |= self.served != served;
+        self.served = served;
+    }
+
+    /// Whether a deadline may have become an earlier one since the last call.
+    pub fn take_sooner(&mut self) -> bool {
+        std::mem::take(&mut self.is_sooner)
     }
 
     /// Until when a command that blocks may go on: as long as was said, and as long as

@@ -191,6 +191,15 @@ impl Core {
     /// nobody is to look at it.
     #[cold]
     pub(super) fn try_passing(&mut self, index: LinkIndex) {
+        self.begin_passing(index);
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[index];
+        if slot.link.take_sooner() {
+            plane.note_deadline(slot.link.deadline(plane.link_options(slot.pool)));
+        }
+    }
+
+    fn begin_passing(&mut self, index: LinkIndex) {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
         let len_min = plane.plan.limits.pass_len();
@@ -426,7 +435,6 @@ impl Plane {
         if self.passing.beyond <= limits.released_len_max() {
             return;
         }
-        self.passing.next_sum = now + SUMMED_EVERY;
         waiting.sort_unstable_by_key(|&(since, _, _)| since);
         for (since, key, len) in waiting {
             let Some(session) = sessions.get_mut(key) else { continue };
@@ -436,6 +444,10 @@ impl Plane {
                 session.is_cut = true;
                 self.mark_session_dirty(key, session);
             }
+        }
+        if self.passing.beyond > limits.released_len_max() {
+            // All have taken something of late.
+            self.passing.next_sum = now + SUMMED_EVERY;
         }
     }
 
