@@ -423,6 +423,7 @@ fn next_version(
         handouts: Arc::clone(&before.handouts),
         invalidations: Arc::clone(&before.invalidations),
         monitors: Arc::clone(&before.monitors),
+        relief: Arc::clone(&before.relief),
         redirects: Arc::clone(&before.redirects),
     };
     plan.follow_holds(before, |index| heir_of[index]);
