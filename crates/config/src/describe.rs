@@ -18,7 +18,7 @@ use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
 use keyway_topology::{
     ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, HedgeAfter, HedgePolicy,
-    Password, Rejoin, RoutedPool, ServerProtocol, ShardedPool,
+    Password, Rejoin, ServerProtocol, ShardedPool,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -125,26 +125,6 @@ impl Config {
             }
         }
         rows.into_iter().max().unwrap_or(0)
-    }
-
-    /// How often a request that is kept until it is whole is there on its way, at most: as it came,
-    /// and where it is sent. A pool that leads to others has one more, and those of every child
-    /// that it may ask. As often the reply is there.
-    fn copies(&self) -> u64 {
-        let mut copies = vec![2_u64; self.pools.len()];
-        for _ in 0..DEPTH_MAX {
-            for (index, pool) in self.pools.iter().enumerate() {
-                let PoolKindConfig::Routed(routed) = &pool.kind else { continue };
-                let children = routed.pool.children();
-                let of_child = children.iter().map(|&child| copies[usize::from(child)]);
-                let behind = match &routed.pool {
-                    RoutedPool::Prefix(_) | RoutedPool::RateLimited(_) => of_child.max(),
-                    _ => Some(of_child.fold(0, u64::saturating_add)),
-                };
-                copies[index] = behind.unwrap_or(0).saturating_add(1);
-            }
-        }
-        copies.into_iter().max().unwrap_or(0)
     }
 
     /// What this configuration can make the process hold.

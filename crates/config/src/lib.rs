@@ -14,6 +14,7 @@ mod admin;
 mod bus;
 mod circuit;
 mod cluster;
+mod copies;
 mod describe;
 mod document;
 mod emulate;

@@ -248,8 +248,8 @@ impl Link {
         let is_uneven = |exchange: &Exchange| {
             exchange.waited > 0 || exchange.len as usize >= TRANSFER_LEN || self.is_served(exchange)
         };
-        let is_even = !self.is_reply_large()
-            && !self.fifo.iter().skip(self.abandoned).any(|exchange| is_uneven(exchange));
+        let is_even =
+            !self.is_reply_large() && !self.fifo.iter().skip(self.abandoned).any(is_uneven);
         if is_even {
             (self.is_uneven, self.served) = (false, None);
         }
