@@ -30,7 +30,8 @@ const NETWORKS_MAX: usize = 1024;
 /// Further certificates of a listener.
 const CERTIFICATES_MAX: usize = 100;
 
-const NETWORKS_HINT: &str = "write addresses and ranges: [\"192.0.2.0/24\", \"127.0.0.1\", \"::1\"]";
+const NETWORKS_HINT: &str =
+    "write addresses and ranges: [\"192.0.2.0/24\", \"127.0.0.1\", \"::1\"]";
 
 /// Reads `["10.0.0.0/8", "::1"]`.
 pub(crate) fn read_networks(value: &DeValue<'_>) -> Result<Value, Problem> {

@@ -495,20 +495,22 @@ fn prepare_admin(
         )
     };
     let socket = match (before.admin(addr), addr) {
-        (None, ListenAddr::Tcp(bind)) => match keyway_net::listen_tcp(*bind, config.only_v6(addr)) {
-            Ok(socket) => Some(socket),
-            Err(reason) if may_lack && reason.kind() == ErrorKind::AddrInUse => {
-                tracing::warn!(
-                    "no admin address: another process listens on {bind}; `admin` in `[server]` of \
+        (None, ListenAddr::Tcp(bind)) => {
+            match keyway_net::listen_tcp(*bind, config.only_v6(addr)) {
+                Ok(socket) => Some(socket),
+                Err(reason) if may_lack && reason.kind() == ErrorKind::AddrInUse => {
+                    tracing::warn!(
+                        "no admin address: another process listens on {bind}; `admin` in `[server]` of \
                      a configuration file sets another"
-                );
-                return Ok(None);
+                    );
+                    return Ok(None);
+                }
+                Err(reason) => {
+                    let address = bind.to_string();
+                    return Err(refused(AdminError::Bind { address, reason }));
+                }
             }
-            Err(reason) => {
-                let address = bind.to_string();
-                return Err(refused(AdminError::Bind { address, reason }));
-            }
-        },
+        }
         (socket, _) => socket,
     };
     let addr = addr.to_string();
