@@ -94,12 +94,13 @@ fn clients_wait_a_while_for_servers_that_are_not_there_yet() {
     let mut client = keyway.client(0);
     let told = client.words("GET a").error_text();
     let took = began.elapsed();
-    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(8), "{took:?}: {told}");
+    let timeout = Duration::from_millis(500);
+    assert!(took >= timeout && took < 4 * timeout, "{took:?}: {told}");
     assert!(told.contains("cluster"), "{told}");
-    // Those who come later are told at once.
+    // The next client waits no longer either.
     let began = Instant::now();
     assert!(keyway.client(0).words("GET a").is_error());
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < 4 * timeout, "{:?}", began.elapsed());
     assert_eq!(client.words("PING"), Value::simple("PONG"));
     nodes.iter().for_each(|&node| cluster.resume(node));
     cluster.wait_settled();
@@ -113,7 +114,7 @@ fn clients_of_a_cluster_that_starts_a_moment_later_are_served() {
     let _watch = watchdog(WITHIN, "a cluster that starts later");
     let mut cluster = RedisCluster::start(3, 0);
     (0..3).for_each(|node| cluster.pause(node));
-    let keyway = serve(&cluster, &[("timeout", "\"1s\"")], 1);
+    let keyway = serve(&cluster, &[("timeout", "\"10s\"")], 1);
     let mut client = keyway.client(0);
     client.send(&encode_words("SET a 1"));
     let asked = || keyway.metrics().sum("keyway_cluster_unanswered_questions_total", &[]) > 0.0;

@@ -378,7 +378,7 @@ fn what_is_wrong_with_an_address_is_told() {
     let directory = TempDir::new();
     let nobody = free_address().to_string();
     let clients = keyway.address(0).to_string();
-    for (address, why) in [(&nobody, "nobody listens there"), (&clients, "does not speak HTTP")] {
+    for (address, why) in [(&nobody, "nobody listens there"), (&clients, "speaks RESP")] {
         let output = once(&["--address", address]);
         assert_eq!(output.status.code(), Some(1), "{}", output.text);
         assert!(output.stdout.contains(why), "{}", output.text);

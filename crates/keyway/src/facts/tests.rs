@@ -187,7 +187,7 @@ fn a_sharded_pool_tells_of_its_servers() {
         "name=beta,state=ejected,links=0,in_flight=2,requests=9,errors=0,error_replies=0,\
          ejections=0"
     );
-    assert!(field(&text, "backend0").starts_with("name=alpha,state=up,"));
+    assert!(field(&text, "backend0").starts_with("name=alpha,state=unknown,"));
     assert_eq!(field(&text, "total_commands_processed"), "8");
     assert!(field(&text, "cmdstat_read").starts_with("calls=8,usec=1000,usec_per_call=1000.00,"));
     assert!(!text.contains("keyspace_hits") && !text.contains("cmdstat_write"));
