@@ -1,6 +1,8 @@
 //! A request that times out fails alone. The link lives on, and the late
 //! reply is given to nobody.
 
+#![allow(clippy::disallowed_methods, reason = "waits are timed from outside")]
+
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{

@@ -631,7 +631,7 @@ fn systemd_the_pid_file_and_descriptors_are_as_after_a_start() {
     let (redis, address, admin) = (RedisServer::start(), free_address(), free_address());
     let text = format!(
         "[server]\nadmin = \"tcp://{admin}\"\nworkers = 2\n[[listener]]\nbind = \"tcp://{address}\"\n\
-         pool = \"main\"\n[pool.main]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n",
+         pool = \"main\"\n[pool.main]\nkind = \"sharded\"\nservers = [\"{}:1\"]\npreconnect = true\n",
         redis.address()
     );
     let file = folder.write("keyway.toml", &text);

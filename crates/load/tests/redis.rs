@@ -441,7 +441,8 @@ fn requests_of_several_keys_are_sent_apart_in_a_cluster() {
         assert!(outcome.connections.lost > 0 && outcome.totals.unanswered > 0, "{outcome:?}");
         assert_eq!(outcome.ended, Ended::Finished);
         let classes = outcome.classes.iter().map(|class| class.requests).sum::<u64>();
-        assert_eq!((outcome.totals.requests, outcome.latency.count), (classes, classes));
+        let timed = outcome.latency.count + outcome.failed_latency.count;
+        assert_eq!((outcome.totals.requests, timed), (classes, classes));
     });
 }
 

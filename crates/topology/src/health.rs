@@ -602,7 +602,8 @@ impl HealthBoard {
         now: Time,
         (spread, patience): (Duration, Duration),
     ) -> LookStep {
-        self.cells[backend.index()].first_look.step(now, spread, patience)
+        self.cell(backend)
+            .map_or(LookStep::Wait, |cell| cell.first_look.step(now, spread, patience))
     }
 
     /// The backends that are due for a probe, each of which some worker should
@@ -711,7 +712,7 @@ impl HealthBoard {
     /// Puts a backend back into use on an operator's word, or as another has come to its place:
     /// nothing is known of it. A claim in the hands of a worker is void.
     pub fn restore(&self, backend: BackendId) -> Option<StateChange> {
-        self.cells[backend.index()].first_look.restart();
+        self.cell(backend)?.first_look.restart();
         self.update(backend, |_| Some(Word::UNKNOWN))
     }
 
