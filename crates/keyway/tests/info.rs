@@ -1,5 +1,7 @@
 //! INFO on a sharded pool: Keyway itself, its servers added up, and each alone.
 
+#![allow(clippy::disallowed_methods, reason = "execution is timed from outside")]
+
 use std::time::Duration;
 
 use keyway_testkit::{
