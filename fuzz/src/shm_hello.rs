@@ -85,6 +85,7 @@ impl World {
             unix_mode: None,
             unix_owner: (None, None),
             tcp_keepalive: None,
+            only_v6: false,
             door: Some(Door { allow_uids: Vec::new(), ring_max: RING_MAX }),
         };
         let elsewhere = directory.join("elsewhere");

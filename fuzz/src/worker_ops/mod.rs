@@ -407,6 +407,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         pause: Pause::default(),
         scripts: Arc::default(),
         errors: Arc::default(),
+        notices: Default::default(),
         noted: Arc::default(),
         // Every request of the store is slow.
         slow_log: Arc::new(SlowLog::timed(Duration::ZERO, 8, || Time(0))),
@@ -452,6 +453,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         invalidations: Arc::default(),
         monitors: Arc::default(),
         redirects: Arc::default(),
+        relief: Arc::default(),
     })
 }
 
