@@ -218,17 +218,17 @@ impl Driver {
 
     /// What is overdue: on a connection that stands it may have been sent, and
     /// its reply is still to come; before, it is taken back, but for the
-    /// worker's own. The next requests of a client whose large transfer moves may have more
-    /// time: of those that are overdue, the ones that the link has `told`.
+    /// worker's own. A request behind a large transfer has less time than the next ones of the
+    /// client whose transfer it is, so the link tells which are over, in their order.
     fn expire(&mut self, is_ready: bool, told: &[Owner]) -> Vec<Owner> {
-        let Some(timeout) = self.options.timeout else { return Vec::new() };
+        if self.options.timeout.is_none() {
+            return Vec::new();
+        }
         let mut owners = Vec::new();
         for asked in &mut self.held {
             let is_own = matches!(asked.owner, Owner::Internal(_));
-            if self.now < asked.started + timeout || asked.expired || (is_own && !is_ready) {
-                continue;
-            }
-            if !told.contains(&asked.owner) {
+            let is_told = told.get(owners.len()) == Some(&asked.owner);
+            if !is_told || asked.expired || (is_own && !is_ready) {
                 continue;
             }
             asked.expired = true;
