@@ -134,6 +134,8 @@ pub struct Cluster {
     reasons_asked: AtomicU64,
     /// Questions in a row without an answer.
     unanswered: AtomicU64,
+    /// When one was answered last, in nanoseconds.
+    answered_at: AtomicU64,
     /// Until when clients wait for the first map, in nanoseconds; 0 before the
     /// first of them came.
     waits_until: AtomicU64,
@@ -191,6 +193,7 @@ impl Cluster {
             reasons: AtomicU64::new(0),
             reasons_asked: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
+            answered_at: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
             lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
@@ -208,7 +211,12 @@ impl Cluster {
     /// Which shards have lost their last replica or regained one; each change is returned once.
     pub(crate) fn redundancy_changes(&self, now: Time) -> Vec<ShardChange> {
         let Some(mut redundancy) = self.redundancy.try_lock() else { return Vec::new() };
-        redundancy.follow(&self.map(), now)
+        let heard = Time(self.answered_at.load(Relaxed));
+        let followed = redundancy.follow(&self.map(), heard, now);
+        if followed.asks_again {
+            self.ask_again();
+        }
+        followed.changes
     }
 
     /// Whether the server at a place is the primary of a shard that has lost its replicas.
@@ -490,6 +498,7 @@ impl Cluster {
     pub(crate) fn note_answered(&self, now: Time, refresh: Duration) {
         self.totals.views.fetch_add(1, Relaxed);
         self.unanswered.store(0, Relaxed);
+        self.answered_at.store(now.0, Relaxed);
         // ORDER: pairs with `ask_again`: whatever comes in between is seen here, or puts it back.
         self.next_ask.store((now + refresh).0, SeqCst);
         if self.reasons.load(SeqCst) != self.reasons_asked.load(Relaxed) {

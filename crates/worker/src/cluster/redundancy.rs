@@ -6,9 +6,10 @@ use keyway_topology::{ClusterMap, NodeHealth, PlaceRole, PlacedNode, SLOT_COUNT}
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A shard counts when it has had no replica for so long. Servers leave a replica out of what they
-/// tell while it copies its primary, as one does that was a primary a moment ago. Shorter tells of
-/// every planned fail-over; longer tells later of a replica that died.
+/// A shard counts when it has had no replica for so long, and an answer from after that time says
+/// the same. Servers leave a replica out of what they tell while it copies its primary, as one does
+/// that was a primary a moment ago. Without an answer the shard counts after twice the time. Shorter
+/// tells of every planned fail-over; longer tells later of a replica that died.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What is known of one pool. Slots are remembered rather than servers: after a fail-over the
@@ -27,7 +28,19 @@ pub(crate) struct Redundancy {
 struct Lost {
     tenure: u64,
     since: Time,
+    /// Whether the servers were asked once more since, before it is told.
+    is_doubted: bool,
     is_told: bool,
+}
+
+/// What became of the shards since the last look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// Shards to be told. Each change is returned once.
+    pub(crate) changes: Vec<ShardChange>,
+    /// Whether the servers are to be asked now: a shard is about to be told, by an answer from
+    /// before its time was up.
+    pub(crate) asks_again: bool,
 }
 
 /// A shard that was lost or regained a replica, to be told.
@@ -45,20 +58,24 @@ impl Redundancy {
         Redundancy { version: None, had: vec![false; count].into(), lost: BTreeMap::new() }
     }
 
-    /// Looks at the map at `now`. Each change is returned once.
-    pub(crate) fn follow(&mut self, map: &ClusterMap, now: Time) -> Vec<ShardChange> {
-        let mut changes = Vec::new();
+    /// Looks at the map at `now`. The servers answered last at `heard`.
+    pub(crate) fn follow(&mut self, map: &ClusterMap, heard: Time, now: Time) -> Followed {
+        let mut followed = Followed::default();
         if self.version != Some(map.version()) {
             self.version = Some(map.version());
-            self.look(map, now, &mut changes);
+            self.look(map, now, &mut followed.changes);
         }
-        for (place, lost) in &mut self.lost {
-            if !lost.is_told && lost.since + GRACE <= now {
+        for (place, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.is_told) {
+            let due = lost.since + GRACE;
+            if due <= heard || due + GRACE <= now {
                 lost.is_told = true;
-                changes.extend(change(map, *place, false));
+                followed.changes.extend(change(map, *place, false));
+            } else if due <= now && !lost.is_doubted {
+                lost.is_doubted = true;
+                followed.asks_again = true;
             }
         }
-        changes
+        followed
     }
 
     fn look(&mut self, map: &ClusterMap, now: Time, changes: &mut Vec<ShardChange>) {
@@ -84,7 +101,8 @@ impl Redundancy {
             is_kept
         });
         for (place, node) in map.nodes().filter(|(place, _)| has_lost[usize::from(*place)]) {
-            let lost = Lost { tenure: node.tenure, since: now, is_told: false };
+            let tenure = node.tenure;
+            let lost = Lost { tenure, since: now, is_doubted: false, is_told: false };
             self.lost.entry(place).or_insert(lost);
         }
     }
@@ -156,34 +174,41 @@ mod tests {
         }
     }
 
+    /// Looks at a second at which the servers have just answered.
+    fn follow(redundancy: &mut Redundancy, map: &ClusterMap, second: u64) -> Vec<ShardChange> {
+        let followed = redundancy.follow(map, at(second), at(second));
+        assert!(!followed.asks_again);
+        followed.changes
+    }
+
     #[test]
     fn a_shard_is_lost_when_its_last_replica_is_and_only_if_it_had_one() {
         let seeds = [1, 2, 3].map(endpoint);
         let mut redundancy = Redundancy::new(1);
         let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &[], at(0));
-        assert!(redundancy.follow(&map, at(0)).is_empty());
-        assert!(redundancy.follow(&map, at(60)).is_empty(), "it never had one");
+        assert!(follow(&mut redundancy, &map, 0).is_empty());
+        assert!(follow(&mut redundancy, &map, 60).is_empty(), "it never had one");
         let online = NodeHealth::Online;
         let map = told(map, 1, &[(2, online), (3, NodeHealth::Failed)], at(61));
-        assert!(redundancy.follow(&map, at(61)).is_empty());
+        assert!(follow(&mut redundancy, &map, 61).is_empty());
         let map = told(map, 1, &[(3, NodeHealth::Failed)], at(62));
-        assert!(redundancy.follow(&map, at(62)).is_empty() && redundancy.lost_count() == 0);
+        assert!(follow(&mut redundancy, &map, 62).is_empty() && redundancy.lost_count() == 0);
         let lost = ShardChange { primary: "h:1".into(), is_redundant: false };
-        assert_eq!(redundancy.follow(&map, at(67)), std::slice::from_ref(&lost));
-        assert!(redundancy.follow(&map, at(68)).is_empty(), "told once");
+        assert_eq!(follow(&mut redundancy, &map, 67), std::slice::from_ref(&lost));
+        assert!(follow(&mut redundancy, &map, 68).is_empty(), "told once");
         assert_eq!(redundancy.lost_count(), 1);
         let place = map.place_of(&endpoint(1)).unwrap();
         let tenure = map.node(usize::from(place)).unwrap().tenure;
         assert!(redundancy.is_lost(usize::from(place), tenure));
         let map = told(map, 1, &[(3, online)], at(69));
         let regained = ShardChange { is_redundant: true, ..lost.clone() };
-        assert_eq!(redundancy.follow(&map, at(69)), [regained]);
+        assert_eq!(follow(&mut redundancy, &map, 69), [regained]);
         assert_eq!(redundancy.lost_count(), 0);
         // Its primary fails, the replica takes over, and is alone.
         let map = told(map, 3, &[(1, NodeHealth::Failed)], at(70));
-        assert!(redundancy.follow(&map, at(70)).is_empty());
+        assert!(follow(&mut redundancy, &map, 70).is_empty());
         let lost = ShardChange { primary: "h:3".into(), is_redundant: false };
-        assert_eq!(redundancy.follow(&map, at(75)), [lost]);
+        assert_eq!(follow(&mut redundancy, &map, 75), [lost]);
     }
 
     #[test]
@@ -192,11 +217,39 @@ mod tests {
         let mut redundancy = Redundancy::new(1);
         let replica = [(2, NodeHealth::Online)];
         let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &replica, at(0));
-        assert!(redundancy.follow(&map, at(0)).is_empty());
+        assert!(follow(&mut redundancy, &map, 0).is_empty());
         let map = told(map, 1, &[], at(1));
-        assert!(redundancy.follow(&map, at(5)).is_empty());
+        assert!(follow(&mut redundancy, &map, 5).is_empty());
         let map = told(map, 1, &replica, at(6));
-        assert!(redundancy.follow(&map, at(6)).is_empty());
-        assert!(redundancy.follow(&map, at(60)).is_empty());
+        assert!(follow(&mut redundancy, &map, 6).is_empty());
+        assert!(follow(&mut redundancy, &map, 60).is_empty());
+    }
+
+    #[test]
+    fn an_answer_from_before_its_time_was_up_does_not_make_a_shard_lost() {
+        let seeds = [1, 2].map(endpoint);
+        let mut redundancy = Redundancy::new(1);
+        let replica = [(2, NodeHealth::Online)];
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &replica, at(0));
+        assert!(follow(&mut redundancy, &map, 0).is_empty());
+        let map = told(map, 1, &[], at(1));
+        assert!(follow(&mut redundancy, &map, 1).is_empty());
+        // The servers are asked once, and nothing is told before they answer.
+        let nothing = Followed::default();
+        assert_eq!(redundancy.follow(&map, at(5), at(5)), nothing);
+        assert_eq!(
+            redundancy.follow(&map, at(5), at(6)),
+            Followed { asks_again: true, ..Followed::default() }
+        );
+        assert_eq!(redundancy.follow(&map, at(5), at(7)), nothing);
+        let back = told(map.clone(), 1, &replica, at(7));
+        assert_eq!(redundancy.follow(&back, at(7), at(7)), nothing);
+        // It goes again, and nobody answers any more.
+        let gone = told(back, 1, &[], at(8));
+        assert_eq!(redundancy.follow(&gone, at(8), at(8)), nothing);
+        assert!(redundancy.follow(&gone, at(8), at(13)).asks_again);
+        assert_eq!(redundancy.follow(&gone, at(8), at(17)), nothing);
+        let lost = ShardChange { primary: "h:1".into(), is_redundant: false };
+        assert_eq!(redundancy.follow(&gone, at(8), at(18)).changes, [lost]);
     }
 }
