@@ -128,7 +128,7 @@ impl Driver {
         };
         let bytes = [format!("<{id}:").as_bytes(), choices.bytes(20), b">"].concat();
         self.link.request_buf().extend_from_slice(&bytes);
-        self.link.enqueue(owner, 0, bytes.len(), self.now);
+        self.link.enqueue(owner, Counted::OWN, bytes.len(), self.now);
         self.wire.extend_from_slice(&bytes);
         self.held.push_back(Asked { id, bytes, owner, started: self.now, expired: false });
         if self.link.wants_connection(self.now) {

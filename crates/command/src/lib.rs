@@ -11,6 +11,7 @@
 mod bitset;
 mod class;
 mod command;
+mod counted;
 mod handling;
 mod keys;
 mod long;
@@ -22,6 +23,7 @@ mod table;
 pub use bitset::{Categories, Flags, KeyFlags};
 pub use class::Class;
 pub use command::{Argument, BeginSearch, Command, Docs, FindKeys, KeySpec};
+pub use counted::{COUNTED_NAMES, Counted};
 pub use handling::{Across, Condition, Handling, Join, Loaded, Split, store_scripts, store_serves};
 pub use keys::KeysFault;
 pub use lookup::lookup;

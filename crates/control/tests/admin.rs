@@ -36,6 +36,7 @@ impl AdminState for State {
         };
         let registry = Registry::new(Layout {
             classes: &["read"],
+            commands: &["get"],
             pools: vec![pool],
             workers_max: 1,
             version: "1.2.3",

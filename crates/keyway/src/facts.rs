@@ -510,13 +510,12 @@ impl Report<'_> {
             .put("repl_backlog_histlen", 0);
     }
 
-    /// By class of commands, as the metrics are; calls refused are not counted
-    /// by class, so there is no `rejected_calls`. On a store the time is that of
-    /// the turns, divided evenly over their requests; where servers hold the keys,
-    /// it is the whole time from request to reply.
+    /// Refused calls have no command, so there is no `rejected_calls`. On a store the time is that of
+    /// the turns, divided evenly over their requests; where servers hold the keys, it is the whole
+    /// time from request to reply.
     fn command_stats(&self, fields: &mut Fields) {
-        for (class, totals) in self.class_totals() {
-            if totals.requests == 0 {
+        for (command, totals) in self.command_totals() {
+            if totals.calls == 0 {
                 continue;
             }
             let seconds = match self.pool.store {
@@ -527,10 +526,9 @@ impl Report<'_> {
             let per_call = if totals.replies == 0 { 0.0 } else { micros / totals.replies as f64 };
             let value = format_args!(
                 "calls={},usec={micros:.0},usec_per_call={per_call:.2},failed_calls={}",
-                totals.requests,
-                totals.errors + totals.error_replies
+                totals.calls, totals.errors
             );
-            fields.put(&format!("cmdstat_{class}"), value);
+            fields.put(&format!("cmdstat_{command}"), value);
         }
     }
 

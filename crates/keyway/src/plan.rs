@@ -114,6 +114,7 @@ fn layout(topology: &Topology, retired: &[Retired], workers_max: usize, clock: C
     });
     Layout {
         classes: &CLASSES,
+        commands: &keyway_command::COUNTED_NAMES,
         pools: pools.collect(),
         workers_max,
         version: env!("CARGO_PKG_VERSION"),

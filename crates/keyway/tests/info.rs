@@ -258,7 +258,7 @@ fn the_time_of_commands_is_that_of_their_execution() {
     client.replies(20_000);
     let text = client.words("INFO commandstats").text().to_owned();
     let elapsed = began.elapsed().as_micros() as u64;
-    let line = field(&text, "cmdstat_write");
+    let line = field(&text, "cmdstat_set");
     let (calls, rest) = line.split_once(",usec=").expect("a time");
     let micros: u64 = rest.split(',').next().and_then(|text| text.parse().ok()).expect("a number");
     assert_eq!(calls, "calls=20000");
@@ -431,7 +431,7 @@ fn counts_begin_anew_when_that_is_asked_for_and_metrics_do_not() {
             let value = text.lines().find_map(|line| line.trim().strip_prefix(name));
             value.unwrap_or_default().to_owned()
         };
-        ["keyspace_hits:", "keyspace_misses:", "cmdstat_read:"].map(find)
+        ["keyspace_hits:", "keyspace_misses:", "cmdstat_get:"].map(find)
     };
     let before = hits(&mut client);
     assert_eq!(before[..2], ["10", "10"]);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keyway_testkit::{
-    Action, Keyway, KeywayConfig, Pool, RedisServer, ScriptedBackend, Value, encode,
-    handshake_reply, http_get, wait_until, watchdog,
+    Action, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, ScriptedBackend, Value,
+    encode, handshake_reply, http_get, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -129,6 +129,76 @@ fn counters_of_a_pool_match_what_was_sent() {
     );
     drop(client);
     expect(&keyway, &[("keyway_client_connections", &[MAIN], 0.0)]);
+}
+
+#[test]
+fn requests_are_counted_by_command_wherever_they_are_counted_by_class() {
+    let _watch = watchdog(Duration::from_secs(60), "metrics by command");
+    let servers = RedisServer::start_many(2);
+    let caches = MemcachedServer::start_many(2);
+    let pools = vec![
+        Pool::store("local"),
+        Pool::over("far", &servers),
+        Pool::memcached("cache", &caches),
+        Pool::of_kind("front", "failover").with("children", "[\"far\", \"local\"]"),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    for pool in [0, 1, 3] {
+        let mut client = keyway.client(pool);
+        for request in ["SET k v", "GET k", "GET k", "MGET k a b c", "DEL k a", "CONFIG GET save"] {
+            client.words(request);
+        }
+        client.words("SET k word");
+        assert!(client.words("INCR k").is_error());
+        assert!(client.words("NOSUCH k").is_error());
+        for request in ["EVAL return{1} 1 k", "MULTI", "GET k", "EXEC", "PING"] {
+            client.words(request);
+        }
+    }
+    let mut client = keyway.memcached_client(2);
+    client.send(
+        b"set k 0 0 1\r\nv\r\nget k\r\ngets k n\r\nmg k v\r\n\
+          delete k noreply\r\nincr k 1\r\nmn\r\n",
+    );
+    assert_eq!(client.line(), "STORED\r\n");
+    wait_until("all is counted", Duration::from_secs(5), || {
+        keyway.metrics().sum("keyway_pool_command_calls_total", &["pool=\"cache\""]) == 7.0
+    });
+    let metrics = keyway.metrics();
+    let calls = |pool: &str, command: &str| {
+        let labels = [format!("pool=\"{pool}\""), format!("command=\"{command}\"")];
+        metrics.sum("keyway_pool_command_calls_total", &[&labels[0], &labels[1]])
+    };
+    for pool in ["local", "far", "front"] {
+        for (command, count) in [
+            ("set", 2.0),
+            ("mget", 1.0),
+            ("del", 1.0),
+            ("config|get", 1.0),
+            ("incr", 1.0),
+            ("eval", 1.0),
+        ] {
+            assert_eq!(calls(pool, command), count, "{pool} {command}");
+        }
+        let labels = [format!("pool=\"{pool}\""), "command=\"incr\"".to_owned()];
+        let failed = metrics.sum("keyway_pool_command_errors_total", &[&labels[0], &labels[1]]);
+        assert_eq!(failed, 1.0, "{pool}");
+    }
+    for (command, count) in
+        [("set", 1.0), ("get", 3.0), ("delete", 1.0), ("incr", 1.0), ("noop", 1.0)]
+    {
+        assert_eq!(calls("cache", command), count, "{command}");
+    }
+    // Whatever a request is, both count it.
+    for pool in ["local", "far", "cache", "front"] {
+        let labels = [format!("pool=\"{pool}\"")];
+        let sum = |name: &str| metrics.sum(name, &[&labels[0]]);
+        let by_class = sum("keyway_pool_requests_total");
+        assert_eq!(sum("keyway_pool_command_calls_total"), by_class, "{pool}");
+        let seconds = sum("keyway_pool_reply_latency_seconds_sum");
+        let apart = (sum("keyway_pool_command_reply_seconds_total") - seconds).abs();
+        assert!(apart < 1e-6 && seconds > 0.0, "{pool}: {apart} of {seconds}");
+    }
 }
 
 #[test]
@@ -415,9 +485,13 @@ fn writes_that_a_full_store_refuses_are_counted_and_told_of_once() {
     let write: &[&str] = &[LOCAL, "command=\"write\"", "fault=\"store_full\""];
     expect(&keyway, &[("keyway_pool_errors_total", write, refused as f64)]);
     let info = client.words("INFO commandstats").text();
-    let failed = format!("failed_calls={}", refused + 1);
-    let mut lines = info.lines().filter(|line| line.starts_with("cmdstat_write:"));
-    assert!(lines.any(|line| line.ends_with(&failed)), "{info}");
+    for (command, calls, failed) in [("set", 100, refused), ("incrby", 1, 1)] {
+        let line = info
+            .lines()
+            .find(|line| line.starts_with(&format!("cmdstat_{command}:calls={calls},")));
+        let failed = format!("failed_calls={failed}");
+        assert!(line.is_some_and(|line| line.ends_with(&failed)), "{info}");
+    }
     wait_until("the log tells", Duration::from_secs(5), || {
         keyway.process().log().contains("store is full")
     });

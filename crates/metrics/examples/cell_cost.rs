@@ -29,6 +29,7 @@ fn main() {
     };
     let registry = Registry::new(Layout {
         classes: &["read", "write", "multi", "other"],
+        commands: &["get", "set", "mget", "ping"],
         pools: vec![pool("one"), pool("two")],
         workers_max: 2,
         version: "0.0.0",
@@ -39,11 +40,11 @@ fn main() {
     measure("empty loop", |n| {
         black_box(n);
     });
-    measure("counter, looked up by pool and class", |n| {
+    measure("a call, looked up by pool, class and command", |n| {
         let class = black_box(n as usize & 3);
-        cells.pool(black_box(1)).class(class).requests.add(1);
+        cells.pool(black_box(1)).requests(class, class).call();
     });
-    let requests = &cells.pool(1).class(0).requests;
+    let requests = &cells.pool(1).backend(0).requests;
     measure("counter, already at hand", |n| {
         black_box(n);
         black_box(requests).add(1);
@@ -53,12 +54,13 @@ fn main() {
         black_box(n);
         black_box(&shared).fetch_add(1, Relaxed);
     });
-    measure("latency, looked up by pool and class, spread values", |n| {
+    measure("latency, looked up by pool, class and command, spread values", |n| {
         let start = Time(black_box(n));
         let nanos = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 42;
-        cells.pool(black_box(1)).class(n as usize & 3).latency.record(start, Time(n + nanos));
+        let of = n as usize & 3;
+        cells.pool(black_box(1)).requests(of, of).latency(start, Time(n + nanos));
     });
-    let latency = &cells.pool(1).class(0).latency;
+    let latency = &cells.pool(1).backend(0).latency;
     measure("latency, already at hand, spread values", |n| {
         let nanos = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 42;
         latency.record(Time(black_box(n)), Time(n + nanos));
@@ -68,9 +70,9 @@ fn main() {
     });
     measure("a proxied request: 8 counters, 2 gauges, 2 latencies", |n| {
         let pool = cells.pool(black_box(1));
-        let class = pool.class(n as usize & 3);
+        let of_request = pool.requests(n as usize & 3, n as usize & 3);
         let backend = pool.backend(n as usize & 3);
-        class.requests.add(1);
+        of_request.call();
         pool.clients.received_bytes.add(40);
         backend.requests.add(1);
         backend.in_flight.raise(1);
@@ -78,7 +80,7 @@ fn main() {
         backend.received_bytes.add(100);
         backend.in_flight.lower(1);
         backend.latency.record(Time(n), Time(n + 30_000 + (n & 0xffff)));
-        class.latency.record(Time(n), Time(n + 40_000 + (n & 0xffff)));
+        of_request.latency(Time(n), Time(n + 40_000 + (n & 0xffff)));
         pool.clients.sent_bytes.add(100);
         cells.events.add(1);
         cells.recv_calls.add(1);

@@ -135,6 +135,15 @@ catalogue! {
     POOL_ERRORS: Counter "keyway_pool_errors_total" in "errors" by [Pool Command Fault]
         measures "Requests answered with an error of Keyway's own, by what went wrong; store_full: writes that the embedded store refused with -OOM."
         leaves_out "Leaves out other error replies of the embedded store, and those of a backend, which are passed on: keyway_backend_error_replies_total."
+    COMMAND_CALLS: Counter "keyway_pool_command_calls_total" in "calls" by [Pool Command]
+        measures "Requests taken for serving, by command: its name in lower case, that of a subcommand behind its command and a bar. A command has a series from its first request on. keyway_pool_requests_total has the same requests by class."
+        leaves_out "Leaves out what keyway_pool_requests_total leaves out."
+    COMMAND_ERRORS: Counter "keyway_pool_command_errors_total" in "errors" by [Pool Command]
+        measures "Requests answered with an error, by command: Keyway's own, the embedded store's, and those of a backend, which are passed on."
+        leaves_out "Leaves out requests refused before routing: keyway_pool_refused_requests_total."
+    COMMAND_SECONDS: Counter "keyway_pool_command_reply_seconds_total" in "seconds" by [Pool Command]
+        measures "Sum of the latencies of keyway_pool_reply_latency_seconds, by command; divided by the calls it is the mean latency."
+        leaves_out "Leaves out what keyway_pool_reply_latency_seconds leaves out."
     POOL_REFUSED: Counter "keyway_pool_refused_requests_total" in "requests" by [Pool Fault]
         measures "Requests refused before routing (client: broken frames; denied: unknown and unsupported commands, wrong arity, missing permission, keys on several servers) and clients refused at once (limit)."
         leaves_out "Leaves out requests that were routed and then failed: keyway_pool_errors_total."
@@ -552,7 +561,7 @@ pub fn catalogue_markdown() -> String {
         "`GET /metrics` on the admin listener serves them in the Prometheus text format. ",
         "Values are summed over workers unless `worker` is a label. ",
         "No label holds a key or a client's address, so the number of series depends on the ",
-        "configuration alone.\n\n",
+        "configuration and on the commands in use, of which there are some 400.\n\n",
         "Histograms double from bound to bound: latencies from 62.5 us to 8.192 s (1, 8 and ",
         "64 ms are bounds), sizes from 1 to 8192. A value on a bound counts at or below it.\n",
     ));

@@ -2,12 +2,12 @@
 //! and command class in the order of the [`crate::Layout`].
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
+use keyway_base::{BackendFault, Fault, LimitFault, ReplyBound, Sent, Time};
 
 use crate::cell::{Counter, Gauge};
-use crate::histogram::{LatencyHistogram, SizeHistogram};
+use crate::histogram::{Latency, LatencyHistogram, SizeHistogram};
 use crate::registry::{Layout, PoolLayout};
 
 /// One fault for every value of the `fault` label, in the order they are
@@ -220,18 +220,18 @@ impl HealthLevel {
 /// Requests of one command class in one pool.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct ClassCells {
+pub(crate) struct ClassCells {
     /// Requests taken for serving, counted when parsed.
-    pub requests: Counter,
+    pub(crate) requests: Counter,
     /// Requests answered with an error of ours.
-    pub errors: FaultCounters,
+    pub(crate) errors: FaultCounters,
     /// Requests answered with an error of the store's or a backend's.
-    pub error_replies: Counter,
+    pub(crate) error_replies: Counter,
     /// From request parsed to reply written into the client's output.
-    pub latency: LatencyHistogram,
+    pub(crate) latency: LatencyHistogram,
     /// Nanoseconds of the turns in which they were answered, divided evenly over all
     /// requests of a turn. Those that a server answers are not in it.
-    pub worked: Counter,
+    pub(crate) worked: Counter,
 }
 
 impl ClassCells {
@@ -243,6 +243,78 @@ impl ClassCells {
             latency: LatencyHistogram::new(),
             worked: Counter::new(),
         }
+    }
+}
+
+/// How many commands have their cells in one block. More cost memory for commands that nobody
+/// calls, fewer for finding a block: 16 bytes for each.
+const COMMAND_BLOCK: usize = 16;
+
+type CommandBlock = [CommandCells; COMMAND_BLOCK];
+
+/// Requests for one command in one pool.
+#[derive(Debug, Default)]
+pub(crate) struct CommandCells {
+    /// Requests taken for serving.
+    pub(crate) calls: Counter,
+    /// Requests answered with an error, whoever's it is.
+    pub(crate) errors: Counter,
+    /// Requests whose latency was measured.
+    pub(crate) replies: Counter,
+    /// Sum of their latencies, in nanoseconds.
+    pub(crate) nanos: Counter,
+    /// As [`ClassCells::worked`].
+    pub(crate) worked: Counter,
+}
+
+/// Where requests that are counted alike are counted: under their class, and under their command.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestCells<'a> {
+    class: &'a ClassCells,
+    command: &'a CommandCells,
+}
+
+impl RequestCells<'_> {
+    /// A request was taken for serving.
+    #[inline]
+    pub fn call(&self) {
+        self.class.requests.add(1);
+        self.command.calls.add(1);
+    }
+
+    /// A request was answered with an error of ours.
+    #[cold]
+    pub fn fault(&self, fault: Fault) {
+        self.class.errors.of(fault).add(1);
+        self.command.errors.add(1);
+    }
+
+    /// A request was answered with an error of the store's or a backend's.
+    #[cold]
+    pub fn error_reply(&self) {
+        self.class.error_replies.add(1);
+        self.command.errors.add(1);
+    }
+
+    /// A request that was parsed at `start` was answered at `end`.
+    #[inline]
+    pub fn latency(&self, start: Time, end: Time) {
+        self.latencies(Latency::between(start, end), 1);
+    }
+
+    /// So many requests had this latency.
+    #[inline]
+    pub fn latencies(&self, latency: Latency, count: u64) {
+        self.class.latency.add(latency, count);
+        self.command.replies.add(count);
+        self.command.nanos.add(latency.nanos().saturating_mul(count));
+    }
+
+    /// A part of a turn's time was spent on them, in nanoseconds.
+    #[inline]
+    pub fn worked(&self, nanos: u64) {
+        self.class.worked.add(nanos);
+        self.command.worked.add(nanos);
     }
 }
 
@@ -451,6 +523,9 @@ pub struct OwnCells {
     /// Requests refused before a command class was known or routing began.
     pub refused: FaultCounters,
     classes: Box<[ClassCells]>,
+    /// By place in [`Layout::commands`], in blocks that are made when a command of theirs is first
+    /// called: a pool sees few of the commands.
+    commands: Box<[OnceLock<Box<CommandBlock>>]>,
 }
 
 impl Deref for PoolCells {
@@ -463,13 +538,14 @@ impl Deref for PoolCells {
 }
 
 impl PoolCells {
-    fn new(class_count: usize, layout: &PoolLayout) -> Self {
+    fn new(of: &Layout, layout: &PoolLayout) -> Self {
         let own = OwnCells {
             clients: ClientCells::default(),
             pubsub: PubSubCells::default(),
             memcached: MemcachedCells::default(),
             refused: FaultCounters::default(),
-            classes: (0..class_count).map(|_| ClassCells::new()).collect(),
+            classes: of.classes.iter().map(|_| ClassCells::new()).collect(),
+            commands: of.commands.chunks(COMMAND_BLOCK).map(|_| OnceLock::new()).collect(),
         };
         let backends = layout.backends.iter().map(|_| Arc::new(BackendCells::new()));
         Self { own: Arc::new(own), backends: backends.collect() }
@@ -492,8 +568,34 @@ impl OwnCells {
     /// # Panics
     /// When there is no such class.
     #[inline]
-    pub fn class(&self, index: usize) -> &ClassCells {
+    pub(crate) fn class(&self, index: usize) -> &ClassCells {
         &self.classes[index]
+    }
+
+    /// How many requests of the command class at `index` of [`Layout::classes`] were taken.
+    ///
+    /// # Panics
+    /// When there is no such class.
+    pub fn calls_of_class(&self, index: usize) -> u64 {
+        self.classes[index].requests.get()
+    }
+
+    /// Where requests are counted whose class and command are at these places of
+    /// [`Layout::classes`] and [`Layout::commands`].
+    ///
+    /// # Panics
+    /// When there is no such class or command.
+    #[inline]
+    pub fn requests(&self, class: usize, command: usize) -> RequestCells<'_> {
+        let block = self.commands[command / COMMAND_BLOCK].get_or_init(Default::default);
+        RequestCells { class: &self.classes[class], command: &block[command % COMMAND_BLOCK] }
+    }
+
+    /// The cells of commands with their places in [`Layout::commands`], but for those that nobody
+    /// can have called.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, &CommandCells)> {
+        let blocks = self.commands.iter().enumerate().filter_map(|(at, it)| Some((at, it.get()?)));
+        blocks.flat_map(|(at, block)| (at * COMMAND_BLOCK..).zip(block.iter()))
     }
 
     pub(crate) fn classes(&self) -> &[ClassCells] {
@@ -557,11 +659,7 @@ impl Cells {
                 lingering: Gauge::new(),
                 batch: SizeHistogram::new(),
             }),
-            pools: layout
-                .pools
-                .iter()
-                .map(|pool| PoolCells::new(layout.classes.len(), pool))
-                .collect(),
+            pools: layout.pools.iter().map(|pool| PoolCells::new(layout, pool)).collect(),
         }
     }
 
@@ -574,7 +672,7 @@ impl Cells {
     ) -> Self {
         let pool = |(index, layout): (usize, &PoolLayout)| match heir_of(index) {
             Some(at) => self.pools[at].succeeded_by((&old.pools[at], layout)),
-            None => PoolCells::new(new.classes.len(), layout),
+            None => PoolCells::new(new, layout),
         };
         Self {
             turn: Arc::clone(&self.turn),

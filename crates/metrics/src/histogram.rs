@@ -76,6 +76,12 @@ impl Latency {
         let clamped = nanos.saturating_sub(1).min(u64::MAX / STEPS);
         Latency { bucket: bucket_of((clamped * STEPS / NANOS).min(STEP_MAX)), nanos }
     }
+
+    /// In nanoseconds.
+    #[inline]
+    pub(crate) fn nanos(self) -> u64 {
+        self.nanos
+    }
 }
 
 /// Durations, exported in seconds.

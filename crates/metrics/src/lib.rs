@@ -30,13 +30,13 @@ pub use bus::{BusFigures, BusLink, BusMetrics};
 pub use catalogue::{CATALOGUE, Kind, Label, Metric, catalogue_markdown};
 pub use cell::{Counter, Gauge};
 pub use cells::{
-    BackendCells, BackendFaultCounters, ClassCells, ClientCells, CloseCounters, CloseReason,
-    FaultCounters, HealthLevel, MemcachedCells, PoolCells, PubSubCells, TurnCells,
+    BackendCells, BackendFaultCounters, ClientCells, CloseCounters, CloseReason, FaultCounters,
+    HealthLevel, MemcachedCells, PoolCells, PubSubCells, RequestCells, TurnCells,
 };
 pub use histogram::{Latency, LatencyHistogram, SizeHistogram, Snapshot};
 pub use recent::Recent;
 pub use registry::{
-    BackendRole, BackendTotals, ClassTotals, ClusterFigures, DatabaseFigures, EntranceFigures,
+    BackendRole, BackendTotals, ClusterFigures, CommandTotals, DatabaseFigures, EntranceFigures,
     FrontFigures, LatencyShares, Layout, LoginFigures, MemcachedTotals, PoolLayout, PoolTotals,
     QuotaFigures, Registry, ReloadFigures, RouteFigures, ScriptFigures, StoreFigures,
     TransactionFigures, WarmUpFigures, WorkerCells,

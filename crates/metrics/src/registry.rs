@@ -24,11 +24,14 @@ use crate::process;
 pub struct Layout {
     /// Names of the command classes, values of the `command` label.
     pub classes: &'static [&'static str],
+    /// Names of the commands, by which requests are counted beside their classes.
+    pub commands: &'static [&'static str],
     /// The pools; cells are found by position.
     pub pools: Vec<PoolLayout>,
     /// Most workers that ever run at once. A worker that has not started
     /// costs a few words; one that has costs about 1.6 KiB for each pool and
-    /// class and for each backend.
+    /// class and for each backend, and in each pool 0.5 KiB and 40 bytes for each command that
+    /// was called and its neighbours.
     pub workers_max: usize,
     /// Version of this build.
     pub version: &'static str,
@@ -83,15 +86,13 @@ pub struct MemcachedTotals {
     pub flushes: u64,
 }
 
-/// What all workers did for one command class of a pool.
+/// What all workers did for one command of a pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ClassTotals {
+pub struct CommandTotals {
     /// Requests taken for serving.
-    pub requests: u64,
-    /// Requests answered with an error of ours.
+    pub calls: u64,
+    /// Requests answered with an error, of ours, the store's or a backend's.
     pub errors: u64,
-    /// Requests answered with an error of the store's or a backend's.
-    pub error_replies: u64,
     /// Requests whose latency was measured.
     pub replies: u64,
     /// Sum of their latencies, in seconds.
@@ -480,26 +481,26 @@ impl Registry {
         }
     }
 
-    /// What all workers did for each command class of the pool at index
-    /// `pool`, in the order of [`Layout::classes`].
+    /// What all workers did for each command of the pool at index `pool` that was called, with the
+    /// command's place in [`Layout::commands`].
     ///
     /// # Panics
     /// When there is no such pool.
-    pub fn class_totals(&self, pool: usize) -> Vec<ClassTotals> {
+    pub fn command_totals(&self, pool: usize) -> Vec<(usize, CommandTotals)> {
         assert!(pool < self.layout.pools.len(), "there is no pool {pool}");
-        let total = |class: usize| {
-            let cells = || self.cells().map(move |cells| cells.pools[pool].class(class));
-            let latency = Snapshot::of_latencies(cells().map(|class| &class.latency));
-            ClassTotals {
-                requests: cells().map(|class| class.requests.get()).sum(),
-                errors: cells().map(|class| class.errors.sum()).sum(),
-                error_replies: cells().map(|class| class.error_replies.get()).sum(),
-                replies: latency.count(),
-                reply_seconds: latency.sum(),
-                worked_seconds: cells().map(|class| class.worked.get()).sum::<u64>() as f64 / 1e9,
+        let mut totals = vec![CommandTotals::default(); self.layout.commands.len()];
+        for cells in self.cells() {
+            for (command, cells) in cells.pools[pool].commands() {
+                // The last block may have room for more than there are.
+                let Some(total) = totals.get_mut(command) else { break };
+                total.calls += cells.calls.get();
+                total.errors += cells.errors.get();
+                total.replies += cells.replies.get();
+                total.reply_seconds += cells.nanos.get() as f64 / 1e9;
+                total.worked_seconds += cells.worked.get() as f64 / 1e9;
             }
-        };
-        (0..self.layout.classes.len()).map(total).collect()
+        }
+        totals.into_iter().enumerate().filter(|(_, total)| total.calls > 0).collect()
     }
 
     /// The latencies of each command class of the pool at index `pool`, over

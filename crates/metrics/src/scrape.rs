@@ -9,8 +9,8 @@ use crate::exposition::family;
 use crate::histogram::Snapshot;
 use crate::process::{self, TICKS_PER_SECOND};
 use crate::registry::{
-    ClusterFigures, FrontFigures, LatencyShares, QuotaFigures, Registry, RouteFigures,
-    StoreFigures, WarmUpFigures,
+    ClusterFigures, CommandTotals, FrontFigures, LatencyShares, QuotaFigures, Registry,
+    RouteFigures, StoreFigures, WarmUpFigures,
 };
 
 type Reader<T> = (&'static Metric, fn(&T) -> u64);
@@ -274,6 +274,7 @@ impl Registry {
                 errors.sample(&[pool, class, fault.label()], sum);
             }
         });
+        self.write_commands(out);
         let mut refused = family(out, &c::POOL_REFUSED);
         self.each_pool(|pool, name| {
             for fault in REFUSALS {
@@ -281,6 +282,24 @@ impl Registry {
                 refused.sample(&[name, fault.label()], of_fault.sum::<u64>());
             }
         });
+    }
+
+    fn write_commands(&self, out: &mut String) {
+        let mut pools = Vec::new();
+        self.each_pool(|pool, name| pools.push((name.to_owned(), self.command_totals(pool))));
+        let readers: [(_, fn(&CommandTotals) -> f64); 3] = [
+            (&c::COMMAND_CALLS, |totals| totals.calls as f64),
+            (&c::COMMAND_ERRORS, |totals| totals.errors as f64),
+            (&c::COMMAND_SECONDS, |totals| totals.reply_seconds),
+        ];
+        for (metric, read) in readers {
+            let mut samples = family(out, metric);
+            for (pool, totals) in &pools {
+                for (command, totals) in totals {
+                    samples.sample(&[pool, self.layout().commands[*command]], read(totals));
+                }
+            }
+        }
     }
 
     fn write_clients(&self, out: &mut String) {

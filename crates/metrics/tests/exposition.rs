@@ -19,10 +19,12 @@ use keyway_metrics::{
 use text::{Family, Sample, parse};
 
 const CLASSES: &[&str] = &["read", "write", "other"];
+const COMMANDS: &[&str] = &["get", "set", "client|list"];
 
 fn registry() -> Arc<Registry> {
     let registry = Registry::new(Layout {
         classes: CLASSES,
+        commands: COMMANDS,
         pools: vec![
             PoolLayout { name: "cache".into(), backends: vec![], is_retired: false },
             PoolLayout {
@@ -158,8 +160,8 @@ fn value(registry: &Registry, name: &str, labels: &[(&str, &str)]) -> f64 {
 fn serve(cells: &WorkerCells, class: usize, backend: usize, micros: u64) {
     let pool = cells.pool(1);
     let (start, end) = (Time(5_000), Time(5_000 + micros * 1_000));
-    pool.class(class).requests.add(1);
-    pool.class(class).latency.record(start, end);
+    pool.requests(class, class).call();
+    pool.requests(class, class).latency(start, end);
     pool.backend(backend).requests.add(1);
     pool.backend(backend).latency.record(start, end);
     cells.turns.add(1);
@@ -263,7 +265,7 @@ fn values_are_summed_over_workers_and_health_is_the_worst() {
         pool.clients.closed.of(CloseReason::Killed).add(1);
         pool.backend(0).in_flight.raise(3);
         let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
-        pool.class(1).errors.of(fault).add(1);
+        pool.requests(1, 1).fault(fault);
         pool.backend(0).errors.of(BackendFault::Timeout).add(1);
         pool.refused.of(Fault::Denied).add(4);
     }
@@ -296,7 +298,7 @@ fn values_are_summed_over_workers_and_health_is_the_worst() {
 }
 
 #[test]
-fn totals_of_classes_and_backends_are_sums_over_the_workers() {
+fn totals_of_commands_and_backends_are_sums_over_the_workers() {
     let registry = registry();
     let first = registry.start_worker().expect("a free place");
     let second = registry.start_worker().expect("a free place");
@@ -306,9 +308,20 @@ fn totals_of_classes_and_backends_are_sums_over_the_workers() {
     first.pool(1).backend(1).set_health(HealthLevel::Ejected);
     second.pool(1).backend(1).set_health(HealthLevel::Failing);
     second.pool(1).backend(1).errors.of(BackendFault::Timeout).add(5);
-    let classes = registry.class_totals(1);
-    assert_eq!((classes[0].requests, classes[0].replies, classes[1].requests), (2, 2, 0));
-    assert!((0.0039..0.0041).contains(&classes[0].reply_seconds));
+    first.pool(1).requests(0, 2).fault(Fault::Unrouted);
+    second.pool(1).requests(0, 2).error_reply();
+    second.pool(1).requests(0, 2).call();
+    let [(0, get), (2, list)] = registry.command_totals(1)[..] else { panic!("not these two") };
+    assert_eq!((get.calls, get.replies, get.errors), (2, 2, 0));
+    assert!((0.0039..0.0041).contains(&get.reply_seconds));
+    assert_eq!((list.calls, list.replies, list.errors), (1, 0, 2));
+    assert_eq!(registry.pool_totals(1).errors, 1, "an error of ours");
+    assert!(registry.command_totals(0).is_empty());
+    let of_list = [("pool", "sessions"), ("command", "client|list")];
+    assert_eq!(value(&registry, "keyway_pool_command_calls_total", &of_list), 1.0);
+    assert_eq!(value(&registry, "keyway_pool_command_errors_total", &of_list), 2.0);
+    let of_get = [("pool", "sessions"), ("command", "get")];
+    assert_eq!(value(&registry, "keyway_pool_command_reply_seconds_total", &of_get), 0.004);
     let backends = registry.backend_totals(1);
     assert_eq!((backends[0].requests, backends[1].requests, backends[1].errors), (0, 2, 5));
     assert_eq!(backends[0].health, HealthLevel::Unknown);
@@ -367,6 +380,7 @@ fn awkward_names_survive_the_format() {
     let name = "a \"b\"\\c\nd{e},f=é";
     let registry = Registry::new(Layout {
         classes: CLASSES,
+        commands: COMMANDS,
         pools: vec![PoolLayout {
             name: name.into(),
             backends: vec![name.into()],

@@ -10,6 +10,7 @@
 
 use crate::{Digest, Session};
 use keyway_base::{Key, Time};
+use keyway_command::Counted;
 use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
 use keyway_route::Walk;
 
@@ -24,8 +25,8 @@ pub struct Errand {
     pub sequence: u32,
     /// When the request was parsed.
     pub started: Time,
-    /// Its class, for metrics.
-    pub class: u8,
+    /// What it is counted as in metrics.
+    pub counted: Counted,
     /// What `CLIENT CACHING` said of it.
     pub caching: Option<&'static str>,
     /// Position of the pool.
@@ -196,7 +197,7 @@ mod tests {
             is_unheard: false,
             sequence: 0,
             started: Time(0),
-            class: 0,
+            counted: Counted::OWN,
             caching: None,
             pool: 0,
             database: 0,

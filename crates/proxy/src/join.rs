@@ -3,6 +3,7 @@
 use crate::Session;
 use crate::info_report::InfoQuery;
 use keyway_base::{Fault, Key, Time};
+use keyway_command::Counted;
 use keyway_command::Join as Rule;
 use keyway_resp::{Framer, Framing, Kind, Protocol, parse_integer, reply};
 use std::collections::BTreeMap;
@@ -54,8 +55,8 @@ pub struct Join {
     pub sequence: u32,
     /// When the request was parsed.
     pub started: Time,
-    /// Its class, for metrics.
-    pub class: u8,
+    /// What it is counted as in metrics.
+    pub counted: Counted,
     /// Position of the pool.
     pub pool: u16,
     /// Name of the command, for error texts.
@@ -89,7 +90,7 @@ impl Default for Join {
             is_unheard: false,
             sequence: 0,
             started: Time(0),
-            class: 0,
+            counted: Counted::OWN,
             pool: 0,
             command: "",
             is_whole: false,

@@ -29,7 +29,7 @@ use crate::mortal::Mortal;
 use crate::store::{Context, Store};
 use crate::transaction::{Footprint, OutOfMemory};
 use keyway_base::{ByteRange, Clock};
-use keyway_command::{Args, Command, Request};
+use keyway_command::{Args, Command, Counted, Request};
 use keyway_resp::{Protocol, reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,9 +122,9 @@ impl Waiter {
         (self.database, self.lane, self.ticket)
     }
 
-    /// The class of its command, as metrics count them.
-    pub fn class(&self) -> u8 {
-        self.command.class as u8
+    /// What it is counted as in metrics.
+    pub fn counted(&self) -> Counted {
+        self.command.counted()
     }
 
     /// What it is answered when its time is up.

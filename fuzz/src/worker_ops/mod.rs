@@ -466,6 +466,7 @@ pub(crate) fn registry(topology: &Topology) -> Arc<Registry> {
     });
     Registry::new(Layout {
         classes: &CLASSES,
+        commands: &keyway_command::COUNTED_NAMES,
         pools: pools.collect(),
         workers_max: 1,
         version: "0",

@@ -1,7 +1,7 @@
 //! What INFO counts since CONFIG RESETSTAT; metrics never go back.
 
 use super::{ProcessFacts, Report};
-use keyway_metrics::{ClassTotals, PoolTotals};
+use keyway_metrics::{CommandTotals, PoolTotals};
 use keyway_store::StoreStats;
 use parking_lot::RwLock;
 
@@ -11,7 +11,7 @@ pub(super) struct AtReset(RwLock<Option<Counts>>);
 
 struct Counts {
     pool: PoolTotals,
-    classes: Vec<ClassTotals>,
+    commands: Vec<(usize, CommandTotals)>,
     store: Option<StoreStats>,
 }
 
@@ -19,8 +19,8 @@ impl AtReset {
     pub(super) fn set(&self, process: &ProcessFacts, index: usize) {
         let store = process.pools[index].store.as_ref().map(|store| (store.read)());
         let registry = &process.registry;
-        let (pool, classes) = (registry.pool_totals(index), registry.class_totals(index));
-        *self.0.write() = Some(Counts { pool, classes: classes.into_iter().collect(), store });
+        let (pool, commands) = (registry.pool_totals(index), registry.command_totals(index));
+        *self.0.write() = Some(Counts { pool, commands, store });
     }
 
     /// The pool's counts since then; levels and latencies are left as they are.
@@ -36,13 +36,14 @@ impl AtReset {
         now
     }
 
-    fn class(&self, class: usize, mut now: ClassTotals) -> ClassTotals {
+    fn command(&self, command: usize, mut now: CommandTotals) -> CommandTotals {
         let at_reset = self.0.read();
-        let then = at_reset.as_ref().and_then(|counts| counts.classes.get(class));
-        if let Some(then) = then {
-            now.requests = now.requests.saturating_sub(then.requests);
+        let of_command = |counts: &Counts| {
+            counts.commands.iter().find(|(at, _)| *at == command).map(|(_, then)| *then)
+        };
+        if let Some(then) = at_reset.as_ref().and_then(of_command) {
+            now.calls = now.calls.saturating_sub(then.calls);
             now.errors = now.errors.saturating_sub(then.errors);
-            now.error_replies = now.error_replies.saturating_sub(then.error_replies);
             now.replies = now.replies.saturating_sub(then.replies);
             now.reply_seconds = (now.reply_seconds - then.reply_seconds).max(0.0);
             now.worked_seconds = (now.worked_seconds - then.worked_seconds).max(0.0);
@@ -59,11 +60,12 @@ impl AtReset {
 }
 
 impl Report<'_> {
-    /// What all workers did for each class of commands, with its name.
-    pub(super) fn class_totals(&self) -> impl Iterator<Item = (&'static str, ClassTotals)> {
+    /// What all workers did for each command that was called, with its name.
+    pub(super) fn command_totals(&self) -> impl Iterator<Item = (&'static str, CommandTotals)> {
         let registry = &self.process.registry;
-        let since = |(class, now)| self.pool.past.at_reset.class(class, now);
-        let totals = registry.class_totals(self.index).into_iter().enumerate().map(since);
-        registry.layout().classes.iter().copied().zip(totals)
+        let names = registry.layout().commands;
+        let since =
+            |(command, now)| (names[command], self.pool.past.at_reset.command(command, now));
+        registry.command_totals(self.index).into_iter().map(since)
     }
 }

@@ -53,6 +53,7 @@ fn stats() -> StoreStats {
 fn facts() -> ProcessFacts {
     let registry = Registry::new(Layout {
         classes: &["read", "write"],
+        commands: &["get", "set"],
         pools: vec![
             PoolLayout { name: "cache".into(), backends: vec![], is_retired: false },
             PoolLayout {
@@ -178,8 +179,9 @@ fn a_sharded_pool_tells_of_its_servers() {
     beta.requests.add(9);
     beta.in_flight.raise(2);
     beta.set_health(HealthLevel::Ejected);
-    cells.pool(1).class(0).requests.add(8);
-    cells.pool(1).class(0).latency.record(Time(0), Time(1_000_000));
+    let get = cells.pool(1).requests(0, 0);
+    (0..8).for_each(|_| get.call());
+    get.latency(Time(0), Time(1_000_000));
     let text = info(&facts, 1, &["everything"]);
     assert_eq!(field(&text, "keyway_workers"), "1");
     assert_eq!(
@@ -189,8 +191,8 @@ fn a_sharded_pool_tells_of_its_servers() {
     );
     assert!(field(&text, "backend0").starts_with("name=alpha,state=unknown,"));
     assert_eq!(field(&text, "total_commands_processed"), "8");
-    assert!(field(&text, "cmdstat_read").starts_with("calls=8,usec=1000,usec_per_call=1000.00,"));
-    assert!(!text.contains("keyspace_hits") && !text.contains("cmdstat_write"));
+    assert!(field(&text, "cmdstat_get").starts_with("calls=8,usec=1000,usec_per_call=1000.00,"));
+    assert!(!text.contains("keyspace_hits") && !text.contains("cmdstat_set"));
     assert_eq!(field(&text, "maxmemory"), "0");
 }
 

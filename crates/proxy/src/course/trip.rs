@@ -1,7 +1,7 @@
 use super::{Course, memcached, redis};
 use crate::Session;
 use keyway_base::{ByteRange, Fault, Key, Time};
-use keyway_command::{Command, Join};
+use keyway_command::{Command, Counted, Join};
 use keyway_memcache::{Asker, Expect, Wire};
 use keyway_resp::Protocol;
 
@@ -21,8 +21,8 @@ pub struct Trip {
     pub lane: u32,
     /// The pool that leads it.
     pub pool: u16,
-    /// Its `keyway_command::Class`, for metrics.
-    pub class: u8,
+    /// What it is counted as in metrics.
+    pub counted_as: Counted,
     /// When it was parsed.
     pub started: Time,
     /// What it is said in.

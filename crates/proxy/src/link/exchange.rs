@@ -2,7 +2,7 @@ use super::Translation;
 use crate::memcached::{Gather, Warming};
 use crate::{Errand, Join, Session};
 use keyway_base::{Key, Time};
-use keyway_command::Class;
+use keyway_command::{Class, Counted};
 use keyway_memcache::Expect;
 
 /// Requests of the worker's own.
@@ -113,8 +113,8 @@ pub struct Exchange {
     /// How long it had waited before, on other links, in milliseconds; [`Exchange::OVER`] when its
     /// time is up.
     pub(crate) waited: u32,
-    /// The request's `keyway_command::Class`, for metrics.
-    pub class: u8,
+    /// What the request is counted as in metrics.
+    pub counted: Counted,
     /// The server took long for it.
     pub is_slow: bool,
     /// How often a server has sent it elsewhere.
@@ -174,7 +174,7 @@ impl Exchange {
     /// function, or loads some.
     #[inline]
     pub fn is_of_scripts(&self) -> bool {
-        self.class == Class::Script as u8
+        self.counted.class() == Class::Script
     }
 
     /// Whether it is `EXEC` with all that goes before it.
@@ -194,7 +194,7 @@ impl Exchange {
             started: Time(0),
             len: 0,
             waited: 0,
-            class: 0,
+            counted: Counted::OWN,
             is_slow: false,
             redirections: 0,
             sent_on_by: Self::NOBODY,

@@ -151,6 +151,7 @@ mod tests {
     use super::super::{LinkOptions, MemcachedOptions};
     use super::*;
     use keyway_base::{Key, Time};
+    use keyway_command::Counted;
     use keyway_memcache::{Dialect, Expect};
     use std::time::Duration;
 
@@ -183,7 +184,7 @@ mod tests {
         for (sequence, expect) in asked.iter().enumerate() {
             link.request_buf().extend_from_slice(b"asked\r\n");
             let owner = Owner::Session { session: Key::NONE, sequence: sequence as u32 };
-            link.enqueue(owner, 0, 7, Time(0));
+            link.enqueue(owner, Counted::OWN, 7, Time(0));
             link.set_expect(*expect);
         }
         link.advance(link.unsent().len());

@@ -145,6 +145,7 @@ mod tests {
     use super::*;
     use crate::{Internal, Owner};
     use keyway_base::{BackendFault, Key, Limits};
+    use keyway_command::Counted;
     use std::time::Duration;
 
     fn options(password: Option<&str>) -> LinkOptions {
@@ -196,7 +197,7 @@ mod tests {
     fn ask(link: &mut Link, translation: Translation) {
         let owner = Owner::Session { session: Key::NONE, sequence: 0 };
         link.request_buf().extend_from_slice(b"*1\r\n$3\r\nASK\r\n");
-        link.enqueue(owner, 0, 13, Time(0));
+        link.enqueue(owner, Counted::OWN, 13, Time(0));
         link.set_translation(translation);
     }
 

@@ -4,6 +4,7 @@
 use super::{Exchange, Internal, Link, LinkOptions, LinkState, MemcachedOptions, Owner};
 use crate::memcached::{NO_ROOM, is_error, is_welcome, wire_of, write_login, write_own};
 use keyway_base::{BackendFault, Limits, ReplyBound, Time};
+use keyway_command::Counted;
 use keyway_memcache::{Expect, Framer, Framing as Framed, ReplyFault, ReplyLimits, Verb, Wire};
 use keyway_resp::Kind;
 
@@ -244,7 +245,7 @@ impl Link {
         let start = out.len();
         let expect = write(out);
         let len = out.len() - start;
-        self.enqueue(Owner::Internal(which), 0, len, now);
+        self.enqueue(Owner::Internal(which), Counted::OWN, len, now);
         self.set_expect(expect);
     }
 }
@@ -287,7 +288,7 @@ mod tests {
     fn ask(link: &mut Link, request: &[u8], expect: Expect) {
         link.request_buf().extend_from_slice(request);
         let owner = Owner::Session { session: Key::NONE, sequence: 0 };
-        link.enqueue(owner, 0, request.len(), Time(0));
+        link.enqueue(owner, Counted::OWN, request.len(), Time(0));
         link.set_expect(expect);
     }
 

@@ -40,6 +40,7 @@ pub use translate::Translation;
 
 use crate::{Output, Session};
 use keyway_base::{BackendFault, Key, Limits, ReplyBound, Time};
+use keyway_command::Counted;
 use keyway_memcache::{Dialect, Expect};
 use keyway_resp::{Framer, FramingFault, Kind, Protocol, reply};
 use std::collections::VecDeque;
@@ -372,7 +373,7 @@ impl Link {
         reply::bulk(out, b"SELECT");
         reply::bulk(out, database.to_string().as_bytes());
         let len = out.len() - start;
-        self.enqueue(Owner::Internal(Internal::Select), 0, len, now);
+        self.enqueue(Owner::Internal(Internal::Select), Counted::OWN, len, now);
     }
 
     /// Notes the answer to a `SELECT`. When it was refused, the requests
@@ -403,8 +404,8 @@ impl Link {
     /// Puts an exchange behind the others, for the request whose `len` bytes
     /// were just appended to [`Link::request_buf`].
     #[inline]
-    pub fn enqueue(&mut self, owner: Owner, class: u8, len: usize, now: Time) {
-        self.enqueue_batch(owner, class, (len, 0), now);
+    pub fn enqueue(&mut self, owner: Owner, counted: Counted, len: usize, now: Time) {
+        self.enqueue_batch(owner, counted, (len, 0), now);
     }
 
     /// The same for requests that stay together: all are sent on one
@@ -414,7 +415,7 @@ impl Link {
     pub fn enqueue_batch(
         &mut self,
         owner: Owner,
-        class: u8,
+        counted: Counted,
         (len, replies_before): (usize, u16),
         now: Time,
     ) {
@@ -430,7 +431,7 @@ impl Link {
             started,
             len,
             waited: 0,
-            class,
+            counted,
             is_slow,
             translation,
             expect: Expect::One,
@@ -693,7 +694,7 @@ mod tests {
 
     fn ask(link: &mut Link, sequence: u32, now: Time) {
         link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
-        link.enqueue(owner(sequence), 0, 14, now);
+        link.enqueue(owner(sequence), Counted::OWN, 14, now);
     }
 
     fn replies(link: &mut Link, bytes: &[u8], now: Time) -> Vec<(Owner, Vec<u8>)> {
@@ -832,7 +833,7 @@ mod tests {
         let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n";
         ask(&mut link, 0, at(0));
         link.request_buf().extend_from_slice(select);
-        link.enqueue(Owner::Internal(Internal::Select), 0, select.len(), at(0));
+        link.enqueue(Owner::Internal(Internal::Select), Counted::OWN, select.len(), at(0));
         ask(&mut link, 1, at(0));
         ask(&mut link, 2, at(300));
         let mut expired = Vec::new();
@@ -858,7 +859,7 @@ mod tests {
             let mut link = ready_link();
             for (number, owner) in owners.into_iter().enumerate() {
                 link.request_buf().extend_from_slice(format!("+{number}\r\n").as_bytes());
-                link.enqueue(owner, 0, 4, at(0));
+                link.enqueue(owner, Counted::OWN, 4, at(0));
             }
             let mut lost = 0;
             link.on_lost(true, |one| {
@@ -960,7 +961,7 @@ mod tests {
         let mut link = ready_link();
         ask(&mut link, 0, at(0));
         link.request_buf().extend_from_slice(&[b'x'; 2 * TRANSFER_LEN]);
-        link.enqueue(owner(1), 0, 2 * TRANSFER_LEN, at(0));
+        link.enqueue(owner(1), Counted::OWN, 2 * TRANSFER_LEN, at(0));
         ask(&mut link, 2, at(100));
         for (now, len) in [(40, 1000), (90, 1000), (91, TRANSFER_LEN)] {
             link.advance(len);

@@ -6,6 +6,7 @@
 
 use super::{Internal, Link, Owner, REFUSAL_LEN_MAX};
 use keyway_base::Time;
+use keyway_command::Counted;
 use keyway_resp::Kind;
 
 /// A transaction of nothing: what a server says to `MULTI` and `EXEC`.
@@ -32,7 +33,7 @@ impl Link {
         let said = self.multi_refused.as_deref()?;
         let text = String::from_utf8_lossy(said).into_owned() + NOTHING_SENT;
         self.request_buf().extend_from_slice(EMPTY);
-        self.enqueue_batch(Owner::Internal(Internal::Multi), 0, (EMPTY.len(), 1), now);
+        self.enqueue_batch(Owner::Internal(Internal::Multi), Counted::OWN, (EMPTY.len(), 1), now);
         self.set_transaction();
         Some(text)
     }
@@ -84,7 +85,7 @@ mod tests {
 
     fn transaction(link: &mut Link, sequence: u32) {
         link.request_buf().extend_from_slice(b"MULTI SET EXEC");
-        link.enqueue_batch(owner(sequence), 0, (14, 2), Time(0));
+        link.enqueue_batch(owner(sequence), Counted::OWN, (14, 2), Time(0));
         link.set_transaction();
     }
 
@@ -108,7 +109,7 @@ mod tests {
             link.translates = protocol == Protocol::Resp3;
             transaction(&mut link, 1);
             link.request_buf().extend_from_slice(b"GET");
-            link.enqueue(owner(2), 0, 3, Time(0));
+            link.enqueue(owner(2), Counted::OWN, 3, Time(0));
             let bytes = b"-NOPERM no 'multi'\r\n+OK\r\n-ERR EXEC without MULTI\r\n$1\r\nv\r\n";
             let got = replies(&mut link, bytes);
             assert_eq!(got[0], (owner(1), REFUSAL.to_owned()));

@@ -285,6 +285,7 @@ mod tests {
     use super::super::{LinkOptions, Translation};
     use super::*;
     use keyway_base::{Key, Limits};
+    use keyway_command::Counted;
     use keyway_resp::Protocol;
 
     fn options() -> LinkOptions {
@@ -310,7 +311,7 @@ mod tests {
         for sequence in 0..count {
             link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
             let owner = Owner::Session { session: Key::NONE, sequence };
-            link.enqueue(owner, 0, 14, Time(0));
+            link.enqueue(owner, Counted::OWN, 14, Time(0));
             link.set_translation(Translation::Nulls);
         }
         link.advance(link.unsent().len());
@@ -392,7 +393,7 @@ mod tests {
 
     fn ask(link: &mut Link, session: Key<crate::Session>, now: Time) {
         link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
-        link.enqueue(Owner::Session { session, sequence: 1 }, 0, 14, now);
+        link.enqueue(Owner::Session { session, sequence: 1 }, Counted::OWN, 14, now);
         link.advance(link.unsent().len());
     }
 

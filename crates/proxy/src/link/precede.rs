@@ -51,6 +51,7 @@ mod tests {
     use super::*;
     use crate::LinkState;
     use keyway_base::{Key, Limits, Time};
+    use keyway_command::Counted;
 
     #[test]
     fn what_is_refused_before_a_command_that_blocks_answers_it_and_no_other() {
@@ -62,7 +63,7 @@ mod tests {
             for replies in [format!("+PONG\r\n{said}:1\r\n"), "+PONG\r\n:0\r\n:2\r\n".to_owned()] {
                 link.request_buf().extend_from_slice(b"WAIT");
                 let owner = Owner::Session { session: Key::NONE, sequence: 0 };
-                link.enqueue_batch(owner, 0, (4, 2), Time(0));
+                link.enqueue_batch(owner, Counted::OWN, (4, 2), Time(0));
                 link.handle_input(
                     replies.as_bytes(),
                     &Limits::default(),
@@ -83,7 +84,7 @@ mod tests {
         let mut link = Link { state: LinkState::Ready, ..Link::default() };
         let owner = Owner::Session { session: Key::NONE, sequence: 0 };
         link.request_buf().extend_from_slice(b"EXEC");
-        link.enqueue_batch(owner, 0, (4, crate::session::QUEUED_MAX + 1), Time(0));
+        link.enqueue_batch(owner, Counted::OWN, (4, crate::session::QUEUED_MAX + 1), Time(0));
         link.precede_last(b"FIRST");
         let replies = b"+OK\r\n".repeat(usize::from(u16::MAX) + 1);
         let mut got = 0;
@@ -96,9 +97,9 @@ mod tests {
         let mut link = Link { state: LinkState::Ready, ..Link::default() };
         let owner = |sequence| Owner::Session { session: Key::NONE, sequence };
         link.request_buf().extend_from_slice(b"ONE");
-        link.enqueue(owner(1), 0, 3, Time(0));
+        link.enqueue(owner(1), Counted::OWN, 3, Time(0));
         link.request_buf().extend_from_slice(b"TWO");
-        link.enqueue(owner(2), 0, 3, Time(0));
+        link.enqueue(owner(2), Counted::OWN, 3, Time(0));
         link.precede_last(b"FIRST");
         assert_eq!(link.unsent(), b"ONEFIRSTTWO");
         link.advance(11);

@@ -7,6 +7,7 @@
 
 use super::{Exchange, Internal, Link, Owner};
 use keyway_base::{BackendFault, Key, Time};
+use keyway_command::Counted;
 use keyway_resp::{Kind, reply};
 use keyway_topology::Redirect;
 
@@ -137,7 +138,7 @@ impl Link {
         reply::array(out, 1);
         reply::bulk(out, word);
         let len = out.len() - start;
-        self.enqueue(Owner::Internal(Internal::Mode), 0, len, now);
+        self.enqueue(Owner::Internal(Internal::Mode), Counted::OWN, len, now);
     }
 
     /// The server was asked to end the command that waits here, which is then put aside
@@ -187,7 +188,7 @@ impl Link {
         self.request_buf().extend_from_slice(&redirected.request);
         let exchange = &redirected.exchange;
         // Nothing else than a transaction goes out whole.
-        self.enqueue_batch(exchange.owner, exchange.class, (len, exchange.transaction), now);
+        self.enqueue_batch(exchange.owner, exchange.counted, (len, exchange.transaction), now);
         if let Some(last) = self.fifo.back_mut() {
             last.transaction = exchange.transaction;
             last.translation = exchange.translation;
@@ -275,7 +276,7 @@ mod tests {
 
     fn ask(link: &mut Link, sequence: u32, request: &[u8]) {
         link.request_buf().extend_from_slice(request);
-        link.enqueue(owner(sequence), 0, request.len(), Time(0));
+        link.enqueue(owner(sequence), Counted::OWN, request.len(), Time(0));
     }
 
     fn hear(link: &mut Link, replies: &[u8]) -> Vec<(Owner, Vec<u8>)> {
@@ -367,7 +368,7 @@ mod tests {
     fn what_nobody_waits_for_goes_nowhere_else() {
         let mut link = link();
         link.request_buf().extend_from_slice(b"LATE");
-        link.enqueue(Owner::None, 0, 4, Time(0));
+        link.enqueue(Owner::None, Counted::OWN, 4, Time(0));
         assert_eq!(hear(&mut link, b"-MOVED 7 h:1\r\n").len(), 1);
         assert!(link.take_redirected().is_empty());
     }
@@ -377,7 +378,7 @@ mod tests {
         for (last, is_aside) in [("-EXECABORT x\r\n", true), ("*1\r\n+OK\r\n", false)] {
             let mut link = link();
             link.request_buf().extend_from_slice(b"MULTI SET SET EXEC");
-            link.enqueue_batch(owner(1), 0, (18, 3), Time(0));
+            link.enqueue_batch(owner(1), Counted::OWN, (18, 3), Time(0));
             link.set_transaction();
             ask(&mut link, 2, b"GET");
             let inner = "+OK\r\n-ERR other\r\n-ASK 7 h:2\r\n";

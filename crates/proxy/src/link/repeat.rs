@@ -72,7 +72,7 @@ impl Link {
     /// Enqueues the same request as `first`, of another server, for `owner`.
     pub fn enqueue_second(&mut self, first: &Exchange, owner: Owner, request: &[u8], now: Time) {
         self.request_buf().extend_from_slice(request);
-        self.enqueue(owner, first.class, request.len(), now);
+        self.enqueue(owner, first.counted, request.len(), now);
         self.set_translation(first.translation);
         if let Some(last) = self.fifo.back_mut() {
             last.waited = first.waited_until(now);
@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::LinkState;
     use keyway_base::Limits;
+    use keyway_command::Counted;
 
     fn link() -> Link {
         let mut link = Link { state: LinkState::Ready, ..Link::default() };
@@ -96,7 +97,7 @@ mod tests {
     fn ask(link: &mut Link, request: &[u8], at: u64, is_read: bool) {
         link.request_buf().extend_from_slice(request);
         let owner = Owner::Session { session: Key::NONE, sequence: at as u32 };
-        link.enqueue(owner, 0, request.len(), Time(at));
+        link.enqueue(owner, Counted::OWN, request.len(), Time(at));
         if is_read {
             link.note_read();
         }
@@ -145,7 +146,7 @@ mod tests {
     fn what_nobody_hears_or_is_not_kept_is_sent_once() {
         let mut link = link();
         link.request_buf().extend_from_slice(b"GET");
-        link.enqueue(Owner::Unheard(Key::NONE), 0, 3, Time(1));
+        link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, 3, Time(1));
         link.note_read();
         assert_eq!(link.first_overdue(Time(0), Time(9)), None);
         let mut plain = Link { state: LinkState::Ready, ..Link::default() };

@@ -5,6 +5,7 @@
 use super::{redis, stats};
 use crate::Session;
 use keyway_base::{ByteRange, Fault, Key, Time};
+use keyway_command::Counted;
 use keyway_memcache::{
     Answer, Asker, Dialect, ErrorKind, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed,
     Request, Verb, Wire, parse_reply, relay, text_item_len, write_end, write_reply,
@@ -37,8 +38,8 @@ pub struct Gather {
     pub sequence: u32,
     /// When it was parsed.
     pub started: Time,
-    /// Its `keyway_command::Class`, for metrics.
-    pub class: u8,
+    /// What it is counted as in metrics.
+    pub counted: Counted,
     /// The position of its pool.
     pub pool: u16,
     /// What it misses is looked up in an old pool before it is answered: the

@@ -22,6 +22,7 @@
 use super::{Gather, wire_of};
 use crate::Session;
 use keyway_base::{Fault, Key, Sent, Time};
+use keyway_command::Counted;
 use keyway_memcache::{
     Asked, Dialect, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed, Untranslatable, Verb,
     Wire, compose_request, parse_reply,
@@ -415,8 +416,8 @@ pub struct Warming {
     pub sequence: u32,
     /// When it was parsed.
     pub started: Time,
-    /// Its `keyway_command::Class`, for metrics.
-    pub class: u8,
+    /// What it is counted as in metrics.
+    pub counted: Counted,
     /// The position of its pool, the new one.
     pub pool: u16,
     /// Its bytes, to be sent when the hauls are over.

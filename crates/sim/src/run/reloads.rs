@@ -394,6 +394,7 @@ fn next_version(
     });
     let layout = Layout {
         classes: &CLASSES,
+        commands: &keyway_command::COUNTED_NAMES,
         pools: layout.collect(),
         workers_max: workers,
         version: "sim",

@@ -56,6 +56,7 @@ pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
     });
     Registry::new(Layout {
         classes: &CLASSES,
+        commands: &keyway_command::COUNTED_NAMES,
         pools: pools.collect(),
         workers_max: scenario.workers,
         version: "sim",

@@ -15,7 +15,7 @@ use super::tracking::caching_request;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{Fault, Key, Slab, Time};
-use keyway_command::{Across, Join as Rule, Request, Verb};
+use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
 use keyway_proxy::{Busy, Errand, Join, Next, Owner, ScriptStep, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
@@ -104,7 +104,7 @@ impl State {
             is_unheard: false,
             sequence: 0,
             started: Time(0),
-            class: 0,
+            counted: Counted::OWN,
             caching: None,
             pool: 0,
             database: 0,
@@ -347,7 +347,7 @@ impl Plane {
         session.unheard += u32::from(errand.is_unheard);
         errand.sequence = if errand.is_unheard { 0 } else { busy.order.reserve() };
         errand.started = self.clock.now;
-        errand.class = request.command.class as u8;
+        errand.counted = request.command.counted();
         errand.pool = session.pool;
         errand.database = session.identity.database;
         errand.protocol = session.identity.protocol;
@@ -377,7 +377,7 @@ impl Plane {
             _ => 0,
         };
         errand.started = self.clock.now;
-        errand.class = asked.request.command.class as u8;
+        errand.counted = asked.request.command.counted();
         errand.caching = None;
         errand.pool = asked.session.pool;
         errand.database = asked.session.identity.database;
@@ -397,9 +397,9 @@ impl Plane {
             Work::Script { digest, step: ScriptStep::Look } => digest.ask_whether_known(out),
             _ => out.extend_from_slice(&errand.request),
         }
-        let (class, len) = (errand.class, out.len() - start);
+        let (counted, len) = (errand.counted, out.len() - start);
         let owner = Owner::Errand(self.across.errands.insert(errand));
-        slot.link.enqueue(owner, class, len, self.clock.now);
+        slot.link.enqueue(owner, counted, len, self.clock.now);
         self.note_unsent(index, slot);
     }
 
@@ -466,11 +466,11 @@ impl Plane {
         next: Next,
     ) {
         let Some(errand) = self.across.errands.remove(key) else { return };
-        let class = self.cells.pool(errand.pool as usize).class(errand.class as usize);
+        let cells = self.request_cells(errand.pool, errand.counted);
         if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
-            class.error_replies.add(1);
+            cells.error_reply();
         }
-        class.latency.record(errand.started, self.clock.now);
+        cells.latency(errand.started, self.clock.now);
         if errand.is_unheard {
             self.end_unheard(sessions, errand.session);
         } else if let Some(session) = sessions.get_mut(errand.session) {
@@ -542,9 +542,8 @@ impl Plane {
         errand: Box<Errand>,
         fault: Fault,
     ) {
-        self.count_fault(pool, errand.class, fault);
-        let class = self.cells.pool(pool as usize).class(errand.class as usize);
-        class.latency.record(errand.started, self.clock.now);
+        self.count_fault(pool, errand.counted, fault);
+        self.request_cells(pool, errand.counted).latency(errand.started, self.clock.now);
         if errand.is_unheard {
             self.end_unheard(sessions, errand.session);
         } else if let Some(session) = sessions.get_mut(errand.session) {

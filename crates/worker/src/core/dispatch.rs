@@ -11,8 +11,9 @@ use crate::advice::{advice, advice_of_tls};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key, Part};
 use keyway_command::{
-    Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+    Args, Condition, Counted, Handling, Refusal, Request, Verb, store_scripts, store_serves,
 };
+use keyway_metrics::RequestCells;
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
     Busy, Identity, Output, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
@@ -173,7 +174,7 @@ impl Plane {
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         self.count(session, request);
-        self.note_served(session.pool, command.class as u8);
+        self.note_served(session.pool, command.counted());
         let (mut error, mut len) = (None, 0);
         // Where a long value goes is known where nothing is in front of the reply.
         // What relays bring is put into other replies.
@@ -206,7 +207,7 @@ impl Plane {
             self.settle_changes(session, busy, (store, request), error.is_some());
         }
         if let Some(is_full) = error {
-            self.note_store_error(session.pool, command.class as u8, is_full);
+            self.note_store_error(session.pool, command.counted(), is_full);
         }
         Step::Started
     }
@@ -411,8 +412,8 @@ impl Plane {
         if let Some(fault) = self.refused(slot) {
             let backend = self.describe_backend(slot.pool, slot.backend);
             session.note_fault(fault);
-            self.count_fault(session.pool, request.command.class as u8, fault);
-            self.note_served(session.pool, request.command.class as u8);
+            self.count_fault(session.pool, request.command.counted(), fault);
+            self.note_served(session.pool, request.command.counted());
             self.answer(session, busy, |out| write_fault(fault, &backend, out));
             return Step::Started;
         }
@@ -424,7 +425,7 @@ impl Plane {
             true => Self::unheard(key, session),
         };
         Self::end_skip(session);
-        slot.link.enqueue(owner, request.command.class as u8, frame.len(), self.clock.now);
+        slot.link.enqueue(owner, request.command.counted(), frame.len(), self.clock.now);
         if slot.link.protocol() == Protocol::Resp3 {
             slot.link.set_translation(Translation::of(request));
         }
@@ -487,7 +488,7 @@ impl Plane {
             return self.refuse(session, busy, |out| reply::error(out, local::NO_CLUSTER));
         }
         self.count(session, request);
-        self.note_served(session.pool, request.command.class as u8);
+        self.note_served(session.pool, request.command.counted());
         let was_silent = Self::is_silent(session);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
@@ -674,29 +675,33 @@ impl Plane {
     ) {
         self.count(session, request);
         session.note_fault(Fault::Unrouted);
-        self.count_fault(session.pool, request.command.class as u8, Fault::Unrouted);
-        self.note_served(session.pool, request.command.class as u8);
+        self.count_fault(session.pool, request.command.counted(), Fault::Unrouted);
+        self.note_served(session.pool, request.command.counted());
         self.doubt_unowned(session.pool);
         let mut told = Vec::new();
         self.write_unrouted(session.pool, Some(request), &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));
     }
 
+    /// Where a pool's requests of one kind are counted.
+    #[inline]
+    pub(super) fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
+        self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
+    }
+
     #[inline]
     pub(super) fn count(&self, session: &Session, request: &Request) {
-        let class = self.cells.pool(session.pool as usize).class(request.command.class as usize);
-        class.requests.add(1);
+        self.request_cells(session.pool, request.command.counted()).call();
     }
 
     /// Counts an error reply of the store, and tells of one that refuses
     /// writes.
     #[cold]
-    pub(super) fn note_store_error(&self, pool: u16, class: u8, is_full: bool) {
+    pub(super) fn note_store_error(&self, pool: u16, counted: Counted, is_full: bool) {
         if !is_full {
-            self.cells.pool(pool as usize).class(class as usize).error_replies.add(1);
-            return;
+            return self.request_cells(pool, counted).error_reply();
         }
-        self.count_fault(pool, class, Fault::StoreFull);
+        self.count_fault(pool, counted, Fault::StoreFull);
         let plan = &self.plan.pools[pool as usize];
         if plan.notices.store_full.is_due(self.clock.now) {
             let memory_max = match &plan.kind {
@@ -710,13 +715,13 @@ impl Plane {
     /// Notes that a request was answered without asking a server; its latency
     /// is recorded with those of its turn.
     #[inline]
-    pub(super) fn note_served(&mut self, pool: u16, class: u8) {
-        self.served.note(pool, class);
+    pub(super) fn note_served(&mut self, pool: u16, counted: Counted) {
+        self.served.note(pool, counted);
     }
 
     #[cold]
-    pub(super) fn count_fault(&self, pool: u16, class: u8, fault: Fault) {
-        self.cells.pool(pool as usize).class(class as usize).errors.of(fault).add(1);
+    pub(super) fn count_fault(&self, pool: u16, counted: Counted, fault: Fault) {
+        self.request_cells(pool, counted).fault(fault);
     }
 
     /// A backend's name and address, for an error text, and with which words it

@@ -58,7 +58,7 @@ impl Core {
                 false => self.begin_pool(index),
             }
         }
-        self.plane.served = super::served::Served::new(plan.pools.len());
+        self.plane.served = super::served::Served::new();
         self.plane.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
         self.plane.noting = super::noting::Noting::new(&plan.limits);

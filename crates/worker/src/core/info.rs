@@ -43,7 +43,7 @@ impl Plane {
             let (plan, pool) = (Arc::clone(&self.plan), asked.session.pool);
             let protocol = asked.session.identity.protocol;
             self.count(asked.session, asked.request);
-            self.note_served(pool, asked.request.command.class as u8);
+            self.note_served(pool, asked.request.command.counted());
             let mut join = Join::default();
             (join.pool, join.report) = (pool, Some(Box::new((query, protocol))));
             self.answer(asked.session, asked.busy, |out| write_report(&plan, &join, out));

@@ -5,6 +5,7 @@ use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_command::Counted;
 use keyway_memcache::Verb;
 use keyway_metrics::HealthLevel;
 use keyway_net::{ConnectFault, Socket, TlsFault};
@@ -604,6 +605,6 @@ impl Plane {
         reply::array(out, 1);
         reply::bulk(out, name.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Internal(which), 0, len, self.clock.now);
+        slot.link.enqueue(Owner::Internal(which), Counted::OWN, len, self.clock.now);
     }
 }

@@ -272,7 +272,7 @@ impl Core {
         for index in 0..plan.pools.len() {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
-        let served = served::Served::new(plan.pools.len());
+        let served = served::Served::new();
         let pubsub = PubSub::new(&plan);
         let cluster = cluster::State::new(&plan);
         let noting = noting::Noting::new(&plan.limits);

@@ -72,7 +72,7 @@ impl Plane {
             return Step::Started;
         }
         self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.note_served(asked.session.pool, asked.request.command.counted());
         self.answer(asked.session, asked.busy, |out| reply::simple(out, "OK"));
         if !std::mem::replace(&mut asked.session.is_monitor, true) {
             // What has come before is not for this one.

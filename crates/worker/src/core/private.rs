@@ -13,6 +13,7 @@ use super::pools::PoolState;
 use super::reply::release_all;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
+use keyway_command::Counted;
 use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
@@ -73,7 +74,7 @@ impl Plane {
         reply::bulk(out, b"CLIENT");
         reply::bulk(out, b"ID");
         let len = out.len();
-        links[index].link.enqueue(Owner::Internal(Internal::ClientId), 0, len, now);
+        links[index].link.enqueue(Owner::Internal(Internal::ClientId), Counted::OWN, len, now);
         Some(index)
     }
 
@@ -202,7 +203,7 @@ impl Plane {
             reply::array(out, 1);
             reply::bulk(out, b"UNWATCH");
             let len = out.len() - start;
-            slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, self.clock.now);
+            slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
             self.mark_link_dirty(index, slot);
             self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         }

@@ -2,6 +2,7 @@ use super::across::Due;
 use super::circuits::Failed;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
+use keyway_command::Counted;
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::write_text_failure;
@@ -116,7 +117,7 @@ impl Core {
                 Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
                 Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
                 Owner::Session { session, sequence } if is_blocking => {
-                    plane.deliver_waited((pool, backend), Some(exchange.class), kind);
+                    plane.deliver_waited((pool, backend), Some(exchange.counted), kind);
                     if let Some(waiting) = sessions.get_mut(session) {
                         let write = |out: &mut Vec<u8>| match ended_with {
                             Some(text) if reply.starts_with(b"-UNBLOCKED") => {
@@ -360,10 +361,10 @@ impl Plane {
                 let Some(session) = sessions.get_mut(key) else {
                     return cells.unclaimed_replies.add(1);
                 };
-                let class = self.cells.pool(pool as usize).class(exchange.class as usize);
-                class.latency.add(latency, 1);
+                let cells = self.request_cells(pool, exchange.counted);
+                cells.latencies(latency, 1);
                 if kind == Kind::Error {
-                    class.error_replies.add(1);
+                    cells.error_reply();
                 }
                 if reply.len() >= lent.len_min
                     && kind != Kind::Error
@@ -418,15 +419,15 @@ impl Plane {
     }
 
     /// Counts the reply to a command that waited as it was asked to: how long is
-    /// nobody's latency. There is no `class` with a part of a request: the whole
+    /// nobody's latency. There is no `counted` with a part of a request: the whole
     /// is counted.
     #[cold]
-    fn deliver_waited(&self, (pool, backend): (u16, u16), class: Option<u8>, kind: Kind) {
+    fn deliver_waited(&self, (pool, backend): (u16, u16), counted: Option<Counted>, kind: Kind) {
         if kind == Kind::Error {
-            let pool = self.cells.pool(usize::from(pool));
-            pool.backend(usize::from(backend)).error_replies.add(1);
-            if let Some(class) = class {
-                pool.class(usize::from(class)).error_replies.add(1);
+            let backends = self.cells.pool(usize::from(pool));
+            backends.backend(usize::from(backend)).error_replies.add(1);
+            if let Some(counted) = counted {
+                self.request_cells(pool, counted).error_reply();
             }
         }
     }
@@ -508,12 +509,12 @@ impl Plane {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
                 if session.passing.is_some() && self.cut_short(key, session, sequence) {
-                    return self.count_fault(pool, exchange.class, fault);
+                    return self.count_fault(pool, exchange.counted, fault);
                 }
-                self.count_fault(pool, exchange.class, fault);
+                self.count_fault(pool, exchange.counted, fault);
                 if !is_blocking {
-                    let class = self.cells.pool(pool as usize).class(exchange.class as usize);
-                    class.latency.record(exchange.started, self.clock.now);
+                    let cells = self.request_cells(pool, exchange.counted);
+                    cells.latency(exchange.started, self.clock.now);
                 }
                 session.note_fault(fault);
                 let text = self.describe_backend(pool, backend);
@@ -594,16 +595,16 @@ impl Plane {
     }
 
     fn note_join(&self, join: &Join) {
-        let class = self.cells.pool(join.pool as usize).class(join.class as usize);
+        let cells = self.request_cells(join.pool, join.counted);
         if join.report.is_some() {
             // It tells of a server that failed, and does not fail itself.
         } else if let Some(fault) = join.fault() {
-            self.count_fault(join.pool, join.class, fault);
+            self.count_fault(join.pool, join.counted, fault);
         } else if join.has_errors() {
-            class.error_replies.add(1);
+            cells.error_reply();
         }
         if !join.is_waiting {
-            class.latency.record(join.started, self.clock.now);
+            cells.latency(join.started, self.clock.now);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{Key, Time};
-use keyway_command::{Flags, Join as Rule, Loaded, Request, Verb};
+use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
     Busy, CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Session,
     Work, dumped_libraries, library_name,
@@ -373,7 +373,7 @@ fn send_load(slot: &mut LinkSlot, name: [&[u8]; 2], text: &[u8], now: Time) {
     reply::array(out, 3);
     name.into_iter().chain([text]).for_each(|word| reply::bulk(out, word));
     let len = out.len() - start;
-    slot.link.enqueue(Owner::Internal(Internal::Load), 0, len, now);
+    slot.link.enqueue(Owner::Internal(Internal::Load), Counted::OWN, len, now);
 }
 
 /// Forgets what a request unloads, if the servers will take its arguments.

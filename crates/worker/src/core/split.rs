@@ -188,7 +188,7 @@ impl Plane {
             }
         }
         let request = work.request;
-        let class = request.command.class as u8;
+        let counted = request.command.counted();
         let mut join = self.begin_join(key, session, busy, request, work.rule);
         join.is_whole = matches!(work.cut, Cut::Whole);
 
@@ -236,7 +236,7 @@ impl Plane {
                 let slot = &mut links[index];
                 let len = slot.link.request_buf().len() - scratch.starts[server];
                 let owner = Owner::Join { join: join_key, fragment };
-                slot.link.enqueue(owner, class, len, self.clock.now);
+                slot.link.enqueue(owner, counted, len, self.clock.now);
                 self.note_unsent(index, slot);
             }
         }
@@ -267,7 +267,7 @@ impl Plane {
         session.unheard += u32::from(join.is_unheard);
         join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
         join.started = self.clock.now;
-        join.class = request.command.class as u8;
+        join.counted = request.command.counted();
         join.pool = session.pool;
         join.command = request.command.name;
         join.is_whole = false;

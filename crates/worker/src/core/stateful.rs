@@ -12,7 +12,7 @@ use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::PoolKind;
 use keyway_base::{Fault, Key, Time};
-use keyway_command::{Across, Handling, Request, Verb};
+use keyway_command::{Across, Counted, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::{
     Busy, Digest, Owner, QueueFault, Session, Transaction, Translation, Watch, Work, write_fault,
@@ -455,8 +455,8 @@ impl Plane {
             self.answer_locally(asked, |out| protocol.null_array(out));
             return Step::Started;
         }
-        let class = asked.request.command.class as u8;
-        self.count_fault(asked.session.pool, class, Fault::Unrouted);
+        let counted = asked.request.command.counted();
+        self.count_fault(asked.session.pool, counted, Fault::Unrouted);
         let text = "EXECABORT Transaction discarded because a server left the pool or came back \
                     since MULTI; nothing of it was executed, run it again";
         self.answer_locally(asked, |out| reply::error(out, text));
@@ -510,9 +510,9 @@ impl Plane {
         if !transaction.scripts().is_empty() {
             owner = self.own_as_errand((slot, index), (asked, owner), Work::Transaction);
         }
-        let class = asked.request.command.class as u8;
+        let counted = asked.request.command.counted();
         let replies = (len, transaction.queued() + 1);
-        slot.link.enqueue_batch(owner, class, replies, self.clock.now);
+        slot.link.enqueue_batch(owner, counted, replies, self.clock.now);
         slot.link.set_transaction();
         self.note_unsent(index, slot);
     }
@@ -627,8 +627,8 @@ impl Plane {
         let frame = asked.request.args.buf();
         slot.link.request_buf().extend_from_slice(frame);
         let owner = Self::owner(asked);
-        let class = asked.request.command.class as u8;
-        slot.link.enqueue(owner, class, frame.len(), self.clock.now);
+        let counted = asked.request.command.counted();
+        slot.link.enqueue(owner, counted, frame.len(), self.clock.now);
         slot.link.set_translation(Translation::of(asked.request));
     }
 
@@ -671,14 +671,14 @@ impl Plane {
 
     pub(super) fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
         self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.note_served(asked.session.pool, asked.request.command.counted());
         self.answer(asked.session, asked.busy, write);
     }
 
     fn answer_down(&mut self, asked: &mut Asked, server: u16, fault: Fault) {
         let pool = asked.session.pool;
         let backend = self.describe_backend(pool, server);
-        self.count_fault(pool, asked.request.command.class as u8, fault);
+        self.count_fault(pool, asked.request.command.counted(), fault);
         self.answer_locally(asked, |out| write_fault(fault, &backend, out));
     }
 }
@@ -750,7 +750,7 @@ impl Core {
         };
         reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
     }
 
     /// Has a client that is to leave wait no longer in a blocking command.

@@ -107,7 +107,7 @@ impl Plane {
         }
         if is_error {
             let is_full = out.starts_with(b"-OOM ");
-            self.note_store_error(asked.session.pool, asked.request.command.class as u8, is_full);
+            self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
         }
     }
 
@@ -162,7 +162,7 @@ impl Plane {
             self.tell_served(pool, store, waiter);
             let Who { client, worker: its, .. } = waiter.who;
             if reply.first() == Some(&b'-') {
-                self.note_store_error(pool, waiter.class(), false);
+                self.note_store_error(pool, waiter.counted(), false);
             }
             let handout = Handout { client, reply };
             if its == worker {

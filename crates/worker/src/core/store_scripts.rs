@@ -282,11 +282,7 @@ impl Plane {
             Err(refused) => {
                 let is_full = refused == Refused::OutOfMemory;
                 self.count(asked.session, asked.request);
-                self.note_store_error(
-                    asked.session.pool,
-                    asked.request.command.class as u8,
-                    is_full,
-                );
+                self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
                 self.answer_locally(asked, |out| reply::error(out, refused.text()));
                 None
             }
@@ -316,14 +312,14 @@ impl Plane {
         let settlement = self.compose_script(pool, asked.session, asked.request, &mut out);
         let errors = (!self.takes_counted()).then_some(&pool.errors);
         self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.note_served(asked.session.pool, asked.request.command.counted());
         self.answer_noted(asked.session, asked.busy, |dest| {
             dest.extend_from_slice(&out);
             errors.filter(|_| out.first() == Some(&b'-')).inspect(|errors| errors.note(&out));
         });
         if out.first() == Some(&b'-') {
             let is_full = out.starts_with(b"-OOM ");
-            self.note_store_error(asked.session.pool, asked.request.command.class as u8, is_full);
+            self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
         }
         self.scratch = out;
         if let Some(work) = work {

@@ -263,7 +263,7 @@ impl Plane {
             if !is_counted {
                 self.plan.pools[usize::from(asked.session.pool)].errors.note(&out[start..]);
             }
-            self.note_store_error(asked.session.pool, request.command.class as u8, false);
+            self.note_store_error(asked.session.pool, request.command.counted(), false);
         }
         if out.len() as u64 > self.plan.limits.session_output_len_hard {
             // The client will be disconnected for it: no more is kept.

@@ -55,6 +55,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
     };
     let registry = Registry::new(Layout {
         classes: &[""; keyway_command::Class::ALL.len()],
+        commands: &keyway_command::COUNTED_NAMES,
         pools: pools
             .iter()
             .map(|pool| PoolLayout {

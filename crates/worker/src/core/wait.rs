@@ -123,13 +123,13 @@ impl Plane {
         leased: &[(u16, Result<LinkIndex, Fault>)],
     ) {
         self.count(asked.session, asked.request);
-        let class = asked.request.command.class as u8;
+        let counted = asked.request.command.counted();
         let mut join = self.joins_free.take();
         join.restart(Rule::Min);
         join.session = asked.key;
         join.sequence = asked.busy.order.reserve();
         join.started = self.clock.now;
-        join.class = class;
+        join.counted = counted;
         join.pool = asked.session.pool;
         join.command = asked.request.command.name;
         join.is_whole = true;
@@ -202,8 +202,8 @@ impl Plane {
         reply::array(out, asked.request.args.len());
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
-        let (owner, class) = (Owner::Join { join, fragment }, asked.request.command.class as u8);
-        slot.link.enqueue_batch(owner, class, (len, REPLIES_BEFORE_WAIT), self.clock.now);
+        let (owner, counted) = (Owner::Join { join, fragment }, asked.request.command.counted());
+        slot.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
         self.note_unsent(index, slot);
     }
 

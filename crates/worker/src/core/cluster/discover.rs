@@ -8,7 +8,7 @@ use super::rounds::About;
 use crate::PoolKind;
 use crate::cluster::{Learned, Lesson, Speaker, Telling};
 use keyway_base::{BackendFault, Fault, Time};
-use keyway_command::Request;
+use keyway_command::{Counted, Request};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
@@ -291,7 +291,7 @@ impl Core {
         reply::array(out, words.len());
         words.iter().for_each(|word| reply::bulk(out, word));
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Internal(what), 0, len, plane.clock.now);
+        slot.link.enqueue(Owner::Internal(what), Counted::OWN, len, plane.clock.now);
     }
 }
 

@@ -334,9 +334,11 @@ impl Plane {
         match owner {
             Owner::Session { session: key, sequence } => {
                 let Some(session) = sessions.get_mut(key) else { return };
-                let class = self.cells.pool(usize::from(pool)).class(usize::from(exchange.class));
-                class.latency.record(started, self.clock.now);
-                class.error_replies.add(u64::from(kind == Kind::Error));
+                let cells = self.request_cells(pool, exchange.counted);
+                cells.latency(started, self.clock.now);
+                if kind == Kind::Error {
+                    cells.error_reply();
+                }
                 self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
             }
             Owner::Join { join, fragment } => {

@@ -80,7 +80,7 @@ impl Plane {
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else { return };
         if let Some(budget) = &mut state.retries {
             let of_pool = cells.pool(usize::from(pool));
-            let asked = |class: Class| of_pool.class(class as usize).requests.get();
+            let asked = |class: Class| of_pool.calls_of_class(class as usize);
             budget.note_asked(Class::ALL.into_iter().map(asked).sum(), clock.now);
         }
     }

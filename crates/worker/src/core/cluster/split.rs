@@ -208,7 +208,7 @@ impl Plane {
             }
             let len = out.len() - start;
             let owner = Owner::Join { join, fragment: number as u16 };
-            slot.link.enqueue(owner, request.command.class as u8, len, self.clock.now);
+            slot.link.enqueue(owner, request.command.counted(), len, self.clock.now);
             if scratch.reads {
                 self.note_read(slot);
             }

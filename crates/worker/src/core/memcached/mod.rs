@@ -18,7 +18,7 @@ use super::input::Step;
 use super::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{Fault, Key, Slab};
-use keyway_command::Class;
+use keyway_command::{Class, Counted};
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
     Wire, compose_request, parse_request, write_reply,
@@ -87,8 +87,8 @@ impl Call<'_> {
         &self.request.head
     }
 
-    fn class(&self) -> u8 {
-        class_of(self.request) as u8
+    fn counted(&self) -> Counted {
+        counted_as(self.request)
     }
 
     fn asker(&self) -> Asker<'_> {
@@ -127,15 +127,44 @@ fn write_quiet_delete(out: &mut Vec<u8>, key: &[u8]) -> bool {
 }
 
 /// What the metrics count it as.
-fn class_of(request: &Request) -> Class {
+fn counted_as(request: &Request) -> Counted {
+    use Class::{Admin as Operator, Connection, Read, ReadMany, Write, WriteMany};
     use Verb::*;
+    macro_rules! counted {
+        ($class:expr, $name:literal) => {
+            const { Counted::of_memcached($class, $name) }
+        };
+    }
+    let is_many = request.keys.len() > 1;
     match request.head.verb {
-        Get | Debug if request.keys.len() > 1 => Class::ReadMany,
-        Get | Debug => Class::Read,
-        GetTouch if request.keys.len() > 1 => Class::WriteMany,
-        Quit | Noop | Version | Verbosity | SaslList | SaslStart | SaslStep => Class::Connection,
-        FlushAll | Stats | CacheMemlimit | Shutdown | Admin => Class::Admin,
-        _ => Class::Write,
+        Get if is_many => counted!(ReadMany, "get"),
+        Get => counted!(Read, "get"),
+        Debug if is_many => counted!(ReadMany, "me"),
+        Debug => counted!(Read, "me"),
+        GetTouch if is_many => counted!(WriteMany, "gat"),
+        GetTouch => counted!(Write, "gat"),
+        Set => counted!(Write, "set"),
+        Add => counted!(Write, "add"),
+        Replace => counted!(Write, "replace"),
+        Append => counted!(Write, "append"),
+        Prepend => counted!(Write, "prepend"),
+        Cas => counted!(Write, "cas"),
+        Delete => counted!(Write, "delete"),
+        Incr => counted!(Write, "incr"),
+        Decr => counted!(Write, "decr"),
+        Touch => counted!(Write, "touch"),
+        Quit => counted!(Connection, "quit"),
+        Noop => counted!(Connection, "noop"),
+        Version => counted!(Connection, "version"),
+        Verbosity => counted!(Connection, "verbosity"),
+        SaslList => counted!(Connection, "sasl_list"),
+        SaslStart => counted!(Connection, "sasl_start"),
+        SaslStep => counted!(Connection, "sasl_step"),
+        FlushAll => counted!(Operator, "flush_all"),
+        Stats => counted!(Operator, "stats"),
+        CacheMemlimit => counted!(Operator, "cache_memlimit"),
+        Shutdown => counted!(Operator, "shutdown"),
+        Verb::Admin => counted!(Operator, "admin"),
     }
 }
 
@@ -410,8 +439,7 @@ impl Plane {
 
     fn count_memcached(&self, call: &Call<'_>) {
         if !call.is_resumed() {
-            let cells = self.cells.pool(usize::from(call.session.pool));
-            cells.class(call.class().into()).requests.add(1);
+            self.request_cells(call.session.pool, call.counted()).call();
         }
     }
 

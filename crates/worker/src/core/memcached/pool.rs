@@ -10,7 +10,6 @@ use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{
     Dialect, ErrorKind, Expect, Outcome, Request, Untranslatable, Verb, compose_request,
 };
-use keyway_metrics::Latency;
 use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
 use keyway_proxy::{Owner, Session};
 use keyway_resp::Protocol;
@@ -191,8 +190,8 @@ impl Plane {
         self.count_memcached(call);
         if let Some(fault) = self.refused(slot) {
             let backend = self.describe_backend(slot.pool, slot.backend);
-            self.count_fault(call.session.pool, call.class(), fault);
-            self.note_served(call.session.pool, call.class());
+            self.count_fault(call.session.pool, call.counted(), fault);
+            self.note_served(call.session.pool, call.counted());
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
@@ -212,7 +211,7 @@ impl Plane {
         };
         let len = slot.link.request_buf().len() - start;
         let owner = Owner::Session { session: call.key, sequence: call.busy.order.reserve() };
-        slot.link.enqueue(owner, call.class(), len, self.clock.now);
+        slot.link.enqueue(owner, call.counted(), len, self.clock.now);
         slot.link.set_expect(expect);
         self.note_unsent(index, slot);
         Step::Started
@@ -244,7 +243,7 @@ impl Plane {
         let gather = self.memcached.gathers.insert(gather);
         let owner = Owner::Gather { gather, fragment };
         let slot = &mut links[index];
-        slot.link.enqueue(owner, call.class(), put.len, self.clock.now);
+        slot.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         slot.link.set_expect(put.expect);
         self.note_unsent(index, slot);
         Step::Started
@@ -259,7 +258,7 @@ impl Plane {
         if let Some(warm) = &call.warm {
             warm.mark(&mut gather, call.bytes);
         }
-        gather.class = call.class();
+        gather.counted = call.counted();
         gather.pool = call.session.pool;
         gather
     }
@@ -445,7 +444,7 @@ impl Plane {
         };
         put.mark(gather, fragment);
         let owner = Owner::Gather { gather: gather_key, fragment };
-        slot.link.enqueue(owner, call.class(), put.len, self.clock.now);
+        slot.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         slot.link.set_expect(put.expect);
         self.note_unsent(index, slot);
         false
@@ -460,8 +459,8 @@ impl Plane {
             }
         }
         self.count_memcached(call);
-        self.count_fault(call.session.pool, call.class(), Fault::Unrouted);
-        self.note_served(call.session.pool, call.class());
+        self.count_fault(call.session.pool, call.counted(), Fault::Unrouted);
+        self.note_served(call.session.pool, call.counted());
         self.doubt_unowned(call.session.pool);
         let is_left_out = self.leaves_out(call.session.pool);
         match self.unknown_server(call.session.pool, is_left_out) {
@@ -572,10 +571,10 @@ impl Plane {
     }
 
     pub(super) fn note_gather(&self, gather: &Gather) {
-        let class = self.cells.pool(usize::from(gather.pool)).class(usize::from(gather.class));
-        class.latency.add(Latency::between(gather.started, self.clock.now), 1);
+        let cells = self.request_cells(gather.pool, gather.counted);
+        cells.latency(gather.started, self.clock.now);
         if let Some(fault) = gather.fault() {
-            class.errors.of(fault).add(1);
+            cells.fault(fault);
         }
     }
 }

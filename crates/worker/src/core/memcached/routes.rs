@@ -79,7 +79,7 @@ impl Plane {
         match step {
             Step::Started => {
                 let whose = Whose::of(call.key, call.session, call.language());
-                self.note_passed(plan, call.class(), whose, call.bytes);
+                self.note_passed(plan, call.counted(), whose, call.bytes);
             }
             _ => self.turn_back(plan),
         }
@@ -147,7 +147,7 @@ impl Plane {
             place: Some(place),
             lane: call.session.lane,
             pool: over,
-            class: call.class(),
+            counted_as: call.counted(),
             started: self.clock.now,
             speech: Speech::Memcached {
                 wire: super::wire_of(call.head()),

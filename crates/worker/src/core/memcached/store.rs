@@ -32,7 +32,7 @@ impl Plane {
     ) -> Step {
         self.count_memcached(call);
         self.count_for_stats(call);
-        self.note_served(call.session.pool, call.class());
+        self.note_served(call.session.pool, call.counted());
         let context = self.memcached_context(call.session);
         let is_ok = if store.has_script() {
             self.serve_beside_script(store, context, call)
@@ -73,7 +73,7 @@ impl Plane {
             is_ok
         };
         if !is_ok {
-            self.note_store_error(call.session.pool, call.class(), false);
+            self.note_store_error(call.session.pool, call.counted(), false);
         }
         if store.notifies() {
             self.settle_memcached(store, call);

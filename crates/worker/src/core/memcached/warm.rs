@@ -12,6 +12,7 @@ use crate::core::across::Due;
 use crate::core::{LinkIndex, LinkSlot};
 use crate::{PoolKind, PoolPlan, WarmUpPlan};
 use keyway_base::{Fault, Key, Slab, Time};
+use keyway_command::Counted;
 use keyway_memcache::{
     Dialect, Outcome, ParseLimits, Parsed, Request, Verb, Wire, compose_request, parse_request,
     write_end, write_reply,
@@ -148,7 +149,7 @@ impl Plane {
             session: call.key,
             sequence: call.reserve(),
             started: self.clock.now,
-            class: call.class(),
+            counted: call.counted(),
             pool: call.session.pool,
             request: call.bytes.to_vec(),
             wire,
@@ -270,7 +271,7 @@ impl Plane {
             session,
             sequence: gather.sequence,
             started: gather.started,
-            class: gather.class,
+            counted: gather.counted,
             pool: gather.pool,
             request,
             wire,
@@ -316,7 +317,7 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let Some(warming) = self.memcached.warmings.get_mut(key) else { return };
         warming.is_due = false;
-        let (pool, owner, class) = (warming.pool, warming.session, warming.class);
+        let (pool, owner, counted) = (warming.pool, warming.session, warming.counted);
         let Some((_, warm_up)) = warm_up_of(&plan, pool) else { return };
         let mut hauls = std::mem::take(&mut warming.hauls);
         let mut on_their_way = 0;
@@ -342,7 +343,7 @@ impl Plane {
                     Place::New => self.memcached_link(pool, haul.to, owner.index()),
                 };
                 let owner = Owner::Warming { warming: key, haul: index as u32 };
-                self.send_haul((links, link), haul, (owner, class));
+                self.send_haul((links, link), haul, (owner, counted));
             }
         }
         for haul in hauls.iter_mut().filter(|haul| haul.end().is_some()) {
@@ -387,7 +388,7 @@ impl Plane {
         &mut self,
         (links, index): (&mut [LinkSlot], LinkIndex),
         haul: &mut Haul,
-        (owner, class): (Owner, u8),
+        (owner, counted): (Owner, Counted),
     ) {
         let slot = &mut links[index];
         if let Some(fault) = self.refused(slot) {
@@ -398,7 +399,7 @@ impl Plane {
         let start = out.len();
         let Some(expect) = haul.compose(out) else { return };
         let len = out.len() - start;
-        slot.link.enqueue(owner, class, len, self.clock.now);
+        slot.link.enqueue(owner, counted, len, self.clock.now);
         slot.link.set_expect(expect);
         self.note_unsent(index, slot);
     }
@@ -485,7 +486,7 @@ impl Plane {
         let composed = compose_request(out, words, &request.head, request.keys(bytes), value);
         let Ok(expect) = composed else { return };
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), warming.class, len, self.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), warming.counted, len, self.clock.now);
         slot.link.set_expect(expect);
         self.note_unsent(index, slot);
     }
@@ -499,7 +500,7 @@ impl Plane {
         match warming.refusal() {
             Some((backend, fault)) => {
                 let text = self.describe_backend(warm_up.from, backend);
-                self.count_fault(warming.pool, warming.class, fault);
+                self.count_fault(warming.pool, warming.counted, fault);
                 self.tell_failure(call, fault, &text);
             }
             None => {

@@ -47,7 +47,7 @@ impl Plane {
         }
         if verb == Verb::Ping && request.args.len() <= 2 {
             self.count(session, request);
-            self.note_served(session.pool, request.command.class as u8);
+            self.note_served(session.pool, request.command.counted());
             let message = request.args.get(1).unwrap_or_default();
             self.answer(session, busy, |out| write_pong(out, message));
             return Some(Step::Started);
@@ -178,7 +178,7 @@ impl Plane {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         self.count(session, request);
-        self.note_served(session.pool, request.command.class as u8);
+        self.note_served(session.pool, request.command.counted());
         self.answer(session, busy, write);
     }
 
@@ -244,7 +244,7 @@ impl Plane {
             return Step::Wait;
         }
         self.count(session, request);
-        self.note_served(session.pool, request.command.class as u8);
+        self.note_served(session.pool, request.command.counted());
         Self::end_skip(session);
         let was_subscriber = subscriptions.is_subscriber();
         let out = busy.output.buf();

@@ -32,6 +32,7 @@ use super::input::Step;
 use super::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{Fault, Key, Slab};
+use keyway_command::Counted;
 use keyway_memcache::Wire;
 use keyway_proxy::course::{Part, RelayFor, RouteTotals, Speech, Trip};
 use keyway_proxy::{Busy, Session};
@@ -293,9 +294,15 @@ impl Plane {
     }
 
     /// A request was started: it is counted by every pool that led it, and copied.
-    pub(super) fn note_passed(&mut self, plan: &Plan, class: u8, whose: Whose, bytes: &[u8]) {
+    pub(super) fn note_passed(
+        &mut self,
+        plan: &Plan,
+        counted: Counted,
+        whose: Whose,
+        bytes: &[u8],
+    ) {
         for &pool in &self.routes.passed {
-            self.cells.pool(usize::from(pool)).class(usize::from(class)).requests.add(1);
+            self.request_cells(pool, counted).call();
         }
         if !self.routes.copying.is_empty() {
             self.copy_to_shadows(plan, whose, bytes);

@@ -102,10 +102,10 @@ impl Plane {
         };
         match step {
             Step::Started => {
-                let class = request.command.class as u8;
+                let counted = request.command.counted();
                 let language = Language::Redis(asked.session.identity.protocol);
                 let whose = Whose::of(asked.key, asked.session, language);
-                self.note_passed(plan, class, whose, request.args.buf());
+                self.note_passed(plan, counted, whose, request.args.buf());
             }
             _ => self.turn_back(plan),
         }
@@ -171,7 +171,7 @@ impl Plane {
             place,
             lane: asked.session.lane,
             pool: over,
-            class: request.command.class as u8,
+            counted_as: request.command.counted(),
             started: self.clock.now,
             speech: Speech::Redis {
                 protocol: asked.session.identity.protocol,

@@ -137,8 +137,7 @@ impl Plane {
         let step = self.dispatch_led(links, &plan.pools[usize::from(end)], asked);
         asked.session.pool = own;
         if matches!(step, Step::Started) {
-            let class = usize::from(asked.request.command.class as u8);
-            self.cells.pool(usize::from(own)).class(class).requests.add(1);
+            self.request_cells(own, asked.request.command.counted()).call();
         }
         Some(step)
     }

@@ -8,7 +8,6 @@ use crate::{Plan, RoutePlan};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
-use keyway_metrics::Latency;
 use keyway_proxy::Session;
 use keyway_proxy::course::{
     Course, Move, Nature, Part, RelayFor, Speech, Trip, Verdict, Way, memcached, redis,
@@ -248,13 +247,12 @@ impl Plane {
             trip.write(out);
             is_error = out.get(start) == Some(&b'-');
         });
-        let class = self.cells.pool(usize::from(trip.pool)).class(usize::from(trip.class));
-        class.latency.add(Latency::between(trip.started, self.clock.now), 1);
+        let cells = self.request_cells(trip.pool, trip.counted_as);
+        cells.latency(trip.started, self.clock.now);
         match fault {
-            Some(fault @ (Fault::Backend { .. } | Fault::Unrouted)) => {
-                class.errors.of(fault).add(1);
-            }
-            _ => class.error_replies.add(u64::from(is_error)),
+            Some(fault @ (Fault::Backend { .. } | Fault::Unrouted)) => cells.fault(fault),
+            _ if is_error => cells.error_reply(),
+            _ => {}
         }
     }
 

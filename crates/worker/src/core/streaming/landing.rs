@@ -6,7 +6,7 @@ use crate::core::input::Step;
 use crate::core::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
-use keyway_command::{Args, Class, Request, Verb};
+use keyway_command::{Args, Counted, Request, Verb};
 use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
@@ -25,6 +25,8 @@ struct Landing {
     args: Vec<ByteRange>,
     /// What has come of the line end behind the value.
     line_end: Vec<u8>,
+    /// What it is counted as in metrics.
+    counted: Counted,
 }
 
 /// Takes more of a value, on behalf of a client; whether what is behind it, if that is
@@ -80,12 +82,18 @@ impl Plane {
         let Some(mut draft) = Draft::new(store, &request.args[1], value_len) else {
             return Begun::No;
         };
+        let counted = request.command.counted();
         self.last_verb = Some(request.command.verb);
         self.batch += 1;
         let (head, part) = bytes.split_at(end - "\r\n".len() - value_len);
         let line_end = draft.extend(part, self.session_context(session)).to_vec();
-        let landing =
-            Landing { draft: Box::new(draft), head: head.to_vec(), args: before, line_end };
+        let landing = Landing {
+            draft: Box::new(draft),
+            head: head.to_vec(),
+            args: before,
+            line_end,
+            counted,
+        };
         session.streaming = Some(Box::new(Streaming {
             landing: Some(Box::new(landing)),
             left: end - bytes.len(),
@@ -104,7 +112,7 @@ impl Plane {
     ) {
         let landing = streaming.landing.and_then(|it| it.downcast::<Landing>().ok());
         let Some(landing) = landing else { return };
-        let Landing { draft, mut head, mut args, .. } = *landing;
+        let Landing { draft, mut head, mut args, counted, .. } = *landing;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
         let is_direct = match &pool.kind {
@@ -116,7 +124,7 @@ impl Plane {
         // A head of its own is in front of them.
         let tail = streaming.tail.get("*1\r\n".len()..).unwrap_or_default();
         if !is_direct {
-            return self.land_whole(links, (key, session, busy), &draft, [&head, tail]);
+            return self.land_whole(links, (key, session, busy), (&draft, counted), [&head, tail]);
         }
         let (value, head_len) = (draft.bytes(), head.len());
         let value_len = value.len();
@@ -134,7 +142,7 @@ impl Plane {
             (Some(_), Step::Started) => {}
             (Some(draft), _) => {
                 let head = &head[..head_len];
-                self.land_whole(links, (key, session, busy), &draft, [head, tail]);
+                self.land_whole(links, (key, session, busy), (&draft, counted), [head, tail]);
             }
         }
     }
@@ -160,13 +168,15 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
-        draft: &Draft,
+        (draft, counted): (&Draft, Counted),
         [head, tail]: [&[u8]; 2],
     ) {
         if draft.is_refused() {
             // Nothing is left of its value.
             self.answer(session, busy, |out| reply::error(out, OutOfMemory::TEXT));
-            return self.note_store_error(session.pool, Class::Write as u8, true);
+            self.request_cells(session.pool, counted).call();
+            self.note_served(session.pool, counted);
+            return self.note_store_error(session.pool, counted, true);
         }
         [head, draft.bytes(), b"\r\n", tail].iter().for_each(|bytes| busy.keep_input(bytes));
         busy.input_needed = 0;

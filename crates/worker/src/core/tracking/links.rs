@@ -4,6 +4,7 @@ use super::super::stateful::Asked;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::hears;
 use keyway_base::{BackendFault, Key};
+use keyway_command::Counted;
 use keyway_net::Socket;
 use keyway_proxy::tracking::{Tracking, Way, announcement};
 use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
@@ -82,7 +83,7 @@ impl Plane {
         Self::end_skip(asked.session);
         asked.session.barrier = true;
         self.count(asked.session, asked.request);
-        self.note_served(asked.session.pool, asked.request.command.class as u8);
+        self.note_served(asked.session.pool, asked.request.command.counted());
     }
 
     /// The links of a session are others than before: what they were told of
@@ -187,7 +188,7 @@ impl Plane {
             reply::bulk(out, b"ID");
             let len = out.len() - start;
             let owner = Owner::Internal(Internal::ClientId);
-            slot.link.enqueue(owner, 0, len, self.clock.now);
+            slot.link.enqueue(owner, Counted::OWN, len, self.clock.now);
         }
     }
 
@@ -457,7 +458,7 @@ impl Plane {
         reply::array(out, 1);
         reply::bulk(out, b"PING");
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), 0, len, self.clock.now);
+        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
         self.mark_link_dirty(index, slot);
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }
