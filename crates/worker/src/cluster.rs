@@ -134,7 +134,7 @@ pub struct Cluster {
     reasons_asked: AtomicU64,
     /// Questions in a row without an answer.
     unanswered: AtomicU64,
-    /// When one was answered last, in nanoseconds.
+    /// Time of the latest answered question, in nanoseconds.
     answered_at: AtomicU64,
     /// Until when clients wait for the first map, in nanoseconds; 0 before the
     /// first of them came.
@@ -161,7 +161,7 @@ pub struct Cluster {
     pub(crate) notice_rivals: Notice,
     /// In so many rounds in a row there were several.
     rivals: AtomicU64,
-    /// Which shards have lost their replicas.
+    /// The shards that have lost their replicas.
     redundancy: Mutex<Redundancy>,
     /// Servers that an operator has taken out of use.
     pub(crate) holds: Holds,
@@ -208,7 +208,8 @@ impl Cluster {
         })
     }
 
-    /// Which shards have lost their last replica or regained one; each change is returned once.
+    /// Returns the shards that have lost their last replica or regained one. Each change is
+    /// returned once.
     pub(crate) fn redundancy_changes(&self, now: Time) -> Vec<ShardChange> {
         let Some(mut redundancy) = self.redundancy.try_lock() else { return Vec::new() };
         let heard = Time(self.answered_at.load(Relaxed));
@@ -219,14 +220,14 @@ impl Cluster {
         followed.changes
     }
 
-    /// Whether the server at a place is the primary of a shard that has lost its replicas.
+    /// Returns whether the server at a place is the primary of a shard that has lost its replicas.
     pub(crate) fn has_lost_replicas(&self, place: usize) -> bool {
         let map = self.map();
         let redundancy = self.redundancy.lock();
         map.node(place).is_some_and(|node| redundancy.is_lost(place, node.tenure))
     }
 
-    /// How many shards have lost their replicas.
+    /// Number of shards that have lost their replicas.
     pub(crate) fn unreplicated_count(&self) -> u64 {
         self.redundancy.lock().lost_count() as u64
     }

@@ -60,8 +60,7 @@ impl Plan {
         self.health.restore(id).is_some()
     }
 
-    /// Servers that an operator has taken out of use: the name of the pool of each, and its
-    /// address.
+    /// The servers that an operator has ejected: the pool's name and the address of each.
     pub fn held_servers(&self) -> Vec<(String, String)> {
         let mut held = Vec::new();
         for (index, pool) in self.topology.pools().iter().enumerate() {
@@ -81,14 +80,14 @@ impl Plan {
         held
     }
 
-    /// Takes a server out of use, as the process before had it. Returns whether there is such a
-    /// pool, and such a server in it where servers are listed.
+    /// Ejects a server that the previous process had ejected by hand. Returns whether the pool
+    /// exists and, if its servers are listed, has this server.
     pub fn hold(&self, pool: &str, address: &str) -> bool {
         let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
         let mut named = self.topology.pools().iter().enumerate();
         let Some((index, pool)) = named.find(|(_, known)| known.name == pool) else { return false };
         if let Some(cluster) = self.cluster(index) {
-            // Whoever gives it a place takes it out of use there.
+            // A worker that gives the server a place ejects it there.
             cluster.holds.set(&endpoint, None, true);
             let place = cluster.map().place_of(&endpoint);
             if let Some(place) = place {

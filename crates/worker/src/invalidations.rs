@@ -76,24 +76,23 @@ struct Inbox {
     /// redirected to them: they have missed something. As many as there are
     /// clients, at most.
     missed: IndexSet<(Client, bool)>,
-    /// Messages that were ever put here, of these the ones that were taken, and of these the
-    /// ones that have been sent.
+    /// Numbers of messages since the start: posted here, taken by the worker, and sent to clients.
     posted: u64,
     taken: u64,
     delivered: u64,
-    /// Workers to be told when what is here was sent, and when what was taken was.
+    /// Workers to tell once the posted messages, or the taken ones, were sent.
     waiters: BTreeSet<u16>,
     waiters_of_taken: BTreeSet<u16>,
 }
 
-/// How much is kept of clients that cache.
+/// Size of the tables of clients that cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracked {
-    /// Keys that somebody has read.
+    /// Keys that a client has read.
     pub keys: usize,
-    /// Clients that are named for keys, once for each key.
+    /// Pairs of a key and a client that has read it.
     pub items: usize,
-    /// Prefixes that somebody is told of.
+    /// Prefixes that a client tracks.
     pub prefixes: usize,
 }
 
@@ -112,7 +111,7 @@ impl Invalidations {
         nth_of(&self.tables, pool)
     }
 
-    /// What the store of a pool keeps of clients that cache, for INFO.
+    /// The table sizes of a pool's store, for INFO.
     pub fn tracked(&self, pool: u16) -> Tracked {
         let Some(table) = self.tables.read().get(usize::from(pool)).map(Arc::clone) else {
             return Tracked::default();
@@ -135,7 +134,8 @@ impl Invalidations {
         nth_of(&self.inboxes, worker).lock().put(told)
     }
 
-    /// The same for a message of which `from` awaits that it is sent: also its number.
+    /// As [`Invalidations::post`], for a message that `from` awaits. Also returns the message's
+    /// number.
     pub(crate) fn post_awaited(&self, worker: u16, told: Told, from: u16) -> (bool, u64) {
         let inbox = nth_of(&self.inboxes, worker);
         let mut inbox = inbox.lock();
@@ -144,12 +144,13 @@ impl Invalidations {
         (wakes, inbox.posted)
     }
 
-    /// Whether a message was sent to its client.
+    /// Returns whether a message was sent to its client.
     pub(crate) fn is_delivered(&self, worker: u16, number: u64) -> bool {
         nth_of(&self.inboxes, worker).lock().delivered >= number
     }
 
-    /// Notes that what a worker has taken was sent; the workers that await it.
+    /// Notes that the messages which a worker has taken were sent. Returns the workers that await
+    /// them.
     pub(crate) fn acknowledge(&self, worker: u16) -> BTreeSet<u16> {
         let inbox = nth_of(&self.inboxes, worker);
         let mut inbox = inbox.lock();
@@ -223,7 +224,7 @@ struct Part {
     keys: Map<Box<[u8]>, Readers>,
     /// What they take, about.
     bytes: usize,
-    /// How many clients are named, once for each key.
+    /// Pairs of a key and a client that has read it.
     items: usize,
 }
 
@@ -258,8 +259,7 @@ pub(crate) struct Table {
 struct Trackers {
     /// Every client that may be named in the table, and its worker.
     workers: Map<Client, u16>,
-    /// Of these the ones that are told of prefixes, and of no key that they have read
-    /// before they asked for that.
+    /// Clients among these that track prefixes. They are not told of keys that they read before.
     broadcast: IndexSet<Client, RandomState>,
     /// By length, then prefix: who is told of keys that begin with it.
     prefixes: BTreeMap<usize, Map<Box<[u8]>, Readers>>,
@@ -477,8 +477,8 @@ impl Table {
         self.trackers.read().workers.iter().map(|(client, worker)| (*client, *worker)).collect()
     }
 
-    /// Those of `readers` that are to be told, with their workers: they are still there, and
-    /// are not told of prefixes instead.
+    /// The clients of `readers` to be told, with their workers. Clients that have left, or that
+    /// track prefixes, are left out.
     pub(crate) fn present(&self, readers: &Readers) -> SmallVec<[(Client, u16); 2]> {
         if readers.is_empty() {
             return SmallVec::new();

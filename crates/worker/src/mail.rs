@@ -6,10 +6,10 @@ use keyway_proxy::local::Unblock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client at rest on its way from one worker to another. Its positions are of the plan of the
-/// worker that gives it away. The other worker has that plan or a later one, since all workers
-/// are mailed a plan before any of them is asked to give clients away by it; there the positions
-/// are still those of the pool, or of the pool as a retired one, and of the listener.
+/// A client at rest on its way from one worker to another. Its positions are those of the sender's
+/// plan. The receiver has that plan or a later one: all workers are mailed a plan before any worker
+/// is asked to give clients away by it. In a later plan the positions still are those of the
+/// listener and of the pool, or of the pool as a retired one.
 #[derive(Debug)]
 pub struct Adopted {
     /// Its socket; whoever holds this owns the descriptor.
@@ -52,7 +52,7 @@ pub enum Mail {
     },
     /// Serve by other settings from now on.
     Follow(Box<Follow>),
-    /// Take in the clients that wait at the sockets of other workers: one of them is busy
+    /// Accept the clients that wait at the sockets of other workers: one of these workers is busy
     /// with a script.
     Relieve,
     /// Messages wait for this worker's subscribers, or its clients that cache.

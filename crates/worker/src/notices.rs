@@ -27,7 +27,7 @@ impl Notice {
     }
 }
 
-/// The process's [`Notice`]s that are of no pool.
+/// The process's [`Notice`]s that belong to no pool.
 #[derive(Debug, Default)]
 pub struct Notices {
     /// A client spoke HTTP.
@@ -46,13 +46,13 @@ pub struct Notices {
     pub requests_cut: AtomicU64,
 }
 
-/// The same of one pool. They belong to its [`PoolPlan`](crate::PoolPlan), so that no number of
-/// a pool or a server outlives the plan that it is of.
+/// The [`Notice`]s of one pool. They belong to its [`PoolPlan`](crate::PoolPlan), so that no number
+/// of a pool or a server outlives its plan.
 #[derive(Debug, Default)]
 pub struct PoolNotices {
     /// The store refuses writes.
     pub(crate) store_full: Notice,
-    /// Changes of its servers' health.
+    /// Changes of the servers' health.
     pub(crate) health: HealthLog,
 }
 

@@ -49,7 +49,7 @@ pub struct Plan {
     pub next_client_id: Arc<AtomicU64>,
     /// Mail to every worker, by index; filled as workers start.
     pub mailers: Arc<Mutex<Vec<Mailer<Mail>>>>,
-    /// Who is asked to take in the clients of busy workers.
+    /// Asks workers to accept the clients of busy workers.
     pub relief: Arc<Relief>,
     /// How long a stopping worker waits for replies that are still to come.
     pub drain_timeout: Duration,
@@ -86,18 +86,18 @@ pub struct Retired {
     pub left: Arc<AtomicUsize>,
 }
 
-/// Which workers are asked to take in those that wait at busy workers' sockets.
+/// Asks workers to accept the clients that wait at the sockets of busy workers.
 #[derive(Debug, Default)]
 pub struct Relief {
-    /// Counts the times that one was asked.
+    /// Number of times that a worker was asked.
     turn: AtomicUsize,
-    /// A bit for each worker that was asked, and has not read it.
+    /// A bit for each worker that was asked and has not read it yet.
     asked: AtomicU64,
 }
 
 impl Relief {
-    /// Whom to ask next on behalf of `from`, of so many workers; none where that one has not
-    /// got round to it yet. Another one each time: it may be as busy.
+    /// Returns the worker to ask next on behalf of `from`, out of `count`; none if that worker has
+    /// not read an earlier one yet. Each call asks another worker: the last one may be busy too.
     fn next(&self, from: u16, count: usize) -> Option<usize> {
         let others = count.checked_sub(1).filter(|others| *others > 0)?;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -106,8 +106,8 @@ impl Relief {
         (self.asked.fetch_or(bit, Ordering::Relaxed) & bit == 0).then_some(worker)
     }
 
-    /// Asks another worker to take in the clients that wait at the sockets of `from`, which
-    /// is busy.
+    /// Asks another worker to accept the clients that wait at the sockets of the busy worker
+    /// `from`.
     pub(crate) fn ask(&self, from: u16, mailers: &Mutex<Vec<Mailer<Mail>>>) {
         let mailers = mailers.lock();
         if let Some(worker) = self.next(from, mailers.len())
@@ -117,7 +117,7 @@ impl Relief {
         }
     }
 
-    /// Notes that a worker has read that it is asked.
+    /// Notes that a worker has read the mail that asks it.
     pub(crate) fn note_read(&self, worker: u16) {
         self.asked.fetch_and(!(1 << (worker % 64)), Ordering::Relaxed);
     }
@@ -197,22 +197,22 @@ pub struct PoolPlan {
     pub slow_log: Arc<SlowLog>,
     /// What its clients have loaded, where it is a store.
     pub scripts: Arc<keyway_script::Registry>,
-    /// Lines of the log about it that are few.
+    /// The log lines about this pool that are limited in rate.
     pub notices: PoolNotices,
     /// What serves it.
     pub kind: PoolKind,
 }
 
 impl PoolPlan {
-    /// Goes on with what the log was told of the servers that `old`, the pool that this one
-    /// replaces, has at the same addresses.
+    /// Takes over the notices of `old`, the pool that this one replaces, for servers at the same
+    /// addresses.
     pub fn inherit_notices(&mut self, old: &PoolPlan) {
         let (PoolKind::Sharded { pool: new, .. }, PoolKind::Sharded { pool: was, .. }) =
             (&self.kind, &old.kind)
         else {
             return;
         };
-        // Places of servers that are found out are of no use elsewhere.
+        // The places of discovered servers have no meaning in another pool.
         if new.cluster.is_some() || was.cluster.is_some() {
             return;
         }
@@ -464,7 +464,7 @@ impl PoolKind {
         self
     }
 
-    /// How long a request may wait for its reply; `None`: for ever, or nobody is asked.
+    /// How long a request may wait for its reply. `None`: without end, or the pool asks no server.
     pub fn timeout(&self) -> Option<Duration> {
         match self {
             PoolKind::Sharded { options, .. } => options.timeout,

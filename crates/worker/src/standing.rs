@@ -160,7 +160,7 @@ fn told_of(plan: &Plan, id: BackendId) -> Option<&'static str> {
     cluster.told_down(place)
 }
 
-/// The cluster of a server and its place there.
+/// The cluster of a server, and the server's place there.
 fn cluster_of(plan: &Plan, id: BackendId) -> Option<(&Cluster, usize)> {
     let backend = plan.topology.backend(id)?;
     match &plan.pools[backend.pool_index].kind {

@@ -132,7 +132,7 @@ impl<I: Io> Worker<I> {
         &self.core
     }
 
-    /// What is held of clients, for tests in which all have left.
+    /// Counts what is held for clients, for tests in which all clients have left.
     pub fn leftovers(&self) -> Leftovers {
         let core = self.core.leftovers();
         let lists = self.held.len() + self.rereads.len() + self.ending.len();

@@ -40,7 +40,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Requests in several steps, and what is due for them or for joins.
+    /// Number of requests in several steps, and of next steps that are due for them or for joins.
     pub(super) fn len(&self) -> usize {
         self.errands.len()
             + self.due.len()

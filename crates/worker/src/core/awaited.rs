@@ -1,12 +1,12 @@
-//! Replies to writers wait until clients of other workers were told what has changed.
+//! Replies to writers wait until clients of other workers have been sent the invalidations.
 //!
 //! ```text
 //!  worker 0: SET k ──► message for worker 1 ──► its reply is held ······► sent
 //!  worker 1:                └──► output of a client that caches k ──► acknowledged
 //! ```
-//! The writers of one turn share a ticket: what was left for other workers in that turn.
-//! Tickets end in their order, when those workers have delivered and sent it, or when
-//! they have not for [`WITHIN`].
+//! The writers of one turn share a ticket: the messages that this turn left for other workers.
+//! Tickets end in order. A ticket ends when those workers have delivered and sent its messages, or
+//! after [`WITHIN`].
 
 use super::Plane;
 use keyway_base::Time;
@@ -15,26 +15,26 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long replies wait at most for a worker that does not get round to it, such as one
-/// that runs a script. Longer holds up its writers, shorter lets a busy worker's clients
-/// be told late.
+/// Longest time that a reply waits for another worker, for example one that runs a script. A longer
+/// time holds the writers up. A shorter time sends the reply before clients of a busy worker are
+/// told.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// The last message in the inbox of each worker, by number.
 type Places = SmallVec<[(u16, u64); 2]>;
 
-/// What the writers of this worker wait for.
+/// The messages that the writers of this worker wait for.
 #[derive(Default)]
 pub(crate) struct Awaited {
-    /// Messages that were left in this turn.
+    /// Messages left for other workers in this turn.
     sent: Places,
-    /// Messages that were ever left.
+    /// Number of messages left since the start.
     sent_count: u64,
-    /// Somebody has written in this turn what others may have to be told of.
+    /// A client has written in this turn, and other clients may have to be told.
     has_writers: bool,
     /// The number of the last ticket.
     last: u64,
-    /// Tickets that have not ended, in their order.
+    /// Tickets that have not ended, in order.
     open: VecDeque<Ticket>,
 }
 
@@ -45,7 +45,7 @@ struct Ticket {
 }
 
 impl Awaited {
-    /// Whether there is something to do at the end of a turn.
+    /// Returns whether the end of a turn has work to do.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         self.has_writers | !self.open.is_empty() | !self.sent.is_empty()
@@ -60,26 +60,26 @@ impl Awaited {
         }
     }
 
-    /// Messages that were ever left for others.
+    /// Number of messages left for other workers since the start.
     pub(super) fn sent_count(&self) -> u64 {
         self.sent_count
     }
 
-    /// Notes a client that has changed what others may have to be told of.
+    /// Notes a client whose write other clients may have to be told of.
     pub(super) fn note_writer(&mut self, session: &mut Session) {
         self.has_writers = true;
         session.awaited = self.last + 1;
     }
 
-    /// Until when the replies of a session wait for others to be told.
+    /// Time until which the replies of a session wait for other clients to be told.
     #[cold]
     fn until(&self, number: u64) -> Option<Time> {
-        // It may wait for an earlier one than its last, and they end in their order.
+        // A session waits while any ticket up to its own is open: tickets end in order.
         let first = self.open.front().filter(|ticket| ticket.number <= number);
         first.map(|ticket| ticket.until)
     }
 
-    /// Ends a turn: what was left for others in it is a ticket.
+    /// Ends a turn: the messages that it left for other workers become a ticket.
     fn close(&mut self, now: Time) {
         let places = std::mem::take(&mut self.sent);
         if std::mem::take(&mut self.has_writers) {
@@ -92,7 +92,7 @@ impl Awaited {
 }
 
 impl Plane {
-    /// Until when the output of a session waits.
+    /// Time until which the output of a session waits.
     #[inline]
     pub(crate) fn held_until(&self, session: &mut Session, now: Time) -> Option<Time> {
         if session.awaited != 0 {
@@ -104,8 +104,8 @@ impl Plane {
         session.held_until(now)
     }
 
-    /// Begins to wait for what this turn has left for others, and looks what has become of
-    /// it.
+    /// Makes a ticket of the messages that this turn has left for other workers, and ends the
+    /// tickets whose messages were delivered.
     #[cold]
     pub(crate) fn settle_awaited(&mut self) {
         let now = self.clock.now;
@@ -120,7 +120,7 @@ impl Plane {
         }
     }
 
-    /// Tells those who wait for it that what was left for this worker is sent.
+    /// Tells the waiting workers that the messages for this worker were sent.
     #[cold]
     pub(crate) fn acknowledge_told(&mut self) {
         self.store_tracking.owes_word = false;

@@ -3,7 +3,7 @@ use crate::PoolKind;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// Longer than it takes until clients that take nothing are looked at.
+/// Longer than it takes until the worker looks at a client that takes nothing.
 const STALLED_LONG: Duration = Duration::from_millis(750);
 
 /// What a worker holds at one moment, for tests that hold it to its limits.
@@ -19,7 +19,7 @@ pub struct Figures {
     pub session_input_max: usize,
     /// Most bytes of one client that wait to be sent.
     pub session_output_max: usize,
-    /// What waits for all clients that have taken nothing of large replies for long, beyond the
+    /// Bytes that wait for clients that have taken nothing of large replies for long, without the
     /// window of each.
     pub stalled_output: usize,
     /// Requests in flight on all links.

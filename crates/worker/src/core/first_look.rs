@@ -1,5 +1,5 @@
-//! Servers that have neither answered nor failed yet: one worker asks each of them, soon after
-//! the start or after a reload that brings it. Requests do not wait for that.
+//! The first look at servers that have neither answered nor failed. One worker asks each of them,
+//! soon after the start or after a reload that adds it. Requests do not wait for the answer.
 
 use super::pools::PoolState;
 use super::{Core, LinkIndex, Plane};
@@ -8,19 +8,20 @@ use keyway_topology::{BackendId, FailureReason, LookStep};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Servers are asked at a moment drawn from so long after they are seen first. Longer tells later
-/// which servers are dead; shorter lets the proxies of a site that start at once ask at once.
+/// A worker asks an unknown server after a random delay of at most this time. A longer delay tells
+/// later which servers are dead. With a shorter one, proxies of a site that start together ask
+/// together.
 const SPREAD: Duration = Duration::from_millis(500);
 
-/// A server that has not answered for so long fails, or for as long as its pool allows for a
-/// connection and a request if that is more.
+/// Time that an unknown server has to answer, at least. The sum of the pool's `connect_timeout` and
+/// `timeout` counts if it is longer.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 
 /// Servers that a worker asks in one round of upkeep. More would connect in one burst.
 const ASKED_MAX: usize = 64;
 
 impl Core {
-    /// Asks servers of which nothing is known, ten times a second.
+    /// Asks unknown servers, ten times a second.
     pub(super) fn look_at_unknown(&mut self) {
         let health = Arc::clone(&self.plane.plan.health);
         let mut asked = 0;
@@ -56,17 +57,17 @@ impl Core {
                 slot.is_connecting = true;
                 plane.connects.push(index);
             }
-            // It knocks when it stands.
+            // The link asks when the connection stands.
             _ => {}
         }
     }
 
-    /// The worker that asked has learned nothing: it hangs, or a server does that never answers.
+    /// The worker that asked has no answer. That worker hangs, or the server does not answer.
     #[cold]
     fn give_up_unknown(&mut self, index: LinkIndex) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
-        // What this process lacks tells nothing of the server: another round begins.
+        // A shortage in this process says nothing about the server: another round begins.
         if !slot.is_starved {
             let now = plane.clock.now;
             plane.note_failure(slot, FailureReason::Timeout, now);
@@ -75,7 +76,7 @@ impl Core {
 }
 
 impl Plane {
-    /// The link on which an unknown server is asked; none while its pool has no server at that
+    /// The link on which an unknown server is asked. `None` while its pool has no server at that
     /// place.
     fn unknown_link(&self, id: BackendId) -> Option<LinkIndex> {
         let place = self.plan.topology.backend(id)?;
@@ -172,7 +173,7 @@ mod tests {
         core.on_connecting(0);
         core.on_connect_failed(0, ConnectFault::Refused);
         assert_eq!(state(&core), HealthState::Failing);
-        // A connection that stands is no answer yet.
+        // A connection is not an answer yet.
         let mut core = unknown(core_with(short));
         ask(&mut core);
         core.on_connecting(0);

@@ -13,10 +13,10 @@ use std::time::Duration;
 /// failing. Shorter fills the log; longer hides an outage for as long.
 const FLAP_EVERY: Duration = Duration::from_secs(1);
 
-/// The changes of health that the log told last of one pool's servers, for all workers. It
-/// belongs to the pool and knows the servers by their places in it, so that a reload, which
-/// gives the numbers of a board to other servers, cannot mix them up. At rest nobody looks at
-/// it.
+/// The latest change of health that the log told of each server of one pool, for all workers. The
+/// log belongs to the pool and keys servers by their places in it. A reload gives the numbers of a
+/// board to other servers, but keeps these places. Nobody looks at this log while health does not
+/// change.
 #[derive(Debug, Default)]
 pub(crate) struct HealthLog {
     told: Mutex<BTreeMap<u16, Told>>,
@@ -73,8 +73,8 @@ impl HealthLog {
         self.told.lock().insert(server, told);
     }
 
-    /// Goes on with what `old`, the log of the pool that this one's replaces, has told. `heir_of`
-    /// says which place a server of that pool has in this one.
+    /// Takes over the entries of `old`, the log of the pool that this one's pool replaces.
+    /// `heir_of` maps a place in that pool to a place in this one.
     pub(crate) fn inherit(&self, old: &HealthLog, heir_of: impl Fn(u16) -> Option<u16>) {
         let old = old.told.lock();
         let heirs = old.iter().filter_map(|(&server, &told)| Some((heir_of(server)?, told)));
@@ -133,7 +133,7 @@ impl Plane {
     pub(super) fn log_overdue(&self) {
         let Plan { pools, health, topology, .. } = &*self.plan;
         for (pool, plan) in pools.iter().enumerate() {
-            // The pool that has replaced it tells of its servers.
+            // The pool that has replaced this one logs its servers.
             if self.plan.retired(pool as u16).is_some() {
                 continue;
             }
@@ -147,7 +147,7 @@ impl Plane {
     /// Writes the line of a change of health.
     #[cold]
     pub(super) fn log_change(&self, change: &StateChange) {
-        // What is expected of every server at the start is no news.
+        // Every server is expected to come up at the start: that is no news.
         if change.from == HealthState::Unknown && change.to == HealthState::Up {
             return;
         }

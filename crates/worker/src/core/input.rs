@@ -199,7 +199,7 @@ impl Plane {
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
-        // The next request is not one that found no room before.
+        // The next request counts as new unless an earlier one found no room.
         let mut is_new = session.full_since.is_none();
         let may_have_waited = !is_new || self.cluster.has_waiting();
         busy.input_needed = 0;
@@ -291,8 +291,8 @@ impl Plane {
         pos
     }
 
-    /// Has the time count for which a request has waited before it was sent: for room, or for a
-    /// server that has its keys.
+    /// Counts the time that a request waited before it was sent: for room, or for a server that
+    /// owns its keys.
     #[cold]
     fn bring_waited(&mut self, links: &mut [LinkSlot], (key, session): (Key<Session>, &Session)) {
         let since = self.end_wait_for_server(key).into_iter().chain(session.full_since).min();
@@ -312,9 +312,10 @@ impl Plane {
         }
     }
 
-    /// Answers a request that has found no room on a link for as long as it may take, with all
-    /// behind it. Returns whether it did; if not, the session is looked at again by then. What a
-    /// session has begun stays as it is: that waits.
+    /// Refuses a request that has found no room on a link within `timeout`. The requests behind it
+    /// are refused as well if they find no room. Returns whether the request was refused. If not,
+    /// the worker looks at the session again by then. A session with a transaction, a blocking
+    /// command or tracking goes on waiting.
     #[cold]
     fn refuses_late(
         &mut self,

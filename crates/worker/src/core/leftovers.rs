@@ -1,68 +1,68 @@
 use super::Core;
 
-/// What a worker holds of its clients, by kind. All of it is zero once every client has left and
-/// what they had asked for has had its time: anything else is a leak.
+/// Counts of what a worker holds for its clients, by kind. All are zero once every client has left
+/// and the requests of these clients have had their time. Any other value is a leak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Sessions of clients.
     pub sessions: usize,
-    /// Sockets of clients, of sessions or not.
+    /// Sockets of clients, with or without a session.
     pub sockets: usize,
-    /// Places of sessions in the worker's own lists: to be read, sent, parsed or ended.
+    /// Entries of sessions in the worker's own lists: to be read, sent, parsed or ended.
     pub listed: usize,
-    /// Sessions of relays, and places of their paths.
+    /// Sessions of relays, and entries of their paths.
     pub relays: usize,
-    /// Requests that led on to other pools.
+    /// Requests that went on to other pools.
     pub trips: usize,
-    /// Bytes counted for these and for copies.
+    /// Bytes counted for trips and copies.
     pub trip_bytes: usize,
-    /// What is still to be asked for them, and clients that wait for room.
+    /// Questions of trips that are still to be asked, and clients that wait for room.
     pub trips_queued: usize,
-    /// Requests on links that somebody waits for.
+    /// Requests on links whose reply a client waits for.
     pub exchanges: usize,
     /// Sessions in the waiting lists of links.
     pub link_waiters: usize,
-    /// Private links that a session has.
+    /// Private links leased to a session.
     pub leases: usize,
     /// Commands on private links that are to be ended.
     pub unblocks: usize,
     /// Split requests.
     pub joins: usize,
-    /// Requests of clients of memcached that are answered by more than a server's bytes.
+    /// Requests of memcached clients whose reply is put together from more than one server's bytes.
     pub gathers: usize,
-    /// Requests for which items are brought over, and items on their way.
+    /// Requests that wait for items from another pool, and items on their way.
     pub warmings: usize,
-    /// Requests in several steps, and what is due for these or for joins.
+    /// Requests in several steps, and next steps that are due for them or for joins.
     pub errands: usize,
-    /// Reads that two servers were sent.
+    /// Reads that were sent to two servers.
     pub hedges: usize,
     /// Requests that a cluster sends elsewhere, and sessions that wait for its map.
     pub cluster: usize,
-    /// Sessions that a pause holds back, or whose login is looked at.
+    /// Sessions that a pause holds back, or whose login is being verified.
     pub held_back: usize,
-    /// Large values that pass as they come.
+    /// Large values that pass through to clients.
     pub passing: usize,
-    /// Slow requests whose reply is not with its client.
+    /// Slow requests whose reply has not reached the client.
     pub unwritten: usize,
-    /// Names subscribed to, and connections for them.
+    /// Subscribed names, and connections for them.
     pub subscriptions: usize,
-    /// Clients that wait on a store.
+    /// Clients that block on a store.
     pub blocked: usize,
-    /// Clients that cache, and what they are to be told.
+    /// Clients that cache, and messages for them.
     pub tracked: usize,
-    /// Clients that watch requests.
+    /// Clients in MONITOR.
     pub monitors: usize,
 }
 
 impl Leftovers {
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Core {
-    /// What is left of clients, but for their sockets.
+    /// Counts what is left of clients, except for their sockets.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let plane = &self.plane;
         let links = || self.links.iter();

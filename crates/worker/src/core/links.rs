@@ -234,7 +234,7 @@ impl Core {
                 let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 has_expired = true;
-                // It may have waited behind what others asked for, or for another server.
+                // The request may have waited behind other clients' requests, or on another link.
                 let had_time = options.timeout.is_some_and(|it| now >= exchange.started + it);
                 if had_time && !is_at_work {
                     expired = expired.max(Some(exchange.started));
@@ -534,8 +534,8 @@ impl Plane {
         }
     }
 
-    /// Asks a failing backend on a connection that stands whether it answers, and an unknown
-    /// one that is this worker's to ask. That it refuses writes does not show so.
+    /// Asks a backend on a connection that stands whether it answers: a failing backend, or an
+    /// unknown one that this worker is to ask. A PING does not show that a backend refuses writes.
     pub(super) fn knock(&mut self, slot: &mut LinkSlot) {
         let health = &self.plan.health;
         let is_told = match health.state(slot.id) {
@@ -564,8 +564,8 @@ impl Plane {
         }
     }
 
-    /// A backend has not answered in time what it was asked by [`Plane::send_probe`] or
-    /// [`Plane::knock`].
+    /// Handles a probe of [`Plane::send_probe`] or [`Plane::knock`] that the backend has not
+    /// answered in time.
     #[cold]
     fn on_probe_expired(&mut self, slot: &mut LinkSlot) {
         if self.plan.health.state(slot.id) == HealthState::Unknown {

@@ -115,7 +115,7 @@ pub(crate) struct LinkSlot {
     pub(crate) generation: u32,
     /// Sessions that wait for room on this link.
     waiting: Vec<Key<Session>>,
-    /// When the first of them has waited for as long as a request may.
+    /// Time at which the first waiting session has waited for `timeout`.
     waiting_due: Option<Time>,
     /// In `Plane::connects`.
     is_connecting: bool,
@@ -130,7 +130,7 @@ pub(crate) struct LinkSlot {
     is_starved: bool,
     /// Before when no connection is made but for a request.
     next_try: Time,
-    /// Its server, of which nothing is known, is to be asked when the connection stands.
+    /// The server is unknown, and is to be asked when the connection stands.
     is_to_knock: bool,
     /// What was loaded through this connection.
     given: scripts::Given,

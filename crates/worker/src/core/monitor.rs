@@ -46,7 +46,7 @@ pub(crate) struct Monitoring {
 }
 
 impl Monitoring {
-    /// Clients that watch, and lines for them.
+    /// Number of clients in MONITOR, and of lines for them.
     pub(super) fn len(&self) -> usize {
         self.watchers.len() + self.held.len() + self.started.len()
     }
@@ -144,7 +144,7 @@ impl Plane {
         }
     }
 
-    /// Shows all that has started.
+    /// Shows all requests that have started.
     #[cold]
     pub(super) fn show_started(&mut self) {
         self.commit_shown();

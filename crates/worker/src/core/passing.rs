@@ -25,19 +25,20 @@ use keyway_proxy::{Held, Owner, Passes, Patience, Session};
 use keyway_resp::{Kind, Protocol};
 use std::time::Duration;
 
-/// How long in all others wait behind replies whose clients do not take them.
-/// Shorter keeps more of large replies here; longer lets slow clients hold up
-/// all that share a connection with them.
+/// Longest time that others wait on a link behind replies whose clients do not take them. A shorter
+/// time keeps more of large replies in memory. A longer time lets slow clients hold up all others
+/// on the connection.
 const HELD_MAX: Duration = Duration::from_millis(100);
 
 /// The same where all that share the connection ask for large values.
 const BULK_HELD_MAX: Duration = Duration::from_secs(2);
 
-/// How long a client has taken nothing when it may be ended for want of memory. Shorter ends
-/// clients on slow networks, longer lets more come in for those that read nothing.
+/// Time after which a client that takes nothing may be disconnected for want of memory. A shorter
+/// time ends clients on slow networks. A longer time keeps more memory for clients that read
+/// nothing.
 const STALLED_FOR: Duration = Duration::from_millis(500);
 
-/// Between two sums of what clients do not take, while it is too much.
+/// Time between two sums of untaken bytes, while they are above the limit.
 const SUMMED_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a client may take for the replies before one that was cut off.
@@ -58,14 +59,14 @@ pub(super) struct State {
     bulk: Vec<Key<Session>>,
     /// What clients are told unasked, behind the replies that pass to them.
     behind: Vec<(Key<Session>, Vec<u8>)>,
-    /// Bytes that wait beyond the windows of clients, at most.
+    /// Upper bound of the bytes that wait beyond the windows of clients.
     beyond: u64,
-    /// When they may be summed again.
+    /// Earliest time of the next sum.
     next_sum: Time,
 }
 
 impl State {
-    /// What is kept of large replies that are on their way.
+    /// Number of links and sessions with a large reply under way.
     pub(super) fn len(&self) -> usize {
         self.held.len() + self.freed.len() + self.bulk.len() + self.behind.len()
     }
@@ -95,7 +96,7 @@ impl Core {
         let now = plane.clock.now;
         let Held::On(until) = slot.link.hold(patience, now) else { return false };
         if !was_held {
-            // Somebody may come who waits, if nobody does.
+            // If nobody waits now, another client may begin to wait.
             plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
         }
         // A link may have been lost, and held anew, since it was noted.
@@ -105,7 +106,7 @@ impl Core {
         true
     }
 
-    /// Whether a client that has asked for large values has taken nothing for so long.
+    /// Returns whether a client that asked for large values has taken nothing for so long.
     pub(super) fn is_stalled_for(&self, session: &Session, long: Duration, now: Time) -> bool {
         let is_blocked = session.lane == BULK && session.send_blocked;
         is_blocked && now.since(session.blocked_since) >= long
@@ -405,7 +406,8 @@ impl Plane {
         self.passing.held = held;
     }
 
-    /// How long a link may be held. A part of the time that requests have is left for the server.
+    /// Longest time that a link may be held. It is half of `timeout` at most: the rest is for the
+    /// server.
     fn patience(&self, slot: &LinkSlot) -> Patience {
         let most = if slot.is_bulk || slot.is_private { BULK_HELD_MAX } else { HELD_MAX };
         let timeout = self.link_options(slot.pool).timeout;
@@ -413,8 +415,9 @@ impl Plane {
         Patience { most, others: slot.has_others() }
     }
 
-    /// Sums what waits for clients that do not take it. While it is too much, the client is ended
-    /// that has taken nothing for longest: it would be more as long as others wait behind replies.
+    /// Sums the bytes that clients do not take. While the sum is above the limit, the clients that
+    /// have taken nothing for longest are disconnected: otherwise it would grow as long as others
+    /// wait behind replies.
     #[cold]
     fn sum_beyond(&mut self, sessions: &mut Slab<Session>) {
         let now = self.clock.now;
@@ -446,7 +449,7 @@ impl Plane {
             }
         }
         if self.passing.beyond > limits.released_len_max() {
-            // All have taken something of late.
+            // Every client has taken something of late.
             self.passing.next_sum = now + SUMMED_EVERY;
         }
     }

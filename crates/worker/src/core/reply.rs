@@ -235,7 +235,7 @@ pub(super) fn release_waiting(
     }
 }
 
-/// The same, when one has waited for as long as a request may: it is refused then.
+/// As `release_waiting`, and refuses a session's request that has waited for `timeout`.
 pub(super) fn release_overdue(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
@@ -464,8 +464,8 @@ impl Plane {
             let is_last = busy.order.is_empty() && session.unheard == 0;
             session.identity.on_reply(sequence, is_last, self.clock.now);
         }
-        // A reply of no bytes may be the last one: a session at its end is closed all the same,
-        // and one at rest gives its buffers back.
+        // An empty reply may be the last one. A session at its end is closed then, and a session at
+        // rest gives its buffers back.
         let has_to_do = !busy.output.is_empty() || session.closing || busy.is_empty();
         if has_to_do || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);

@@ -5,8 +5,8 @@
 //! the poll that found it, and everything that the turn did before its reply
 //! was sent: the requests ahead of it, upkeep, and all sends.
 //!
-//! How long a request was worked on is not measured one by one, for reading the clock costs as
-//! much as a GET. The time of a turn is divided evenly over its requests.
+//! The working time of a single request is not measured: reading the clock costs as much as a GET.
+//! The time of a turn is divided evenly over its requests.
 
 use keyway_base::Time;
 use keyway_command::Counted;

@@ -49,7 +49,7 @@ struct Waiting {
 }
 
 impl StoreBlocking {
-    /// Clients that wait, and replies to those.
+    /// Number of clients that block, and of replies to them.
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.deadlines.len() + self.outbox.len()
     }

@@ -60,9 +60,9 @@ struct Effects {
     kept_len: usize,
     is_of_everything: bool,
     has_own_messages: bool,
-    /// Calls that monitors were shown, or not, since only one in many is.
+    /// Number of calls that monitors could see. `monitor_every` shows one call in many.
     monitored: u64,
-    /// Monitors of this worker have been shown something.
+    /// Monitors of this worker have been shown a line.
     has_own_lines: bool,
 }
 
@@ -193,7 +193,7 @@ impl ScriptHost {
         }
     }
 
-    /// Shows a call to the pool's monitors, at once: a script may run for long.
+    /// Shows a call to the pool's monitors at once, because a script may run for long.
     #[cold]
     fn show(&self, request: &Request<'_>) {
         let mut effects = self.effects.borrow_mut();
@@ -538,7 +538,7 @@ impl Plane {
             is_counted: Cell::new(false),
         });
         if pool.pause.is_monitored() {
-            // Its own request is shown before what it calls.
+            // Monitors see the script's own request before its calls.
             self.show_started();
         }
         work(Rc::clone(&host) as Rc<dyn Host>, run, out);

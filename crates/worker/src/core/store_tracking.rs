@@ -52,7 +52,7 @@ pub(crate) struct StoreTracking {
     outbox: Vec<Told>,
     /// Other workers have put something into the inbox.
     pub(crate) has_mail: bool,
-    /// It was taken, and they are to be told when it is sent.
+    /// This worker has taken the inbox, and is to acknowledge when its messages are sent.
     pub(crate) owes_word: bool,
     /// Clients who have missed something for want of room in their output, and
     /// whether it was redirected to them: they are told that everything has
@@ -87,7 +87,7 @@ impl StoreTracking {
         self.has_mail | !self.outbox.is_empty() | has_changes
     }
 
-    /// Clients that cache, and what is to be told.
+    /// Number of clients that cache, and of messages for them.
     pub(super) fn len(&self) -> usize {
         self.trackers.len() + self.late.len() + self.outbox.len()
     }

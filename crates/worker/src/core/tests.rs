@@ -104,7 +104,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
         monitors: Arc::default(),
         redirects: Arc::default(),
     };
-    // All have answered, so that none is asked for a first time.
+    // Every server has answered, so that none gets a first look.
     for id in plan.health.unknown().collect::<Vec<_>>() {
         plan.health.note_success(id);
     }

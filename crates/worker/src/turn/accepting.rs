@@ -20,9 +20,9 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// meanwhile.
 const WAITING_MAX: usize = 64 << 10;
 
-/// How many times the longest `timeout` of all pools a reply may take at most: pools may be asked
-/// one after the other, and once more. Fewer would close clients that wait; more keeps a session
-/// longer whose reply was lost.
+/// Longest time of a reply, in multiples of the longest `timeout` of all pools: pools may be asked
+/// one after the other, and once more. A smaller number would close clients that wait. A larger one
+/// keeps a session longer whose reply was lost.
 const REPLY_TIMEOUTS_MAX: u32 = 32;
 
 /// Pause after the system could not hand over a waiting client.
@@ -36,7 +36,7 @@ impl<I: Io> Worker<I> {
         self.accept_some(listener, ACCEPTS_PER_TURN);
     }
 
-    /// Takes in clients that wait at the sockets of other workers.
+    /// Accepts clients that wait at the sockets of other workers.
     #[cold]
     pub(super) fn relieve(&mut self) {
         self.plan.relief.note_read(self.index);
@@ -148,7 +148,7 @@ impl<I: Io> Worker<I> {
         if silence <= timeout {
             return false;
         }
-        // Neither its end nor a reply that nobody takes may keep a session for ever.
+        // A client that has closed its side, or takes no reply, must not keep its session for ever.
         if session.closing || session.ended || session.hung_up || session.send_blocked {
             return true;
         }
@@ -158,7 +158,7 @@ impl<I: Io> Worker<I> {
         !waits && (stops || session.has_delivered() || self.is_overdue(silence - timeout))
     }
 
-    /// Whether every request has been answered after so long, with an error at least.
+    /// Returns whether every request has had its reply or an error after so long.
     #[cold]
     fn is_overdue(&self, waited: Duration) -> bool {
         let timeouts = self.plan.pools.iter().filter_map(|pool| match &pool.kind {

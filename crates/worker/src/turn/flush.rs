@@ -22,8 +22,8 @@ const HOLD_FROM: usize = 2;
 /// fill a segment by themselves.
 const HOLD_DEPTH_MAX: u64 = 4;
 
-/// Whether the server is a memcached that is asked by TLS: what it is sent is cut into
-/// records that it reads whole.
+/// Returns whether the server is a memcached server on TLS. Output to it is cut into records that
+/// memcached reads whole.
 fn needs_records(plan: &Plan, slot: &LinkSlot) -> bool {
     match &plan.pools[usize::from(slot.pool)].kind {
         PoolKind::Sharded { options, tls: Some(_), .. } => options.memcached.is_some(),
@@ -164,7 +164,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Sends what a link has to say, up to `len_max` bytes; whether the socket took all of
+    /// Sends the output of a link, up to `len_max` bytes. Returns whether the socket took all of
     /// that.
     #[inline]
     fn send_some(&mut self, index: LinkIndex, len_max: usize) -> bool {

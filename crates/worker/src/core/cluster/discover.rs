@@ -360,7 +360,7 @@ impl Plane {
         }
     }
 
-    /// Tells of shards that have lost their replicas since, or have one again.
+    /// Logs shards that have lost their replicas since the last call, or have a replica again.
     fn tell_redundancy(&self, pool: u16) {
         let Some(state) = self.cluster_state(pool) else { return };
         let pool = &self.plan.pools[usize::from(pool)].name;

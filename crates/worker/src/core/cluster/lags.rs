@@ -24,7 +24,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Nothing is left of a pool.
+    /// Forgets a pool that has ended.
     pub(super) fn forget(&mut self, pool: u16) {
         self.due.retain(|&(other, _)| other != pool);
         self.asked.retain(|_, (other, _)| *other != pool);

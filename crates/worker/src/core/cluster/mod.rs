@@ -131,8 +131,8 @@ impl State {
         self.told_about.retain(|pool| self.pools.contains(pool));
     }
 
-    /// Requests that are to be sent again or whose server is looked for, and sessions that wait
-    /// for a map.
+    /// Number of requests that are to be sent again or whose server is looked for, and of sessions
+    /// that wait for a map.
     pub(super) fn held(&self) -> usize {
         self.retries.len()
             + self.named.held()
@@ -141,8 +141,8 @@ impl State {
             + self.displaced.len()
     }
 
-    /// Nothing is left of a pool, and another may come to its position: what was asked of its
-    /// servers, or is known of them, is not about the servers of that one.
+    /// Forgets a pool that has ended: the questions to its servers, and the knowledge of them.
+    /// Another pool may come to its position.
     pub(super) fn forget(&mut self, pool: u16) {
         self.pools.retain(|&other| other != pool);
         self.heard.retain(|heard| heard.pool != pool);
@@ -200,8 +200,8 @@ fn parts_of(map: &ClusterMap) -> ScanParts {
 }
 
 impl Core {
-    /// Nothing is left of a pool: requests that were to be sent again, or were held back, are
-    /// refused, and all else that is known of its cluster is forgotten.
+    /// Ends a pool in this worker. Requests that were to be sent again, or were held back, are
+    /// refused. All else that is known of its cluster is forgotten.
     pub(super) fn end_cluster(&mut self, pool: u16) {
         self.give_up_retries(pool);
         self.give_up_held(pool);
@@ -458,7 +458,7 @@ impl Plane {
         if !state.shared.may_be_known_soon(self.clock.now) {
             return false;
         }
-        // No longer than any request may take.
+        // This client waits no longer than any request may take.
         let until = self.waits_until((key, session.pool));
         if until <= self.clock.now {
             return false;

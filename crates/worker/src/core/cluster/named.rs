@@ -57,7 +57,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Requests that are held back.
+    /// Number of requests that are held back.
     pub(super) fn held(&self) -> usize {
         self.held.iter().filter(|held| held.redirected.is_some()).count()
     }
@@ -66,7 +66,7 @@ impl State {
         !self.missed.is_empty()
     }
 
-    /// Nothing is left of a pool.
+    /// Forgets a pool that has ended.
     pub(super) fn forget(&mut self, pool: u16) {
         self.asked.retain(|&(other, _), _| other != pool);
         self.missed.retain(|&(other, _)| other != pool);
@@ -191,7 +191,7 @@ impl Core {
         self.ask_names_if_due();
     }
 
-    /// Refuses what is held back of a pool that ends.
+    /// Refuses the requests that are held back for a pool that ends.
     pub(super) fn give_up_held(&mut self, pool: u16) {
         let held = &mut self.plane.cluster.named.held;
         let refused: Vec<Held> = held.extract_if(.., |held| held.backend.0 == pool).collect();

@@ -399,7 +399,7 @@ impl Core {
         plane.enqueue_again(links, index, one, false);
     }
 
-    /// Refuses what is to be sent again in a pool that ends.
+    /// Refuses the requests that were to be sent again in a pool that ends.
     pub(super) fn give_up_retries(&mut self, pool: u16) {
         let retries = &mut self.plane.cluster.retries;
         let refused: Vec<Retry> = retries.extract_if(.., |it| it.backend.0 == pool).collect();

@@ -22,7 +22,7 @@ const UNTIMED_MAX: Duration = Duration::from_secs(5);
 const REFUSED_FOR: Duration = Duration::from_millis(100);
 
 impl super::State {
-    /// Whether clients wait for a map or a server.
+    /// Returns whether clients wait for a map or a server.
     pub(in super::super) fn has_waiting(&self) -> bool {
         !self.unowned.is_empty()
     }
@@ -79,18 +79,20 @@ impl Plane {
         }
     }
 
-    /// Until when a request waits for a map or a server, now that it does.
+    /// Returns the time until which a request may wait for a map or a server, and notes that it
+    /// waits.
     pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
         let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
         let since = self.clock.now;
         self.cluster.unowned.entry(key.to_bits()).or_insert((since + timeout, since)).0
     }
 
-    /// A request of a client is started: since when it had waited, if it did.
+    /// Ends the wait of a client whose request starts. Returns when the wait began, if there was
+    /// one.
     pub(in super::super) fn end_wait_for_server(&mut self, key: Key<Session>) -> Option<Time> {
         let &(until, since) = self.cluster.unowned.get(&key.to_bits())?;
         if until <= self.clock.now {
-            // It was refused, and the next are as well.
+            // The request was refused, and the next ones are refused as well.
             return None;
         }
         self.cluster.unowned.remove(&key.to_bits());

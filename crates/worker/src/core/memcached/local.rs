@@ -5,8 +5,8 @@ use crate::{PoolKind, PoolPlan};
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_reply};
 use keyway_store::{EvictionPolicy, Store};
 
-/// Words behind `stats` that are about memcached's inside. Readers of them wait for a list and
-/// its end.
+/// Arguments of `stats` about the internals of memcached. Clients that send them wait for a list
+/// and its end.
 const INSIDE: [&str; 5] = ["slabs", "items", "settings", "sizes", "conns"];
 
 /// The release of memcached whose commands clients may rely on.
@@ -94,7 +94,8 @@ impl Plane {
         let store = match &pool.kind {
             PoolKind::Store(store) => Some(store),
             PoolKind::Sharded { pool: sharded, .. } if sharded.protocol.is_memcached() => {
-                // memcached ends the reply by nothing: the next reply would be taken for its end.
+                // memcached sends no end line here: the client would take the next reply for the
+                // end.
                 if !matches!(word, b"sizes_enable" | b"sizes_disable") {
                     return None;
                 }
@@ -120,7 +121,7 @@ impl Plane {
         let figures = match store {
             Some(store) if is_inside => self.inside_figures(call, store),
             Some(store) => self.store_figures(call.session.pool, store),
-            // Of several servers, none of which is memcached.
+            // The pool has several servers, none of which is memcached.
             None => Vec::new(),
         };
         let asker = call.asker();
@@ -135,7 +136,7 @@ impl Plane {
         Some(Step::Started)
     }
 
-    /// What `stats` with one of [`INSIDE`] tells of the store: what is true of it.
+    /// The statistics of the store for an argument of [`INSIDE`].
     fn inside_figures(&self, call: &Call<'_>, store: &Store) -> Vec<(&'static str, String)> {
         match call.asker().key {
             b"slabs" => {
@@ -205,7 +206,7 @@ impl Plane {
     }
 }
 
-/// What `INFO` tells under a name, 0 where it tells nothing.
+/// The value of a field of `INFO`, or 0 if the field is absent.
 fn field(info: &str, name: &str) -> String {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or("0").to_owned()

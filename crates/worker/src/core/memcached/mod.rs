@@ -43,12 +43,12 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Requests that are answered by more than a server's bytes.
+    /// Number of requests whose reply is put together from more than one server's bytes.
     pub(super) fn gathers(&self) -> usize {
         self.gathers.len()
     }
 
-    /// Requests for which items are brought over, and these.
+    /// Number of requests that wait for items from another pool, and of these items.
     pub(super) fn warmings(&self) -> usize {
         self.warmings.len() + self.hauling.len()
     }

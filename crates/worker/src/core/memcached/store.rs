@@ -10,8 +10,8 @@ use keyway_store::{Footprint, MemcachedContext, Refused, Store, Transfer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Whether the reply to a request that stores a value says that it did. A quiet request says
-/// so by no reply.
+/// Returns whether the reply to a storage request says that the value was stored. For a quiet
+/// request an empty reply says so.
 #[inline]
 fn says_stored(reply: &[u8]) -> bool {
     match reply {
@@ -81,7 +81,7 @@ impl Plane {
         Step::Started
     }
 
-    /// Counts what `stats` tells by command.
+    /// Counts a request for `stats`, by command.
     #[inline]
     fn count_for_stats(&self, call: &Call<'_>) {
         if call.is_resumed() {

@@ -40,7 +40,7 @@ pub(super) struct Hauling {
 }
 
 impl Hauling {
-    /// Items on their way, and requests that wait to bring more.
+    /// Number of items on their way, and of requests that wait to bring more.
     pub(super) fn len(&self) -> usize {
         self.begun + self.held_up.len()
     }

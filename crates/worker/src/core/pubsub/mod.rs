@@ -199,7 +199,8 @@ impl PubSub {
         kinds.sum::<usize>() + of_clients.map(|slot| slot.link.wanted()).sum::<usize>()
     }
 
-    /// Clients whose subscriptions wait, or that are to be closed, and names to be given up.
+    /// Number of clients whose subscriptions wait or that are to be closed, and of names to be
+    /// given up.
     pub(super) fn waiting(&self) -> usize {
         self.pending.len() + self.dropped.len() + self.over_soft.len() + self.releases.len()
     }

@@ -172,17 +172,17 @@ impl State {
         self.trips() == 0 && self.copies.is_empty()
     }
 
-    /// Bytes that trips hold, and copies.
+    /// Bytes that trips and copies hold.
     pub(super) fn held(&self) -> usize {
         self.held + self.shadows_held + self.shadows.iter().sum::<u32>() as usize
     }
 
-    /// What is still to be asked, and clients that wait for room.
+    /// Number of questions that are still to be asked, and of clients that wait for room.
     pub(super) fn queued(&self) -> usize {
         self.queues.len() + self.dirty.len() + self.copies.len() + self.waiting.len()
     }
 
-    /// Relays on their way.
+    /// Number of relays on their way.
     pub(super) fn relays(&self) -> usize {
         self.relays
     }

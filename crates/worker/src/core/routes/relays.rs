@@ -148,7 +148,7 @@ impl Queues {
         }
     }
 
-    /// What waits, and what is waited for.
+    /// Number of waiting questions, stalled paths and relays.
     pub(super) fn len(&self) -> usize {
         let of_level = |level: &Level| level.relays as usize + level.stalled;
         self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()

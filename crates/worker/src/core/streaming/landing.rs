@@ -29,8 +29,8 @@ struct Landing {
     counted: Counted,
 }
 
-/// Takes more of a value, on behalf of a client; whether what is behind it, if that is
-/// here, is what ends one.
+/// Adds a part of a client's request to its value. Returns whether the bytes behind the value are
+/// the begin of a line end.
 pub(super) fn take_part(streaming: &mut Streaming, part: &[u8], context: Context) -> bool {
     let landing = streaming.landing.as_mut().and_then(|it| it.downcast_mut::<Landing>());
     let Some(landing) = landing else { return false };
@@ -40,7 +40,7 @@ pub(super) fn take_part(streaming: &mut Streaming, part: &[u8], context: Context
 }
 
 impl Plane {
-    /// What a request of a client is executed with.
+    /// The context in which a client's request is executed.
     pub(super) fn session_context(&self, session: &Session) -> Context {
         let Identity { database, protocol, .. } = session.identity;
         Context { database, clock: self.clock, protocol, worker: self.worker() }
@@ -172,7 +172,7 @@ impl Plane {
         [head, tail]: [&[u8]; 2],
     ) {
         if draft.is_refused() {
-            // Nothing is left of its value.
+            // The draft has freed the value.
             self.answer(session, busy, |out| reply::error(out, OutOfMemory::TEXT));
             self.request_cells(session.pool, counted).call();
             self.note_served(session.pool, counted);

@@ -34,7 +34,7 @@ impl State {
         self.forgets.push((key, twice));
     }
 
-    /// Sessions that are to be told something.
+    /// Number of sessions that are to be told something.
     pub(in super::super) fn untold(&self) -> usize {
         self.forgets.len() + self.losses.len()
     }
