@@ -358,7 +358,7 @@ mod tests {
     /// An early reply, as a model has it: its length, and whether it is a part.
     type Early = (usize, bool);
 
-    /// What a [`ReplyOrder`] must tell.
+    /// The replies that a [`ReplyOrder`] must keep.
     #[derive(Default)]
     struct Model {
         head: u32,

@@ -110,7 +110,7 @@ pub struct Exchange {
     pub started: Time,
     /// Bytes of its request.
     pub(crate) len: u32,
-    /// How long it had waited before, on other links, in milliseconds; [`Exchange::OVER`] when its
+    /// Time that the request waited on other links, in milliseconds; [`Exchange::OVER`] when its
     /// time is up.
     pub(crate) waited: u32,
     /// What the request is counted as in metrics.
@@ -138,10 +138,10 @@ impl Exchange {
     /// No server has sent it elsewhere.
     pub const NOBODY: u16 = u16::MAX;
 
-    /// In place of how long it has waited: its time is up.
+    /// The value of `waited` once its time is up.
     pub(super) const OVER: u32 = u32::MAX;
 
-    /// When its client asked: its time counts from then on, on whichever link it is.
+    /// The time when its client asked. Its timeout counts from then, on whichever link it is.
     #[inline]
     pub fn asked(&self) -> Time {
         Time(self.started.0.saturating_sub(u64::from(self.waited) * 1_000_000))
@@ -152,14 +152,15 @@ impl Exchange {
         (self.started, self.waited) = (now, 0);
     }
 
-    /// What [`Exchange::waited`] is of one that goes on to another link.
+    /// The value of [`Exchange::waited`] when it moves to another link at `now`.
     pub(super) fn waited_until(&self, now: Time) -> u32 {
         let waited = now.since(self.asked()).as_millis();
         u32::try_from(waited).map_or(Self::OVER - 1, |waited| waited.min(Self::OVER - 1))
     }
 
-    /// Whether its time may be up: somebody waits for it. What the worker says itself to have
-    /// later requests understood still matters then.
+    /// Returns whether the exchange may be given up: somebody waits for its reply. The worker's own
+    /// requests that prepare the connection for later ones, such as SELECT, are not given up,
+    /// because their replies still matter.
     pub(super) fn is_timed(&self) -> bool {
         let is_heard = matches!(
             self.owner,

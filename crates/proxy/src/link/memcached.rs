@@ -32,18 +32,18 @@ impl Framing {
     }
 }
 
-/// A place in what a link has to send, between two TLS records.
+/// A cut between two TLS records in the unsent bytes of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordCut {
-    /// The exchange whose request it lies in, by its place in the FIFO.
+    /// Place in the FIFO of the exchange whose request the cut lies in.
     exchange: usize,
     /// Bytes of that request behind the cut.
     left: usize,
 }
 
 impl Link {
-    /// The size of memcached's read buffer. Of a longer record memcached leaves the end
-    /// inside OpenSSL, and does not look at it.
+    /// The size of memcached's read buffer. memcached leaves the end of a longer record inside
+    /// OpenSSL, and does not look at it.
     pub const RECORD_LEN_MAX: usize = 16 << 10;
 
     /// The longest part of a longer exchange of several requests, or of a long `get`. Such an
@@ -52,13 +52,13 @@ impl Link {
     /// the buffer whenever it is full: the parts must fill it exactly.
     const PART_LEN_MAX: usize = Self::RECORD_LEN_MAX / 2;
 
-    /// Whether the server is one of memcached. It is connected.
+    /// Returns whether the server is a memcached server.
     #[inline]
     pub fn is_of_memcached(&self) -> bool {
         self.memcached.is_some()
     }
 
-    /// Where [`Link::unsent`] begins.
+    /// Returns the cut at the start of [`Link::unsent`].
     pub fn first_record(&self) -> RecordCut {
         let unsent = self.unsent().len();
         let none = RecordCut { exchange: self.fifo.len(), left: unsent };
@@ -300,7 +300,7 @@ mod tests {
         Ok(got)
     }
 
-    /// Sends all that a link has, `taken` bytes of it at first, and tells the records.
+    /// Sends `taken` bytes of a link, and returns the lengths of the records of the rest.
     fn records(link: &mut Link, taken: usize) -> Vec<usize> {
         link.advance(taken);
         let mut cut = link.first_record();

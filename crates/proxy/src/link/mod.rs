@@ -6,8 +6,8 @@
 //! all the bookkeeping there is. A request whose time is up is answered with
 //! an error and its exchange stays in the FIFO, abandoned: the late reply is
 //! recognised by its place and skipped, and nobody else notices. Exchanges of
-//! one link have one timeout, so the abandoned ones are in front, unless the link is
-//! *uneven*: of a large transfer the time counts from its last movement, of others as ever.
+//! one link have one timeout, so the abandoned ones are in front, unless the link is *uneven*: the
+//! timeout of a large transfer counts from its last movement.
 //!
 //! Legal order: `Idle -> Connecting -> (Handshaking ->) Ready -> Idle`, or
 //! `-> Backoff -> Connecting` after a failure. Requests may be enqueued while
@@ -133,15 +133,15 @@ pub struct Link {
     fifo: VecDeque<Exchange>,
     /// Exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
-    /// Times may be up in another order than that of the FIFO: see `time.rs`.
+    /// Timeouts may end in another order than that of the FIFO: see `time.rs`.
     is_uneven: bool,
-    /// Who got the large reply that came last; that one's next requests have waited for it.
+    /// The session that got the latest large reply. Its next requests have waited for that reply.
     served: Option<Key<Session>>,
-    /// Since then a deadline may have become an earlier one.
+    /// A deadline may have become earlier since the last call of `take_sooner`.
     is_sooner: bool,
     /// When bytes of a large request were last taken.
     sent: Time,
-    /// For how long it was not read, for want of a client that reads.
+    /// Time in which the link was not read, because its clients did not take their replies.
     stall: passing::Stall,
     handshake: Output,
     /// The reply with which the backend refused the handshake.
@@ -281,7 +281,7 @@ impl Link {
         self.fifo.len() > self.abandoned && self.state == LinkState::Ready && !self.is_uneven
     }
 
-    /// Exchanges whose reply somebody but the worker itself waits for.
+    /// Number of exchanges whose reply somebody other than the worker waits for.
     pub fn owned(&self) -> usize {
         let is_owned = |owner: Owner| !matches!(owner, Owner::None | Owner::Internal(_));
         self.fifo.iter().filter(|one| is_owned(one.owner)).count()

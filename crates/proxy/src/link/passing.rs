@@ -27,19 +27,19 @@ pub(super) struct Passing {
     is_released: bool,
 }
 
-/// One part in so many of the time in which a link is read is forgiven of that in which it was
-/// not. Fewer lets clients that take nothing hold others up more; more gives those that read
-/// slowly less time.
+/// One part in this many of the time in which a link is read is subtracted from its stalled time.
+/// With a smaller number, clients that take nothing hold others up more. With a larger one, clients
+/// that read slowly have less time.
 const FORGIVEN: u32 = 8;
 
-/// For how long a link was not read, as clients took none of what it brought. It counts for the
-/// link and not for a reply: many clients hold others up no longer than one.
+/// Time in which a link was not read because its clients took nothing. The time counts for the link
+/// and not for a reply: many clients hold others up no longer than one.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
-    /// How long that was until `at`.
+    /// Stalled time until `at`, less the forgiven part.
     used: Duration,
     at: Time,
-    /// Since when it is so now.
+    /// Start of the current stall, if the link is stalled.
     since: Option<Time>,
 }
 
@@ -50,7 +50,8 @@ impl Stall {
         left + now.since(until)
     }
 
-    /// It is read on: at a time, or on another connection. Of a long stall `most` is kept in mind.
+    /// Ends the stall: the link is read on at a time, or on another connection. At most `most` of a
+    /// long stall is kept.
     pub(super) fn end(&mut self, at: Option<(Time, Duration)>) {
         if let Some((now, most)) = at {
             (self.used, self.at) = (self.used(now).min(most), now);
@@ -62,20 +63,20 @@ impl Stall {
 /// How long a link may be held, and for whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For so long others may wait in all.
+    /// Longest time that others may wait, over all replies.
     pub most: Duration,
     /// Others wait for room on the link.
     pub others: bool,
 }
 
-/// What is to become of a link that is held.
+/// The outcome of a look at a held link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It is held on, until then if it is known that somebody waits.
+    /// The link stays held, until this time if others wait.
     On(Option<Time>),
-    /// It is read on: others have waited for long enough.
+    /// The link is read on: others have waited for long enough.
     Over,
-    /// It is not held.
+    /// The link is not held.
     None,
 }
 
@@ -205,9 +206,8 @@ impl Link {
         self.passing.as_ref().and(self.fifo.front()).map(|exchange| exchange.owner)
     }
 
-    /// Notes that the reply that passes through is not read on for now, if it may be so:
-    /// others may have waited for long enough. What little is forgiven between two replies is
-    /// not worth another pause.
+    /// Stops reading the reply that passes through, unless others have waited for long enough. The
+    /// little time that is forgiven between two replies is not worth another pause.
     pub fn hold(&mut self, patience: Patience, now: Time) -> Held {
         if self.passing.as_ref().is_none_or(|passing| passing.is_released) {
             return Held::None;
@@ -259,8 +259,8 @@ impl Link {
         self.fifo.iter().skip(1).any(is_others)
     }
 
-    /// Has the reply that passes through read on whatever its client takes, when others
-    /// have waited behind it and those before it for long enough in all.
+    /// Releases the reply that passes through once others have waited long enough, behind this
+    /// reply and those before it. The link is then read on whatever the client takes.
     pub fn look_at_hold(&mut self, patience: Patience, now: Time) -> Held {
         let others_wait = patience.others || self.others_wait();
         if !self.is_held() {
@@ -397,7 +397,7 @@ mod tests {
         link.advance(link.unsent().len());
     }
 
-    /// A link with a large reply for one session at its front, held since 10 ms.
+    /// A link whose front is a large reply for one session, held since 10 ms.
     fn held() -> Link {
         let mut link = asked(1);
         hear(&mut link, b"$1000\r\nabc");
@@ -415,15 +415,16 @@ mod tests {
         }
         link.let_go(MOST, at(5000));
         link.handle_timeout(&options(), at(5300), |_| panic!("timed out")).unwrap();
-        // Its own next request waits for it; that of another does not for long.
+        // The session's own next request waits for it. Another session's request does not wait
+        // long.
         ask(&mut link, Key::NONE, at(5700));
         assert!(is_on(link.hold(ALONE, at(5700))));
         assert!(matches!(link.look_at_hold(ALONE, at(5790)), Held::On(None)));
         ask(&mut link, Key::from_bits(1), at(5790));
         assert_eq!(link.look_at_hold(ALONE, at(5791)), Held::Over);
         assert!(!link.is_held() && !is_on(link.hold(ALONE, at(5792))));
-        // The server is silent: that counts from the last byte for who gets them, and for the
-        // other from when it asked.
+        // The server is silent. The timeout of the session that gets the reply counts from the last
+        // byte, and the other session's from when it asked.
         let mut expired = 0;
         link.handle_timeout(&options(), at(6189), |_| expired += 1).unwrap();
         assert_eq!(expired, 0);
@@ -448,7 +449,7 @@ mod tests {
         let other = Owner::Session { session: Key::from_bits(1), sequence: 1 };
         assert_eq!(over, [(420, other)]);
         assert_eq!((link.in_flight(), link.live()), (2, 1));
-        // Its late reply is nobody's.
+        // Nobody waits for the late reply.
         let rest = link.pass(&[b'x'; 1000], at(2000)).unwrap_err();
         assert_eq!(rest, BackendFault::Protocol, "the line end is missing");
     }
@@ -472,7 +473,7 @@ mod tests {
             assert!(passed.answered.is_some());
         }
         assert_eq!(held_for, 100);
-        // Time in which it was read makes up for it.
+        // The time in which the link is read makes up for the stall.
         hear(&mut link, b"$1000\r\nabc");
         link.begin_passing();
         ask(&mut link, Key::from_bits(101), at(now + 400));

@@ -1,11 +1,15 @@
 //! When a link has something to do without a byte having come, and what it
 //! gives up then.
 //!
-//! The time of a request counts from when its client asked, whatever goes on before it. There are
-//! three exceptions, which count from the last movement: the large reply that is coming, the next
-//! requests of the client that gets it, and a large request that is being sent. While there
-//! is one of these, or a request that came from another link, the link is *uneven*: all exchanges
-//! are looked at, not the oldest alone.
+//! The timeout of a request counts from when its client asked, whatever the link does before it.
+//! There are three exceptions, which count from the last movement:
+//!
+//! - the large reply that is coming;
+//! - the next requests of the client that gets it;
+//! - a large request that is being sent.
+//!
+//! While there is one of these, or a request that came from another link, the link is *uneven*:
+//! it looks at all exchanges, not at the oldest alone.
 
 use super::{Exchange, Link, LinkOptions, LinkState, Owner, Redirected, TRANSFER_LEN};
 use keyway_base::{BackendFault, Key, Time};
@@ -49,7 +53,7 @@ impl Link {
         }
     }
 
-    /// From when on the time counts that is up first, where that may be anybody's.
+    /// The earliest time from which the timeout of any exchange counts.
     #[cold]
     fn first_due(&self) -> Option<Time> {
         let is_timed = |exchange: &Exchange| match self.state {
@@ -60,7 +64,7 @@ impl Link {
         timed.map(|(index, exchange)| self.counts_from(index, exchange)).min()
     }
 
-    /// From when on the time of the exchange at a position counts.
+    /// The time from which the timeout of the exchange at a position counts.
     fn counts_from(&self, index: usize, exchange: &Exchange) -> Time {
         let asked = exchange.asked();
         if self.state != LinkState::Ready {
@@ -73,7 +77,7 @@ impl Link {
         if exchange.len as usize >= TRANSFER_LEN { asked.max(self.sent) } else { asked }
     }
 
-    /// Whether the client that waits got the large reply before.
+    /// Returns whether the exchange's client is the one that got the large reply before it.
     fn is_served(&self, exchange: &Exchange) -> bool {
         let session = match exchange.owner {
             Owner::Session { session, .. } => Some(session),
@@ -93,12 +97,13 @@ impl Link {
             Some(Owner::Session { session, .. }) => Some(session),
             _ => None,
         };
-        // The time of who was served before is its own again, and may be up.
+        // The timeout of the session that was served before counts from its request again, and may
+        // be up.
         self.is_sooner |= self.served != served;
         self.served = served;
     }
 
-    /// Whether a deadline may have become an earlier one since the last call.
+    /// Returns whether a deadline may have become earlier since the last call.
     pub fn take_sooner(&mut self) -> bool {
         std::mem::take(&mut self.is_sooner)
     }
@@ -120,8 +125,8 @@ impl Link {
         self.fifo.front().map(|oldest| self.since(oldest))
     }
 
-    /// Whether a large transfer moved of late, or a client did not take it: who waited behind it
-    /// until its time was up did not wait for the server.
+    /// Returns whether a large transfer moved of late, or a client did not take it. A request whose
+    /// time ended behind such a transfer did not wait for the server.
     pub fn is_at_work(&self, options: &LinkOptions, now: Time) -> bool {
         options.timeout.is_some_and(|timeout| now < self.last_moved() + timeout)
     }
@@ -146,8 +151,8 @@ impl Link {
         is_large.then_some(self.progress)
     }
 
-    /// Since when the server owes the reply to an exchange: a large transfer that moved since
-    /// was work.
+    /// The time since which the server owes the reply to an exchange. A large transfer that moved
+    /// since then counts as work.
     fn since(&self, exchange: &Exchange) -> Time {
         exchange.started.max(self.last_moved())
     }
@@ -203,8 +208,8 @@ impl Link {
                             break;
                         }
                         expired(exchange);
-                        // What some say still matters, to the requests behind them or
-                        // for as long as the connection stands.
+                        // The replies to some requests of the worker still matter: to the requests
+                        // behind them, or for as long as the connection stands.
                         if exchange.is_timed() {
                             exchange.owner = Owner::None;
                         }
@@ -227,7 +232,7 @@ impl Link {
         }
     }
 
-    /// Gives up the exchanges whose time is up, wherever they are.
+    /// Gives up the exchanges whose time is up, at any place in the FIFO.
     #[cold]
     fn abandon_expired(
         &mut self,
@@ -255,8 +260,8 @@ impl Link {
         }
     }
 
-    /// Has the time of the requests that were enqueued `now` count from an earlier one on, of those
-    /// at the end that are somebody's. Returns whether there are any.
+    /// Counts the time of the requests that were enqueued `now` at the end, and that `is_its`
+    /// accepts, from the earlier time `since`. Returns whether there are any.
     #[cold]
     pub fn backdate_last(
         &mut self,
@@ -301,7 +306,7 @@ impl Link {
         all
     }
 
-    /// Removes the expired requests from the unsent output. The worker's own stay, as
+    /// Removes the expired requests from the unsent output. The worker's own requests stay, as
     /// those behind them may rely on them (`SELECT`).
     #[cold]
     fn take_back_expired(

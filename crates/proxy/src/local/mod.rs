@@ -85,7 +85,7 @@ pub trait Facts: Send + Sync {
     /// To be called about twice a second, with the time since the call before:
     /// what is told of the last seconds is noted now.
     fn observe(&self, _elapsed: Duration) {}
-    /// Requests of memcached clients on a store.
+    /// Totals of the requests of memcached clients on a store.
     fn memcached_totals(&self, _pool: u16) -> MemcachedTotals {
         MemcachedTotals::default()
     }

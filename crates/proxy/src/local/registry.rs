@@ -81,7 +81,7 @@ impl ClientRegistry {
         self.paused.lock().remove(&id);
     }
 
-    /// Notes that a client waits for the end of a CLIENT PAUSE, or no longer.
+    /// Notes whether a client waits for the end of a CLIENT PAUSE.
     pub fn set_paused(&self, id: u64, is_paused: bool) {
         let mut paused = self.paused.lock();
         if is_paused {
@@ -123,8 +123,8 @@ impl ClientRegistry {
         self.update(id, |entry| entry.tracking = tracking.map(TrackingEntry::from));
     }
 
-    /// How many clients of `pool` wait, in commands that block or for the end of a
-    /// pause, and how many are told of keys that change.
+    /// Returns how many clients of `pool` wait, in blocking commands or for the end of a pause, and
+    /// how many track keys.
     pub fn waiting_and_tracking(&self, pool: u16) -> (usize, usize) {
         let entries = self.entries.lock();
         let (blocked, paused) = (self.blocked.lock(), self.paused.lock());

@@ -398,7 +398,7 @@ impl Gather {
         write_end(out, &self.head);
     }
 
-    /// What a client of text is told of a `stats` that asks for something to be done.
+    /// The reply to a text client whose `stats` changes something, such as `stats reset`.
     fn settled_by(&self) -> Option<&'static [u8]> {
         if self.head.dialect == Dialect::Binary {
             return None;

@@ -132,8 +132,8 @@ pub(super) fn is_unknown(answer: &Answer<'_>) -> bool {
     matches!(reply.outcome, Outcome::NotFound | Outcome::Error { kind: ErrorKind::Unknown, .. })
 }
 
-/// Whether a server has done what `stats` with a word asked for. In packets it says so by an
-/// empty list.
+/// Returns whether a server has carried out a `stats` that changes something. The reply in the
+/// binary protocol is an empty list.
 pub(super) fn is_done(answer: &Answer<'_>) -> bool {
     const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
     let parsed = parse_reply(answer.bytes, answer.wire, &LIMITS);

@@ -82,9 +82,9 @@ pub struct Session {
     pub broken: bool,
     /// The socket took less than was offered; wait until it is writable.
     pub send_blocked: bool,
-    /// Since when, if it is so: the client has taken nothing since.
+    /// While `send_blocked`: the time since which the client has taken nothing.
     pub blocked_since: Time,
-    /// It is to be ended, as it takes nothing of its replies.
+    /// The session is to be ended, because its client takes none of its replies.
     pub is_cut: bool,
     /// The socket may hold unread bytes: reading stopped before it was
     /// drained, and edge-triggered readiness is not told again.
@@ -95,7 +95,7 @@ pub struct Session {
     pub paused: bool,
     /// In the list of a link that it waits for, or of those a pause holds back.
     pub waits_for_link: bool,
-    /// Since when its next request finds no room on a link.
+    /// Time since which its next request finds no room on a link.
     pub full_since: Option<Time>,
     /// A pause of its pool holds it back.
     pub is_held_back: bool,
@@ -103,8 +103,8 @@ pub struct Session {
     pub has_unwritten: bool,
     /// In the worker's list of sessions with output or at their end.
     pub is_dirty: bool,
-    /// Its output waits until clients of other workers were told what it has changed in the
-    /// turn of that number; 0: it does not.
+    /// Number of the ticket that its output waits for, until clients of other workers were told of
+    /// its changes. 0: none.
     pub awaited: u64,
     /// No request is started before every reply to those before it is here:
     /// the one just started has another way to its server than they had.
@@ -193,8 +193,8 @@ impl Session {
         }
     }
 
-    /// Whether undelivered replies have outgrown the hard bound, or all that clients do not
-    /// take has.
+    /// Returns whether undelivered replies are above the hard bound, or the session is to be cut
+    /// because it takes nothing.
     pub fn is_overgrown(&self, limits: &Limits) -> bool {
         let hard = limits.session_output_len_hard;
         self.is_cut || self.busy.as_ref().is_some_and(|busy| busy.undelivered() as u64 > hard)

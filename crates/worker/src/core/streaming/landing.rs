@@ -30,7 +30,7 @@ struct Landing {
 }
 
 /// Adds a part of a client's request to its value. Returns whether the bytes behind the value are
-/// the begin of a line end.
+/// the start of a line end.
 pub(super) fn take_part(streaming: &mut Streaming, part: &[u8], context: Context) -> bool {
     let landing = streaming.landing.as_mut().and_then(|it| it.downcast_mut::<Landing>());
     let Some(landing) = landing else { return false };
