@@ -7,10 +7,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceEvents(u16);
 
-/// The letters, by their bits. `A` stands for those before `K`.
+/// The letters in the order of their bits. `A` means those before `K`.
 const LETTERS: &[u8; 14] = b"g$lshzxetdKEnm";
 const CLASSES: u16 = (1 << 10) - 1;
-/// The bits in the order in which Redis tells the letters.
+/// The bits in the order in which Redis writes the letters.
 const TOLD: [usize; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 11, 13];
 /// The places where events are published.
 const PLACES: u16 = 0b11 << 10;
@@ -42,9 +42,9 @@ impl KeyspaceEvents {
     pub const EVICTED: Self = Self(1 << 7);
     /// `t`: commands on streams.
     pub const STREAM: Self = Self(1 << 8);
-    /// `n`: a key has come to be. `A` does not stand for it.
+    /// `n`: a key was created. `A` leaves it out.
     pub const NEW: Self = Self(1 << 12);
-    /// `m`: a key that was read is not there. `A` does not stand for it.
+    /// `m`: a key that was read does not exist. `A` leaves it out.
     pub const MISS: Self = Self(1 << 13);
     /// `K`: published in `__keyspace@db__:key`.
     pub const KEYSPACE: Self = Self(1 << 10);

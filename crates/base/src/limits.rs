@@ -138,8 +138,8 @@ impl Limits {
         (self.session_output_len_soft as usize / 2).clamp(64, LARGEST)
     }
 
-    /// How much of large replies waits in all for the clients of one worker that take nothing of
-    /// them, in bytes. Above that they are disconnected. A larger sum costs memory, a smaller ends
+    /// Bound of the large replies that wait in one worker for clients that take nothing, in bytes.
+    /// Above it such clients are disconnected. A larger bound costs memory, a smaller one ends
     /// clients that have only paused.
     pub fn released_len_max(&self) -> u64 {
         64 * u64::from(self.session_output_len_soft)

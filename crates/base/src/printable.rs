@@ -1,6 +1,6 @@
-/// Text of others as a terminal, a log or a page may show it. What does something there instead of
-/// standing there is written as an escape: control characters (`\x1b`), bytes that are not UTF-8,
-/// and characters that are not seen or turn the direction of what follows (`\u{202e}`).
+/// Makes text from outside safe for a terminal, a log or a page. Characters that would act there
+/// are written as escapes: control characters (`\x1b`), bytes that are not UTF-8, invisible
+/// characters, and those that turn the direction of the text (`\u{202e}`).
 pub fn printable(text: &[u8]) -> String {
     let mut shown = String::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
@@ -23,7 +23,8 @@ pub fn printable(text: &[u8]) -> String {
     shown
 }
 
-/// Line and paragraph separators, marks of direction, joiners and the like.
+/// Returns whether a letter is invisible: line and paragraph separators, marks of direction,
+/// joiners and the like.
 fn is_unseen(letter: char) -> bool {
     matches!(
         letter,

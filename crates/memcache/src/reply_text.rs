@@ -59,7 +59,7 @@ fn outcome<'a>(verb: &'a [u8], rest: &'a [u8], line: &'a [u8]) -> Option<Outcome
         b"MN" => Outcome::Noop,
         b"ME" => Outcome::Debug(&rest[memchr(b' ', rest).map_or(rest.len(), |at| at + 1)..]),
         b"VERSION" => Outcome::Text(rest),
-        // `stats cachedump` and `stats detail dump` have words of their own for a line.
+        // `stats cachedump` and `stats detail dump` begin their lines with other words than `STAT`.
         b"STAT" | b"ITEM" | b"PREFIX" => {
             let blank = memchr(b' ', rest).unwrap_or(rest.len());
             let value = rest.get(blank + 1..).unwrap_or_default();

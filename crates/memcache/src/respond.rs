@@ -257,7 +257,7 @@ fn meta_flags(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>, nominal: bo
                 out.extend_from_slice(if encoded { b" b" } else { b"" });
                 None
             }
-            // memcached tells the number of what was stored, and 0 where nothing was.
+            // memcached tells the CAS number of the stored item, and 0 where nothing was stored.
             b'c' if !nominal && asker.head.verb.stores() && item.cas.is_none() => Some(0),
             _ if !nominal => None,
             b'c' => item.cas,

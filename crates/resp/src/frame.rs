@@ -615,8 +615,8 @@ mod tests {
         }
     }
 
-    /// Whoever waits for as much looks as seldom as can be: every element that is still to come
-    /// has three bytes at least.
+    /// A caller that waits for `at_least` bytes looks as seldom as possible: every element still to
+    /// come has three bytes at least.
     #[test]
     fn the_bytes_waited_for_are_all_that_the_open_elements_take_at_least() {
         for (buf, at_least) in [

@@ -1,8 +1,8 @@
-//! Why a backend failed: a name for logs and metrics.
+//! The reasons for which a backend failed: names for logs and metrics.
 
 use keyway_base::BackendFault;
 
-/// Why a backend failed, by its latest failure.
+/// The reason of a backend's latest failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FailureReason {

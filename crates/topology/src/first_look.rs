@@ -1,29 +1,29 @@
-//! When a server of which nothing is known is asked whether it answers, and by which worker.
+//! The first look at an unknown server: when it is asked whether it answers, and by which worker.
 
 use keyway_base::Time;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What a worker is to do about a server of which nothing is known.
+/// A worker's next step for an unknown server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookStep {
     /// Nothing: the server is not due, or another worker asks it.
     Wait,
-    /// Ask it. One worker is told so.
+    /// Ask it. Only one worker is told so.
     Ask,
-    /// Count a failure: the worker that asked has learned nothing. One worker is told so.
+    /// Count a failure: the worker that asked has no answer. Only one worker is told so.
     GiveUp,
 }
 
-/// The first look at one server, shared by all workers: nothing, or when the next step is due
-/// and whether the server has been asked.
+/// The first look at one server, shared by all workers: the time of the next step, and whether the
+/// server was asked; 0 before the first step.
 #[derive(Debug, Default)]
 pub(crate) struct FirstLook(AtomicU64);
 
 impl FirstLook {
-    /// The step that is due. A server waits for `spread` before it is asked, and has `patience`
-    /// to answer.
+    /// Returns the step that is due. A server waits for `spread` before it is asked, and has
+    /// `patience` to answer.
     pub(crate) fn step(&self, now: Time, spread: Duration, patience: Duration) -> LookStep {
         let before = self.0.load(Relaxed);
         let (due, was_asked) = (before >> 1, before & 1 == 1);
@@ -42,12 +42,12 @@ impl FirstLook {
         }
     }
 
-    /// Begins again.
+    /// Starts the first look again.
     pub(crate) fn restart(&self) {
         self.0.store(0, Relaxed);
     }
 
-    /// Never zero: a step is due at one millisecond or later.
+    /// Packs a step. The result is never zero: a step is due at one millisecond or later.
     fn packed(due: Time, was_asked: bool) -> u64 {
         due.as_millis().max(1) << 1 | u64::from(was_asked)
     }

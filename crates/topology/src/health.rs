@@ -14,9 +14,9 @@
 //!       quarantine ends, or an operator restores
 //! ```
 //!
-//! A backend begins as `Unknown`, which is in use as `Up` is: its first reply makes it `Up`, its
-//! first failure counts as that of a backend that is up. One worker asks it soon after the start,
-//! so that it does not stay so for long. An operator who restores a backend makes it `Unknown`.
+//! A backend begins as `Unknown`, which is in use as `Up` is. Its first reply makes it `Up`. Its
+//! first failure counts like that of a backend that is up. One worker asks it soon after the start,
+//! so that the state does not last. An operator who restores a backend makes it `Unknown`.
 //!
 //! In a pool without ejection only `Unknown`, `Up` and `Failing` occur, unless an operator
 //! ejects a backend: then it is `Ejected` for the reason `Operator` and due never,
@@ -63,7 +63,7 @@ const UNREADY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum HealthState {
-    /// Its latest request succeeded, or none was made since it answered a probe.
+    /// Its latest request succeeded, or it has answered a probe and had no request since.
     #[default]
     Up = 0,
     /// Its latest request failed, but not yet as many in a row as eject it.
@@ -85,7 +85,7 @@ impl HealthState {
         matches!(self, HealthState::Up | HealthState::Failing | HealthState::Unknown)
     }
 
-    /// Whether nothing speaks against a backend in this state.
+    /// Returns whether a backend in this state has no failure against it.
     #[inline]
     pub const fn is_sound(self) -> bool {
         matches!(self, HealthState::Up | HealthState::Unknown)
@@ -160,7 +160,7 @@ struct Word {
 }
 
 impl Word {
-    /// Nothing is known of it.
+    /// The word of an unknown backend.
     const UNKNOWN: Word =
         Word { state: HealthState::Unknown, reason: None, failures: 0, due_ms: 0 };
     const FAILURES_MAX: u32 = 100_000;
@@ -303,12 +303,12 @@ fn is_found_out(pool: &Pool) -> bool {
 ///
 /// Methods that may change a state return the change if there was one and they
 /// made it, so exactly one caller logs it. All of them may be called from any
-/// worker at any time. A backend that the board does not have, as its id is of
-/// another topology, is up and nothing changes it.
+/// worker at any time. A backend that the board does not have, because its id is of another
+/// topology, counts as up, and nothing changes it.
 #[derive(Debug)]
 pub struct HealthBoard {
     cells: Box<[Arc<Cell>]>,
-    /// What is told of the data of backends that are not here.
+    /// The data generation of backends that are not on this board.
     nowhere: GenerationCell,
     pool_epochs: Box<[Arc<AtomicU64>]>,
     epoch: Arc<AtomicU64>,
@@ -317,7 +317,7 @@ pub struct HealthBoard {
 }
 
 impl HealthBoard {
-    /// A board on which nothing is known of any backend of `topology`.
+    /// A board on which every backend of `topology` is unknown.
     pub fn new(topology: &Topology) -> HealthBoard {
         let new = |id| Arc::new(Cell::new(topology, id));
         HealthBoard {
@@ -487,9 +487,9 @@ impl HealthBoard {
         self.update(backend, |word| word.state.is_usable().then(Word::default))
     }
 
-    /// A backend that failed or is not known has answered, which no request has shown yet: it
-    /// is up. After failures a request that fails is one more in the same row. Else a server
-    /// that takes connections and fails all requests would never be ejected.
+    /// Notes that a failing or unknown backend has answered, though not yet a client's request: it
+    /// is up. After failures the count goes on, so the next failure is one more in the same row.
+    /// Otherwise a server that takes connections and fails all requests would never be ejected.
     #[cold]
     pub fn note_reachable(&self, backend: BackendId) -> Option<StateChange> {
         let up = |word: Word| Word { state: HealthState::Up, ..word };
@@ -520,13 +520,13 @@ impl HealthBoard {
         self.update(backend, |word| word.after_failure(reason, now, cell.ejection))
     }
 
-    /// The backends of which nothing is known.
+    /// The unknown backends.
     pub fn unknown(&self) -> impl Iterator<Item = BackendId> + '_ {
         self.backends().filter(|&backend| self.state(backend) == HealthState::Unknown)
     }
 
-    /// What the caller is to do at `now` about a backend of which nothing is known. It is asked
-    /// after a pause of `spread`, by one worker, and has `patience` to answer.
+    /// Returns the caller's step at `now` for an unknown backend. One worker asks it after a pause
+    /// of `spread`, and it has `patience` to answer.
     pub fn first_look(
         &self,
         backend: BackendId,
@@ -640,8 +640,8 @@ impl HealthBoard {
             && word.due_ms == Word::NEVER
     }
 
-    /// Puts a backend back into use on an operator's word, or as another has come to its place:
-    /// nothing is known of it. A claim in the hands of a worker is void.
+    /// Puts a backend back into use, by an operator's command or because another backend has come
+    /// to its place. Its state is unknown, and a worker's claim on it is void.
     pub fn restore(&self, backend: BackendId) -> Option<StateChange> {
         self.cell(backend)?.first_look.restart();
         self.update(backend, |_| Some(Word::UNKNOWN))
@@ -755,7 +755,7 @@ mod tests {
         Some(Ejection { after_failures, for_: 30 * SECOND, rejoin })
     }
 
-    /// One pool of `count` servers for each ejection, all of which have answered.
+    /// One pool of `count` servers for each ejection. All servers have answered.
     fn board(count: usize, ejections: &[Option<Ejection>]) -> HealthBoard {
         let board = HealthBoard::new(&topology(count, ejections));
         let up = board.backends().filter_map(|backend| board.note_success(backend)).count();

@@ -1,4 +1,4 @@
-//! Laws of users, as tables: what lets a user in, and what each rule allows.
+//! Laws of users, as tables: the logins that let a user in, and the requests that each rule allows.
 
 use crate::log::{Happened, Place, Reason};
 use crate::password::digest_text;
@@ -14,7 +14,7 @@ fn user(rules: &str) -> User {
     User::new("u", rules).unwrap_or_else(|fault| panic!("{rules}: {fault}"))
 }
 
-/// What `look` tells of the request that `words` make.
+/// Returns the result of `look` for the request that `words` make.
 fn of_request<T>(words: &str, look: impl FnOnce(&Request) -> T) -> T {
     let words: Vec<&str> = words.split(' ').collect();
     let buf = words.concat();
@@ -38,7 +38,7 @@ fn users(all: Vec<User>) -> Users {
     Users::new(all.into_iter().map(Arc::new).collect())
 }
 
-/// A hash that takes long, by its kind.
+/// A slow hash, by its kind.
 fn slow() -> SlowHash {
     let text = format!("$argon2id$v=19$m=64,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg${}", "A".repeat(43));
     SlowHash::parse(&text).expect("a hash")
@@ -47,8 +47,8 @@ fn slow() -> SlowHash {
 #[test]
 fn the_last_rule_about_passwords_says_what_lets_a_user_in() {
     let (a, b) = (digest_text(b"a"), digest_text(b"b"));
-    // Rules; whether the user is on, needs no password, has something that lets it in; and which
-    // of the passwords "a", "b" and "" are right.
+    // Columns: rules; whether the user is on, needs no password, has any way in; which of the
+    // passwords "a", "b" and "" are right.
     for (rules, is_on, is_open, has_any, right) in [
         ("", true, false, false, [false; 3]),
         ("off", false, false, false, [false; 3]),
@@ -187,7 +187,7 @@ fn a_user_is_free_who_has_all_commands_keys_and_channels() {
     }
 }
 
-/// A look at a bit or two must do for most requests that may be made: [`User::passes`].
+/// For most allowed requests [`User::passes`] must answer by a look at a bit or two.
 #[test]
 fn the_usual_requests_pass_at_a_short_look_and_no_other_does() {
     for (rules, words, passes, may) in [
@@ -475,7 +475,7 @@ fn passwords_are_looked_at_slowly_only_where_some_user_has_such_a_hash() {
     assert_eq!(slow.prepare(b"u", b"x", FROM, NOW), Prepared::Waiting);
     assert!(!verifier.next().work());
     assert_eq!(slow.log_in(b"u", b"x", FROM, NOW).err(), Some(LoginFault::Password));
-    // Another password of the same user is not even looked at now; of another user it is.
+    // Another password of the same user is not looked at now. Another user's is.
     assert_eq!(slow.prepare(b"u", b"y", FROM, NOW), Prepared::Ready);
     assert_eq!(slow.log_in(b"u", b"y", FROM, NOW).err(), Some(LoginFault::Limited));
     assert_eq!(slow.prepare(b"s", b"y", FROM, NOW), Prepared::Waiting);

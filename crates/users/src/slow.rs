@@ -446,7 +446,7 @@ mod tests {
         assert!(job(both(), b"right").work() && !job(both(), b"wrong").work());
     }
 
-    /// Logins with the hash of `password`, and who verifies them.
+    /// Logins with the hash of `password`, and their verifier.
     fn trials(password: &[u8]) -> (Trials, Arc<[SlowHash]>) {
         let own: Arc<[SlowHash]> = vec![quick(password)].into();
         (Trials::new(Arc::default(), Arc::clone(&own)), own)
@@ -521,7 +521,7 @@ mod tests {
         let verifier = Arc::new(Verifier::default());
         let own: Arc<[SlowHash]> = vec![quick(b"right")].into();
         for n in 0..TRIALS_MAX + 2 {
-            // Each has one login alone.
+            // Each listener has one login.
             let trials = Trials::new(Arc::clone(&verifier), Arc::clone(&own));
             let prepared = trials.begin((b"u", b"right"), Some(&own), 1, at(0));
             let expected = if n < TRIALS_MAX { Prepared::Waiting } else { Prepared::Ready };
