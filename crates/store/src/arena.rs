@@ -162,8 +162,8 @@ pub(crate) struct Heap {
     /// Bytes in pages that no slot in use takes, short of what arenas have not
     /// told.
     idle: AtomicI64,
-    /// Bytes of blocks that are no item's: those on the way in, and those that are lent
-    /// and that nobody else wants. `reserved` is part of it.
+    /// Bytes of blocks that belong to no item: drafts, and lent blocks that nobody else wants. It
+    /// includes `reserved`.
     outside: AtomicI64,
     /// Bytes that large writes under way may still take.
     reserved: AtomicI64,
@@ -688,19 +688,19 @@ impl Heap {
         }
     }
 
-    /// Bytes of blocks that are no item's: those on the way in, as far as they came, those
-    /// that are lent and that nobody else wants, and those that are reserved.
+    /// Bytes of blocks that belong to no item: drafts as far as they came, lent blocks that nobody
+    /// else wants, and reserved bytes.
     #[inline]
     pub(crate) fn outside_bytes(&self) -> i64 {
         self.outside.load(Ordering::Relaxed)
     }
 
-    /// The same without what is reserved: the blocks that there are.
+    /// As `outside_bytes`, without the reserved bytes: the blocks that exist.
     pub(crate) fn outside_held(&self) -> i64 {
         self.outside_bytes() - self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Notes a change of what is reserved.
+    /// Adds a change to the reserved bytes.
     pub(crate) fn note_reserved(&self, change: i64) {
         self.note_outside(change);
         self.reserved.fetch_add(change, Ordering::Relaxed);

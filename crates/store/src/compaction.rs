@@ -103,7 +103,7 @@ impl Store {
         self.idle_bytes().clamp(self.idle_reserved(), counted_max) + surplus
     }
 
-    /// Bytes of the bound that are set aside for idle memory.
+    /// Part of the memory bound that is set aside for idle memory, in bytes.
     #[inline]
     pub(crate) fn idle_reserved(&self) -> i64 {
         self.config().memory_max as i64 / RESERVED

@@ -27,7 +27,7 @@ pub(crate) struct Turn {
     pub(crate) protocol: Protocol,
     /// Whose events are noted.
     pub(crate) worker: u16,
-    /// A script has called the command.
+    /// A script called the command.
     pub(crate) is_scripted: bool,
 }
 

@@ -32,7 +32,8 @@ pub struct KeyEvent {
 }
 
 impl KeyEvent {
-    /// Whether it tells of no change: it is published, and is nothing to those who keep copies.
+    /// Returns whether the event changes no key. Such an event is published, but clients that cache
+    /// are not told.
     pub fn is_notice(&self) -> bool {
         matches!(self.class, KeyspaceEvents::NEW | KeyspaceEvents::MISS)
     }
@@ -347,8 +348,8 @@ impl Store {
         self.push_event(turn, database, class, name, key);
     }
 
-    /// Notes what is published and changes no key: of class [`KeyspaceEvents::NEW`], which
-    /// comes before the change that made the key, or [`KeyspaceEvents::MISS`].
+    /// Notes an event that is published and changes no key. Its class is [`KeyspaceEvents::MISS`],
+    /// or [`KeyspaceEvents::NEW`], which comes before the change that made the key.
     #[inline]
     pub(crate) fn note_notice(
         &self,

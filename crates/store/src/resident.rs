@@ -99,8 +99,8 @@ impl Resident {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// The store's part of what nodes hold beyond what collections count, as of now: idle
-    /// in their pages, and blocks that are still to be freed.
+    /// The store's current share of the bytes that nodes hold beyond what collections count: idle
+    /// bytes in their pages, and blocks that are still to be freed.
     pub(crate) fn idle_now(&self) -> i64 {
         self.look();
         let share = self.share.load(Ordering::Relaxed);

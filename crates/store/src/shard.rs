@@ -34,7 +34,7 @@ pub(crate) enum Gone {
 /// called a database here is the place of such a space.
 pub(crate) struct Shard {
     pub(crate) counts: Counts,
-    /// Changes of keys by requests.
+    /// Number of changes of keys by requests.
     changes: Cell<u64>,
     /// Bytes of memory used.
     pub(crate) used: i64,
@@ -97,13 +97,13 @@ impl Shard {
         }
     }
 
-    /// Counts a change of a key. Who changes it holds the shard's lock.
+    /// Counts a change of a key. The caller holds the shard's lock.
     #[inline]
     pub(crate) fn count_change(&self) {
         self.changes.set(self.changes.get() + 1);
     }
 
-    /// How many changes there were.
+    /// Number of changes.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.get()
     }

@@ -159,7 +159,7 @@ pub struct StoreStats {
     pub expired_fields: u64,
     /// Items removed to make room.
     pub evicted: u64,
-    /// Changes of keys by requests, as keyspace events tell them.
+    /// Number of changes of keys by requests, by the rules of keyspace events.
     pub changes: u64,
     /// Per quota, by prefix.
     pub quotas: Vec<QuotaStats>,
@@ -361,7 +361,7 @@ impl Store {
             ..StoreStats::default()
         };
         let mut used = self.own_bytes();
-        // What becomes an item, or is one no more, meanwhile is not counted twice.
+        // Blocks that become items meanwhile, or are freed from them, are not counted twice.
         let gone = || (self.heap.discarded.bytes(), self.heap.outside_held());
         let before = gone();
         for index in 0..self.shards.len() {

@@ -228,7 +228,7 @@ pub struct Held<'a> {
     /// What was executed may have made the store larger.
     grows: bool,
     turn: Turn,
-    /// Room for what is still to be executed.
+    /// Room for the requests that are still to be executed.
     room: Reserved<'a>,
     /// With everything, no other script begins.
     scripting: Option<Guard<'a, ()>>,

@@ -72,7 +72,7 @@ impl<'s> Transfer<'s> {
         Self { store, draft: Cell::new(draft), draft_len, is_refused, lent: Cell::new(None) }
     }
 
-    /// Whether there was no room for the value as it came.
+    /// Returns whether the store had no room for the value as it came.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
@@ -155,16 +155,16 @@ impl Drop for Loan {
     }
 }
 
-/// A long string on its way into a store, in the block that its item will have. Room is
-/// made as it comes, and what has come counts towards the bound on memory. Where there is
-/// no room it is refused: what was here is freed, and what is still to come is dropped.
+/// A long string on its way into a store, in the block that its item will have. The store makes
+/// room as the value comes, and the bytes that have come count towards the memory bound. A draft
+/// without room is refused: its block is freed, and the rest of its value is dropped.
 pub struct Draft {
     store: Arc<Store>,
-    /// None once it is an item's, or freed.
+    /// `None` once the block belongs to an item or is freed.
     block: Option<NonNull<u8>>,
     key_len: usize,
     value_len: usize,
-    /// Bytes that came.
+    /// Bytes that have come.
     filled: usize,
     /// Bytes that the heap counts.
     counted: usize,
@@ -180,9 +180,9 @@ impl fmt::Debug for Draft {
 }
 
 impl Draft {
-    /// Room for a string of `value_len` bytes under `key`; none where it would be short,
-    /// where there are many, where the store has no room for it and evicts nothing, or where
-    /// the system has no memory. Takes memory only as it is filled.
+    /// Begins a draft of `value_len` bytes under `key`. It takes memory only as it is filled. None
+    /// begins for a short value, with too many drafts, without room in a store that evicts nothing,
+    /// or when the system has no memory.
     pub fn new(store: &Arc<Store>, key: &[u8], value_len: usize) -> Option<Draft> {
         let len = Owned::drafted_len(key.len(), value_len)?;
         let announced_max = match store.config().memory_max {
@@ -210,7 +210,7 @@ impl Draft {
     /// Appends what has come of the value; returns what came behind it.
     pub fn extend<'b>(&mut self, bytes: &'b [u8], context: Context) -> &'b [u8] {
         let (bytes, rest) = bytes.split_at(bytes.len().min(self.value_len - self.filled));
-        // Upkeep tells of what is evicted: the client's request may never be executed.
+        // Upkeep reports the evicted keys: the client's request may never be executed.
         let turn = Turn { worker: NO_WORKER, ..Turn::of(context) };
         if !self.is_refused() && !self.store.make_room(bytes.len() as u64, turn) {
             self.free();
@@ -229,7 +229,7 @@ impl Draft {
         rest
     }
 
-    /// What has come of the value; nothing where it was refused.
+    /// The bytes of the value that have come. Empty if the draft was refused.
     pub fn bytes(&self) -> &[u8] {
         match self.value() {
             // SAFETY: so many bytes were filled.
@@ -238,7 +238,7 @@ impl Draft {
         }
     }
 
-    /// Whether the store had no room for what came.
+    /// Returns whether the store had no room for the bytes that came.
     pub fn is_refused(&self) -> bool {
         self.block.is_none()
     }
@@ -253,8 +253,8 @@ impl Draft {
         self.filled == self.value_len
     }
 
-    /// The item whose value it is, unless it is for another key, or something is missing.
-    /// It stays counted until the draft is dropped, so that the item can be counted first.
+    /// The item with this value, unless its key is another one or a part is missing. The draft
+    /// stays counted until it is dropped, so that the item can be counted first.
     pub(crate) fn take_item(&mut self, meta: &Meta, access: u32, key: &[u8]) -> Option<Owned> {
         if !self.is_whole() || key.len() != self.key_len {
             return None;
@@ -302,7 +302,8 @@ pub(crate) struct Drafts {
 }
 
 impl Drafts {
-    /// Counts another one, if there may be another; what all of them have announced.
+    /// Counts another draft, if one more may begin. Returns the bytes that all of them have
+    /// announced.
     fn admit(&self, len: usize, announced_max: u64) -> Option<u64> {
         let announced = self.announced.fetch_add(len as u64, Ordering::Relaxed) + len as u64;
         let count = self.count.fetch_add(1, Ordering::Relaxed);

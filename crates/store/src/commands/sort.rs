@@ -272,7 +272,7 @@ pub(super) fn sort_key(call: &Call<'_>, may_store: bool, out: &mut Vec<u8>) -> O
     };
     let is_ordered = query.target.is_some() || call.turn.is_scripted;
     if query.keeps_order && kind == Kind::Set && is_ordered {
-        // What is stored, and what a script sees, does not depend on how a set happens to lie.
+        // A stored result, and a result for a script, must not depend on the inner order of a set.
         (query.keeps_order, query.by_text, query.by) = (false, true, None);
     }
     let mut found = elements(call, &locked, kind, query.keeps_order && query.descending)?;

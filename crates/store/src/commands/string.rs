@@ -300,9 +300,9 @@ pub(super) fn append(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 enum Appended {
-    /// The value is so long now.
+    /// The new length of the value.
     Now(usize),
-    /// A long value may have to be copied, to one so long.
+    /// The length of a long value that may have to be copied: it needs room.
     NeedsRoom(usize),
 }
 

@@ -62,7 +62,7 @@ impl Store {
         self.make_room(0, turn);
     }
 
-    /// Room for what a request brings. A draft has its own already, unless that was refused.
+    /// Makes room for the bytes of a request. A draft has its room already, unless it was refused.
     #[inline]
     fn room_for(
         &self,

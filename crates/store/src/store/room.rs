@@ -28,16 +28,16 @@ const FREED_PER_BYTE: i64 = 16;
 /// cache, and one more for so many bytes of its own.
 const FREED_STEPS_MAX: i64 = 3 * DISCARDED_STEPS as i64;
 const BYTES_PER_FREED: i64 = 32;
-/// Part of the bound by which memory may be above it when such a write goes
-/// ahead. Smaller lets a write stand still for long, larger passes the bound by more.
+/// Part of the bound by which memory may be above it when such a write goes ahead. A larger divisor
+/// lets a write stand still for longer. A smaller one passes the bound by more.
 const SLACK: i64 = 100;
-/// Part of the bound from which on what was deleted lets small writes use idle memory
-/// although pages hold all that they may.
+/// Part of the bound that deletes must have freed before small writes may use idle memory although
+/// pages hold all that they may.
 const DELETED: i64 = 64;
-/// Writes of so many bytes and more have their room reserved: what workers write
-/// at once beyond that is a few kilobytes each.
+/// Length from which a write has its room reserved. The shorter writes that all workers make at
+/// once take a few kilobytes each.
 const RESERVED_FROM: u64 = 16 << 10;
-/// Times that a write looks for idle memory before it is refused for that alone.
+/// Largest number of times that a write looks for idle memory before it is refused for that alone.
 const COMPACTIONS_MAX: usize = 8;
 
 /// A look at shard after shard for something to evict.
@@ -99,7 +99,7 @@ impl Store {
         self.make_room_beside(extra, 0, turn)
     }
 
-    /// As [`Store::make_room`], with so many bytes of them reserved before.
+    /// As [`Store::make_room`], with `reserved` bytes of `extra` reserved before.
     #[inline]
     pub(crate) fn make_room_beside(&self, extra: u64, reserved: u64, turn: Turn) -> bool {
         if self.config.memory_max == 0 {
@@ -117,15 +117,16 @@ impl Store {
         self.evict_down_to(bound, extra as i64, turn)
     }
 
-    /// The bound on memory less what shards may not have reported.
+    /// The bound on memory, less the bytes that shards may not have reported.
     #[inline]
     fn bound(&self) -> i64 {
         let unreported = self.unreported_max as u64 * self.shards.len() as u64;
         self.config.memory_max.saturating_sub(unreported) as i64
     }
 
-    /// Makes room for a write of `len` bytes. Others see that of a large one taken before it
-    /// is: together they would pass the bound by all of theirs.
+    /// Makes room for a write of `len` bytes. The room of a large write is reserved before it is
+    /// taken, so that other workers see it. Otherwise several such writes would pass the bound
+    /// together.
     #[inline]
     pub(crate) fn reserve(&self, len: u64, turn: Turn) -> Option<Reserved<'_>> {
         let bytes = if self.config.memory_max == 0 { 0 } else { reserved_len(len) };
@@ -136,16 +137,16 @@ impl Store {
         self.make_room_beside(len, bytes, turn).then_some(room)
     }
 
-    /// Whether drafts that announced so many bytes may come. Those of a store that evicts
-    /// have room made as they come.
+    /// Returns whether drafts that announced so many bytes may begin. A store that evicts makes
+    /// room for them as they come.
     pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
         self.config.memory_max == 0
             || self.policy() != EvictionPolicy::NoEviction
             || self.taken().saturating_add_unsigned(announced) <= self.bound()
     }
 
-    /// Whether a write of `len` bytes that is not to be refused may go ahead without room:
-    /// memory is above its bound by little then.
+    /// Returns whether a write of `len` bytes that must not be refused may go ahead without room.
+    /// Memory is then a little above its bound.
     pub(crate) fn may_exceed(&self, len: u64) -> bool {
         let over_max = self.config.memory_max as i64 / SLACK;
         let least = self.used_bytes() + self.gone() + self.idle_bytes();
@@ -159,7 +160,7 @@ impl Store {
         self.used_bytes() + self.gone() + self.idle_counted()
     }
 
-    /// Bytes that are no item's: still to be freed, lent, on their way in, or reserved.
+    /// Bytes that belong to no item: still to be freed, lent, in drafts, or reserved.
     #[inline]
     fn gone(&self) -> i64 {
         self.discarded_bytes() + self.heap.outside_bytes()
@@ -176,8 +177,8 @@ impl Store {
         self.heap.free_discarded(steps) | nodes::heap().free_discarded(steps)
     }
 
-    /// Evicts until no more than `bound` is taken, for a write of `extra` bytes; whether
-    /// that may go ahead.
+    /// Evicts until no more than `bound` is taken, for a write of `extra` bytes. Returns whether
+    /// the write may go ahead.
     #[cold]
     fn evict_down_to(&self, bound: i64, extra: i64, turn: Turn) -> bool {
         let mut search = Search::default();
@@ -224,21 +225,21 @@ impl Store {
         self.fits_beside_idle(bound, extra)
     }
 
-    /// Whether memory is so little above `bound` that a write may go ahead before all that
-    /// it is to free is freed. To evict does not help against idle memory.
+    /// Returns whether memory is so little above `bound` that a write may go ahead before its
+    /// evicted bytes are freed. Eviction does not help against idle memory.
     fn is_near(&self, bound: i64) -> bool {
         let least = self.used_bytes() + self.gone() + self.idle_reserved();
         least <= bound + self.config.memory_max as i64 / SLACK
     }
 
-    /// Whether a write fits below `bound` with nothing left to evict. A small one may use
-    /// idle memory, so it fits where pages hold a little more than the bound; a large one
-    /// takes memory of its own.
+    /// Returns whether a write fits below `bound` with nothing left to evict. A small write may use
+    /// idle memory, so it fits while pages hold a little more than the bound. A large write takes
+    /// memory of its own.
     fn fits_beside_idle(&self, bound: i64, extra: i64) -> bool {
         let whole = self.config.memory_max as i64;
         for _ in 0..COMPACTIONS_MAX {
             let least = self.used_bytes() + self.gone();
-            // Who has deleted much is to have room for as much, which mostly is idle now.
+            // After large deletes there must be room for as many bytes, most of which are idle now.
             let has_deleted = least + self.idle_reserved() + whole / DELETED <= bound;
             let slack = match (extra as usize, has_deleted) {
                 (0..=SLOT_LEN_MAX, true) => 3 * whole / SLACK,
@@ -248,12 +249,12 @@ impl Store {
             if least + self.idle_reserved() > bound {
                 return false;
             }
-            // What nodes of all stores hold idle is none that this one can use up.
+            // This store cannot use up the idle memory in nodes of all stores.
             let idle = if has_deleted { self.heap.idle_bytes() } else { self.idle_bytes() };
             if least + idle <= bound + slack {
                 return true;
             }
-            // Idle memory alone is in the way.
+            // Only idle memory is in the way.
             if !self.compact_if_worth(compaction::visits_of(extra as u64)) {
                 return false;
             }
@@ -263,26 +264,26 @@ impl Store {
     }
 }
 
-/// Bytes that are reserved for a write of so many bytes: a small one is done before others
-/// notice.
+/// Bytes to reserve for a write of so many bytes. A small write is done before other workers notice
+/// it.
 #[inline]
 pub(crate) fn reserved_len(len: u64) -> u64 {
     if len < RESERVED_FROM { 0 } else { len }
 }
 
-/// Room for a write under way, until this is dropped.
+/// Reserved room of a write in progress, until this is dropped.
 pub(crate) struct Reserved<'s> {
     store: &'s Store,
     bytes: Cell<u64>,
 }
 
 impl<'s> Reserved<'s> {
-    /// No room.
+    /// A reservation of no bytes.
     pub(crate) fn nothing(store: &'s Store) -> Self {
         Self { store, bytes: Cell::new(0) }
     }
 
-    /// Gives up to `bytes` of it up: they were used, or are not needed.
+    /// Gives back up to `bytes` of the room: they were used, or are not needed.
     #[inline]
     pub(crate) fn release(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes.get());
