@@ -55,8 +55,8 @@ impl ListenAddr {
         }
     }
 
-    /// Whether this is `[::]` and the other an address of IPv4 on the same port: each gets the
-    /// clients of its own family.
+    /// Returns whether this is `[::]` and the other an IPv4 address on the same port. Each then
+    /// gets the clients of its own family.
     pub(crate) fn leaves_ipv4_to(&self, other: &ListenAddr) -> bool {
         match (self, other) {
             (ListenAddr::Tcp(own), ListenAddr::Tcp(other)) => {

@@ -1,5 +1,6 @@
-//! Addresses that are listened on, found by what clashes with them or reaches them: a file may have
-//! tens of thousands, so nobody walks over all of them for each.
+//! An index of the addresses that are listened on. It finds the address that clashes with another
+//! one, or that a server's address reaches. A file may have tens of thousands of addresses, so a
+//! walk over all of them for each is too slow.
 
 use crate::address::ListenAddr;
 use keyway_topology::Endpoint;
@@ -10,11 +11,11 @@ use std::path::PathBuf;
 /// Addresses in the order in which they were added, each with a value.
 pub(crate) struct Addresses<T> {
     all: Vec<(ListenAddr, T)>,
-    /// The first of each path; those of sockets and of shared memory are files alike.
+    /// The first address with each path. Unix sockets and shared memory share their paths.
     paths: BTreeMap<PathBuf, usize>,
-    /// The first of each IP and port.
+    /// The first address with each IP and port.
     exact: BTreeMap<(u16, IpAddr), usize>,
-    /// By port and whether it is IPv4: the first at all, and the first that is a loopback address.
+    /// By port, and whether the address is IPv4: the first address, and the first loopback address.
     first: BTreeMap<(u16, bool), usize>,
     loopback: BTreeMap<(u16, bool), usize>,
 }
@@ -53,7 +54,7 @@ impl<T> Addresses<T> {
         self.all.push((address, value));
     }
 
-    /// The first that cannot be listened on beside `address`: [`ListenAddr::clashes_with`] says which.
+    /// The first address that clashes with `address`: see [`ListenAddr::clashes_with`].
     pub(crate) fn clash(&self, address: &ListenAddr) -> Option<(&ListenAddr, &T)> {
         let found = match address {
             ListenAddr::Unix(path) | ListenAddr::Shm(path) => self.paths.get(path),
@@ -70,7 +71,7 @@ impl<T> Addresses<T> {
         found.map(|&index| (&self.all[index].0, &self.all[index].1))
     }
 
-    /// The first that connecting to `server` reaches: [`ListenAddr::is_reached_by`] says which.
+    /// The first address that a connection to `server` reaches: see [`ListenAddr::is_reached_by`].
     pub(crate) fn reached(&self, server: &Endpoint) -> Option<&T> {
         let found = match server {
             Endpoint::Unix { path } | Endpoint::Shm { path } => self.paths.get(path),
@@ -132,7 +133,7 @@ mod tests {
             format!("{}:///run/{path}", if is_unix { "unix" } else { "shm" })
         });
         prop_oneof![4 => tcp, 1 => path].prop_filter_map("no address", |text| {
-            // Port 0 is for whoever asks the system for one; files may not.
+            // Only callers that ask the system for a port may use port 0; files may not.
             parse_listen(&text).ok()
         })
     }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is found is what a walk over all of them finds first.
+        /// The index finds the address that a walk over all addresses finds first.
         #[test]
         fn finding_is_as_walking_over_all(
             all in prop::collection::vec(address(), 0..12),

@@ -1,12 +1,12 @@
-//! How many copies there are of a large request on its way.
+//! The number of copies of a large request on its way.
 
 use crate::model::{Config, PoolKindConfig};
 use keyway_topology::{DEPTH_MAX, RoutedPool};
 
 impl Config {
-    /// How often a request that is kept until it is whole is there on its way, at most: as it came,
-    /// and where it is sent. A pool that leads to others has one more, and those of every child
-    /// that it may ask. As often the reply is there.
+    /// The largest number of copies of a request that is kept until it is whole: one as it came,
+    /// and one where it is sent. A pool that leads to others has one more, and the copies of every
+    /// child that it may ask. A reply has as many.
     pub(crate) fn copies(&self) -> u64 {
         let mut copies = vec![2_u64; self.pools.len()];
         for _ in 0..DEPTH_MAX {

@@ -68,9 +68,9 @@ pub struct MemoryBound {
     pub transaction_bytes: u64,
     /// Requests on their way through pools that lead to others, per worker.
     pub route_bytes: u64,
-    /// Large replies that clients do not take, per worker.
+    /// Large replies that clients do not take, for each worker.
     pub unread_bytes: u64,
-    /// How often a large request that is kept until it is whole, or a reply, is there on its way.
+    /// Largest number of copies of a large request or reply that is kept until it is whole.
     pub copies: u64,
     /// Messages that one subscriber has not read; `None` for no bound.
     pub subscriber_bytes: Option<u64>,

@@ -46,7 +46,7 @@ impl Problem {
 /// Collects everything wrong with one file.
 pub(crate) struct Report<'a> {
     path: &'a str,
-    /// Where paths that are not absolute begin.
+    /// The folder in which relative paths begin.
     folder: PathBuf,
     text: &'a str,
     line_starts: Vec<usize>,
@@ -72,8 +72,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Has paths begin at the folder of the file as the system finds it now, whatever the working
-    /// directory is later.
+    /// Lets relative paths begin in the folder of the file. The folder is resolved now, so a later
+    /// change of the working directory does not matter.
     pub(crate) fn in_folder_of(mut self, file: &Path) -> Self {
         if let Ok(file) = std::path::absolute(file) {
             self.folder = file.parent().unwrap_or(Path::new("/")).to_owned();
@@ -81,7 +81,7 @@ impl<'a> Report<'a> {
         self
     }
 
-    /// A path as the file means it: from its folder on.
+    /// The absolute path of a file that the configuration names.
     pub(crate) fn in_folder(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }

@@ -33,8 +33,7 @@ impl Config {
         read(text, Report::new(path, trimmed(text)), None)
     }
 
-    /// Reads the file and the files it names, whose paths begin in its folder unless they are
-    /// absolute.
+    /// Reads the file and the files that it names. Relative paths begin in its folder.
     ///
     /// # Errors
     /// Everything wrong with the files, in line order; or that the file cannot
@@ -107,7 +106,7 @@ fn read(
     Ok(Config { warnings, ..config })
 }
 
-/// Without a byte order mark: offsets must be those of the text the parser sees.
+/// Cuts off a byte order mark: offsets must be those of the text that the parser sees.
 fn trimmed(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

@@ -29,8 +29,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether a listener at `bind`, or the admin address, leaves the clients of IPv4 to another
-    /// socket of this file: `[::]` takes them as well otherwise.
+    /// Returns whether the listener at `bind`, or the admin address, must leave IPv4 clients to
+    /// another socket of this file. `[::]` accepts them otherwise.
     pub fn only_v6(&self, bind: &ListenAddr) -> bool {
         let mut all =
             self.listeners.iter().map(|listener| &listener.bind).chain(&self.server.admin);

@@ -1,6 +1,6 @@
-//! The pools of a file by name, and where each of them leads.
+//! The pools of a file by name, and the pools that each of them leads to.
 //!
-//! Everything here is worked out once, in a time that grows with the file: a file may have tens of
+//! All of it is worked out once, in time proportional to the file: a file may have tens of
 //! thousands of pools, or a chain of thousands.
 
 use crate::error::nearest;
@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-/// What the servers behind a pool speak; nothing for an embedded store alone, which
-/// speaks both.
+/// The protocols of the servers behind a pool. Both are false for an embedded store, which speaks
+/// both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Speaks {
     pub(crate) redis: bool,
@@ -24,13 +24,14 @@ impl Speaks {
     }
 }
 
-/// What is known of a pool and of those that it leads to.
+/// Facts about a pool and the pools that it leads to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
     speaks: Speaks,
-    /// Pools in a row from this one on. Of no use where `leads_round`.
+    /// Length of the longest chain of pools from this one on. Without meaning if `leads_round`.
     depth: usize,
-    /// How often one request for one key is asked at most. Of no use where `leads_round`.
+    /// Largest number of requests that one request for one key becomes. Without meaning if
+    /// `leads_round`.
     asked: u64,
     /// The pool, or one that it leads to, leads back to itself.
     leads_round: bool,
@@ -38,11 +39,11 @@ struct Facts {
     circle: usize,
 }
 
-/// Names that no pool has and for which one that is like them is looked for: each is compared with
+/// Largest number of unknown names for which a similar name is looked for. Each is compared with
 /// every pool. A file with more of them has another fault.
 const SUGGESTIONS_MAX: usize = 100;
 
-/// Names of pools that an error lists at most.
+/// Largest number of pool names in an error.
 const LISTED_MAX: usize = 20;
 
 /// All pools of a file.
@@ -96,7 +97,7 @@ impl<'s> NamedPools<'s> {
         &self.named[index]
     }
 
-    /// What the servers behind the pool of that name speak.
+    /// The protocols of the servers behind the pool of that name.
     pub(crate) fn speaks(&self, name: &str) -> Speaks {
         self.position(name).map_or(Speaks::default(), |index| self.facts[index].speaks)
     }
@@ -113,12 +114,12 @@ impl<'s> NamedPools<'s> {
         self.facts[index].leads_round
     }
 
-    /// The number that is common to the pools that lead to each other.
+    /// A number shared by the pools that lead to each other.
     pub(crate) fn circle(&self, index: usize) -> usize {
         self.facts[index].circle
     }
 
-    /// The name that was most likely meant by one that no pool has.
+    /// The name of a pool that is most similar to an unknown name.
     pub(crate) fn suggest(&self, name: &str) -> Option<&'s str> {
         let left = self.suggestions_left.get();
         self.suggestions_left.set(left.saturating_sub(1));
@@ -138,12 +139,12 @@ impl<'s> NamedPools<'s> {
         text
     }
 
-    /// The positions that the pool at `index` leads to at once.
+    /// The positions of the pools that the pool at `index` names.
     fn next(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         self.named[index].iter().filter_map(|named| named.index)
     }
 
-    /// The shortest way from one pool to another of the same circle, both included.
+    /// The shortest way from one pool to another of the same circle, with both ends.
     pub(crate) fn way(&self, from: usize, to: usize) -> Vec<usize> {
         let mut came_from = BTreeMap::from([(from, from)]);
         let mut left = std::collections::VecDeque::from([from]);
@@ -182,7 +183,7 @@ impl<'s> NamedPools<'s> {
             let mut leads_round = is_round;
             for &member in &members {
                 speaks = speaks.or(routes::speaks_itself(&self.all[member]));
-                // Members are marked when all of them were looked at: of them nothing is known yet.
+                // Facts of members are written after this loop: until then they are empty.
                 for next in self.next(member) {
                     speaks = speaks.or(facts[next].speaks);
                     leads_round |= facts[next].leads_round;
@@ -204,8 +205,8 @@ impl<'s> NamedPools<'s> {
     }
 }
 
-/// Tarjan's strongly connected components, without recursion: sets of pools that lead to each
-/// other, each behind all those that it leads to.
+/// Tarjan's strongly connected components, without recursion. Each set has the pools that lead to
+/// each other, and comes behind all sets that it leads to.
 fn circles<'n, 's: 'n>(count: usize, named: impl Fn(usize) -> &'n [Named<'s>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; count];
@@ -213,7 +214,7 @@ fn circles<'n, 's: 'n>(count: usize, named: impl Fn(usize) -> &'n [Named<'s>]) -
     let mut is_open = vec![false; count];
     let (mut open, mut found) = (Vec::new(), Vec::new());
     let mut seen = 0;
-    // Each pool on the way down, and how many of those that it names were followed.
+    // Each pool on the way down, and how many of the pools that it names were followed.
     let mut way: Vec<(usize, usize)> = Vec::new();
     for start in 0..count {
         if order[start] != UNSEEN {
@@ -264,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against every pool's reach, found the plain way.
+        /// Compares the circles with the reach of every pool, found the plain way.
         #[test]
         fn circles_are_the_pools_that_reach_each_other(
             graph in prop::collection::vec(prop::collection::vec(0usize..8, 0..3), 8),
@@ -289,7 +290,7 @@ mod tests {
                 for other in 0..8 {
                     let together = one == other || (reach(one)[other] && reach(other)[one]);
                     prop_assert_eq!(of[one] == of[other], together, "{} {}", one, other);
-                    // Behind all that it leads to.
+                    // A set comes behind all sets that it leads to.
                     prop_assert!(!reach(one)[other] || of[other] <= of[one]);
                 }
             }

@@ -91,7 +91,7 @@ pub(crate) fn resolve(
     Config { server, limits, listeners, users, pools, warnings: Vec::new() }
 }
 
-/// Pools of a file: with the sentinels of each they have numbers of 16 bits.
+/// Largest number of pools in a file: pools and their sentinels have 16-bit numbers.
 const POOLS_MAX: usize = 32_767;
 
 /// Stands for a pool that was refused, so that indices stay right.

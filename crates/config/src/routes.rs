@@ -23,8 +23,8 @@ pub(crate) struct Named<'s> {
     pub(crate) index: Option<usize>,
 }
 
-/// Every pool that one names, in the order of the file's keys; nothing for a pool that does not
-/// lead to others.
+/// Every pool that `pool` names, in the order of the file's keys. Empty for a pool that leads to no
+/// other.
 pub(crate) fn named_in<'s>(
     pool: &'s NamedPool,
     by_name: &BTreeMap<&'s str, usize>,
@@ -56,7 +56,7 @@ fn routed(pool: &NamedPool) -> Option<&Section> {
     }
 }
 
-/// What the servers of a pool speak, without those of the pools that it leads to.
+/// The protocol of a pool's own servers, without the pools that it leads to.
 pub(crate) fn speaks_itself(pool: &NamedPool) -> Speaks {
     let kind = pool.section.as_ref().map(|(kind, _)| *kind);
     Speaks {
@@ -97,8 +97,8 @@ pub(crate) fn check(pools: &NamedPools<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// How often a request for one key is asked at most by a pool: of each child by those that ask
-/// their children, of what these lead to, and of shadows.
+/// Largest number of requests that one request for one key becomes: those to the pool's children,
+/// to the pools that these lead to, and to shadows.
 pub(crate) fn asked_by(pool: &NamedPool, named: &[Named<'_>], asked: impl Fn(usize) -> u64) -> u64 {
     let Some((kind, section)) = &pool.section else { return 0 };
     if !KINDS.contains(kind) {
@@ -115,11 +115,11 @@ pub(crate) fn asked_by(pool: &NamedPool, named: &[Named<'_>], asked: impl Fn(usi
     }
 }
 
-/// Circles that are told of for pools that all lead to each other: the others are of the same
-/// pools, and each costs a walk over all of them.
+/// Largest number of circles reported among pools that all lead to each other. Further circles have
+/// the same pools, and each costs a walk over all of them.
 const CIRCLES_TOLD_MAX: u32 = 8;
 
-/// Pools of a way that an error shows.
+/// Largest number of pools that an error shows of a circle.
 const WAY_SHOWN_MAX: usize = 12;
 
 fn check_child(
@@ -161,7 +161,7 @@ fn check_child(
     );
 }
 
-/// `a -> b -> a`; of a long way its beginning and its end.
+/// `a -> b -> a`. A long circle is shown with its start and its end.
 fn shown_way(own: usize, way: &[usize], pools: &[NamedPool]) -> String {
     let whole: Vec<&str> =
         std::iter::once(&own).chain(way).map(|&index| pools[index].name.as_str()).collect();

@@ -1,13 +1,13 @@
-//! Files that are not of Keyway: another proxy's, or no TOML at all. A line of errors for each of
-//! theirs would say nothing.
+//! Files that are not Keyway's: another proxy's, or no TOML at all. One error then says more than
+//! an error for each line.
 
 use crate::error::ConfigError;
 use toml::de::{DeTable, DeValue};
 
-/// The tables of a file of ours.
+/// The tables of Keyway's own files.
 const OURS: [&str; 5] = ["server", "limits", "listener", "pool", "user"];
 
-/// Lines that only a file of predixy begins with.
+/// Words that begin lines in files of predixy alone.
 const PREDIXY: [&str; 8] = [
     "clusterserverpool",
     "standaloneserverpool",
@@ -19,11 +19,11 @@ const PREDIXY: [&str; 8] = [
     "include",
 ];
 
-/// Keys that stand in each pool of twemproxy, indented.
+/// Indented keys of the pools in twemproxy's files.
 const TWEMPROXY: [&str; 6] =
     ["listen", "servers", "distribution", "auto_eject_hosts", "redis", "server_retry_timeout"];
 
-/// What is wrong with the file, said once where the errors are all of one cause.
+/// Replaces the errors by a single one if the file is another proxy's or no TOML.
 pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<ConfigError> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let document = document.get_ref();
@@ -71,7 +71,7 @@ fn is_overlord(document: &DeTable<'_>) -> bool {
     })
 }
 
-/// The first word of each line that says something.
+/// The first word of each line that is not empty or a comment, and whether the line is indented.
 fn first_words(text: &str) -> impl Iterator<Item = (bool, &str)> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines.filter_map(|line| {

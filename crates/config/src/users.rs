@@ -145,7 +145,7 @@ fn user(
     if let Some(password) = &password {
         user = user.with_digest(Digest::of(password.expose().as_bytes()));
     }
-    // One that is wrong is told of already.
+    // A wrong value has an error of its own already.
     let is_wrong = |key: &str| section.given(key).is_some() && section.value(key).is_none();
     let has_wrong = PASSWORD.iter().chain(&["password_hashes"]).any(|key| is_wrong(key));
     if user.is_on() && !user.has_password() && password_from.is_none() && !has_wrong {

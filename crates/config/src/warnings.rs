@@ -227,7 +227,7 @@ fn warms_up((old, _): (&str, &Section), (_, new): (&str, &Section)) -> bool {
         .is_some_and(|from| matches!(from, Value::Text(from) if from == old))
 }
 
-/// Other pools of its servers that a pool that flushes is told of.
+/// Largest number of other pools of the same servers in the warning about a pool that flushes.
 const SHARED_TOLD_MAX: usize = 16;
 
 /// A pool that flushes, over a server whose data is another pool's as well.

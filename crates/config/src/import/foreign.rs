@@ -58,7 +58,7 @@ pub(super) fn clamp_time(
 #[derive(Default)]
 pub(super) struct PoolNames {
     taken: BTreeSet<String>,
-    /// By what a name became: the number that the next of them is tried with.
+    /// For each converted name, the number to try next.
     next: BTreeMap<String, u64>,
 }
 

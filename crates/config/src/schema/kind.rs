@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     Variable,
     /// What a user may do, in Redis's words.
     Rules,
-    /// A path, from the folder of the configuration file unless it is absolute.
+    /// A path of a file: absolute, or from the folder of the configuration file on.
     Path,
     /// A table of its own.
     Table(&'static Table),

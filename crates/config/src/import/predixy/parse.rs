@@ -12,10 +12,10 @@
 use crate::error::{ConfigError, Problem, quoted};
 use std::path::{Path, PathBuf};
 
-/// Deepest scopes; predixy's own are five deep.
+/// Deepest nesting of scopes. predixy's own scopes are five deep.
 const DEPTH_MAX: usize = 16;
 
-/// Files that include each other in a row: each is open while the next is read.
+/// Deepest nesting of included files. Each file stays open while the next one is read.
 const INCLUDES_MAX: usize = 256;
 
 /// Most entries of a file with all it includes.
@@ -83,8 +83,8 @@ pub(super) fn parse(text: &str, path: &str, read: ReadFile<'_>) -> Result<Vec<No
 
 struct Parser<'f> {
     read: ReadFile<'f>,
-    /// The file that is read, behind those that include it: what it is known by, and its path as
-    /// it is written.
+    /// The file that is being read, behind those that include it: the id of each, and its path as
+    /// written.
     open: Vec<(PathBuf, PathBuf)>,
     /// What was read of each scope that is open, the whole file's first.
     scopes: Vec<Vec<Node>>,
@@ -148,7 +148,7 @@ impl Parser<'_> {
         if name.is_empty() {
             return refuse("Include names no file".to_owned(), "write \"Include FILE\"");
         }
-        // A file may be named in several ways: `servers.conf` and `../conf/servers.conf`.
+        // A file may have several names: `servers.conf` and `../conf/servers.conf`.
         let id = id_of(&path);
         if let Some(first) = self.open.iter().position(|(open, _)| *open == id) {
             let what = match first + 1 == self.open.len() {
@@ -179,7 +179,7 @@ impl Parser<'_> {
     }
 }
 
-/// A path that is the same however a file is named; as it is written where there is no such file.
+/// An id that is the same for every name of a file; the path as written if there is no such file.
 fn id_of(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
