@@ -133,7 +133,7 @@ fn line(stream: &Stream) -> io::Result<Line> {
     })
 }
 
-/// Whether `other` is an address of IPv4 on the port of `url`.
+/// Returns whether `other` is an IPv4 address on the port of `url`.
 fn has_ipv4_of(url: &Url, other: &Url) -> bool {
     match (url, other) {
         (Url::Tcp { port, .. }, Url::Tcp { host: Host::Ip(ip), port: other }) => {

@@ -31,8 +31,8 @@ pub(crate) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
-/// Listens at the first of the addresses that can be had. `[::]` takes connections of IPv4 as well,
-/// unless `only_v6`; what the system is set to does not matter.
+/// Listens at the first address that is free. `[::]` accepts IPv4 as well, unless `only_v6`,
+/// whatever the setting of the system.
 fn listen_tcp(addresses: &[SocketAddr], only_v6: bool) -> io::Result<TcpListener> {
     let [any @ SocketAddr::V6(_)] = addresses else { return TcpListener::bind(addresses) };
     if !any.ip().is_unspecified() {
@@ -47,7 +47,7 @@ fn listen_tcp(addresses: &[SocketAddr], only_v6: bool) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
-/// Connections that wait to be accepted: as the standard library has it.
+/// Backlog: connections that wait to be accepted. The same number as in the standard library.
 const BACKLOG: i32 = 128;
 
 enum Socket {
@@ -72,7 +72,7 @@ pub(crate) enum Came {
 }
 
 impl Listener {
-    /// Listens at `url`. `[::]` takes connections of IPv4 as well, unless `only_v6`.
+    /// Listens at `url`. `[::]` accepts IPv4 as well, unless `only_v6`.
     pub fn bind(url: &Url, only_v6: bool) -> io::Result<Self> {
         let (socket, path, shares, url) = match url {
             Url::Tcp { host, port } => {

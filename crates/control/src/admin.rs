@@ -299,7 +299,8 @@ async fn accept_all(
                     Some(tls) => spawn_secured(&http, connection, tls, &answering, open),
                     None => spawn_connection(&http, connection, &answering, open),
                 }
-                // The others are served between two accepts, however many connect.
+                // Served connections get their turn between two accepts, however many clients
+                // connect.
                 tokio::task::yield_now().await;
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
@@ -307,7 +308,7 @@ async fn accept_all(
     }
 }
 
-/// A connection that was accepted.
+/// A connection that has been accepted.
 struct Connection {
     stream: TcpStream,
     place: Arc<Place>,

@@ -438,7 +438,7 @@ struct Health {
 #[derive(Serialize)]
 struct Ready {
     ready: bool,
-    /// What has neither been seen to work nor to fail.
+    /// A line for each pool with servers that have neither answered nor failed yet.
     unknown: Vec<String>,
 }
 

@@ -95,8 +95,8 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// The same of a request that is refused: it is read so that its sender sees why.
 const REFUSED_BODY_TIME: Duration = Duration::from_secs(1);
 
-/// Reloads and upgrades that are worked on or wait for that; more are refused. They keep their
-/// places as long as they take, so that more of them would leave too few for the others.
+/// Largest number of reloads and upgrades at a time, running or waiting. More are refused: each
+/// keeps its place as long as it takes, and too few would be left for other requests.
 const SLOW_WAITING_MAX: usize = 8;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -104,16 +104,16 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Reply = Response<Full<Bytes>>;
 
-/// What answers requests, and who may make them.
+/// The parts that answer requests, and the rules of access.
 #[derive(Clone)]
 pub(crate) struct Answering {
     pub(crate) state: Arc<dyn AdminState>,
     pub(crate) access: Arc<Access>,
-    /// Requests that take long, and may be worked on or wait for that.
+    /// Permits for requests that take long, running or waiting.
     pub(crate) slow: Arc<Semaphore>,
 }
 
-/// As many permits as requests that take long may be there at once.
+/// A permit for each of [`SLOW_WAITING_MAX`] requests that take long.
 pub(crate) fn slow() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(SLOW_WAITING_MAX))
 }
@@ -245,7 +245,7 @@ fn reply(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     reply
 }
 
-/// Every resource, a line for each.
+/// A line for each page and each path of the API.
 fn listing(state: &dyn AdminState) -> String {
     let mut text = String::new();
     for (method, path, what) in ROUTES {

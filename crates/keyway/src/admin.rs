@@ -35,23 +35,23 @@ pub struct Process {
     settings: Settings,
 }
 
-/// What the process was configured with.
+/// The configuration of the process.
 pub struct Settings {
     file: Option<String>,
-    /// Options of the command line that go before the file.
+    /// Options of the command line, which override the file.
     options: (Option<IoDriver>, Option<LogFormat>),
     config: Mutex<Config>,
 }
 
 impl Settings {
-    /// `config`, and what the process was started with beside it.
+    /// Settings of `config`, and of the command line that the process was started with.
     pub fn new(started: &Started<'_>, config: &Config) -> Settings {
         let file = started.file.map(|file| file.display().to_string());
         let options = (started.io, started.format);
         Settings { file, options, config: Mutex::new(config.clone()) }
     }
 
-    /// As they are in force where messages of this level are logged.
+    /// The settings in force, with the log level `level`.
     fn effective(&self, level: LogLevel) -> EffectiveConfig {
         let mut config = self.config.lock().clone();
         let (io, format) = self.options;
@@ -120,7 +120,7 @@ impl Process {
         Self { current, draining, seen, started_unix_seconds: unix_seconds(), levers, settings }
     }
 
-    /// Tells of another configuration from here on.
+    /// Replaces the configuration that the admin address shows.
     pub fn set_config(&self, config: &Config) {
         self.settings.config.lock().clone_from(config);
     }
@@ -159,9 +159,9 @@ impl Process {
         self.current.read().clone()
     }
 
-    /// Notes which backends changed state, and tells of all by their ids in the settings that are
-    /// told with them. What happens between two calls and
-    /// is over by the second is not seen here; the log has it.
+    /// Notes which backends changed state, and returns the state of each by its id, with the
+    /// settings that the ids belong to. A change that begins and ends between two calls is not seen
+    /// here; the log has it.
     pub fn observe(&self) -> (Current, Vec<Seen>) {
         let mut seen = self.seen.lock();
         let current = self.current();
@@ -478,7 +478,7 @@ impl Api for Process {
         let current = self.current();
         let only = pool.map(|pool| current.find_pool(pool)).transpose()?;
         let mut requests = Vec::new();
-        // The log of a pool that was replaced is the one of its heir.
+        // A pool that replaced another one shares its log.
         for index in current.live_pools().filter(|index| only.is_none_or(|only| only == *index)) {
             let pool = &current.plan.pools[index];
             let shown = |arg: &Vec<u8>| String::from_utf8_lossy(arg).into_owned();

@@ -85,7 +85,7 @@ struct Past {
     at_reset: reset::AtReset,
 }
 
-/// What all workers share and INFO tells of.
+/// Shared state of all workers, for INFO.
 type Shared<'a> = (&'a Arc<ClientRegistry>, &'a Arc<Channels>, &'a Arc<Invalidations>);
 
 /// The process, as INFO and CONFIG GET tell of it.

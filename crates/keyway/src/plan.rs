@@ -69,7 +69,7 @@ pub fn unusable_path(bind: &ListenAddr) -> Option<String> {
     })
 }
 
-/// How to listen, of one that is in `config`.
+/// The options of a listener in `config`.
 pub fn options(listener: &ListenerConfig, config: &Config) -> ListenerOptions {
     let address = match &listener.bind {
         ListenAddr::Tcp(addr) => Address::Tcp { host: addr.ip().to_string(), port: addr.port() },

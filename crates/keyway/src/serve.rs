@@ -38,7 +38,7 @@ pub struct Started<'a> {
     pub file: Option<&'a Path>,
     /// Where to write the process's id.
     pub pid_file: Option<&'a Path>,
-    /// Whether it serves without an admin address where another process has that.
+    /// If another process has the admin address, the process serves without one.
     pub may_lack_admin: bool,
 }
 
@@ -225,7 +225,7 @@ fn begin(
     Ok(pid_file)
 }
 
-/// Takes the servers out of use that an operator had ejected in the process before.
+/// Ejects the servers that an operator had ejected in the previous process.
 fn hold_again(plan: &Plan, held: &[(String, String)]) {
     for (pool, backend) in held {
         match plan.hold(pool, backend) {
@@ -479,8 +479,8 @@ fn serve_the_rest(
     outcome
 }
 
-/// What answers at the admin address, from its begin on. With `may_lack` a process serves without
-/// it where another one listens there.
+/// Prepares the admin address. With `may_lack` the process serves without it if another process
+/// listens there.
 fn prepare_admin(
     config: &Config,
     process: &Arc<Process>,

@@ -85,7 +85,7 @@ impl Workers {
             |sockets: &Vec<Listener>| sockets.first().map(Listener::template).transpose();
         let templates = sockets.iter().map(template).collect::<std::io::Result<_>>()?;
         for of_listener in &mut sockets {
-            // What was taken over does not know of each other.
+            // Sockets that were taken over do not know of each other yet.
             if let Some((first, others)) = of_listener.split_first_mut() {
                 others.iter_mut().for_each(|other| other.join(first));
             }

@@ -122,7 +122,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// An address of IPv4 as that, where a socket of IPv6 tells it as `::ffff:192.0.2.1`.
+/// An IPv4 address in its own form, if an IPv6 socket tells it as `::ffff:192.0.2.1`.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),

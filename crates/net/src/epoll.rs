@@ -50,7 +50,7 @@ struct Connecting {
     token: Token,
 }
 
-/// Clients that are taken from other workers' sockets at a time; the others wait on.
+/// Largest number of clients taken from other workers' sockets at a time. The others wait on.
 const BESIDE_MAX: usize = 64;
 
 /// Real sockets.
@@ -70,7 +70,7 @@ pub struct EpollIo {
     mail_fd: OwnedFd,
     /// Outcomes known already when `connect` returned; told at the next poll.
     early: Vec<Event>,
-    /// Clients that waited at other workers' sockets, by listener.
+    /// Clients taken from other workers' sockets, with their listener.
     beside: VecDeque<(ListenerIndex, OwnedFd, Peer)>,
     /// What another worker's driver has received for sockets that are ours now; comes first.
     come: BTreeMap<i32, (Token, Vec<u8>)>,
@@ -138,7 +138,7 @@ impl EpollIo {
         Ok(())
     }
 
-    /// Whether clients of a listener have come by other workers' sockets.
+    /// Returns whether clients of a listener were taken from other workers' sockets.
     #[inline]
     pub(crate) fn has_beside(&self, listener: ListenerIndex) -> bool {
         self.beside.iter().any(|(at, ..)| *at == listener)
@@ -410,7 +410,7 @@ fn borrow(socket: &Socket) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(socket.0) }
 }
 
-/// The next client that waits at a socket.
+/// Accepts the next client that waits at a socket.
 fn accept_from(listener: impl AsFd, is_tcp: bool) -> Result<(OwnedFd, Peer), Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     loop {

@@ -13,8 +13,8 @@
 //! Each message is one packet: fields with zero bytes between, and descriptors beside them. Nothing
 //! is handed to one that has not said hello, so what is no Keyway gets none.
 //!
-//! A message that is added later is announced by a further field of Hello, which versions that do
-//! not know it leave unread.
+//! A later message is announced by a further field of Hello. Versions that do not know the field
+//! leave it unread.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -38,10 +38,10 @@ const MESSAGE_LEN_MAX: usize = 32 << 10;
 /// What every message begins with. Another number is another language.
 const MAGIC: &str = "keyway-handover-1";
 
-/// What a message about held servers begins with, and what announces that it is understood.
+/// The first field of a message about held servers, and the field of Hello that announces it.
 const HELD: &str = "held";
 
-/// Servers in one message, at most: with the longest names and addresses they fit into one.
+/// Largest number of servers in one message: with the longest names and addresses they still fit.
 pub const HELD_AT_ONCE: usize = 8;
 
 /// What a socket is for.
@@ -71,7 +71,7 @@ pub struct Handed {
 pub enum Message {
     /// The next process is there, and its configuration is right.
     Hello {
-        /// Whether it understands [`Message::Held`].
+        /// The next process understands [`Message::Held`].
         takes_held: bool,
     },
     /// Some of the sockets at an address.
@@ -88,9 +88,9 @@ pub enum Message {
         /// Why, a line for each.
         reasons: Vec<String>,
     },
-    /// Servers that an operator has taken out of use.
+    /// Servers that an operator has ejected.
     Held {
-        /// The pool of each and its address.
+        /// The pool and the address of each.
         servers: Vec<(String, String)>,
     },
     /// It is to serve.

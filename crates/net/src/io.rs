@@ -179,8 +179,8 @@ pub trait Io {
     /// Takes the next client of a listener.
     fn accept(&mut self, listener: ListenerIndex) -> Accept;
 
-    /// Takes clients that wait at other workers' sockets of a listener's address, which
-    /// [`Io::accept`] then returns first; whether there are some.
+    /// Takes clients that wait at other workers' sockets of a listener's address. [`Io::accept`]
+    /// returns these first. Returns whether there are any.
     fn accept_beside(&mut self, _listener: ListenerIndex) -> bool {
         false
     }

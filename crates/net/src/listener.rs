@@ -28,7 +28,7 @@ pub struct ListenerOptions {
     pub tcp_keepalive: Option<Duration>,
     /// Who gets shared memory there; nobody with `None`.
     pub door: Option<Door>,
-    /// The address `[::]` is without those of IPv4, which another socket has on that port.
+    /// `[::]` leaves IPv4 clients to another socket on that port.
     pub only_v6: bool,
 }
 
@@ -112,7 +112,7 @@ impl Listener {
         Self { socket, options: options.clone(), is_shut: false, siblings }
     }
 
-    /// Makes it a sibling of another that listens on the same address.
+    /// Makes this socket a sibling of another one on the same address.
     pub fn join(&mut self, other: &Listener) {
         self.siblings = other.siblings.clone();
         self.siblings.add(&self.socket);
@@ -160,7 +160,7 @@ impl Listener {
             None => Some(self.socket.try_clone()?),
         };
         let addr = self.local_addr();
-        // Another process may have opened it, which decided otherwise.
+        // Another process may have opened the socket, with another setting.
         let only_v6 = addr.is_some_and(|addr| addr.is_ipv6()) && self.socket.only_v6()?;
         let options = ListenerOptions { only_v6, ..self.options.clone() };
         let siblings = self.siblings.clone();
@@ -314,8 +314,8 @@ fn bind_tcp(addr: SocketAddr, options: &ListenerOptions, sharing: Sharing) -> io
     Ok(socket)
 }
 
-/// `[::]` takes clients of IPv4 as well, unless another socket does. What the system is set to does
-/// not matter.
+/// Lets `[::]` accept IPv4 clients, unless another socket does. The setting of the system does not
+/// matter.
 fn set_only_v6(socket: &Socket, addr: SocketAddr, only_v6: bool) -> io::Result<()> {
     match addr.is_ipv6() {
         true => socket.set_only_v6(only_v6 || !addr.ip().is_unspecified()),
@@ -323,7 +323,7 @@ fn set_only_v6(socket: &Socket, addr: SocketAddr, only_v6: bool) -> io::Result<(
     }
 }
 
-/// A socket that listens at a TCP address, for HTTP: `[::]` takes clients of IPv4 as well, unless
+/// A socket for HTTP that listens at a TCP address. `[::]` accepts IPv4 clients as well, unless
 /// `only_v6`.
 ///
 /// # Errors
@@ -443,7 +443,7 @@ mod tests {
         let port = first.local_addr().unwrap().port();
         let connect = |host: &str| std::net::TcpStream::connect((host, port));
         assert!(connect("127.0.0.1").is_ok() && connect("::1").is_ok());
-        // Another worker listens as the first does, one that was handed over as well.
+        // Another worker listens as the first one does, on a socket that was handed over as well.
         assert!(!first.template().unwrap().options.only_v6);
         drop(first);
         let own = Listener::bind(&options_of("::", 0, true)).unwrap();

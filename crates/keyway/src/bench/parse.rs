@@ -48,14 +48,14 @@ pub fn ratio(text: &str) -> Result<(u32, u32), String> {
 /// How many requests may fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ErrorsMax {
-    /// So many.
+    /// A number of requests.
     Count(u64),
-    /// So many percent of all.
+    /// A percentage of all requests.
     Percent(f64),
 }
 
 impl ErrorsMax {
-    /// Whether `failed` of `all` requests are not too many.
+    /// Returns whether `failed` of `all` requests are within the limit.
     pub fn allows(self, failed: u64, all: u64) -> bool {
         match self {
             ErrorsMax::Count(max) => failed <= max,

@@ -119,7 +119,7 @@ impl Client {
         })
     }
 
-    /// That the port is one for clients, if it is.
+    /// Returns an error if the port is one for clients.
     fn for_clients(&self) -> Option<Unreachable> {
         let address = self.address();
         let spoken = self.tls.is_none().then(|| keyway_top::spoken_at(&address)).flatten()?;

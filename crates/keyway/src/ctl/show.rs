@@ -21,19 +21,19 @@ pub fn fields(body: &Value) -> String {
     table(rows.collect())
 }
 
-/// That it is ready, and a line for each pool of which something is not known.
+/// A line that it is ready, and one for each pool with unknown servers.
 pub fn ready(body: &Value) -> String {
     let lines = list(&body["unknown"]).iter().map(text);
     ["ready".to_owned()].into_iter().chain(lines).map(|line| line + "\n").collect()
 }
 
-/// The settings, with what they were read from.
+/// The settings, below a line that names their file.
 pub fn config(body: &Value) -> String {
     let from = match body["file"].as_str() {
         Some(_) => text(&body["file"]),
         None => "no file: defaults".to_owned(),
     };
-    // Its lines are TOML of ours, in which no name has a control character as it is.
+    // The lines are Keyway's own TOML, in which control characters are escaped.
     format!("# {from}\n{}", body["toml"].as_str().unwrap_or_default())
 }
 

@@ -24,7 +24,7 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// What is to be done.
 pub struct Order {
     pub sockets: Vec<Handed>,
-    /// The settings; they know which servers an operator has taken out of use.
+    /// The settings, with the servers that an operator has ejected.
     pub plan: Arc<Plan>,
     /// How long the next process may take until it can serve.
     pub timeout: Duration,
@@ -165,7 +165,7 @@ impl Next {
             Message::Refused { reasons } => return Err(reasons),
             other => return Err(unexpected(&other)),
         };
-        // As late as can be: an operator may have ejected or restored one meanwhile.
+        // Read as late as possible: an operator may have ejected or restored a server meanwhile.
         let held = plan.held_servers();
         if takes_held {
             for servers in held.chunks(HELD_AT_ONCE) {

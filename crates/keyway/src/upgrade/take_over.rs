@@ -143,8 +143,8 @@ impl TakeOver {
         }
     }
 
-    /// Servers that an operator has taken out of use: the pool of each and its address. Known when
-    /// it is to begin.
+    /// The servers that an operator has ejected: the pool and the address of each. Known when this
+    /// process is to begin.
     pub fn held(&self) -> &[(String, String)] {
         &self.held
     }
