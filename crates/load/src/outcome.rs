@@ -6,8 +6,8 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The version of the form of [`Outcome`] as JSON. In version 1 rates and latencies were of all
-/// replies, those that are errors among them.
+/// The version of the JSON form of [`Outcome`]. In version 1 rates and latencies included error
+/// replies.
 pub const SCHEMA: u32 = 2;
 
 /// A file of outcomes.
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub totals: Totals,
     /// Latency of the requests that did not fail.
     pub latency: Latency,
-    /// Latency of those that were answered with an error.
+    /// Latency of the requests that got an error reply.
     #[serde(default)]
     pub failed_latency: Latency,
     /// The same for each class of commands.
@@ -112,9 +112,9 @@ pub enum Ended {
 pub struct Totals {
     /// Requests that were answered.
     pub requests: u64,
-    /// Those that did not fail, by second.
+    /// Good replies per second.
     pub per_second: f64,
-    /// Error replies among all.
+    /// Error replies, out of all replies.
     pub errors: u64,
     /// Values that were asked for and found.
     pub hits: u64,
@@ -139,17 +139,17 @@ pub struct Class {
     pub name: String,
     /// Requests that were answered.
     pub requests: u64,
-    /// Those that did not fail, by second.
+    /// Good replies per second.
     pub per_second: f64,
-    /// Error replies among all.
+    /// Error replies, out of all replies.
     pub errors: u64,
     /// Values that were asked for and found.
     pub hits: u64,
     /// Values that were asked for and not found.
     pub misses: u64,
-    /// How long replies took that are no errors.
+    /// Latency of good replies.
     pub latency: Latency,
-    /// How long the others took.
+    /// Latency of error replies.
     #[serde(default)]
     pub failed_latency: Latency,
 }
@@ -196,8 +196,8 @@ impl Totals {
 }
 
 impl Outcome {
-    /// Requests that failed: answered with an error, or never answered because their connection was
-    /// lost. What was on its way when a run was interrupted did not fail.
+    /// Requests that failed: by an error reply, or by the loss of their connection before the
+    /// reply. Requests that were in flight when a run was interrupted did not fail.
     pub fn failures(&self) -> u64 {
         let is_lost = self.ended != Ended::Interrupted && self.connections.lost > 0;
         self.totals.errors + if is_lost { self.totals.unanswered } else { 0 }
@@ -253,16 +253,15 @@ impl Latency {
     }
 }
 
-/// How often servers replied with errors of one shape.
+/// Count of error replies of one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCount {
     /// Its first word.
     pub kind: String,
-    /// Its words without what differs between requests: numbers, keys, addresses and quoted texts
-    /// are `*`.
+    /// The error's words, with numbers, keys, addresses and quoted texts replaced by `*`.
     #[serde(default)]
     pub shape: String,
-    /// The first such reply, cut short; what a terminal would act upon is escaped.
+    /// The first such reply, cut short, with control characters escaped.
     pub example: String,
     /// How many there were.
     pub count: u64,
@@ -320,7 +319,7 @@ pub struct Second {
     pub requests: u64,
     /// Error replies among them.
     pub errors: u64,
-    /// Median latency of those that are no errors, to two digits as the others here.
+    /// Median latency of good replies, to two digits as the others here.
     pub p50_us: f64,
     /// 90 of 100.
     pub p90_us: f64,

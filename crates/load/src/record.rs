@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 /// The longest latency that is told apart from longer ones: ten minutes.
 const NANOS_MAX: u64 = 600_000_000_000;
 
-/// Shapes of errors that are told apart; a server has few.
+/// Largest number of error shapes that are kept apart. Servers have few.
 const ERROR_SHAPES_MAX: usize = 32;
 
 /// Bytes kept of an error: its beginning, and its end, which says whether the request was sent.
@@ -28,7 +28,7 @@ pub(crate) struct Slice {
     pub(crate) second: u64,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
-    /// Of replies that are no errors, to two digits.
+    /// Latency of good replies, to two digits.
     pub(crate) latency: Histogram<u32>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct ClassRecord {
     pub(crate) errors: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
-    /// Of replies that are no errors.
+    /// Latency of good replies.
     pub(crate) latency: Histogram<u64>,
-    /// Of those that are.
+    /// Latency of error replies.
     pub(crate) failed_latency: Histogram<u64>,
 }
 
@@ -163,8 +163,7 @@ impl Record {
         }
     }
 
-    /// Notes the words of an error. The request that it is the reply to is counted by
-    /// [`Record::reply`].
+    /// Notes the text of an error reply. [`Record::reply`] counts its request.
     #[cold]
     pub(crate) fn note(&mut self, text: &[u8]) {
         let mut example = keyway_base::printable(&text[..text.len().min(ERROR_HEAD_MAX)]);
@@ -226,7 +225,8 @@ impl Record {
     }
 }
 
-/// Counts an error among those of its shape; what comes after too many shapes is counted as one.
+/// Counts an error with those of its shape. Errors beyond the largest number of shapes are counted
+/// together.
 fn note_error(errors: &mut Vec<ErrorCount>, error: ErrorCount) {
     if let Some(known) = errors.iter_mut().find(|known| known.shape == error.shape) {
         known.count += error.count;
@@ -239,7 +239,8 @@ fn note_error(errors: &mut Vec<ErrorCount>, error: ErrorCount) {
     }
 }
 
-/// Stands for the shapes behind the first ones. No error is one word in small letters.
+/// The shape of all errors beyond the first shapes. No server sends this word alone in small
+/// letters.
 pub(crate) const OTHERS: &str = "other";
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) struct Told<'a> {
     pub(crate) misses: u32,
     /// The words of an error.
     pub(crate) error: Option<&'a [u8]>,
-    /// An error was the reply to a piece of it, and is noted already.
+    /// The reply to a part of the request was an error, which is noted already.
     pub(crate) has_failed_piece: bool,
 }
 
@@ -28,7 +28,7 @@ impl Told<'_> {
     const MISS: Told<'static> = Told { misses: 1, ..Told::DONE };
     const DONE: Told<'static> = Told { hits: 0, misses: 0, error: None, has_failed_piece: false };
 
-    /// Whether the request is to be counted among those that failed.
+    /// Returns whether the request counts as failed.
     #[inline]
     pub(crate) fn is_failed(&self) -> bool {
         self.error.is_some() || self.has_failed_piece

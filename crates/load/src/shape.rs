@@ -1,11 +1,11 @@
-//! The shape of an error: its words, without what differs from one request to the next.
+//! The shape of an error: its words without the parts that differ between requests.
 
 /// Stands for a number, a key, an address or a quoted text.
 const MASK: char = '*';
 
-/// The text of an error with every word masked that names something: one with a digit in it, a path
-/// or URL, and whatever is in quotes. Errors of one fault have one shape, whichever key, slot, server
-/// or time they are about; `not sent` and `may have been executed` stay two.
+/// Masks the words of an error that name something: words with a digit, paths, URLs and quoted
+/// text. Errors of one fault then have one shape, whichever key, slot, server or time they are
+/// about. `not sent` and `may have been executed` stay different shapes.
 pub(crate) fn shape(text: &str) -> String {
     let mut shape = String::with_capacity(text.len());
     let mut rest = text;
@@ -27,7 +27,7 @@ pub(crate) fn shape(text: &str) -> String {
             continue;
         }
         let (word, behind) = rest.split_at(len);
-        // A mark behind a word is the sentence's: `127.0.0.1:7001:` and `slot 5.`
+        // Punctuation behind a word belongs to the sentence: `127.0.0.1:7001:` and `slot 5.`
         let bare = word.trim_end_matches(['.', ':', '!', '?']);
         match names_something(bare) {
             true => {
@@ -58,7 +58,7 @@ fn at_start_of_word(shape: &str) -> bool {
         .is_none_or(|last| last.is_whitespace() || matches!(last, '(' | '=' | ','))
 }
 
-/// Bytes of a quoted text with its quotes; none where the quotes are not closed.
+/// Length of a quoted text with its quotes, or none if the quotes are not closed.
 fn quoted_len(text: &str, quote: char) -> Option<usize> {
     let inner = &text[quote.len_utf8()..];
     inner.find(quote).map(|at| at + 2 * quote.len_utf8())
@@ -101,7 +101,7 @@ mod tests {
             |end: &str| shape(&format!("ERR server 127.0.0.1:7001 closed the connection; {end}"));
         assert_ne!(of("the request was not sent"), of("the request may have been executed"));
         assert_ne!(shape("ERR a"), shape("ERR b"));
-        // An apostrophe is no quote, and one that is not closed neither.
+        // Neither an apostrophe nor an unclosed quote begins a quoted text.
         assert_eq!(shape("the user can't run it isn't"), "the user can't run it isn't");
         assert_eq!(shape("ERR 'open"), "ERR 'open");
     }

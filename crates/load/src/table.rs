@@ -114,7 +114,7 @@ fn row(
 fn notes(text: &mut String, outcome: &Outcome) {
     let (totals, connections) = (&outcome.totals, &outcome.connections);
     for error in &outcome.errors {
-        // A file may say so, and not this run.
+        // A result file may hold unescaped text.
         let example = printable(error.example.as_bytes());
         let shape = if error.shape == OTHERS { "other errors, such as: " } else { "" };
         line(text, format_args!("error, {} times: {shape}{example}", error.count));

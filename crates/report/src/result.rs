@@ -150,7 +150,7 @@ pub enum Round {
 pub struct Measured {
     /// How long it took, without warm-up.
     pub seconds: f64,
-    /// Requests that were answered without an error: rates are of them.
+    /// Requests that were answered without an error. Rates count these.
     pub requests: u64,
     /// Bytes sent to the system.
     #[serde(default)]
@@ -164,7 +164,7 @@ pub struct Measured {
     /// Replies by kind: stored, not_found, value.
     #[serde(default)]
     pub replies: BTreeMap<String, u64>,
-    /// From the time a request was due to the end of its reply, of those without an error.
+    /// From the time a request was due to the end of its reply, for replies without an error.
     pub latency: Histogram,
     /// Connections opened while it was measured, if that is part of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]

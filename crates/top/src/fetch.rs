@@ -231,10 +231,10 @@ fn broken(error: &std::io::Error) -> String {
 
 const BROKEN: &str = "the connection broke";
 
-/// Time to find out what is spoken at an address.
+/// Time to find out which protocol an address speaks.
 const SPOKEN_TIME: Duration = Duration::from_secs(1);
 
-/// What is spoken at an address that does not speak HTTP, if that is known.
+/// The protocol of an address that does not speak HTTP, if it is known.
 pub fn spoken_at(address: &str) -> Option<&'static str> {
     let deadline = Instant::now() + SPOKEN_TIME;
     let mut stream = connect(address, deadline).ok()?;
@@ -243,14 +243,14 @@ pub fn spoken_at(address: &str) -> Option<&'static str> {
     let mut reply = [0; 64];
     let count = stream.read(&mut reply).ok()?;
     match &reply[..count] {
-        // Servers and proxies of memcached know no such command.
+        // memcached servers and proxies do not know this command.
         reply if reply.starts_with(b"ERROR") => Some("the protocol of memcached"),
         [b'+' | b'-', ..] => Some("RESP, the protocol of Redis"),
         _ => None,
     }
 }
 
-/// What to do where that is spoken.
+/// Advice for an address that speaks another protocol.
 pub fn no_admin_address(spoken: &str) -> String {
     format!(
         "this port speaks {spoken}: it is for clients; give the address of `server.admin` \
@@ -303,7 +303,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let address = listener.local_addr().expect("a bound socket").to_string();
             let thread = spawn(move || {
-                // It hangs up on HTTP, as Redis does.
+                // The server closes the connection at HTTP, as Redis does.
                 let (mut stream, _) = listener.accept().expect("a client");
                 let _ = stream.read(&mut [0; 1024]);
                 drop(stream);

@@ -18,9 +18,9 @@ pub struct Server {
     pub state: String,
     /// Its latest failure since it was up, or nothing.
     pub reason: String,
-    /// `primary` and the like, where servers are found out; or nothing.
+    /// `primary` and the like, if the pool discovers its servers; else empty.
     pub role: String,
-    /// How many slots it has, in a cluster; or nothing.
+    /// Number of slots, in a cluster; else empty.
     pub slots: String,
 }
 

@@ -25,7 +25,7 @@ pub struct Column {
     pub is_text: bool,
     /// Whether its words matter most at their ends, as ports do.
     pub ends_matter: bool,
-    /// Words are not made narrower than this.
+    /// Smallest width of a column of words.
     pub width_min: u8,
     /// The entry of [`SORTS`] that orders rows by it.
     pub sort: Option<usize>,
@@ -82,10 +82,10 @@ pub struct Choice {
     pub is_merged: bool,
 }
 
-/// A name is not made shorter than this.
+/// Smallest width of a name.
 const WORDS_MIN: u8 = 6;
 
-/// An IPv4 address with its port: what tells servers apart is seen whole.
+/// Width of an IPv4 address with its port. Servers differ in this part, so it is shown whole.
 const ADDRESS_LEN: u8 = 21;
 
 const fn words(title: &'static str, from_width: u16) -> Column {
@@ -179,8 +179,8 @@ type Names = (String, String, String);
 struct Part {
     figures: Figures,
     has_rates: bool,
-    /// What processes say in words: kind of a pool; or state, reason, role and slots of a
-    /// server. Where they differ each is there once.
+    /// Words that processes report: the kind of a pool; or state, reason, role and slots of a
+    /// server. Different words are listed once each.
     words: [Vec<String>; 4],
 }
 
@@ -338,7 +338,7 @@ pub fn pools(seen: &[Seen], choice: &Choice) -> Table {
     with_process(seen, choice, 1, table, rows)
 }
 
-/// Columns of servers. Where servers have roles, a terminal of 80 columns has no room for all.
+/// Columns of servers. A terminal of 80 columns has no room for all of them if servers have roles.
 fn server_columns(has_roles: bool) -> Vec<Column> {
     let from_width = if has_roles { 100 } else { 0 };
     let mut columns = vec![
