@@ -72,7 +72,7 @@ pub struct Engine {
     machine: Option<Machine>,
     /// What the registry was told of the memory.
     memory_told: usize,
-    /// Called every few milliseconds while it runs.
+    /// Called every few milliseconds while a script runs.
     on_long: Rc<dyn Fn()>,
 }
 
@@ -88,7 +88,7 @@ impl Engine {
         Self { registry, machine: None, memory_told: 0, on_long: Rc::new(|| ()) }
     }
 
-    /// Has `on_long` called every few milliseconds while a script runs, or a library is
+    /// Sets the call that is made every few milliseconds while a script runs or a library is
     /// loaded: its worker serves nobody else meanwhile.
     #[must_use]
     pub fn with_long(mut self, on_long: Rc<dyn Fn()>) -> Self {
@@ -295,7 +295,7 @@ impl Engine {
         let end = machine.state.end();
         machine.state.finish();
         if !is_over {
-            // Functions must not be called with what libraries see.
+            // Functions must not run with the globals of a library that is being loaded.
             self.machine = None;
         }
         match (ran, end) {

@@ -149,8 +149,7 @@ function tables.sort(of, compare)
   host.check_end()
 end
 
--- What a function in C has on its stack: its arguments, and what it returns. Lua's own
--- check may overflow.
+-- Slots on the stack of a C function, for its arguments and results. Lua's own check may overflow.
 local STACK_MAX = 8000
 
 function base.unpack(...)
@@ -256,8 +255,8 @@ local function globals(redis)
   return proxy, all
 end
 
--- Globals for libraries: while one is loaded, there is nothing but `loading`, as its library
--- `redis`. What is returned with them tells whether that is so.
+-- Globals for libraries. While a library is loaded, it sees nothing but `loading` as `redis`. The
+-- second value returned switches this on and off.
 local function of_libraries(redis, loading)
   local _, called = globals(redis)
   local missing = { __index = host.missing }

@@ -1,5 +1,5 @@
-//! Numbers for `math.random`: the generator of POSIX's `lrand48`. As in Redis 7, it goes
-//! on from script to script, and so does a seed that a script has set.
+//! Numbers for `math.random`: the generator of POSIX's `lrand48`. As in Redis 7, its sequence and a
+//! seed that a script has set last from script to script.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
-/// What the first generator of a process starts from, as Redis does.
+/// The start of a process's first generator, as in Redis.
 const START: u64 = 0x1234_ABCD_330E;
-/// How far apart the starts of two generators are. Odd, so that all differ.
+/// Distance between the starts of two generators. It is odd, so that all starts differ.
 const STRIDE: u64 = 0x9E37_79B9_7F4B;
-/// Generators made so far. Each worker has one, and they must not agree.
+/// Number of generators made so far. Each worker has one, with a start of its own.
 static MADE: AtomicU64 = AtomicU64::new(0);
 /// One more than the largest number.
 pub(crate) const MAX: i32 = i32::MAX;
@@ -21,7 +21,7 @@ pub(crate) struct Random(Cell<u64>);
 
 impl Random {
     pub(crate) fn new() -> Self {
-        // ORDER: a number that only grows; nothing else goes by it.
+        // ORDER: a counter; no other memory depends on it.
         let nth = MADE.fetch_add(1, Ordering::Relaxed);
         Self(Cell::new(START.wrapping_add(nth.wrapping_mul(STRIDE)) & MASK))
     }

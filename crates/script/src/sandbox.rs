@@ -21,8 +21,8 @@ use std::time::Duration;
 /// slow every script down.
 const INSTRUCTIONS_PER_LOOK: u32 = 128;
 
-/// How often it is told that a script goes on. Longer has new clients wait
-/// longer for another worker, shorter wakes those more often.
+/// Time between two calls that tell that a script goes on. With a longer time, new clients wait
+/// longer for another worker. A shorter one wakes other workers more often.
 const LONG: Duration = Duration::from_millis(5);
 
 /// Most bytes that strings and tables are made of without the bound on memory.
@@ -51,7 +51,7 @@ pub(crate) struct State {
     memory_max: usize,
     /// When others are to be told that it runs for long, unless they were.
     busy_at: Cell<Time>,
-    /// When it is told next that the script goes on.
+    /// Time of the next such call.
     long_at: Cell<Time>,
     on_long: Rc<dyn Fn()>,
     /// How long after that it is over.
@@ -385,7 +385,7 @@ pub(crate) struct Prelude {
     pub(crate) call: mlua::Function,
     /// What stands for the globals of libraries.
     pub(crate) of_functions: Table,
-    /// Tells whether that shows what a library sees while it is loaded.
+    /// Switches the globals of a library that is being loaded on and off.
     pub(crate) show_loading: mlua::Function,
     /// What stands for the globals of scripts, and they themselves.
     pub(crate) globals: Table,
@@ -421,7 +421,7 @@ pub(crate) fn make(state: &Rc<State>) -> mlua::Result<(Lua, Prelude)> {
     Ok((lua, prelude))
 }
 
-/// The library `redis` for libraries that are being loaded: what Redis has there.
+/// The library `redis` for libraries that are being loaded, as Redis has it there.
 fn loading_table(state: &Rc<State>, lua: &Lua) -> mlua::Result<Table> {
     let (all, shown) = (redis_table(state, lua)?, lua.create_table()?);
     let levels = ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"];
