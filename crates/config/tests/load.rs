@@ -136,7 +136,7 @@ fn files_are_named_from_the_folder_of_the_configuration() {
     folder.write("more/servers", "back door");
     let text = text_with_passwords("clients", "more/servers");
     let file = folder.write("keyway.toml", &text);
-    // However the file itself is named, and wherever the process works.
+    // The result is the same for every name of the file and every working directory.
     let depth = std::env::current_dir().unwrap().components().count() - 1;
     let relative = PathBuf::from("../".repeat(depth)).join(file.strip_prefix("/").unwrap());
     for path in [file.clone(), relative] {
@@ -158,7 +158,7 @@ fn files_are_named_from_the_folder_of_the_configuration() {
     assert_eq!(wrong.len(), 1, "nothing is said of a missing password: {wrong:?}");
 }
 
-/// Enough for what takes quadratic time to be seen, and for recursion to overflow a stack.
+/// Large enough to show quadratic time, and to overflow a stack by recursion.
 const MANY: usize = 20_000;
 
 #[test]

@@ -1,11 +1,11 @@
-//! What readers paste from the pages: addresses of this machine, and files that are valid.
+//! Examples in the pages: they name no address of other machines, and whole files are valid.
 
 use keyway_config::Config;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// Folders and files below the top of the repository that readers paste from.
+/// Files and folders, from the top of the repository, that readers paste examples from.
 const READ: [&str; 3] = ["README.md", "docs", "deploy"];
 
 fn top() -> PathBuf {
@@ -40,8 +40,8 @@ fn addresses(line: &str) -> impl Iterator<Item = Ipv4Addr> {
     words.filter_map(|word| word.trim_matches('.').parse().ok())
 }
 
-/// Whoever pastes an example reaches this machine, or nobody: loopback, every address, and the
-/// ranges that RFC 5737 keeps for documentation.
+/// Examples reach this machine or none: loopback, every address, or the ranges that RFC 5737 keeps
+/// for documentation.
 #[test]
 fn pages_name_no_address_of_somebody_elses_machine() {
     let mut seen = 0;
@@ -61,7 +61,7 @@ fn pages_name_no_address_of_somebody_elses_machine() {
     assert!(strangers.is_empty(), "{}", strangers.join("\n"));
 }
 
-/// The blocks of a page that are a whole configuration: a listener and a pool.
+/// The blocks of a page that are whole configurations, with a listener and a pool.
 fn configurations(text: &str) -> impl Iterator<Item = &str> {
     let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     blocks.filter(|block| block.contains("[[listener]]") && block.contains("[pool."))

@@ -331,7 +331,7 @@ fn silent_and_slow_clients_lose_their_place() {
     }
 }
 
-/// Limits by which only displacing helps within the time of a test.
+/// Limits under which a connection ends within the time of a test only if it is displaced.
 fn only_displacing() -> AdminLimits {
     AdminLimits {
         connections_max: 4,
@@ -391,7 +391,7 @@ fn a_client_that_does_not_read_its_reply_is_cut_off() {
 
 #[test]
 fn many_clients_at_once_are_all_served() {
-    // However slow this machine is, none of them makes room.
+    // No connection may be displaced, however slow this machine is.
     let limits = AdminLimits { asking_time: WATCHDOG, ..AdminLimits::default() };
     let (admin, _) = start(limits, State::default());
     let addr = admin.local_addr();

@@ -621,7 +621,8 @@ fn who_is_refused_or_sends_no_body_keeps_no_place_for_long() {
     assert_eq!(heads.map(|head| raw(keyway.admin(), head).0), [401, 408]);
 }
 
-/// Connections that hold places without a whole request: silent, in the head, and in the body.
+/// Opens connections that hold places without a whole request: silent, in the head, and in the
+/// body.
 fn half_requests(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let halves = [
         "",
@@ -642,11 +643,12 @@ fn half_requests(address: SocketAddr, count: usize) -> Vec<TcpStream> {
 #[allow(clippy::disallowed_methods, reason = "the wait is timed from outside")]
 fn a_probe_is_answered_behind_hundreds_of_requests_that_are_not_complete() {
     let _watch = watchdog(WITHIN, "half requests");
-    // More than are served and wait in the queue of the system together would not even connect.
+    // With more than the places and the system's queue together, later clients could not even
+    // connect.
     const HALVES: usize = 180;
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("local")]));
     let _held = half_requests(keyway.admin(), HALVES);
-    // Less than any of them would be waited for.
+    // Less than the time that any of these requests may take.
     let soon = Duration::from_secs(4);
     let since = std::time::Instant::now();
     for path in ["/healthz", "/readyz", "/v1/health", "/metrics"] {
@@ -711,7 +713,7 @@ fn the_settings_in_force_are_told_without_secrets() {
     }
     assert!(!told.contains("sesame"), "{told}");
     assert_eq!(ctl(&keyway, &["config"]).0, 1, "not without the token");
-    // A reload that changes it is told.
+    // The settings follow a reload.
     let changed = std::fs::read_to_string(&file).expect("its file").replace("1250ms", "1350ms");
     std::fs::write(&file, changed).expect("its file");
     assert_eq!(ask(&["reload"]).0, 0);

@@ -55,7 +55,7 @@ fn a_primary_that_is_killed_costs_errors_only_until_its_replica_took_over() {
     let log = keyway.process().log();
     assert!(!log.contains("cluster.invalid") && !log.contains("place-"), "{log}");
     println!("{}", warnings(&keyway).join("\n"));
-    // The replica that took over has none: that is told until there is one again.
+    // The replica that took over has no replica of its own: the metric says so until there is one.
     let unreplicated = || keyway.metrics().sum("keyway_cluster_unreplicated_shards", &[]);
     wait_until("its shard has no replica left", WITHIN, || unreplicated() == 1.0);
     let alone = format!("\"address\":\"{}\",\"state\":\"no-replica\"", cluster.address(3));

@@ -262,7 +262,7 @@ fn expect_refused_view(what: &str, view: Vec<u8>) {
     let lines = warnings(&keyway);
     println!("{what}: {told:?}\n{}", lines.join("\n"));
     assert!(told.is_error(), "{what}: {told:?}");
-    // The timeout, a tenth of a second, and as much as a busy machine may take.
+    // The timeout, a tenth of a second, and the slack of a busy machine.
     assert!(began.elapsed() < Duration::from_millis(600 + 900), "{what}: {:?}", began.elapsed());
     assert!((1..12).contains(&lines.len()), "{what}: {lines:?}");
     let resident = resident_bytes(keyway.process().pid());
@@ -321,7 +321,8 @@ fn a_view_of_two_thousand_servers_is_refused_and_of_five_hundred_some_have_a_pla
     let lines = warnings(&keyway);
     println!("{}", lines.join("\n"));
     assert!(lines.iter().any(|line| line.contains("nodes_max")), "{lines:?}");
-    // Each named server is asked once: a line that it cannot be reached, and one of its health.
+    // Each named server is asked once: one line says that it cannot be reached, and one tells its
+    // health.
     let (of_servers, others): (Vec<_>, Vec<_>) =
         lines.iter().partition(|line| line.contains("backend="));
     assert!(others.len() < 10, "{} lines", others.len());

@@ -97,7 +97,7 @@ fn clients_wait_a_while_for_servers_that_are_not_there_yet() {
     let timeout = Duration::from_millis(500);
     assert!(took >= timeout && took < 4 * timeout, "{took:?}: {told}");
     assert!(told.contains("cluster"), "{told}");
-    // The next client waits no longer either.
+    // The next client does not wait longer either.
     let began = Instant::now();
     assert!(keyway.client(0).words("GET a").is_error());
     assert!(began.elapsed() < 4 * timeout, "{:?}", began.elapsed());

@@ -326,7 +326,7 @@ fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
     // One connection and one PING, whatever the number of workers.
     let stats = servers[0].client().words("INFO commandstats").text();
     assert!(stats.contains("cmdstat_ping:calls=1,"), "{stats}");
-    // A server that a reload brings is looked at as well.
+    // A server that a reload adds is asked as well.
     let file = keyway.directory().join("keyway.toml");
     let text = std::fs::read_to_string(&file).expect("its file");
     std::fs::write(&file, text.replace(&dead[0], &of(2))).expect("its file");

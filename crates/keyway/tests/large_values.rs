@@ -116,7 +116,8 @@ fn who_does_not_read_a_first_large_reply_holds_nobody_up() {
     small_ones(&keyway, 100);
 }
 
-/// Clients that ask for a value of a megabyte again and again, and read nothing.
+/// Opens connections of clients that ask for a value of a megabyte again and again, and read
+/// nothing.
 fn mutes(keyway: &Keyway, count: usize, (first, request): (&str, &str)) -> Vec<TcpStream> {
     let one = || {
         let mut mute = connect(keyway.address(0));
@@ -127,8 +128,8 @@ fn mutes(keyway: &Keyway, count: usize, (first, request): (&str, &str)) -> Vec<T
     (0..count).map(|_| one()).collect()
 }
 
-/// Others ask for a small value, with a new connection each time: the slowest reply, and how
-/// many were errors.
+/// Asks for a small value on a new connection each time. Returns the slowest reply and the number
+/// of errors.
 fn asked_beside(count: usize, mut ask_one: impl FnMut() -> bool) -> (Duration, usize) {
     let (mut slowest, mut errors) = (Duration::ZERO, 0);
     for _ in 0..count {
@@ -143,11 +144,11 @@ fn asked_beside(count: usize, mut ask_one: impl FnMut() -> bool) -> (Duration, u
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a request may take, and what this machine may add.
+/// The time that a request may take, and the slack of this machine.
 const IN_TIME: Duration = Duration::from_millis(1100 + 400);
 
-/// The requests of others are answered, those that read nothing are ended, and what they have not
-/// read is not kept.
+/// Requests of other clients are answered. Clients that read nothing are disconnected, and the
+/// bytes that they have not read are freed.
 fn many_that_read_nothing_hold_nobody_up(greeting: &str) {
     let _watch = watchdog(Duration::from_secs(60), "clients that read nothing");
     let servers = RedisServer::start_many(1);
@@ -208,7 +209,7 @@ fn many_that_read_nothing_hold_nobody_up_at_memcached() {
     drop(held);
 }
 
-/// Who reads slowly has all of its values, however many do.
+/// A client that reads slowly gets all of its values, however many such clients there are.
 #[test]
 fn who_reads_slowly_beside_others_has_all_of_it() {
     let _watch = watchdog(Duration::from_secs(60), "clients that read slowly");

@@ -123,7 +123,7 @@ fn a_client_that_leaves_in_any_state_leaves_nothing() {
     assert!(keyway.client(1).words("SET k v") == keyway_testkit::Value::simple("OK"));
 }
 
-/// The last request of a client of memcached: most of these have no reply.
+/// The last request of a memcached client. Most of these requests have no reply.
 fn last_requests() -> Vec<Vec<u8>> {
     let lines = [
         "set n 0 0 1 noreply\r\n1\r\n",
@@ -151,7 +151,7 @@ fn last_requests() -> Vec<Vec<u8>> {
     lines.iter().map(|line| line.as_bytes().to_vec()).chain(packets).collect()
 }
 
-/// Pools of every kind, with listeners of memcached.
+/// Pools of every kind, with memcached listeners.
 fn memcached_pools(servers: &[MemcachedServer], redis: &[RedisServer]) -> Vec<Pool> {
     let of_kind = |name: &str, settings: &[(&str, &str)]| {
         let pool = Pool::of_kind(name, name).spoken_to_in("memcached");

@@ -504,7 +504,7 @@ fn an_admin_address_in_use_is_refused_with_what_to_set() {
 #[test]
 fn a_store_at_another_address_serves_where_its_admin_address_is_taken() {
     let _watch = watchdog(Duration::from_secs(30), "start with --bind");
-    // Whoever has it, it is taken.
+    // The address is taken, by this test or by another process.
     let _taken = TcpListener::bind("127.0.0.1:9380");
     let (directory, address) = (TempDir::new(), free_address());
     let mut command = Command::new(keyway_binary(KEYWAY));

@@ -165,7 +165,7 @@ fn what_cannot_be_located_is_told_and_fails() {
     assert!(!output.status.success() && output.text.contains("KEY"), "{}", output.text);
 }
 
-/// What stands between a line that begins with `open` and the next line of three backticks.
+/// The text between `open` and the next line of three backticks.
 fn block<'p>(page: &'p str, open: &str) -> &'p str {
     let (_, rest) = page.split_once(open).expect("the page has such a block");
     rest.split_once("\n```").expect("the block ends").0
@@ -188,7 +188,7 @@ fn the_page_on_placement_names_the_servers_that_the_program_does() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), lines);
 }
 
-/// A chain of rate-limited pools, each of which leads to the next: valid up to eight in a row.
+/// A chain of rate-limited pools, each leading to the next. Valid with up to eight pools.
 fn chain(count: usize) -> String {
     let mut text = "[[listener]]\nbind = \"tcp://127.0.0.1:6380\"\npool = \"p0\"\n".to_owned();
     for pool in 0..count {
@@ -202,7 +202,7 @@ fn chain(count: usize) -> String {
 
 #[test]
 fn a_file_of_many_pools_is_read_at_once_however_they_lead_to_each_other() {
-    // Enough for what takes quadratic time to be seen, and for recursion to overflow a stack.
+    // Large enough to show quadratic time, and to overflow a stack by recursion.
     const POOLS: usize = 20_000;
     let _watch = watchdog(Duration::from_secs(60), "a file of many pools");
     let directory = TempDir::new();

@@ -197,7 +197,7 @@ fn readers_of_what_is_inside_memcached_get_a_list_and_its_end() {
         let told = client.say(&format!("stats {word}\r\n"));
         assert!(told.starts_with(first) && told.ends_with("END\r\n"), "{word}: {told}");
         binary.send(&keyway_testkit::memcached_packet(0x10, 0, &[], word.as_bytes(), &[]));
-        // The end has no name.
+        // The packet that ends the list has no name.
         while binary.packet()[2..4] != [0, 0] {}
     }
     assert!(client.say("stats nonsense\r\n").starts_with("CLIENT_ERROR "));

@@ -843,7 +843,7 @@ fn a_certificate_of_which_a_listener_has_gone_is_told_of_as_it_is() {
     assert!(expiry(&changing.keyway) > before);
 }
 
-/// Asks a pool for keys, whatever comes of it, until `is_over`.
+/// Asks a pool for keys until `is_over`, whatever the replies.
 fn ask_on(at: std::net::SocketAddr, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let Ok(mut client) = Client::try_connect(at) else {
@@ -863,7 +863,7 @@ fn ask_on(at: std::net::SocketAddr, is_over: &AtomicBool) {
 #[test]
 fn reloads_that_renumber_servers_go_on_while_servers_flap() {
     let _watch = watchdog(Duration::from_secs(60), "reloads while servers flap");
-    // Each answers twice on a connection, and closes it.
+    // Each server answers twice on a connection and closes it.
     let flapping: Vec<ScriptedBackend> = (0..8)
         .map(|_| {
             let mut asked = 0;
@@ -905,8 +905,8 @@ fn reloads_that_renumber_servers_go_on_while_servers_flap() {
             let is_over = &is_over;
             scope.spawn(move || ask_on(at, is_over));
         }
-        // The second pool comes with as many servers as it likes, and goes; the first is another
-        // one each time.
+        // The second pool comes and goes with a changing number of servers. The first is replaced
+        // each time.
         for round in 0..14_usize {
             let timeout = format!("timeout = \"{}ms\"", 1000 + round);
             let mut changed = text.replace("timeout = \"1s\"", &timeout);

@@ -274,7 +274,7 @@ fn new_clients_are_served_while_a_library_is_loaded() {
         client.send(&encode_words(line));
         client.try_reply().is_ok_and(|it| it == Value::simple(reply))
     };
-    // One may have come just before it began.
+    // One of them may have been accepted just before the script began.
     let served = (0..20).filter(|_| is_told("PING", "PONG")).count();
     assert!(served >= 19, "{served} of 20");
     wait_until("it is ended", BOUND, || is_told("FUNCTION KILL", "OK"));

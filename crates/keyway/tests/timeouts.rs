@@ -101,8 +101,8 @@ fn a_request_behind_a_slow_one_is_answered_when_it_is_in_time() {
     assert_eq!(slow.reply(), Value::bulk("slow"));
 }
 
-/// How many of 200 requests fail that wait behind a script of 1.3 s with a timeout of 1 s. They
-/// are sent 0.7 s after the script, so each could have its reply in 0.6 s.
+/// Returns how many of 200 requests fail behind a script of 1.3 s with a timeout of 1 s. The
+/// requests are sent 0.7 s after the script, so each could have its reply in 0.6 s.
 fn failures_behind_a_script(mut slow: Client, mut others: Vec<Client>) -> usize {
     assert_eq!(others.len(), 200);
     slow.send(&encode(&["EVAL", SLOW_SCRIPT, "1", "key", "1300"]));

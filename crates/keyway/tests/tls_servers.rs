@@ -311,7 +311,7 @@ fn what_is_pending_is_not_lost_to_a_server_that_reads_slowly() {
     }
 }
 
-/// A memcached that is asked by TLS alone, and Keyway with a pool of it for each of its protocols.
+/// A memcached that accepts TLS alone, and Keyway with a pool of it for each memcached protocol.
 fn memcached_by_tls(files: &CertificateFiles) -> (MemcachedServer, Keyway) {
     let file = |name: &str| files.path(name).display().to_string();
     let keys = format!("ssl_chain_cert={},ssl_key={}", file("server.pem"), file("server.key"));
@@ -326,7 +326,7 @@ fn memcached_by_tls(files: &CertificateFiles) -> (MemcachedServer, Keyway) {
     (server, Keyway::start(KEYWAY, config))
 }
 
-/// A pipeline, and what it is answered with.
+/// A pipeline and its expected replies.
 #[derive(Default)]
 struct Pipeline {
     requests: Vec<u8>,
@@ -339,7 +339,7 @@ impl Pipeline {
         self.replies.extend(reply.concat());
     }
 
-    /// A value is written and read.
+    /// Adds a write of a value and its read.
     fn add_pair(&mut self, words: Words, value: &[u8]) {
         let len = value.len();
         match words {
@@ -370,7 +370,7 @@ impl Pipeline {
         }
     }
 
-    /// Keys that are not there are asked for at once.
+    /// Adds reads of absent keys in one request.
     fn add_misses(&mut self, words: Words, count: usize, len: usize) {
         let keys = (0..count).map(|nth| format!("{nth:0len$}"));
         match words {
@@ -391,7 +391,7 @@ impl Pipeline {
         }
     }
 
-    /// Sends all in one write. `name` tells what it is.
+    /// Sends the whole pipeline in one write. `name` identifies it in a failure.
     fn run(self, keyway: &Keyway, pool: usize, name: &str) {
         let mut client = keyway.memcached_client(pool);
         client.send(&self.requests);
@@ -411,14 +411,14 @@ enum Words {
     Binary,
 }
 
-/// A packet that says that it went well, without a version.
+/// A successful binary reply without a version.
 fn said(opcode: u8, extras: &[u8], value: &[u8]) -> Vec<u8> {
     let mut packet = memcached_packet(opcode, 0, extras, b"", value);
     packet[0] = 0x81;
     packet
 }
 
-/// Takes the versions of items out of packets.
+/// Removes the versions of items from binary replies.
 fn blank_versions(packets: &mut [u8]) {
     let mut rest = packets;
     while let Some((head, behind)) = rest.split_first_chunk_mut::<24>() {
@@ -439,7 +439,7 @@ fn memcached_is_asked_by_tls() {
         let mut client = keyway.memcached_client(pool);
         let said = client.say("set a 7 0 5\r\nhello\r\nget a\r\n");
         assert_eq!(said, "STORED\r\nVALUE a 7 5\r\nhello\r\nEND\r\n", "{pool}");
-        // memcached leaves in OpenSSL what it does not read of a record.
+        // memcached leaves the unread part of a record in OpenSSL.
         for (count, len) in [(20, 1000), (4, 8000), (1, 900_000), (200, 100)] {
             for words in [Words::Text, Words::Binary] {
                 let mut pipeline = Pipeline::default();

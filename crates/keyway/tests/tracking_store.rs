@@ -295,7 +295,7 @@ fn prefixes_are_told_as_redis_tells_them() {
          w: SET x1 1
          a: CLIENT TRACKINGINFO",
     );
-    // What was read before is told of once, by the prefix.
+    // A key that was read before is told once, by its prefix.
     compare(
         &setup,
         "a: HELLO 3;CLIENT TRACKING ON;GET n;GET m;CLIENT TRACKING OFF;CLIENT TRACKING ON BCAST
@@ -309,7 +309,7 @@ fn prefixes_are_told_as_redis_tells_them() {
     );
 }
 
-/// Whether something has come for a client already.
+/// Returns whether the client has received anything yet.
 fn has_something(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).expect("a socket");
     let has = match stream.read(&mut [0; 4096]) {
@@ -389,7 +389,7 @@ fn a_writer_does_not_wait_long_for_a_worker_that_is_busy() {
     let script = "redis.log(redis.LOG_NOTICE, 'it runs') while true do end";
     busy.send(&encode(&["EVAL", script, "0"]));
     wait_until("it runs", SOON, || keyway.process().log().contains("it runs"));
-    // Those of the other worker are answered while the script runs.
+    // Clients of the other worker are answered while the script runs.
     writers.iter_mut().for_each(|writer| writer.send(&encode_words("SET k 1")));
     wait_until("a writer is answered", Duration::from_secs(2), || {
         writers.iter_mut().any(|writer| {

@@ -135,7 +135,7 @@ fn a_user_whose_passwords_are_reset_is_let_in_by_none_of_them() {
     for (name, reset) in names.into_iter().zip(resets) {
         let rules = format!("{} ~* +@all", reset.replace("OLD", old));
         tables += &user(name, &rules, "sesame-new", "");
-        // Nothing lets such a user in but another password.
+        // Only another password lets such a user in.
         let text = format!(
             "[[listener]]\nbind = \"tcp://127.0.0.1:6390\"\npool = \"store\"\n\
              [pool.store]\nkind = \"store\"\n[[user]]\nname = {name:?}\nrules = {rules:?}\n"

@@ -740,7 +740,7 @@ fn who_comes_to_a_socket_of_two_is_served_by_one_of_them() {
     }
 }
 
-/// A worker that is busy with a script takes in nobody.
+/// A worker that is busy with a script accepts no client.
 #[test]
 fn who_waits_at_another_workers_socket_can_be_taken_in() {
     for kind in kinds() {
@@ -768,7 +768,7 @@ fn who_waits_at_another_workers_socket_can_be_taken_in() {
         all.sort_unstable();
         assert_eq!(came, all, "{kind:?}");
         assert!(beside > 10, "{kind:?}: {beside} came by the other's socket");
-        // The other takes in those who come when it is free again.
+        // The busy worker accepts clients again once it is free.
         let more = connect_all(at, 40);
         await_incoming(&mut busy, FIRST);
         assert!(!take_in(&mut busy, FIRST, 40).is_empty(), "{kind:?}: {more:?}");

@@ -1,6 +1,6 @@
-//! What a store counts never passes its bound on memory by more than one item and two
-//! percent, whatever is in flight: drafts, loans, copies, transactions, scripts, and
-//! writes of several threads at once.
+//! The memory that a store counts never passes its bound by more than one item and two percent,
+//! whatever is in flight: drafts, loans, copies, transactions, scripts, and writes of several
+//! threads at once.
 
 mod common;
 
@@ -19,26 +19,26 @@ const BOUND: u64 = 48 << 20;
 const LEN_MAX: usize = 1500 << 10;
 const THREADS: usize = 3;
 const KEYS: usize = 150;
-/// Values that a client has not taken yet.
+/// Largest number of values lent to a client at a time.
 const LOANS_MAX: usize = 8;
 
 fn context_at(now: u64) -> Context {
     Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
 }
 
-/// What all threads know.
+/// Shared state of all threads.
 struct Bench {
     store: Arc<Store>,
     /// Length of the longest item that was written.
     longest: AtomicU64,
-    /// Most bytes that were counted.
+    /// Largest number of bytes counted.
     most: AtomicU64,
     value: Vec<u8>,
-    /// Whether values are given an expiry.
+    /// Values have an expiry.
     expires: bool,
 }
 
-/// A thread that stands for a few clients of a worker.
+/// A thread in the place of a few clients of a worker.
 struct Clients<'b> {
     bench: &'b Bench,
     random: Random,
@@ -77,7 +77,7 @@ impl Clients<'_> {
         self.bench.longest.fetch_max(len, Ordering::Relaxed);
     }
 
-    /// Sets a key to what comes piece by piece, with others in between.
+    /// Sets a key to a value that comes in pieces, with other requests in between.
     fn go_on_with_drafts(&mut self) {
         if self.drafts.len() < 6 && self.random.once_in(2) {
             let (key, len) = (self.key(), 200_000 + self.random.below(LEN_MAX - 200_000));
@@ -185,7 +185,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Sets some keys as one.
+    /// Sets some keys in one transaction.
     fn transact(&mut self, key: &str, value: &[u8]) {
         let text = String::from_utf8_lossy(value).into_owned();
         let lines: Vec<_> = (0..3).map(|part| format!("set {key}{part} {text}")).collect();
@@ -200,7 +200,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Sets keys as a script does that wants to be whole.
+    /// Sets keys as a script does that must not stop half way.
     fn run_script(&mut self, key: &str, value: &[u8]) {
         let text = String::from_utf8_lossy(value).into_owned();
         let Ok(script) = self.bench.store.begin_script() else { return };
@@ -215,7 +215,7 @@ impl Clients<'_> {
         }
     }
 
-    /// Looks at what is counted.
+    /// Notes the bytes counted.
     fn look(&self) {
         let stats = self.bench.store.stats();
         let used = stats.memory_used + stats.memory_idle;
@@ -223,7 +223,7 @@ impl Clients<'_> {
     }
 }
 
-/// Lets threads do anything for a while; what was refused and done.
+/// Lets threads send random requests for a while. Returns how many were refused and done.
 fn run_with(policy: EvictionPolicy, expires: bool, seed: u64) -> (u64, u64) {
     let config =
         StoreConfig { memory_max: BOUND, policy, shards: Some(64), ..StoreConfig::default() };
@@ -244,7 +244,7 @@ fn run_with(policy: EvictionPolicy, expires: bool, seed: u64) -> (u64, u64) {
         for step in 0..steps {
             clients.step();
             if step % 4 == 0 {
-                // Nobody writes while one looks.
+                // No thread writes while one looks.
                 meet.wait();
                 if thread == 0 {
                     clients.look();
@@ -290,7 +290,7 @@ fn used_memory_keeps_to_its_bound_whatever_is_in_flight() {
     assert!(refused_in_all > 20, "{refused_in_all} refused");
 }
 
-/// Thirty large values at a time from each of several threads, of which most have no room.
+/// Several threads write large values, most of which have no room.
 #[test]
 fn large_values_that_are_refused_let_no_others_in() {
     for name in ["noeviction", "volatile-lru"] {

@@ -337,7 +337,7 @@ impl Keyway {
 }
 
 impl Keyway {
-    /// Fails the test when clients that have left are not gone.
+    /// Fails the test when the process keeps connections of clients that have left.
     fn check_left(&mut self) {
         if !std::thread::panicking() && self.process.is_running() {
             check_left(self.process.pid(), self.admin);

@@ -1,9 +1,10 @@
-//! What clients may not leave behind in a process: descriptors of connections that are over.
+//! A check that clients leave nothing behind in a process: no descriptors of connections that are
+//! over.
 //!
-//! A connection is over when the other side has closed it, not when that side only sends no more:
-//! both ends are on this machine, so the system's table tells these apart by the other end's
-//! socket. A proxy may take its time while a server has yet to answer, and a worker in a long
-//! script reads nothing; all else that stays is a leak.
+//! A connection is over when the other side has closed it. A side that has only stopped sending has
+//! not closed it. Both ends are on this machine, so the system's table tells the two apart by the
+//! other end's socket. There are two exceptions: a server has yet to answer, or a worker runs a
+//! long script and reads nothing. Any other connection that stays is a leak.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use crate::http::Metrics;
 
-/// How long a connection that is over may stay. Shorter takes a machine under load for a leak;
-/// longer is waited for by tests that fail, and by no others.
+/// Longest time that a connection may stay after it is over. A shorter time takes a machine under
+/// load for a leak. A longer one delays only tests that fail.
 const STAYS_MAX: Duration = Duration::from_secs(3);
 
-/// From when on it matters why one stays. Gauges are brought up to date ten times a second.
+/// Time after which the check asks why a connection stays. Gauges are updated ten times a second.
 const ASKED_AFTER: Duration = Duration::from_millis(300);
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The system's names of states, in its tables.
+/// Code of a state in the system's table.
 const CLOSE_WAIT: &str = "08";
 
 /// A socket in the system's table.
@@ -33,10 +34,10 @@ struct Entry {
     inode: u64,
 }
 
-/// Waits until no connection of the process is over.
+/// Waits until the process has closed all connections that are over.
 ///
 /// # Panics
-/// When some stay for no reason.
+/// When connections stay without a reason.
 pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
     let began = Instant::now();
     let (mut turns, mut stale) = (None, stale_sockets(pid, admin.port()));
@@ -60,13 +61,13 @@ pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
             return;
         }
         std::thread::sleep(LOOK_EVERY);
-        // Others may be over by now, for a moment.
+        // Other connections may be over for a moment by now.
         let now = stale_sockets(pid, admin.port());
         stale.retain(|one| now.contains(one));
     }
 }
 
-/// The metrics, unless a server has yet to answer or nobody tells.
+/// The metrics; none while a server has yet to answer, or if the admin address does not reply.
 fn unanswered_of(admin: SocketAddr) -> Option<Metrics> {
     let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -81,7 +82,7 @@ fn unanswered_of(admin: SocketAddr) -> Option<Metrics> {
     (!waits).then_some(metrics)
 }
 
-/// The turns of each worker.
+/// Number of turns of each worker.
 fn turns_of(metrics: &Metrics) -> BTreeMap<String, u64> {
     let lines = metrics.text().lines();
     let turns = lines.filter(|line| line.starts_with("keyway_worker_turns_total"));
@@ -89,8 +90,8 @@ fn turns_of(metrics: &Metrics) -> BTreeMap<String, u64> {
     pairs.filter_map(|(worker, count)| Some((worker.to_owned(), count.parse().ok()?))).collect()
 }
 
-/// Sockets of the process whose connection is over, in words; but for those of its port `admin`,
-/// whose clients may have to wait.
+/// Describes the sockets of the process whose connection is over. The port `admin` is left out: its
+/// clients may have to wait.
 fn stale_sockets(pid: u32, admin: u16) -> Vec<String> {
     let admin = format!(":{admin:04X}");
     let own = socket_inodes(pid);
@@ -117,7 +118,7 @@ fn stale_sockets(pid: u32, admin: u16) -> Vec<String> {
     stale
 }
 
-/// The numbers of its sockets.
+/// The inode numbers of the process's sockets.
 fn socket_inodes(pid: u32) -> BTreeSet<u64> {
     let Ok(list) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
     let names = list.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -138,7 +139,7 @@ fn table(pid: u32, name: &str) -> Vec<Entry> {
     text.lines().skip(1).filter_map(entry).collect()
 }
 
-/// Sockets that are no connections by TCP.
+/// Sockets that are not TCP connections.
 fn other_inodes(pid: u32) -> BTreeSet<u64> {
     let column = [("unix", 6), ("udp", 9), ("udp6", 9), ("netlink", 9), ("raw", 9), ("packet", 8)];
     let inodes = column.iter().flat_map(|(name, at)| {

@@ -293,7 +293,7 @@ impl MemcachedClient {
         std::mem::take(&mut self.received)
     }
 
-    /// Tells the server that nothing more comes.
+    /// Closes the sending side of the connection.
     pub fn close_write(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }

@@ -70,7 +70,7 @@ impl MemcachedEar {
                 }
                 // memcached does not count the first read.
                 ("VA" | "HD", "l") if index > 0 => "l".to_owned(),
-                // Of what was not stored, ms of later releases tells a length.
+                // Later memcached releases tell a length for a value that ms did not store.
                 ("EX" | "NS" | "NF", "s") => continue,
                 // Its sizes and classes are its own.
                 ("ME", _) if !word.starts_with("fetch=") && index > 1 => String::new(),

@@ -1,4 +1,5 @@
-//! Who is answered: by token, by host, by what stands behind a change, and by certificate.
+//! Access to the admin address: by token, by host name, by the headers of a change, and by
+//! certificate.
 
 use super::*;
 use keyway_control::Access;
@@ -28,14 +29,15 @@ fn ask_with(admin: &AdminHandle, request: &str, headers: &[&str]) -> u16 {
     status(&exchange(admin.local_addr(), request.as_bytes()))
 }
 
-/// Requests of every kind: a probe, reading and a change, outside the API and by it.
+/// Requests of every kind: probes, reads and changes, outside the API and in it.
 const PROBES: &[&str] = &["GET /healthz", "HEAD /readyz", "GET /v1/health", "HEAD /v1/ready"];
 const READS: &[&str] = &["GET /metrics", "GET /backends", "HEAD /metrics", "GET /nothing"];
 const CHANGES: &[&str] = &["POST /scripts/kill?pool=idle", "POST /healthz", "PUT /metrics"];
 const API_READS: &[&str] = &["GET /v1/pools", "HEAD /v1/pools", "POST /v1/pools", "GET /v1"];
 const API_CHANGES: &[&str] = &["POST /v1/reload", "PUT /v1/log-level", "POST /v1/drain"];
 
-/// Whether each of `requests` with these headers is refused by `code`, or by neither code at all.
+/// Checks that each of `requests` with these headers is refused by `code`, or by neither 401 nor
+/// 403.
 fn refused(admin: &AdminHandle, requests: &[&str], headers: &[&str], code: Option<u16>) {
     for request in requests {
         let status = ask_with(admin, request, headers);
@@ -80,7 +82,8 @@ fn with_a_token_all_but_probes_show_it_under_any_name_of_the_host() {
     refused(&admin, API_CHANGES, &[HERE, BEARER, CHANGE, PAGE], Some(403));
 }
 
-/// What a client with these settings is told by TLS; the failure of either side ends it.
+/// Sends a request on TLS with these settings and returns the reply. A failure of either side ends
+/// it.
 fn exchange_by_tls(admin: &AdminHandle, tls: &ClientTls, request: &[u8]) -> String {
     let mut channel = tls.connect("127.0.0.1").expect("a name");
     let mut stream = connect(admin.local_addr());
@@ -129,7 +132,7 @@ fn by_tls_a_whole_reply_comes_to_clients_with_a_certificate_and_nothing_to_other
         let request = b"GET /metrics HTTP/1.1\r\nHost: proxy-7.example\r\n\r\n";
         let reply = exchange_by_tls(&admin, &client, request);
         assert_eq!(reply.starts_with("HTTP/1.1 200"), is_in, "{name:?}");
-        // Much more than the channel to the HTTP library holds at once.
+        // Much more than the channel to the HTTP library holds at a time.
         assert_eq!(reply.matches('#').count() > 200 << 10, is_in, "{name:?}: {}", reply.len());
         assert_eq!(reply.is_empty(), !is_in, "{name:?}");
     }
