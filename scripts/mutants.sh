@@ -22,7 +22,7 @@ if ! cargo mutants --version >/dev/null 2>&1; then
   cargo install cargo-mutants --locked --quiet
 fi
 
-# Test programs of a crate that take a second or two, the quickest first; the others are left out.
+# Test programs of the crate that take a second or two, the quickest first. The others are left out.
 tests=()
 case "$crate" in
   users) tests=(against_redis) ;;
@@ -32,7 +32,7 @@ case "$crate" in
   store) tests=(eviction quotas mixes lending) ;;
 esac
 
-# A file that is the same keeps its time, so that cargo builds only what has changed.
+# An unchanged file keeps its time, so that cargo builds only the changed ones.
 mkdir -p "$copy" "$home/$crate"
 list="$home/list"
 git ls-files --cached --others --exclude-standard | sort -u >"$list"
@@ -49,8 +49,9 @@ args=(--in-place --package "keyway-$crate" --profile mutants --output "$home/$cr
 for file in ${FILES:-}; do args+=(--file "crates/$crate/src/$file"); done
 [ -z "${SHARD:-}" ] || args+=(--shard "$SHARD")
 cd "$copy"
-# The unit tests first, which build and run in the shortest time; what they do not notice is left to the
-# test programs. Exit status 2 means that something was missed, 3 that a test took too long.
+# First the unit tests, which build and run in the shortest time. The test programs get the changes
+# that the unit tests do not notice. Exit status 2 means that a change was missed, 3 that a test
+# took too long.
 round() {
   local status=0
   # shellcheck disable=SC2086
