@@ -107,7 +107,7 @@ impl Places {
         match first {
             Some((Duration::ZERO, _, number)) => Ok(number),
             Some((left, ..)) => Err(left),
-            // All are being worked on: one that ends notifies.
+            // All places have requests in work: the end of any of them notifies.
             None => Err(self.limits.connection_time),
         }
     }
@@ -119,7 +119,7 @@ impl Places {
 }
 
 impl Place {
-    /// Notes what its connection is at now.
+    /// Notes the stage of this place's connection.
     pub(crate) fn enter(&self, stage: Stage) {
         let mut held = self.places.held.lock();
         // A connection that was displaced meanwhile has no place any more.

@@ -18,7 +18,7 @@ pub enum FailureReason {
     MasterDown = 5,
     /// It answers `-READONLY` to a write: a replica.
     ReadOnly = 6,
-    /// It sent what is not its protocol.
+    /// It sent bytes that are not of its protocol.
     Protocol = 7,
     /// It refused our password or database.
     Handshake = 8,

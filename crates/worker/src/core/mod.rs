@@ -20,7 +20,7 @@
 //! | `passing` | large replies go to their clients as they come |
 //! | `streaming` | large requests go to their servers as they come |
 //! | `reply` | bytes of a backend become replies in their places |
-//! | `leftovers` | what is held of clients, all of it zero once they have left |
+//! | `leftovers` | counts of what is held for clients: zero once they have left |
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `circuits` | what is refused without asking, and how requests went |
 //! | `health_log` | what the log says of the backends' health |

@@ -8,10 +8,10 @@
 //! Only the reply that a client waits for next passes: an early one has to be kept
 //! anyway. Nothing else goes into the output in between, so that clients who are
 //! told things unasked get their replies whole. While a client takes no more the
-//! link is not read, for [`HELD_MAX`] if others wait behind it: so long in all, however many
-//! replies and clients there are. What still comes then waits in the session, within its hard
-//! bound; clients that have taken nothing for [`STALLED_FOR`] are ended when all of that together
-//! comes to more than `Limits::released_len_max`.
+//! link is not read, for [`HELD_MAX`] if others wait behind it. That time is for all replies and
+//! clients of the link together. The rest of the reply then waits in the session, within its hard
+//! bound. When all such rests come to more than `Limits::released_len_max`, clients that have taken
+//! nothing for [`STALLED_FOR`] are ended.
 //!
 //! From then on the client has its requests sent by connections of their own
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
