@@ -57,7 +57,7 @@ impl ListenAddr {
 
     /// Returns whether this is `[::]` and the other an IPv4 address on the same port. Each then
     /// gets the clients of its own family.
-    pub(crate) fn leaves_ipv4_to(&self, other: &ListenAddr) -> bool {
+    pub fn leaves_ipv4_to(&self, other: &ListenAddr) -> bool {
         match (self, other) {
             (ListenAddr::Tcp(own), ListenAddr::Tcp(other)) => {
                 own.is_ipv6()

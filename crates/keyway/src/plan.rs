@@ -288,10 +288,18 @@ fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
             routes.totals = Arc::clone(&old.totals);
         }
         (
-            PoolKind::Sharded { scripts, warm_up, .. },
-            PoolKind::Sharded { scripts: old_scripts, warm_up: old_warm_up, .. },
+            PoolKind::Sharded { scripts, warm_up, cluster, .. },
+            PoolKind::Sharded {
+                scripts: old_scripts,
+                warm_up: old_warm_up,
+                cluster: old_cluster,
+                ..
+            },
         ) => {
             *scripts = Arc::clone(old_scripts);
+            if let (Some(new), Some(old)) = (cluster, old_cluster) {
+                new.inherit_redundancy(old);
+            }
             if let (Some(new), Some(old)) = (warm_up, old_warm_up) {
                 new.totals = Arc::clone(&old.totals);
                 if new.until.is_some() {

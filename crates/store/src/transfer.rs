@@ -180,9 +180,10 @@ impl fmt::Debug for Draft {
 }
 
 impl Draft {
-    /// Begins a draft of `value_len` bytes under `key`. It takes memory only as it is filled. None
-    /// begins for a short value, with too many drafts, without room in a store that evicts nothing,
-    /// or when the system has no memory.
+    /// Begins a draft of `value_len` bytes under `key`. It takes memory only as it is filled. The
+    /// draft is refused from the start in a store that evicts nothing and has no room for the value.
+    /// None begins for a short value, with too many drafts, without room beside the other drafts, or
+    /// when the system has no memory.
     pub fn new(store: &Arc<Store>, key: &[u8], value_len: usize) -> Option<Draft> {
         let len = Owned::drafted_len(key.len(), value_len)?;
         let announced_max = match store.config().memory_max {
@@ -190,11 +191,11 @@ impl Draft {
             bound => bound / DRAFTS_SHARE,
         };
         let announced = store.drafts.admit(value_len, announced_max)?;
-        let block = match store.has_room_to_announce(announced) {
-            true => store.heap.try_large(len),
-            false => None,
-        };
-        if block.is_none() {
+        let has_room = store.has_room_to_announce(announced);
+        let block = if has_room { store.heap.try_large(len) } else { None };
+        // A value for which there would be no room without the other drafts is refused at once.
+        let is_refused = !has_room && !store.has_room_to_announce(value_len as u64);
+        if block.is_none() && !is_refused {
             store.drafts.leave(value_len);
             return None;
         }

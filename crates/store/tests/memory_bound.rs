@@ -159,8 +159,10 @@ impl Clients<'_> {
             23 => self.run_script(&key, value),
             24 => {
                 let text = String::from_utf8_lossy(&value[..value.len().min(900_000)]).into_owned();
-                let line = format!("set {other} 0 0 {}\r\n{text}\r\n", text.len());
+                let verb = ["set", "append", "prepend"][self.random.below(3)];
+                let line = format!("{verb} {other} 0 0 {}\r\n{text}\r\n", text.len());
                 say(store, self.now, &line);
+                self.note_item(&other);
             }
             25 => {
                 self.note_item(&key);

@@ -208,6 +208,14 @@ impl Cluster {
         })
     }
 
+    /// Goes on with what the pool that this one replaces knew of its shards' replicas: a shard that
+    /// has lost its replicas is told of again.
+    pub fn inherit_redundancy(&self, old: &Cluster) {
+        if self.settings.primaries == old.settings.primaries {
+            self.redundancy.lock().inherit(&old.redundancy.lock());
+        }
+    }
+
     /// Returns the shards that have lost their last replica or regained one. Each change is
     /// returned once.
     pub(crate) fn redundancy_changes(&self, now: Time) -> Vec<ShardChange> {

@@ -228,6 +228,7 @@ fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> V
         match (0..old.len()).find(is_it) {
             Some(position) => {
                 faults.extend(fixed_of_listener(&old[position], listener));
+                faults.extend(fixed_family(before, new, bind));
                 places.push((position, false));
             }
             None => {
@@ -255,6 +256,19 @@ fn listener_places(before: &Before, new: &Config, faults: &mut Vec<String>) -> V
         }
     }
     places
+}
+
+/// Refuses a file in which a listener at `[::]` that stays would have to begin or to cease to accept
+/// IPv4: the system fixes that when the socket is bound.
+fn fixed_family(before: &Before, new: &Config, bind: &ListenAddr) -> Option<String> {
+    let (old, admin) = (&before.config.listeners, &before.config.server.admin);
+    let listens = |&position: &usize| before.ended[position].is_none();
+    let others = (0..old.len()).filter(listens).map(|position| &old[position].bind).chain(admin);
+    let accepts_ipv4 = !others.into_iter().any(|other| bind.leaves_ipv4_to(other));
+    (accepts_ipv4 == new.only_v6(bind)).then(|| {
+        let change = if accepts_ipv4 { "leave IPv4 to another listener" } else { "accept IPv4" };
+        format!("listener {bind}: it cannot begin to {change} while Keyway runs; restart it")
+    })
 }
 
 /// What of a listener cannot change while it listens.
@@ -447,6 +461,24 @@ mod tests {
         assert_eq!(retired, [(0, true), (2, true)]);
         let PoolKindConfig::Routed(all) = &merged.config.pools[4].kind else { panic!("it leads") };
         assert_eq!(all.pool.children(), [1, 5]);
+    }
+
+    #[test]
+    fn a_listener_that_stays_neither_begins_nor_ceases_to_accept_ipv4() {
+        let store = "[pool.all]\nkind = \"store\"\n";
+        let listener =
+            |bind: &str| format!("[[listener]]\nbind = \"tcp://{bind}\"\npool = \"all\"\n");
+        let every = config(&format!("{}{store}", listener("[::]:7001")));
+        let beside = format!("{}{}{store}", listener("[::]:7001"), listener("127.0.0.1:7001"));
+        let beside = config(&beside);
+        for (old, new, words) in [
+            (&every, &beside, "cannot begin to leave IPv4 to another listener"),
+            (&beside, &every, "cannot begin to accept IPv4"),
+        ] {
+            let faults = try_next(old, &[], 1, new).err().unwrap_or_default();
+            assert!(faults.iter().any(|fault| fault.contains(words)), "{faults:?}");
+            next(old, &[], 1, old);
+        }
     }
 
     #[test]

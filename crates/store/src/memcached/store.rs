@@ -4,6 +4,7 @@ use super::expiry::Deadline;
 use super::{Call, Done, forget_replaced};
 use crate::entry::Entry;
 use crate::item::{Encoding, Kind, Meta};
+use crate::store::reserved_len;
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{Asked, ErrorKind, Item, Outcome, Verb, write_stored};
 
@@ -37,6 +38,9 @@ pub(super) fn store(call: &Call<'_>, out: &mut Vec<u8>) {
         call.store.set(call.turn, key, value, head.flags);
         return call.tell(key, &stored(0, value.len()), out);
     }
+    if joins && !has_room_to_join(call) {
+        return call.fail(ErrorKind::OutOfMemory, b"", out);
+    }
     call.change(out, |entry| match head.verb {
         Verb::Add if entry.exists() => {
             entry.touch();
@@ -47,6 +51,21 @@ pub(super) fn store(call: &Call<'_>, out: &mut Vec<u8>) {
         Verb::Cas => Ok(compare_and_set(call, entry, deadline)),
         _ => Ok(set(call, entry, deadline, 0)),
     });
+}
+
+/// Makes room for what `append` and `prepend` make of a long value: that may be copied.
+fn has_room_to_join(call: &Call<'_>) -> bool {
+    let store = call.store;
+    if store.config().memory_max == 0 {
+        return true;
+    }
+    let long_len = store.with_key(call.turn, call.key(), |mut entry| {
+        entry.look().filter(|item| item.has_own_block()).map(|item| item.value().len())
+    });
+    long_len.is_none_or(|len| {
+        let len = (len + call.value().len()) as u64;
+        store.make_room_beside(len, reserved_len(call.bytes_written()), call.turn)
+    })
 }
 
 fn stored(cas: u64, value_len: usize) -> Outcome<'static> {

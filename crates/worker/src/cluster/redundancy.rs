@@ -58,6 +58,13 @@ impl Redundancy {
         Redundancy { version: None, had: vec![false; count].into(), lost: BTreeMap::new() }
     }
 
+    /// Takes over which shards had a replica. Where these were lost is found by the next look.
+    pub(crate) fn inherit(&mut self, old: &Redundancy) {
+        if self.had.len() == old.had.len() {
+            self.had.copy_from_slice(&old.had);
+        }
+    }
+
     /// Looks at the map at `now`. The servers answered last at `heard`.
     pub(crate) fn follow(&mut self, map: &ClusterMap, heard: Time, now: Time) -> Followed {
         let mut followed = Followed::default();
@@ -209,6 +216,21 @@ mod tests {
         assert!(follow(&mut redundancy, &map, 70).is_empty());
         let lost = ShardChange { primary: "h:3".into(), is_redundant: false };
         assert_eq!(follow(&mut redundancy, &map, 75), [lost]);
+    }
+
+    #[test]
+    fn a_shard_that_lost_its_replica_before_a_reload_is_told_after_it() {
+        let seeds = [1, 2].map(endpoint);
+        let mut before = Redundancy::new(1);
+        let replica = [(2, NodeHealth::Online)];
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &replica, at(0));
+        assert!(follow(&mut before, &map, 0).is_empty());
+        let mut after = Redundancy::new(1);
+        after.inherit(&before);
+        let alone = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &[], at(1));
+        assert!(follow(&mut after, &alone, 1).is_empty());
+        assert_eq!(follow(&mut after, &alone, 6).len(), 1);
+        assert_eq!(after.lost_count(), 1);
     }
 
     #[test]
