@@ -10,6 +10,7 @@ use crate::model::{
     Protocol, QuotaConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, UserConfig,
     Workers,
 };
+use crate::resolve::MASK;
 use crate::resolve::PASSWORD;
 use crate::schema::{self, Table};
 use crate::tls;
@@ -529,9 +530,6 @@ fn user(config: &UserConfig, pools: &[PoolConfig], out: &mut Out) {
     }
 }
 
-/// What stands for a password, so that it is seen that there is one.
-const MASK: &str = "\"********\"";
-
 fn secret(
     table: &Table,
     [key, file_key, variable_key]: [&str; 3],
@@ -544,7 +542,7 @@ fn secret(
             out.entry(table, file_key, &string(&file.to_string_lossy()));
         }
         (_, Some(SecretSource::Variable(name))) => out.entry(table, variable_key, &string(name)),
-        (Some(_), None) => out.entry(table, key, MASK),
+        (Some(_), None) => out.entry(table, key, &string(MASK)),
         (None, None) => {}
     }
 }

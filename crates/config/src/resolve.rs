@@ -491,6 +491,9 @@ pub(crate) fn at_most_the_limit(
     own.unwrap_or(limit)
 }
 
+/// What stands for a password where a configuration is shown: it tells that there is one.
+pub(crate) const MASK: &str = "********";
+
 /// The keys of most passwords.
 pub(crate) const PASSWORD: [&str; 3] = ["password", "password_file", "password_env"];
 
@@ -507,6 +510,13 @@ pub(crate) fn password(
         Some(Value::Secret(password)) => Some(password.clone()),
         _ => None,
     };
+    if let (Some(key), Some(written)) = (key, &written)
+        && written.expose() == MASK
+    {
+        let what = format!("{key} is what `keyway check` shows in place of a password");
+        let hint = format!("write the password, or {file_key} = \"FILE\"");
+        report.warning(section.place(key), Problem::new(what, hint));
+    }
     let keys = key.into_iter().chain([file_key, variable_key]);
     let given = keys.filter(|key| section.given(key).is_some());
     if let [one, .., other] = given.collect::<Vec<_>>()[..] {

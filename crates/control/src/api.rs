@@ -609,7 +609,7 @@ fn reload(api: &dyn Api) -> Result<Reply, Problem> {
     match api.reload() {
         Ok(reloaded) => Ok(json(&reloaded)),
         Err(faults) => {
-            let what = "the settings are what they were: see errors for why";
+            let what = "the reload was refused, and nothing has changed";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(faults))
         }
     }
@@ -625,7 +625,7 @@ fn upgrade(api: &dyn Api, call: &Call<'_>) -> Result<Reply, Problem> {
             Ok(reply)
         }
         Err(reasons) => {
-            let what = "no process was started: see errors for why";
+            let what = "the upgrade was refused: no process was started";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, what).with_errors(reasons))
         }
     }

@@ -406,8 +406,12 @@ impl Current {
         let backends = self.backends(index);
         if backends.is_empty() {
             let why = match kind {
-                PoolKind::Routed(_) => "leads to other pools: name one with servers",
-                _ => "is an embedded store: it has no servers",
+                PoolKind::Routed(_) => "leads to other pools: name one with servers".to_owned(),
+                PoolKind::Store(_) => "is an embedded store: it has no servers".to_owned(),
+                PoolKind::Sharded { cluster, .. } => {
+                    let why = cluster.as_ref().and_then(|cluster| cluster.unserved(pool));
+                    format!("knows no server yet: {}", why.as_deref().unwrap_or("ask again"))
+                }
             };
             return Err(format!("pool {pool:?} {why}"));
         }

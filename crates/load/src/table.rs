@@ -69,7 +69,7 @@ pub fn table(outcome: &Outcome) -> String {
     }
     if totals.errors > 0 {
         let failed = &outcome.failed_latency;
-        row(&mut text, "failed", (totals.errors, per_second(totals.errors)), (0, 0), failed);
+        row(&mut text, "failed", (0, per_second(totals.errors)), (totals.errors, 0), failed);
     }
     let mib = |bytes: u64| per_second(bytes) / 1_048_576.0;
     line(

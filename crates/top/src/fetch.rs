@@ -59,7 +59,7 @@ pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
 
 fn refusal(status: u16) -> String {
     match status {
-        401 | 403 => format!("it refuses /metrics (HTTP {status}): show its token by --token-file"),
+        401 | 403 => "it asks for a token: --token-file FILE, or KEYWAY_ADMIN_TOKEN".to_owned(),
         404 => "what answers there has no /metrics; give the address of `server.admin`".to_owned(),
         _ => format!("it answers HTTP {status} to /metrics"),
     }
