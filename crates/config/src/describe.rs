@@ -10,8 +10,7 @@ use crate::model::{
     Protocol, QuotaConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, UserConfig,
     Workers,
 };
-use crate::resolve::MASK;
-use crate::resolve::PASSWORD;
+use crate::resolve::{MASK, PASSWORD};
 use crate::schema::{self, Table};
 use crate::tls;
 use crate::toml_text::{key, string};
