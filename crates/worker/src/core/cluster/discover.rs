@@ -46,6 +46,7 @@ impl Core {
         self.hear_views();
         self.tend_rounds();
         self.send_retries();
+        self.end_held_waits();
         self.ask_names_if_due();
         self.end_waits_for_maps();
         self.listen_to_sentinels();

@@ -6,7 +6,7 @@
 //! request is held, and so is what goes to the same server behind it: the order stays.
 
 use super::super::pools::PoolState;
-use super::super::{Core, LinkIndex};
+use super::super::{Core, LinkIndex, Plane};
 use keyway_base::Time;
 use keyway_proxy::{Internal, Redirected};
 use keyway_resp::Protocol;
@@ -118,6 +118,28 @@ impl Core {
         servers.into_iter().for_each(|server| self.ask_names(server));
     }
 
+    /// Refuses requests that have been held back until their time was up.
+    pub(super) fn end_held_waits(&mut self) {
+        if self.plane.cluster.named.held.is_empty() {
+            return;
+        }
+        let Plane { cluster, clock, .. } = &mut self.plane;
+        let held = std::mem::take(&mut cluster.named.held);
+        let now = clock.now;
+        let mut next = None;
+        for held in held {
+            let due = self.plane.names_due(&held);
+            match (&held.redirected, due) {
+                (Some(one), Some(due)) if due <= now => self.give_up(held.from, one),
+                _ => {
+                    next = next.into_iter().chain(due).min();
+                    self.plane.cluster.named.held.push(held);
+                }
+            }
+        }
+        self.plane.note_deadline(next);
+    }
+
     fn ask_names(&mut self, server: (u16, u16)) {
         let now = self.plane.clock.now;
         let named = &mut self.plane.cluster.named;
@@ -226,6 +248,14 @@ impl Core {
                 self.send_on(place, held.from, one, &held.onward);
             }
         }
+    }
+}
+
+impl Plane {
+    /// Until when a request may be held back: its time counts from when its client asked.
+    fn names_due(&self, held: &Held) -> Option<Time> {
+        let timeout = self.link_options(held.backend.0).timeout?;
+        Some(held.redirected.as_ref()?.exchange.asked() + timeout)
     }
 }
 
