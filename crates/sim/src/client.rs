@@ -13,7 +13,7 @@ mod verdict;
 use crate::large::is_part_of_large;
 use crate::ledger::{Circumstances, Ledger};
 use crate::model::{CounterModel, Fate, KeyModel};
-use crate::network::{ConnId, INITIATOR, MICRO, Nanos, Network, Received, Sent};
+use crate::network::{ConnId, INITIATOR, MICRO, MILLI, Nanos, Network, Received, Sent};
 use crate::random::Random;
 use crate::server::key_name;
 use crate::wire::{Value, clip, parse_value, write_request};
@@ -26,6 +26,10 @@ pub use habits::{Habits, Mix, Staleness};
 pub use mute::Mute;
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
+
+/// A client that takes nothing for so long may be ended where memory is wanted for others: half a
+/// second as the worker sees it, which hears of it later.
+const STALLED_MIN: Nanos = 490 * MILLI;
 
 enum Ask {
     Exactly(Value),
@@ -120,6 +124,10 @@ pub struct Client {
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
+    /// How long it took nothing at most, of the present connection.
+    unread_max: Nanos,
+    /// When it looked for something to read last.
+    read_at: Nanos,
     tags: u64,
     /// Workers are being stopped: being cut off is no violation any more.
     draining: bool,
@@ -160,6 +168,8 @@ impl Client {
             front_asked_at: 0,
             answered_asked_at: 0,
             read_from: 0,
+            unread_max: 0,
+            read_at: 0,
             write_from: 0,
             last_progress: 0,
             tags: 0,
@@ -371,6 +381,8 @@ impl Client {
         let Some(conn) = self.conn else { return };
         let len = self.random.between(1, self.habits.read_len as u64) as usize;
         let outcome = network.recv(conn, INITIATOR, len, &mut self.input);
+        self.unread_max = self.unread_max.max(network.now - self.read_at);
+        self.read_at = network.now;
         match outcome {
             Received::Data(_) => {
                 self.last_progress = network.now;
@@ -391,7 +403,9 @@ impl Client {
     fn on_end(&mut self, is_reset: bool, network: &mut Network, ledger: &mut Ledger) {
         let is_missing = self.expected.iter().any(|expected| !expected.is_silent);
         let is_cut = is_part_of_large(&self.input);
-        let may_close = self.draining || self.habits.may_be_killed || is_cut;
+        // For want of memory, where more waits for clients than may.
+        let is_ended = self.unread_max >= STALLED_MIN && self.habits.may_be_ended;
+        let may_close = self.draining || self.habits.may_be_killed || is_cut || is_ended;
         let (is_due, may_lose) = match self.phase {
             Phase::Leaving { may_lose } => (true, may_lose),
             Phase::HalfClosed => (true, false),
@@ -402,7 +416,7 @@ impl Client {
             ledger.fail(|| format!("the connection was {what}: {}", self.describe()));
         } else if is_missing && !may_lose && !may_close {
             ledger.fail(|| format!("closed with replies missing: {}", self.describe()));
-        } else if self.owed > 0 && !self.habits.may_be_killed && !is_cut {
+        } else if self.owed > 0 && !(self.habits.may_be_killed || is_cut || is_ended) {
             let owed = self.owed;
             ledger.fail(|| format!("stopped with {owed} replies owed: {}", self.describe()));
         }
@@ -419,6 +433,7 @@ impl Client {
             if self.connections_left == 0 || self.draining { Phase::Done } else { Phase::Running };
         self.write_from = network.now;
         self.read_from = network.now;
+        (self.read_at, self.unread_max) = (network.now, 0);
     }
 
     fn act(&mut self, network: &mut Network, ledger: &mut Ledger) {

@@ -427,13 +427,8 @@ impl Sim {
             (
                 "bytes of large replies that clients do not take",
                 figures.stalled_output,
-                // And what came for each with one read. Other scenarios have clients that read
-                // slowly, which are not ended for that.
-                if self.scenario.has_mutes {
-                    limits.released_len_max() as usize + self.scenario.clients.len() * read
-                } else {
-                    usize::MAX
-                },
+                // And what came for each with one read, or the reply to one request at once.
+                limits.released_len_max() as usize + self.scenario.clients.len() * read + request,
             ),
         ];
         for (what, found, bound) in bounds {

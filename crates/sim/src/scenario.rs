@@ -312,6 +312,7 @@ impl Scenario {
             staleness: Staleness::Never,
             transaction_len_max: 0,
             prompt: None,
+            may_be_ended: false,
             mute: None,
         };
         Self {
@@ -458,6 +459,7 @@ impl Scenario {
             staleness: Staleness::Never,
             transaction_len_max: self.limits.link_output_len_max as usize / 2,
             prompt: None,
+            may_be_ended: large_len >= self.limits.pass_len(),
             mute: None,
         }
     }

@@ -18,6 +18,8 @@ pub struct Busy {
     pub output: Output,
     /// How long they wait for others.
     pub hold: Hold,
+    /// What of them the worker has counted as not taken, in bytes.
+    pub counted: u64,
 }
 
 impl Busy {
@@ -101,7 +103,7 @@ impl BusyPool {
         busy.input.clear();
         busy.parsed = 0;
         busy.input_needed = 0;
-        busy.hold = Hold::default();
+        (busy.hold, busy.counted) = (Hold::default(), 0);
         let size = busy.capacity() + size_of::<Busy>();
         if size <= BUSY_KEPT_MAX && self.held + size <= HELD_MAX {
             self.held += size;

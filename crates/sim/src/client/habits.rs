@@ -90,6 +90,9 @@ pub struct Habits {
     pub staleness: Staleness,
     /// Bytes of commands that one transaction may hold.
     pub transaction_len_max: usize,
+    /// Whether its replies are large enough for it to be ended for want of memory when it takes
+    /// nothing of them.
+    pub may_be_ended: bool,
     /// Within what time it has each reply.
     pub prompt: Option<Nanos>,
     /// It does not read, or stops in the middle of what it sends.

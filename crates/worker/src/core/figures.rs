@@ -3,9 +3,6 @@ use crate::PoolKind;
 use keyway_base::Time;
 use std::time::Duration;
 
-/// Longer than it takes until the worker looks at a client that takes nothing.
-const STALLED_LONG: Duration = Duration::from_millis(750);
-
 /// What a worker holds at one moment, for tests that hold it to its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -71,10 +68,7 @@ impl Core {
             raise(&mut figures.session_in_flight_max, busy.order.len());
             raise(&mut figures.session_input_max, busy.unparsed().len());
             raise(&mut figures.session_output_max, busy.undelivered());
-            if self.is_stalled_for(session, STALLED_LONG, now) {
-                let window = self.plane.plan.limits.pass_len();
-                figures.stalled_output += busy.undelivered().saturating_sub(window);
-            }
+            figures.stalled_output += self.stalled_output(session, now);
         }
         for slot in &self.links {
             let link = &slot.link;

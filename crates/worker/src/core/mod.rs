@@ -489,6 +489,9 @@ impl Core {
         {
             self.plane.mark_session_resuming(key, session);
         }
+        if session.lane == pools::BULK && session.send_blocked {
+            self.count_untaken(key);
+        }
         None
     }
 

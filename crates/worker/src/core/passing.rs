@@ -38,8 +38,15 @@ const BULK_HELD_MAX: Duration = Duration::from_secs(2);
 /// nothing.
 const STALLED_FOR: Duration = Duration::from_millis(500);
 
-/// Time between two sums of untaken bytes, while they are above the limit.
+/// The same for the sake of replies that came early. Shorter ends clients that pause in a long
+/// pipeline; longer lets more of their kind pile up.
+const EARLY_STALLED_FOR: Duration = Duration::from_secs(2);
+
+/// Between two sums of what clients do not take, while it is too much.
 const SUMMED_EVERY: Duration = Duration::from_millis(10);
+
+/// Longer than it takes until clients that take nothing are looked at.
+const LOOKED_AT_WITHIN: Duration = Duration::from_millis(250);
 
 /// How long a client may take for the replies before one that was cut off.
 const CUT_TOLD_WITHIN: Duration = Duration::from_secs(2);
@@ -59,7 +66,7 @@ pub(super) struct State {
     bulk: Vec<Key<Session>>,
     /// What clients are told unasked, behind the replies that pass to them.
     behind: Vec<(Key<Session>, Vec<u8>)>,
-    /// Upper bound of the bytes that wait beyond the windows of clients.
+    /// Bytes that wait beyond the windows of clients, about.
     beyond: u64,
     /// Earliest time of the next sum.
     next_sum: Time,
@@ -106,17 +113,40 @@ impl Core {
         true
     }
 
-    /// Returns whether a client that asked for large values has taken nothing for so long.
-    pub(super) fn is_stalled_for(&self, session: &Session, long: Duration, now: Time) -> bool {
-        let is_blocked = session.lane == BULK && session.send_blocked;
-        is_blocked && now.since(session.blocked_since) >= long
+    /// What waits beyond its window for a client that has asked for large values and has taken
+    /// nothing for so long that it must have been looked at.
+    pub(super) fn stalled_output(&self, session: &Session, now: Time) -> usize {
+        let since_look = |long| is_stalled_for(session, long + LOOKED_AT_WITHIN, now);
+        if session.lane != BULK || !since_look(STALLED_FOR) {
+            return 0;
+        }
+        let window = self.plane.plan.limits.pass_len();
+        beyond_window(session, window, since_look(EARLY_STALLED_FOR))
+    }
+
+    /// Counts what waits for a client of large values that takes nothing, whichever way it came.
+    /// If it is too much with what waits for others, the sum is bounded.
+    #[cold]
+    pub(super) fn count_untaken(&mut self, key: Key<Session>) {
+        let Core { sessions, plane, .. } = self;
+        let limits = &plane.plan.limits;
+        let Some(session) = sessions.get_mut(key) else { return };
+        let len = beyond_window(session, limits.pass_len(), false) as u64;
+        let Some(busy) = &mut session.busy else { return };
+        let counted = std::mem::replace(&mut busy.counted, len);
+        plane.passing.beyond += len.saturating_sub(counted);
+        if plane.passing.beyond > limits.released_len_max() {
+            plane.sum_beyond(sessions);
+        }
     }
 
     /// Upkeep, a few times a second.
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
         self.plane.tend_bulk(&mut self.sessions);
-        self.plane.sum_beyond(&mut self.sessions);
+        if !self.plane.passing.bulk.is_empty() {
+            self.plane.bound_beyond(&mut self.sessions);
+        }
     }
 
     /// The link to be read on next, of those that were held.
@@ -153,9 +183,6 @@ impl Core {
             && let Some(session) = sessions.get_mut(key)
         {
             plane.append_passing(key, session, passed.part, lent);
-            if plane.passing.beyond > plane.plan.limits.released_len_max() {
-                plane.sum_beyond(sessions);
-            }
         }
         let Some(exchange) = passed.answered else { return Ok(passed.rest) };
         let slow_client = exchange.is_slow.then(|| {
@@ -243,6 +270,18 @@ fn may_pass(session: &Session, sequence: u32) -> bool {
     is_next && !is_told_things
 }
 
+/// Whether a client has taken nothing for so long.
+fn is_stalled_for(session: &Session, long: Duration, now: Time) -> bool {
+    session.send_blocked && now.since(session.blocked_since) >= long
+}
+
+/// What waits for a client beyond a window, with or without replies that came early.
+fn beyond_window(session: &Session, window: usize, with_early: bool) -> usize {
+    let Some(busy) = &session.busy else { return 0 };
+    let len = if with_early { busy.undelivered() } else { busy.output.len() };
+    len.saturating_sub(window)
+}
+
 /// Whether nothing more is to be said to a client whose large reply was cut off: the replies before
 /// it are whole, and so are told first, but one that takes nothing is not waited for.
 pub(super) fn is_at_cut(session: &Session, now: Time) -> bool {
@@ -279,9 +318,6 @@ impl Plane {
     ) {
         let part = self.part_for(session, lent, bytes);
         if let Some(busy) = &mut session.busy {
-            if busy.output.len() > self.plan.limits.pass_len() {
-                self.passing.beyond += bytes.len() as u64;
-            }
             match part {
                 Some(part) => busy.output.append(part),
                 None => busy.output.buf().extend_from_slice(bytes),
@@ -415,34 +451,47 @@ impl Plane {
         Patience { most, others: slot.has_others() }
     }
 
-    /// Sums the bytes that clients do not take. While the sum is above the limit, the clients that
-    /// have taken nothing for longest are disconnected: otherwise it would grow as long as others
-    /// wait behind replies.
+    /// Bounds what waits for clients that do not take it, unless that was done a moment ago.
     #[cold]
     fn sum_beyond(&mut self, sessions: &mut Slab<Session>) {
-        let now = self.clock.now;
-        if self.passing.beyond == 0 || now < self.passing.next_sum {
-            return;
+        if self.clock.now >= self.passing.next_sum {
+            self.bound_beyond(sessions);
         }
+    }
+
+    /// Sums what waits for clients that do not take it. Replies that came early count once their
+    /// client has taken nothing for [`EARLY_STALLED_FOR`]. While the sum is too large, the client
+    /// is ended that has taken nothing for longest: the sum would grow as long as others wait
+    /// behind replies.
+    #[cold]
+    fn bound_beyond(&mut self, sessions: &mut Slab<Session>) {
+        let now = self.clock.now;
         let limits = self.plan.limits;
         let beyond = |session: &Session| {
-            let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
-            undelivered.saturating_sub(limits.pass_len()) as u64
+            let is_early_counted = is_stalled_for(session, EARLY_STALLED_FOR, now);
+            beyond_window(session, limits.pass_len(), is_early_counted) as u64
         };
         let there = |key: &Key<Session>| Some((*key, sessions.get(*key)?));
         let mut waiting: Vec<_> = (self.passing.bulk.iter().filter_map(there))
             .map(|(key, session)| (session.blocked_since, key, beyond(session)))
             .filter(|&(_, _, len)| len > 0)
             .collect();
+        for &key in &self.passing.bulk {
+            let session = sessions.get_mut(key);
+            if let Some(busy) = session.and_then(|session| session.busy.as_mut()) {
+                busy.counted = busy.output.len().saturating_sub(limits.pass_len()) as u64;
+            }
+        }
         self.passing.beyond = waiting.iter().map(|&(_, _, len)| len).sum();
         if self.passing.beyond <= limits.released_len_max() {
             return;
         }
         waiting.sort_unstable_by_key(|&(since, _, _)| since);
-        for (since, key, len) in waiting {
+        for (_, key, len) in waiting {
             let Some(session) = sessions.get_mut(key) else { continue };
-            let is_stalled = session.send_blocked && now.since(since) >= STALLED_FOR;
-            if is_stalled && self.passing.beyond > limits.released_len_max() {
+            if is_stalled_for(session, STALLED_FOR, now)
+                && self.passing.beyond > limits.released_len_max()
+            {
                 self.passing.beyond -= len;
                 session.is_cut = true;
                 self.mark_session_dirty(key, session);
