@@ -209,6 +209,50 @@ fn many_that_read_nothing_hold_nobody_up_at_memcached() {
     drop(held);
 }
 
+/// The server is silent and its link is full. A request that finds no room is refused in time, and
+/// the next one of the same client waits no longer.
+#[test]
+fn clients_of_memcached_that_find_no_room_are_refused_in_time() {
+    if !has_memcached("requests that find no room") {
+        return;
+    }
+    let _watch = watchdog(Duration::from_secs(60), "requests that find no room");
+    let servers = vec![MemcachedServer::start()];
+    let pool = Pool::memcached("main", &servers).with("timeout", "\"1s\"");
+    let config = KeywayConfig::new(vec![pool]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config.with_tables("[limits]\nlink_in_flight_max = 16\n"));
+    let mut other = connect(keyway.address(0));
+    other.write_all(b"set k 0 0 1\r\nx\r\n").expect("taken");
+    expect(&mut other, b"STORED\r\n");
+    servers[0].process().pause();
+    let mut many = connect(keyway.address(0));
+    many.write_all(&b"get k\r\n".repeat(100)).expect("taken");
+    std::thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    other.write_all(b"get k\r\nset k 0 0 1\r\ny\r\n").expect("taken");
+    for _ in 0..2 {
+        let told = read_line(&mut other);
+        assert!(told.starts_with("SERVER_ERROR"), "{told}");
+        assert!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
+    }
+    servers[0].process().resume();
+    wait_until("it answers", Duration::from_secs(20), || {
+        let mut new = connect(keyway.address(0));
+        new.write_all(b"get k\r\n").expect("taken");
+        read_line(&mut new).starts_with("VALUE")
+    });
+}
+
+fn read_line(client: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).expect("a reply");
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line).into_owned()
+}
+
 /// A client that reads slowly gets all of its values, however many such clients there are.
 #[test]
 fn who_reads_slowly_beside_others_has_all_of_it() {

@@ -202,6 +202,7 @@ impl Plane {
         // The next request counts as new unless an earlier one found no room.
         let mut is_new = session.full_since.is_none();
         let may_have_waited = !is_new || self.cluster.has_waiting();
+        let mut is_full = false;
         busy.input_needed = 0;
         self.last_verb = None;
         while pos < bytes.len() {
@@ -268,6 +269,7 @@ impl Plane {
                         pos += consumed;
                         continue;
                     }
+                    is_full = true;
                     session.paused = true;
                     if !session.waits_for_link {
                         session.waits_for_link = true;
@@ -277,7 +279,8 @@ impl Plane {
                 }
             }
         }
-        if is_new {
+        // The time of one that was refused is not that of a request behind it.
+        if is_new || (pos > 0 && !is_full) {
             session.full_since = None;
         }
         session.identity.live.note_request(self.last_verb, self.clock.now);
@@ -294,28 +297,25 @@ impl Plane {
     /// Counts the time that a request waited before it was sent: for room, or for a server that
     /// owns its keys.
     #[cold]
-    fn bring_waited(&mut self, links: &mut [LinkSlot], (key, session): (Key<Session>, &Session)) {
+    pub(super) fn bring_waited(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &Session),
+    ) {
         let since = self.end_wait_for_server(key).into_iter().chain(session.full_since).min();
         let Some(since) = since else { return };
-        let (now, joins) = (self.clock.now, &self.joins);
         for slot in links {
-            let is_its = |owner: Owner| match owner {
-                Owner::Session { session, .. } => session == key,
-                Owner::Join { join, .. } => joins.get(join).is_some_and(|it| it.session == key),
-                _ => false,
-            };
-            if slot.link.backdate_last(is_its, (since, now)) {
+            let is_its = |owner: Owner| self.session_of(owner) == Some(key);
+            if slot.link.backdate_last(is_its, (since, self.clock.now)) {
                 let timeout = self.plan.pools[usize::from(slot.pool)].kind.timeout();
-                let due = timeout.map(|timeout| since + timeout);
-                self.next_deadline = self.next_deadline.into_iter().chain(due).min();
+                self.note_deadline(timeout.map(|timeout| since + timeout));
             }
         }
     }
 
     /// Refuses a request that has found no room on a link within `timeout`. The requests behind it
     /// are refused as well if they find no room. Returns whether the request was refused. If not,
-    /// the worker looks at the session again by then. A session with a transaction, a blocking
-    /// command or tracking goes on waiting.
+    /// the worker looks at the session again by then.
     #[cold]
     fn refuses_late(
         &mut self,
@@ -323,21 +323,29 @@ impl Plane {
         session: &mut Session,
         busy: &mut Busy,
     ) -> bool {
-        let timeout = self.link_options(slot.pool).timeout;
-        let due = session.full_since.zip(timeout).map(|(since, timeout)| since + timeout);
-        let Some(due) = due.filter(|_| !session.is_special()) else { return false };
-        if self.clock.now < due {
-            slot.waiting_due = Some(slot.waiting_due.map_or(due, |first| first.min(due)));
-            self.note_deadline(Some(due));
-            return false;
-        }
-        let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No };
+        let Some(fault) = self.lateness(slot, session) else { return false };
         session.note_fault(fault);
-        let cells = self.cells.pool(slot.pool.into()).backend(slot.backend.into());
-        cells.errors.of(BackendFault::Timeout).add(1);
         let backend = self.describe_backend(slot.pool, slot.backend);
         self.answer(session, busy, |out| write_fault(fault, &backend, out));
         true
+    }
+
+    /// The fault of a request that has found no room on a link for as long as it may take. If that
+    /// time is not over, the session is looked at again by then. What a session has begun stays as
+    /// it is: that waits.
+    #[cold]
+    pub(super) fn lateness(&mut self, slot: &mut LinkSlot, session: &Session) -> Option<Fault> {
+        let timeout = self.link_options(slot.pool).timeout;
+        let due = session.full_since.zip(timeout).map(|(since, timeout)| since + timeout);
+        let due = due.filter(|_| !session.is_special())?;
+        if self.clock.now < due {
+            slot.waiting_due = Some(slot.waiting_due.map_or(due, |first| first.min(due)));
+            self.note_deadline(Some(due));
+            return None;
+        }
+        let cells = self.cells.pool(slot.pool.into()).backend(slot.backend.into());
+        cells.errors.of(BackendFault::Timeout).add(1);
+        Some(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No })
     }
 
     #[cold]

@@ -187,6 +187,10 @@ impl Plane {
         let pool = &plan.pools[usize::from(session.pool)];
         self.choose_lane(links, (key, session), busy);
         let mut pos = 0;
+        // The next request is not one that found no room before.
+        let mut is_new = session.full_since.is_none();
+        let may_have_waited = !is_new || self.cluster.has_waiting();
+        let mut is_full = false;
         busy.input_needed = 0;
         while pos < bytes.len() {
             if session.closing {
@@ -234,8 +238,13 @@ impl Plane {
                 Parsed::Refused { consumed, skip, fault } => {
                     if fault == RequestFault::ValueTooLarge {
                         let whose = (key, &mut *session, &mut *busy);
-                        let step =
-                            self.forget_refused(links, (&plan, pool), whose, (request, rest));
+                        let step = self.forget_refused(
+                            links,
+                            (&plan, pool),
+                            whose,
+                            (request, rest, &mut is_new),
+                        );
+                        is_full = matches!(step, Step::Full(_));
                         if self.has_to_wait(links, (key, session), step) {
                             break;
                         }
@@ -251,13 +260,26 @@ impl Plane {
             let bytes = &rest[..consumed];
             let mut call = Call { key, session, busy, request, bytes, warm: None };
             let step = self.dispatch_memcached(links, (&plan, pool), &mut call);
+            if self.is_refused_late(links, &mut call, (&step, &mut is_new)) {
+                pos += consumed;
+                continue;
+            }
+            is_full = matches!(step, Step::Full(_));
             if self.has_to_wait(links, (key, session), step) {
                 break;
             }
+            if pos == 0 && may_have_waited {
+                self.bring_waited(links, (key, &*session));
+            }
+            is_new = true;
             pos += consumed;
             if self.noting.is_due(consumed) {
                 self.note_memcached(pool, session, request, bytes);
             }
+        }
+        // The time of one that was refused is not that of a request behind it.
+        if is_new || (pos > 0 && !is_full) {
+            session.full_since = None;
         }
         session.identity.live.note_request(None, self.clock.now);
         if session.paused && !was_paused {
@@ -265,6 +287,27 @@ impl Plane {
         }
         self.memcached.ahead = requests;
         pos
+    }
+
+    /// Whether a request was answered with an error, as it has found no room on a link for as long
+    /// as it may take.
+    #[inline]
+    fn is_refused_late(
+        &mut self,
+        links: &mut [LinkSlot],
+        call: &mut Call<'_>,
+        (step, is_new): (&Step, &mut bool),
+    ) -> bool {
+        let Step::Full(link) = *step else { return false };
+        if std::mem::take(is_new) {
+            call.session.full_since = Some(self.clock.now);
+        }
+        let slot = &mut links[link];
+        let Some(fault) = self.lateness(slot, call.session) else { return false };
+        self.retract_shown(call.key);
+        let backend = self.describe_backend(slot.pool, slot.backend);
+        self.tell_failure(call, fault, &backend);
+        true
     }
 
     /// Whether a request could not be started; its session is resumed when it can.
@@ -298,7 +341,7 @@ impl Plane {
         links: &mut [LinkSlot],
         (plan, pool): (&Plan, &PoolPlan),
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
-        (refused, bytes): (&Request, &[u8]),
+        (refused, bytes, is_new): (&Request, &[u8], &mut bool),
     ) -> Step {
         let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
         if !is_wanted || !session.identity.authenticated {
@@ -322,7 +365,12 @@ impl Plane {
         {
             return step;
         }
-        self.start_memcached(links, (plan, pool), &mut call)
+        let step = self.start_memcached(links, (plan, pool), &mut call);
+        // It is not answered by itself: the value is refused all the same.
+        match self.is_refused_late(links, &mut call, (&step, is_new)) {
+            true => Step::Started,
+            false => step,
+        }
     }
 
     /// Answers what is no request.
