@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use keyway_base::Time;
 
+use crate::strangers::Strangers;
 use crate::{BackendId, FailureReason, Topology};
 
 /// Requests that fail within this time of the first to fail may all be hit by one stall,
@@ -279,12 +280,22 @@ pub struct CircuitBoard {
     cells: Box<[Option<Arc<Cell>>]>,
     has_any: bool,
     epoch: Arc<AtomicU64>,
+    strangers: Strangers,
 }
 
 impl CircuitBoard {
     /// Circuits for the servers of pools that want some, all closed.
     pub fn new(topology: &Topology) -> CircuitBoard {
-        let nothing = CircuitBoard { cells: Box::default(), has_any: false, epoch: Arc::default() };
+        CircuitBoard::counting(topology, &Strangers::default())
+    }
+
+    pub(crate) fn counting(topology: &Topology, strangers: &Strangers) -> CircuitBoard {
+        let nothing = CircuitBoard {
+            cells: Box::default(),
+            has_any: false,
+            epoch: Arc::default(),
+            strangers: strangers.clone(),
+        };
         nothing.succeeded_by(topology, |_| false)
     }
 
@@ -303,7 +314,8 @@ impl CircuitBoard {
         };
         let cells: Box<[_]> = topology.all_ids().map(cell).collect();
         let has_any = cells.iter().any(Option::is_some);
-        CircuitBoard { cells, has_any, epoch: Arc::clone(&self.epoch) }
+        let strangers = self.strangers.clone();
+        CircuitBoard { cells, has_any, epoch: Arc::clone(&self.epoch), strangers }
     }
 
     /// Whether the server has a circuit.
@@ -511,7 +523,7 @@ impl CircuitBoard {
 
     #[inline]
     fn cell(&self, backend: BackendId) -> Option<&Cell> {
-        self.cells.get(backend.index())?.as_deref()
+        self.strangers.find(&self.cells, backend)?.as_deref()
     }
 
     fn change(

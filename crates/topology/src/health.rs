@@ -42,6 +42,7 @@ use std::time::Duration;
 use keyway_base::Time;
 
 use crate::first_look::{FirstLook, LookStep};
+use crate::strangers::Strangers;
 use crate::{
     BackendId, CircuitBoard, Ejection, FailureReason, GenerationCell, Pool, PoolKind, ReadBoard,
     Rejoin, Topology,
@@ -310,6 +311,7 @@ pub struct HealthBoard {
     cells: Box<[Arc<Cell>]>,
     /// The data generation of backends that are not on this board.
     nowhere: GenerationCell,
+    strangers: Strangers,
     pool_epochs: Box<[Arc<AtomicU64>]>,
     epoch: Arc<AtomicU64>,
     circuits: CircuitBoard,
@@ -320,13 +322,15 @@ impl HealthBoard {
     /// A board on which every backend of `topology` is unknown.
     pub fn new(topology: &Topology) -> HealthBoard {
         let new = |id| Arc::new(Cell::new(topology, id));
+        let strangers = Strangers::default();
         HealthBoard {
             cells: topology.all_ids().map(new).collect(),
             nowhere: GenerationCell::default(),
             pool_epochs: topology.pools().iter().map(|_| Arc::default()).collect(),
             epoch: Arc::default(),
-            circuits: CircuitBoard::new(topology),
-            reads: ReadBoard::new(topology),
+            circuits: CircuitBoard::counting(topology, &strangers),
+            reads: ReadBoard::counting(topology, &strangers),
+            strangers,
         }
     }
 
@@ -367,6 +371,7 @@ impl HealthBoard {
         HealthBoard {
             cells,
             nowhere: GenerationCell::default(),
+            strangers: self.strangers.clone(),
             pool_epochs: (0..to.pools().len()).map(epoch).collect(),
             epoch: Arc::clone(&self.epoch),
             circuits: self.circuits.succeeded_by(to, kept),
@@ -390,6 +395,12 @@ impl HealthBoard {
     #[inline]
     pub fn reads(&self) -> &ReadBoard {
         &self.reads
+    }
+
+    /// How often this board, or one before it, was asked about a backend that it does not have.
+    /// Each time is a fault of the one that asked: it has kept an id of another topology.
+    pub fn strangers(&self) -> u64 {
+        self.strangers.count()
     }
 
     /// Number of backends on the board.
@@ -653,7 +664,7 @@ impl HealthBoard {
 
     #[inline]
     fn cell(&self, backend: BackendId) -> Option<&Cell> {
-        self.cells.get(backend.index()).map(|cell| &**cell)
+        self.strangers.find(&self.cells, backend).map(|cell| &**cell)
     }
 
     fn word(&self, backend: BackendId) -> Word {

@@ -30,6 +30,7 @@ mod ring;
 mod routed;
 mod sentinel;
 mod server;
+mod strangers;
 mod view_error;
 
 pub use circuit::{Circuit, CircuitBoard, CircuitChange, CircuitState};

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use keyway_base::Time;
 
+use crate::strangers::Strangers;
 use crate::{BackendId, ReadFrom, Topology};
 
 /// In what time a steady stream of replies has an estimate fall two thirds of the way to
@@ -250,13 +251,20 @@ struct PoolFigures {
 pub struct ReadBoard {
     cells: Box<[Option<Arc<Cell>>]>,
     pools: Box<[PoolFigures]>,
+    strangers: Strangers,
 }
 
 impl ReadBoard {
     /// A board on which nothing is known. There are figures of servers of which the
     /// nearest is read, or outliers are left out.
     pub fn new(topology: &Topology) -> ReadBoard {
-        ReadBoard { cells: Box::default(), pools: Box::default() }.succeeded_by(topology, |_| false)
+        ReadBoard::counting(topology, &Strangers::default())
+    }
+
+    pub(crate) fn counting(topology: &Topology, strangers: &Strangers) -> ReadBoard {
+        let strangers = strangers.clone();
+        let nothing = ReadBoard { cells: Box::default(), pools: Box::default(), strangers };
+        nothing.succeeded_by(topology, |_| false)
     }
 
     /// The board of the topology that follows, which shares the figures of servers that are
@@ -283,6 +291,7 @@ impl ReadBoard {
         ReadBoard {
             cells: topology.all_ids().map(cell).collect(),
             pools: topology.pools().iter().map(figures).collect(),
+            strangers: self.strangers.clone(),
         }
     }
 
@@ -434,7 +443,7 @@ impl ReadBoard {
 
     #[inline]
     fn cell(&self, backend: BackendId) -> Option<&Cell> {
-        self.cells.get(backend.index())?.as_deref()
+        self.strangers.find(&self.cells, backend)?.as_deref()
     }
 }
 

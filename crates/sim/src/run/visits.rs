@@ -106,6 +106,7 @@ impl Sim {
             ("names subscribed to", plan.channels.len()),
             ("readers of stores", plan.invalidations.len()),
             ("waiters and watches of stores", stores.sum()),
+            ("questions about servers of another plan", plan.health.strangers() as usize),
         ];
         match left.iter().find(|(_, count)| *count > 0) {
             Some((what, count)) => Err(format!("{count} {what}, of nobody")),

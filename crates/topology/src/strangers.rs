@@ -1,0 +1,33 @@
+//! Questions about servers that a board does not have.
+
+use crate::BackendId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counts the questions about ids that a board does not have. Such an id belongs to another
+/// topology: something has kept it across a reload, which is a fault. A board answers all the same,
+/// so that the fault ends no process; the simulator looks at this count. All boards of a process
+/// share it, those of later topologies as well.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Strangers(Arc<AtomicU64>);
+
+impl Strangers {
+    /// The cell of a server, of those of a board.
+    #[inline]
+    pub(crate) fn find<'c, T>(&self, cells: &'c [T], id: BackendId) -> Option<&'c T> {
+        let cell = cells.get(id.index());
+        if cell.is_none() {
+            self.note();
+        }
+        cell
+    }
+
+    #[cold]
+    fn note(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
