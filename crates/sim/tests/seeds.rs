@@ -240,3 +240,28 @@ fn beside_clients_that_do_not_read_all_others_are_answered_in_time() {
         assert!(summary.total.excused * 10 < summary.total.replies, "{kind}");
     }
 }
+
+/// Each broke a law once: more waited for clients that took nothing than may (67, 281, 218), a
+/// deadline of a command that blocks was that of another server (458), a request waited for a
+/// server that nobody named (25, 308), and a request was given the time of the one before it
+/// (34, 149).
+#[test]
+fn seeds_of_slow_and_waiting_clients_that_broke_a_law_once_do_so_no_more() {
+    let mutes = Options { mutes: true, ..Options::default() };
+    let clusters = Options { clusters: true, ..mutes.clone() };
+    let replicated = Options { replicated: true, ..mutes.clone() };
+    let memcached = Options { memcached: true, ..mutes.clone() };
+    let kinds = [
+        (Options { io: Some(Driver::Epoll), ..Options::default() }, &[67][..]),
+        (Options { memcached: true, ..Options::default() }, &[34, 149]),
+        (clusters, &[25, 308]),
+        (replicated, &[281, 458]),
+        (memcached, &[218, 571]),
+    ];
+    for (options, seeds) in kinds {
+        for &seed in seeds {
+            let violation = run_seed(seed, &options).err();
+            assert_eq!(violation.map(|violation| violation.text), None, "seed {seed}");
+        }
+    }
+}
