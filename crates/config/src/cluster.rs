@@ -170,6 +170,7 @@ fn found_out(
         refresh: section.duration("refresh").unwrap_or(Duration::MAX),
         redirections_max: section.number_u32("redirections_max") as u8,
         retry_percent: crate::hedge::share(section, "retry_budget"),
+        wait_for_primary: section.duration("wait_for_primary"),
         reads: reads(section, report),
         primaries: Vec::new(),
         sentinels: None,

@@ -724,6 +724,9 @@ fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
     if let Some(percent) = pool.retry_percent {
         out.entry(table, "retry_budget", &string(&format!("{percent}%")));
     }
+    if let Some(wait) = pool.wait_for_primary {
+        out.entry(table, "wait_for_primary", &string(&format_duration(wait)));
+    }
 }
 
 fn hedged(hedge: &HedgePolicy, table: &'static Table, out: &mut Out) {

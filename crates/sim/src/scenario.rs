@@ -597,7 +597,8 @@ fn aftermath(pool: &ShardedPool) -> Nanos {
         };
         2 * nanos(ejection.for_) + quarantine
     });
-    2 * timeout + 2 * connection + ejection + SECOND
+    let wait = pool.cluster.as_ref().and_then(|cluster| cluster.wait_for_primary);
+    2 * timeout + 2 * connection + ejection + 2 * wait.map_or(0, nanos) + SECOND
 }
 
 fn network_options(random: &mut Random, options: &Options) -> NetworkOptions {

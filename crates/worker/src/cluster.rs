@@ -75,6 +75,12 @@ pub struct ClusterTotals {
     pub hedges_refused: AtomicU64,
     /// Requests whose client got such an error.
     pub given_up: AtomicU64,
+    /// Clients of which a request waits for a primary now.
+    pub primary_waiting: AtomicU64,
+    /// Requests that have waited for a primary.
+    pub primary_waits: AtomicU64,
+    /// Of these, those that were refused in the end.
+    pub primary_waits_over: AtomicU64,
     /// Answers to questions about the cluster.
     pub views: AtomicU64,
     /// Such questions that were not answered.

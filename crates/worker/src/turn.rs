@@ -707,6 +707,7 @@ impl<I: Io> Worker<I> {
         self.io.leave_listening();
         self.arrivals_until = Some(now + LINGER.min(self.plan.drain_timeout));
         self.drain_deadline = Some(now + self.plan.drain_timeout);
+        self.core.end_waits_for_primaries();
         for key in self.core.client_keys() {
             self.end_soon(key);
         }

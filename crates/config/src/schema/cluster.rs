@@ -124,6 +124,13 @@ pub(crate) static CLUSTER: Table = Table {
             "How many requests are sent again because a server could not take them or was lost, as a share of those of the last ten seconds; ten in any case, by each worker. When it is used up, clients get the server's error. What `MOVED` and `ASK` send elsewhere does not count.",
         )
         .known_elsewhere_as(&["retries", "retry_ratio", "max_retries"]),
+        key(
+            "wait_for_primary",
+            Kind::Duration { min: ms(1), max: hours(1) },
+            Unset("a request fails at once while its primary is gone"),
+            "How long a request that no server was sent yet waits for its primary while that cannot be reached or nobody is known to be it. Then the client gets the error. `timeout` counts from when the request is sent. A request that may have been executed never waits and is never sent again.",
+        )
+        .known_elsewhere_as(&["failover_timeout", "wait_for_failover", "failover_wait"]),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),
@@ -209,6 +216,7 @@ pub(crate) static REPLICATED: Table = Table {
         as_cluster("hedge_after_max"),
         as_cluster("hedge_budget"),
         as_cluster("retry_budget"),
+        as_cluster("wait_for_primary"),
         as_sharded("timeout"),
         as_sharded("connect_timeout"),
         as_sharded("server_connections"),

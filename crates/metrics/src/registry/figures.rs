@@ -156,6 +156,12 @@ pub struct ClusterFigures {
     pub hedges_refused: u64,
     /// Requests whose client got such an error.
     pub given_up: u64,
+    /// Clients of which a request waits for a primary now.
+    pub primary_waiting: u64,
+    /// Requests that have waited for a primary.
+    pub primary_waits: u64,
+    /// Of these, those that were refused in the end.
+    pub primary_waits_over: u64,
     /// Answers to the question who has which slot.
     pub views: u64,
     /// Such questions that were not answered.

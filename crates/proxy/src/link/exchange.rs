@@ -171,6 +171,16 @@ impl Exchange {
         !is_heard && self.owner != Owner::None
     }
 
+    /// Whether the worker asks something of the server that no request behind it relies on.
+    pub(super) fn is_question(&self) -> bool {
+        matches!(
+            self.owner,
+            Owner::Internal(
+                Internal::Probe | Internal::Cluster(_) | Internal::Names | Internal::Replication
+            )
+        )
+    }
+
     /// Whether what answers it may be in a client's words: it runs a script or a
     /// function, or loads some.
     #[inline]

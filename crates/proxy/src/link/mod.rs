@@ -174,6 +174,8 @@ pub struct Link {
     progress: Time,
     /// When bytes of a large transfer last moved.
     moved: Time,
+    /// How long a request waits for the connection, where that is not as long as for its reply.
+    held_for: Option<Duration>,
     /// Attempts to connect since the backend last answered a request.
     failures: u32,
     /// The backend has answered a request on this connection.
@@ -251,6 +253,7 @@ impl Default for Link {
             big: None,
             progress: Time(0),
             moved: Time(0),
+            held_for: None,
             failures: 0,
             answered: false,
             send_blocked: false,
@@ -993,6 +996,36 @@ mod tests {
         link.handle_timeout(&options(), at(500), |one| expired.push(one.owner)).expect("alive");
         assert_eq!(expired, [owner(1)]);
         assert_eq!(link.deadline(&options()), Some(at(690)));
+    }
+
+    #[test]
+    fn what_is_held_outlasts_lost_connections_and_its_time_counts_from_when_it_is_sent() {
+        let mut link = Link::default();
+        link.hold_unsent(Some(Duration::from_secs(5)));
+        ask(&mut link, 0, at(0));
+        let len = link.request_buf().len();
+        link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        link.enqueue(Owner::Internal(Internal::Probe), 0, 14, at(1));
+        ask(&mut link, 1, at(100));
+        for attempt in 0..3 {
+            link.on_connecting(&options(), at(1000 * attempt));
+            let mut questions = 0;
+            link.take_back_questions(|_| questions += 1);
+            assert_eq!(questions, u32::from(attempt == 0), "only what is nobody's is taken back");
+            link.on_lost(true, |one| panic!("{one:?}"));
+            assert_eq!((link.in_flight(), link.unsent_len()), (2, 2 * len));
+            link.on_backoff(&options(), at(1000 * attempt), 0);
+            let none = |one: &Exchange| panic!("{one:?}");
+            link.handle_timeout(&options(), at(1000 * attempt + 999), none).expect("alive");
+            assert_eq!(link.deadline(&options()), Some(at(5000)));
+        }
+        let mut expired = Vec::new();
+        link.handle_timeout(&options(), at(5050), |one| expired.push(one.owner)).expect("alive");
+        assert_eq!(expired, [owner(0)]);
+        link.on_connecting(&options(), at(5060));
+        link.on_connected(&options(), at(5060));
+        link.begin_held(at(5060));
+        assert_eq!(link.deadline(&options()), Some(at(5460)));
     }
 
     #[test]

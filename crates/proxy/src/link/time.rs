@@ -39,7 +39,7 @@ impl Link {
             false => self.fifo.iter().skip(self.abandoned).find(is_timed).map(|it| it.started),
             true => self.first_due(),
         };
-        let request = options.timeout.and_then(|timeout| Some(next()? + timeout));
+        let request = self.patience(options).and_then(|patience| Some(next()? + patience));
         let connection = match self.state {
             LinkState::Connecting { deadline } | LinkState::Handshaking { deadline, .. } => {
                 Some(deadline)
@@ -51,6 +51,33 @@ impl Link {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Has requests wait so long for the connection, and no longer for their replies than
+    /// without it: their time counts from [`Link::begin_held`] on.
+    pub fn hold_unsent(&mut self, held_for: Option<Duration>) {
+        self.held_for = held_for;
+    }
+
+    /// The connection stands: the time of what was held for it counts from now on.
+    pub fn begin_held(&mut self, now: Time) {
+        if self.held_for.is_some() {
+            let is_held = |it: &&mut Exchange| !matches!(it.owner, Owner::Internal(_));
+            self.fifo.iter_mut().filter(is_held).for_each(|exchange| exchange.begin_anew(now));
+        }
+    }
+
+    /// The same for the request that was enqueued last, on a connection that stands.
+    pub fn begin_last_anew(&mut self, now: Time) {
+        if let Some(last) = self.fifo.back_mut() {
+            last.begin_anew(now);
+        }
+    }
+
+    /// How long a request may wait now: for its reply, or for the connection.
+    fn patience(&self, options: &LinkOptions) -> Option<Duration> {
+        let held_for = self.held_for.filter(|_| self.state != LinkState::Ready);
+        held_for.or(options.timeout)
     }
 
     /// The earliest time from which the timeout of any exchange counts.
@@ -197,7 +224,7 @@ impl Link {
             let is_over = self.blocked_until(options).is_some_and(|until| now >= until);
             return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
         }
-        if let Some(timeout) = options.timeout {
+        if let Some(timeout) = self.patience(options) {
             match self.state {
                 LinkState::Ready if self.is_uneven => {
                     self.abandon_expired(timeout, now, &mut expired);
@@ -306,6 +333,14 @@ impl Link {
         all
     }
 
+    /// Removes what the worker itself asks while the connection does not stand yet, and on which
+    /// nothing behind it relies.
+    pub fn take_back_questions(&mut self, mut taken: impl FnMut(&Exchange)) {
+        if self.state != LinkState::Ready {
+            self.take_those(Exchange::is_question, &mut |exchange, _| taken(exchange));
+        }
+    }
+
     /// Removes the expired requests from the unsent output. The worker's own requests stay, as
     /// those behind them may rely on them (`SELECT`).
     #[cold]
@@ -329,7 +364,15 @@ impl Link {
         let is_one = |exchange: &Exchange| {
             is_taken(exchange) && !matches!(exchange.owner, Owner::Internal(_))
         };
-        if !self.fifo.iter().any(is_one) {
+        self.take_those(is_one, taken);
+    }
+
+    fn take_those(
+        &mut self,
+        is_one: impl Fn(&Exchange) -> bool,
+        taken: &mut impl FnMut(&Exchange, &[u8]),
+    ) {
+        if !self.fifo.iter().any(&is_one) {
             return;
         }
         let unsent = self.output.unsent();

@@ -48,6 +48,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         refresh: Duration::from_millis(random.scaled(200, 4000)),
         redirections_max: random.between(6, 16) as u8,
         retry_percent: is_bounded.then_some(20),
+        wait_for_primary: wait_for_primary(random),
         reads,
         primaries: Vec::new(),
         sentinels: None,
@@ -98,6 +99,11 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         members,
     };
     (Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) }, plan)
+}
+
+/// How long requests wait for a primary that is gone, if they do.
+pub(super) fn wait_for_primary(random: &mut Random) -> Option<Duration> {
+    random.percent(40).then(|| Duration::from_millis(random.scaled(20, 3000)))
 }
 
 /// Primaries, their copies, and those that are no members.

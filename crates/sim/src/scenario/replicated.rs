@@ -1,7 +1,7 @@
 //! Primaries with replicas that are found through sentinels, or by asking all of them,
 //! and what happens to them.
 
-use super::clusters::{EVENTS_LAST, members, reads};
+use super::clusters::{EVENTS_LAST, members, reads, wait_for_primary};
 use super::*;
 use crate::cluster::EventKind;
 use keyway_topology::{ClusterPool, Discovery, Endpoint};
@@ -45,6 +45,7 @@ pub(super) fn replicated(
         primaries: (0..groups).map(|number| format!("{NAME}{number}")).collect(),
         sentinels: has_sentinels.then(|| "pool0/sentinels".to_owned()),
         retry_percent: None,
+        wait_for_primary: wait_for_primary(random),
     };
     let refresh = nanos(settings.refresh);
     let mut drawn = sharded(random, 0, calm, options);

@@ -26,6 +26,7 @@ fn board_of(outliers: Option<Outliers>, nodes_max: u16) -> (ReadBoard, Vec<Backe
         primaries: Vec::new(),
         sentinels: None,
         retry_percent: None,
+        wait_for_primary: None,
     };
     let kind = PoolKind::Sharded(ShardedPool::of_cluster(cluster));
     let topology = Topology::new(Epoch(1), vec![Pool { name: "a".to_owned(), kind }]);

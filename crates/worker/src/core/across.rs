@@ -336,7 +336,7 @@ impl Plane {
         let slot = &mut links[index];
         let has_room = slot.link.has_room(self.link_options(slot.pool));
         let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
-        if !has_room || is_down || !self.lets_through(slot) {
+        if !has_room || is_down || self.is_full(slot) || !self.lets_through(slot) {
             self.across.give(errand);
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);

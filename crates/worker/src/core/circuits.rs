@@ -62,13 +62,14 @@ impl Plane {
     /// server answers again.
     #[inline]
     pub(super) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
-        let is_asked = !slot.is_watched || self.is_asked_freely(slot);
+        let is_asked = (!slot.is_watched || self.is_asked_freely(slot)) && !slot.is_lost;
         if is_asked && !slot.link.is_down(self.clock.now) { None } else { self.refuse_or_try(slot) }
     }
 
     #[cold]
     fn refuse_or_try(&self, slot: &LinkSlot) -> Option<Fault> {
-        if slot.link.is_down(self.clock.now) {
+        let was_waited_for = slot.is_lost && self.waited.is_some();
+        if slot.link.is_down(self.clock.now) || was_waited_for {
             return Some(self.note_refused(slot));
         }
         (!self.lets_through(slot)).then(|| self.note_not_asked(slot))
@@ -84,7 +85,7 @@ impl Plane {
     /// Whether an operator has ejected a server whose keys no other has. Elsewhere the ring
     /// leaves it out, and what it was given before is answered.
     #[inline]
-    fn is_kept_from(&self, slot: &LinkSlot) -> bool {
+    pub(super) fn is_kept_from(&self, slot: &LinkSlot) -> bool {
         self.plan.health.is_held(slot.id) && self.cluster_state(slot.pool).is_some()
     }
 
@@ -112,10 +113,16 @@ impl Plane {
         passes
     }
 
-    /// Whether clients have to wait for room on a link. Those whose requests are refused
-    /// at once do not.
+    /// Whether clients have to wait for room on a link, or for the server at its other end.
+    /// Those whose requests are refused at once do not.
     #[inline]
     pub(super) fn is_full(&self, slot: &LinkSlot) -> bool {
+        self.has_no_room(slot) || ((slot.is_lost | slot.is_watched) && self.is_gone(slot))
+    }
+
+    /// The same for what tells of each server, whether that can be reached or not.
+    #[inline]
+    pub(super) fn has_no_room(&self, slot: &LinkSlot) -> bool {
         !slot.link.has_room(self.link_options(slot.pool)) && self.admits(slot)
     }
 

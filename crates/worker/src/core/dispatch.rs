@@ -16,7 +16,8 @@ use keyway_command::{
 use keyway_metrics::RequestCells;
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
-    Busy, Identity, Output, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
+    Busy, Identity, LinkState, Output, Owner, ReplyMode, Session, Translation, write_crossslot,
+    write_fault,
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
@@ -464,6 +465,9 @@ impl Plane {
             slot.is_connecting = true;
             self.connects.push(index);
         }
+        if slot.link.state() != LinkState::Ready {
+            self.note_patience(slot);
+        }
         if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
             let timeout = options.timeout.unwrap_or(options.connect_timeout);
             self.note_deadline(Some(self.clock.now + timeout));
@@ -735,6 +739,9 @@ impl Plane {
                 let address = address.map_or_else(|| label.clone(), |address| address.to_string());
                 let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
                 let name = if label == address { address } else { format!("{label} ({address})") };
+                if let Some(waited) = self.waited {
+                    return format!("{name} ({})", Self::waited_words(waited));
+                }
                 let trouble = &self.troubles[id.index()];
                 let pool = &self.plan.pools[index as usize].name;
                 match (&trouble.refusal, trouble.tls) {

@@ -238,6 +238,7 @@ impl Plane {
                 // For what was there: it asks again where it is now.
                 (session.waits_for_link, session.is_held_back) = (false, false);
                 self.plan.clients.set_paused(session.identity.id, false);
+                self.forget_wait(key);
                 self.mark_session_resuming(key, session);
             }
         }

@@ -203,6 +203,8 @@ impl Plane {
         let mut is_new = session.full_since.is_none();
         let may_have_waited = !is_new || self.cluster.has_waiting();
         let mut is_full = false;
+        let waited = self.waited_in_vain(key);
+        let led_from = std::mem::replace(&mut self.waited, waited);
         busy.input_needed = 0;
         self.last_verb = None;
         while pos < bytes.len() {
@@ -247,6 +249,9 @@ impl Plane {
                 Step::Started => {
                     if pos == 0 && may_have_waited {
                         self.bring_waited(links, (key, &*session));
+                        if self.waited.is_some() {
+                            self.end_wait_in_vain(key);
+                        }
                     }
                     pos += consumed;
                     is_new = true;
@@ -261,6 +266,10 @@ impl Plane {
                 }
                 Step::Full(link) => {
                     self.retract_shown(key);
+                    if self.waits_for_primary(links, link, (key, session)) {
+                        session.paused = true;
+                        break;
+                    }
                     if std::mem::take(&mut is_new) {
                         session.full_since = Some(self.clock.now);
                     }
@@ -283,6 +292,7 @@ impl Plane {
         if is_new || (pos > 0 && !is_full) {
             session.full_since = None;
         }
+        self.waited = led_from;
         session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
         session.paused |= session.barrier && !session.is_quiet(busy);

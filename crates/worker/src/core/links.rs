@@ -151,14 +151,19 @@ impl Core {
         let worked = slot.link.has_answered();
         // What relies on a script that was loaded through it, or on another
         // database than the first, is not for another connection.
-        let keep_unsent =
-            worked && plane.plan.pools[pool as usize].databases <= 1 && slot.given.is_empty();
+        let keep_unsent = (worked || plane.holds_unsent(slot))
+            && plane.plan.pools[pool as usize].databases <= 1
+            && slot.given.is_empty();
         let has_left = plane.has_left(slot);
         let keep_unsent = keep_unsent && !has_left && !plane.is_held_back(slot);
         let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
         slot.is_connecting = false;
         slot.given = Given::default();
         let (mut lost, mut reads) = (Vec::new(), Vec::new());
+        if keep_unsent && !worked {
+            // They would keep what is before them from going out again.
+            slot.link.take_back_questions(|exchange| lost.push((*exchange, Sent::No)));
+        }
         slot.link.on_lost(keep_unsent, |one| match one.read {
             Some(request) => reads.push((one.exchange, one.sent, Box::from(request))),
             None => lost.push((one.exchange, one.sent)),
@@ -177,6 +182,9 @@ impl Core {
         } else if slot.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
             slot.is_connecting = true;
             plane.connects.push(index);
+        }
+        if !has_left {
+            plane.note_gone(index, slot);
         }
         // A client that asks for too much at once gets no server ejected, nor
         // does the end of a connection that nobody used.
@@ -203,6 +211,7 @@ impl Core {
         self.plane.release_held(&mut self.links);
         for index in 0..self.links.len() {
             if self.links[index].link.in_flight() == 0
+                && self.links[index].waiting.is_empty()
                 && matches!(self.links[index].link.state(), LinkState::Idle | LinkState::Ready)
             {
                 continue;
@@ -216,6 +225,7 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
             let is_at_work = ready && slot.link.is_at_work(&options, now);
+            let is_held = !ready && slot.is_lost;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(
@@ -231,8 +241,14 @@ impl Core {
                     _ => {}
                 }
                 let sent = if ready { Sent::Maybe } else { Sent::No };
-                let fault = Fault::Backend { fault: BackendFault::Timeout, sent };
+                let fault = if is_held { BackendFault::Connect } else { BackendFault::Timeout };
+                let fault = Fault::Backend { fault, sent };
+                if is_held {
+                    plane.note_in_vain(pool);
+                    plane.waited = Some(now.since(exchange.asked()));
+                }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
+                plane.waited = None;
                 has_expired = true;
                 // The request may have waited behind other clients' requests, or on another link.
                 let had_time = options.timeout.is_some_and(|it| now >= exchange.started + it);
@@ -253,6 +269,7 @@ impl Core {
                 plane.on_probe_expired(slot);
             }
             release_overdue(sessions, plane, slot);
+            plane.look_after_gone(sessions, index, slot);
             match outcome {
                 Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
                 Err(fault) => dead.push((index, fault)),
@@ -489,6 +506,8 @@ impl Plane {
         cells.links_ready.raise(1);
         cells.connects.add(1);
         cells.reconnects.add(u64::from(slot.was_connected));
+        slot.is_lost = false;
+        slot.link.begin_held(self.clock.now);
         let trouble = &mut self.troubles[slot.id.index()];
         (trouble.refusal, trouble.tls) = (None, None);
         slot.was_connected = true;

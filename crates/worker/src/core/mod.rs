@@ -94,6 +94,7 @@ pub(crate) use pubsub::SubscriberIndex;
 pub(crate) use rights::Loss;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Position of a link in the worker.
 pub(crate) type LinkIndex = usize;
@@ -117,6 +118,9 @@ pub(crate) struct LinkSlot {
     waiting: Vec<Key<Session>>,
     /// Time at which the first waiting session has waited for `timeout`.
     waiting_due: Option<Time>,
+    /// The connection was lost or could not be made, and none stands since: requests wait for
+    /// it, in a pool with `wait_for_primary`.
+    is_lost: bool,
     /// In `Plane::connects`.
     is_connecting: bool,
     /// This worker's claim on the backend's return after an ejection.
@@ -248,6 +252,9 @@ pub(crate) struct Plane {
     split: split::Scratch,
     memcached: memcached::State,
     cluster: cluster::State,
+    /// For how long the client whose requests are being started has waited for a primary in
+    /// vain: they wait no more.
+    waited: Option<Duration>,
     pub(crate) routes: routes::State,
     across: across::State,
     passing: passing::State,
@@ -322,6 +329,7 @@ impl Core {
             split: split::Scratch::default(),
             memcached: memcached::State::default(),
             cluster,
+            waited: None,
             routes: routes::State::default(),
             across: across::State::default(),
             passing: passing::State::default(),

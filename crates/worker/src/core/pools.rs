@@ -233,6 +233,7 @@ impl LinkSlot {
             generation: 1,
             waiting: Vec::new(),
             waiting_due: None,
+            is_lost: false,
             is_connecting: false,
             rejoining: None,
             is_counted_ready: false,

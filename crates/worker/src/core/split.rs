@@ -183,7 +183,11 @@ impl Plane {
     ) -> Step {
         for (server, &count) in scratch.counts.iter().enumerate() {
             let link = self.link_of(session, server as u16);
-            if count > 0 && self.is_full(&links[link]) {
+            let waits = match work.rule {
+                Rule::Each => self.has_no_room(&links[link]),
+                _ => self.is_full(&links[link]),
+            };
+            if count > 0 && waits {
                 return Step::Full(link);
             }
         }

@@ -317,6 +317,9 @@ impl Plane {
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
+            None if self.is_gone(&links[self.link_of(asked.session, server)]) => {
+                return Step::Full(self.link_of(asked.session, server));
+            }
             None => match self.watch_link(links, asked, server) {
                 Some(index) => index,
                 None => return Step::Started,
@@ -526,6 +529,10 @@ impl Plane {
     ) -> Step {
         if let Some(step) = self.check_blocking(asked) {
             return step;
+        }
+        let shared = self.link_of(asked.session, server);
+        if self.is_gone(&links[shared]) {
+            return Step::Full(shared);
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
         let until = self.answered_by(asked);

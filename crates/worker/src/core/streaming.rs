@@ -113,6 +113,10 @@ impl Plane {
             session.barrier = true;
             return Begun::Wait;
         }
+        let shared = self.link_of(session, server);
+        if self.waits_for_primary(links, shared, (key, session)) {
+            return Begun::Wait;
+        }
         let mut asked = Asked { key, session, busy, request: &request };
         let left = end - bytes.len();
         self.last_verb = Some(verb);
@@ -151,7 +155,8 @@ impl Plane {
     pub(super) fn takes_more(&self, slot: &LinkSlot) -> bool {
         let has_window =
             !slot.is_streamed || slot.link.unsent_len() <= self.plan.limits.pass_len() / 2;
-        has_window && slot.link.has_drained(self.link_options(slot.pool))
+        let is_gone = (slot.is_lost | slot.is_watched) && self.is_gone(slot);
+        has_window && !is_gone && slot.link.has_drained(self.link_options(slot.pool))
     }
 
     /// Takes more of a request that is sent as it comes. Returns what came behind it.

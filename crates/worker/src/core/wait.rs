@@ -77,6 +77,10 @@ impl Plane {
             self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         }
+        let shared = |&server: &u16| self.link_of(asked.session, server);
+        if let Some(gone) = servers.iter().map(shared).find(|&link| self.is_gone(&links[link])) {
+            return Step::Full(gone);
+        }
         let Some(leased) = self.lease_each(links, asked, &servers) else {
             let text = "ERR too many clients watch keys or wait in blocking commands";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));

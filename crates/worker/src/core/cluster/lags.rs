@@ -167,6 +167,7 @@ mod tests {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             retry_percent: None,
+            wait_for_primary: None,
             reads: ReadPolicy::default(),
             primaries: vec!["one".to_owned()],
             sentinels: None,

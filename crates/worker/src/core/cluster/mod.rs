@@ -17,9 +17,11 @@
 //! | `named` | whether a server is one of the cluster that another one names |
 //! | `split` | one request becomes one fragment per slot |
 //! | `unowned` | requests wait for their slot to have a server |
+//! | `gone` | requests wait for a primary that cannot be reached |
 
 mod discover;
 mod displaced;
+mod gone;
 mod groups;
 mod hedge;
 mod lags;
@@ -91,9 +93,13 @@ pub(super) struct State {
     /// Sessions that wait for the first map of their pool, or for one in which their slot
     /// has a server.
     waiting: Vec<Key<Session>>,
-    /// Until when sessions wait for a slot to have a server, or have waited: an entry for a
-    /// session at most, which leaves with it.
-    unowned: BTreeMap<u64, (Time, Time)>,
+    /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
+    /// have waited: an entry for a session at most, which leaves with it.
+    unowned: BTreeMap<u64, gone::Wait>,
+    /// Since when requests are sent again that servers refused, by session.
+    aside: BTreeMap<u64, gone::Aside>,
+    /// The worker ends: nobody waits for a primary.
+    is_draining: bool,
     /// Pools that sentinels have told something about.
     told_about: Vec<u16>,
     /// When they are to be told to tell, at the latest.
@@ -258,7 +264,7 @@ impl Core {
                 plane.mark_session_resuming(key, session);
             }
         }
-        // Requests that wait for a link may go elsewhere now.
+        // Requests that wait for a link, or for a primary, may go elsewhere now.
         for slot in links.iter_mut().filter(|slot| slot.pool == pool) {
             release_all(sessions, plane, slot);
         }
@@ -289,7 +295,9 @@ impl Core {
             // A server of a cluster sends on what it was sent, and what comes behind that
             // must not overtake it.
             let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
-            if slot.pool != pool || slot.is_private || !has_ended || may_be_overtaken {
+            // What waits on a lost link for its primary goes to whoever has its keys now.
+            let is_left = has_ended || slot.is_lost;
+            if slot.pool != pool || slot.is_private || !is_left || may_be_overtaken {
                 continue;
             }
             let unsent = slot.link.take_unsent();
@@ -455,12 +463,14 @@ impl Plane {
     #[cold]
     fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
         let Some(state) = self.cluster_state(session.pool) else { return false };
-        if !state.shared.may_be_known_soon(self.clock.now) {
+        if !state.shared.may_be_known_soon(self.clock.now)
+            && self.primary_wait(session.pool).is_none()
+        {
             return false;
         }
         // This client waits no longer than any request may take.
         let until = self.waits_until((key, session.pool));
-        if until <= self.clock.now {
+        if until <= self.clock.now || self.waited.is_some() {
             return false;
         }
         session.waits_for_link = true;
@@ -490,7 +500,7 @@ impl Plane {
                  for which there is no place, and which are not asked; set nodes_max higher"
             ));
         }
-        Some(match (state.map.is_known(), state.has_slots()) {
+        let said = match (state.map.is_known(), state.has_slots()) {
             (false, true) => {
                 format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
             }
@@ -504,6 +514,10 @@ impl Plane {
                     "ERR who is the primary of the key in [pool.{name}] is not known now: {why}"
                 )
             }
+        };
+        Some(match self.waited {
+            Some(waited) => format!("{said} ({})", Self::waited_words(waited)),
+            None => said,
         })
     }
 

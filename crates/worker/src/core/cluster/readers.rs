@@ -455,6 +455,7 @@ mod tests {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             retry_percent: None,
+            wait_for_primary: None,
             reads,
             primaries: Vec::new(),
             sentinels: None,

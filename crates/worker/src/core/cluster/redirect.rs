@@ -37,6 +37,8 @@ pub(super) struct Retry {
     backend: (u16, u16),
     redirected: Redirected,
     waits: Option<Waits>,
+    /// It waits for a primary: its time counts from when it is sent again.
+    is_held: bool,
 }
 
 /// What is kept of a command that waits on a private link: the connection may end.
@@ -75,7 +77,8 @@ impl Core {
         let redirect = Redirect::parse(&one.reply).filter(|_| !is_wait);
         let runs_scripts = one.runs_scripts();
         let Some(redirect) = redirect else {
-            if is_last || runs_scripts {
+            let is_held = self.plane.primary_wait(pool).is_some();
+            if (is_last && !is_held) || runs_scripts {
                 // A script may have said it, and would run again.
                 shared.ask_soon();
                 return self.give_up(from, &one);
@@ -216,18 +219,25 @@ impl Core {
         let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
-        if let Some(fault) = plane.refused(slot) {
+        // On the link of a primary that is gone it waits for that.
+        let is_held = plane.is_gone(slot);
+        if let Some(fault) = if is_held { None } else { plane.refused(slot) } {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
         plane.enqueue_again(links, index, one, asking);
+        let is_sent = links[index].link.state() == LinkState::Ready;
+        if one.reply.is_empty() && is_sent && plane.primary_wait(pool).is_some() {
+            // It has waited for a primary: its time counts from now on.
+            links[index].link.begin_last_anew(plane.clock.now);
+        }
         if let Owner::Errand(errand) = one.exchange.owner {
             plane.across.note_moved(errand, place, index);
         }
     }
 
     /// Has a request sent again where its keys are then, if it may be.
-    fn retry_later(&mut self, from: LinkIndex, one: Redirected) {
+    fn retry_later(&mut self, from: LinkIndex, mut one: Redirected) {
         let pool = self.links[from].pool;
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
@@ -246,17 +256,24 @@ impl Core {
         let Core { links, plane, .. } = self;
         let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
         let pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
-        let at = plane.clock.now + pause;
+        let mut at = plane.clock.now + pause;
         // All the pauses so far and this one are less than twice this one. What waits on a link
         // of its own is given its time anew.
         let is_late = !links[from].is_private && at.since(one.exchange.asked()) >= timeout;
-        let is_in_time = pause * 2 <= timeout && !is_late;
+        let is_last = one.exchange.redirections >= shared.settings().redirections_max;
+        let mut is_in_time = pause * 2 <= timeout && !is_late && !is_last;
+        let held = plane.sent_again_until(pool, &one);
+        if let Some((until, next)) = held {
+            (at, is_in_time) = (next, plane.clock.now < until);
+            one.exchange.redirections = 0;
+        }
         let owner = plane.session_of(one.exchange.owner);
         // The server has forgotten what was watched for it.
         let is_guarded = links[from].is_private && one.exchange.is_transaction();
         let is_alone = !is_guarded && owner.is_some_and(|owner| self.is_alone(owner));
         let Core { links, plane, .. } = self;
-        if !is_in_time || !is_alone || !plane.may_retry(pool) {
+        if !is_in_time || !is_alone || (held.is_none() && !plane.may_retry(pool)) {
+            plane.tell_waited(pool, &mut one);
             return self.give_up(from, &one);
         }
         shared.totals.retried.fetch_add(1, Relaxed);
@@ -274,7 +291,8 @@ impl Core {
             true => at,
             false => cluster.retries_due.min(at),
         };
-        cluster.retries.push(Retry { at, from, backend, redirected: one, waits });
+        let is_held = held.is_some();
+        cluster.retries.push(Retry { at, from, backend, redirected: one, waits, is_held });
     }
 
     /// Sends the requests again of which it is time.
@@ -295,7 +313,10 @@ impl Core {
             self.plane.note_cluster_deadline(next);
         }
         self.plane.cluster.retries = later;
-        for Retry { from, backend, redirected, waits, .. } in due {
+        for Retry { from, backend, mut redirected, waits, is_held, .. } in due {
+            if is_held {
+                redirected.exchange.begin_anew(now);
+            }
             if self.plane.is_wait(redirected.exchange.owner) {
                 self.wait_again((from, backend), redirected, waits);
                 continue;
@@ -320,7 +341,9 @@ impl Core {
             state.shared.settings().redirections_max
         });
         one.exchange.redirections = one.exchange.redirections.saturating_add(1);
-        match self.links[from].is_private || one.exchange.redirections >= redirections_max {
+        let is_last = one.exchange.redirections >= redirections_max
+            && self.plane.primary_wait(pool).is_none();
+        match self.links[from].is_private || is_last {
             true => self.give_up_private(from, &one),
             false => self.retry_later(from, one),
         }
@@ -340,8 +363,10 @@ impl Core {
 
     /// Sends requests to the servers that have their keys now.
     pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
-        for one in all {
+        for mut one in all {
             let sent_to = (self.links[from].pool, self.links[from].backend);
+            // No server has sent it on: what counts these counts one more.
+            one.exchange.redirections = one.exchange.redirections.saturating_sub(1);
             match self.plane.place_of_request(sent_to, &one) {
                 Some(place) => self.send_to(place, from, &one, false),
                 None => {

@@ -37,6 +37,7 @@ fn core_reading(reads: ReadPolicy) -> Core {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             retry_percent: None,
+            wait_for_primary: None,
             reads: reads.clone(),
             primaries: Vec::new(),
             sentinels: None,

@@ -7,6 +7,7 @@
 //! Nothing of the client is started meanwhile, so that its order stays.
 
 use super::super::{Core, Plane};
+use super::gone::{ASIDE_KEPT, Wait};
 use keyway_base::{Key, Time};
 use keyway_command::Request;
 use keyway_proxy::Session;
@@ -36,7 +37,8 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         request: &Request,
     ) -> bool {
-        self.is_unowned(session.pool, request) && self.wait_for_owner((key, session))
+        (self.is_unowned(session.pool, request) || self.lacks_primary(session.pool))
+            && self.wait_for_owner((key, session))
     }
 
     /// The same for what concerns this slot.
@@ -46,6 +48,9 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         home: u16,
     ) -> bool {
+        if self.lacks_primary(session.pool) {
+            return self.wait_for_owner((key, session));
+        }
         let state = self.cluster_state(session.pool).filter(|state| state.has_slots());
         let is_hole = state.is_some_and(|it| {
             it.map.is_known() && it.map.owners().of(home).is_none() && !it.map.is_unplaced(home)
@@ -55,13 +60,16 @@ impl Plane {
 
     fn wait_for_owner(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
         let now = self.clock.now;
-        let until = match self.cluster.unowned.get(&key.to_bits()).copied() {
-            Some((until, _)) => until,
+        let until = match self.cluster.unowned.get(&key.to_bits()).map(|wait| wait.until) {
+            Some(until) => until,
+            None if self.primary_wait(session.pool).is_some() => {
+                self.waits_until((key, session.pool))
+            }
             None if !self.may_retry(session.pool) => return false,
             None => self.begin_wait((key, session.pool)),
         };
         let Some(state) = self.cluster_state(session.pool) else { return false };
-        if until <= now {
+        if until <= now || self.waited.is_some() {
             state.shared.totals.given_up.fetch_add(1, Relaxed);
             return false;
         }
@@ -77,6 +85,9 @@ impl Plane {
         if !self.cluster.unowned.is_empty() {
             self.cluster.unowned.remove(&key.to_bits());
         }
+        if !self.cluster.aside.is_empty() {
+            self.cluster.aside.remove(&key.to_bits());
+        }
     }
 
     /// Returns the time until which a request may wait for a map or a server, and notes that it
@@ -84,19 +95,37 @@ impl Plane {
     pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
         let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
         let since = self.clock.now;
-        self.cluster.unowned.entry(key.to_bits()).or_insert((since + timeout, since)).0
+        if let Some(wait) = self.cluster.unowned.get(&key.to_bits()) {
+            return wait.until;
+        }
+        let state = self.primary_wait(pool).and_then(|_| self.cluster_state(pool));
+        let wait = Wait::new((since, pool), timeout, state.map(|state| &state.shared));
+        let until = wait.until;
+        self.cluster.unowned.insert(key.to_bits(), wait);
+        until
     }
 
     /// Ends the wait of a client whose request starts. Returns when the wait began, if there was
     /// one.
     pub(in super::super) fn end_wait_for_server(&mut self, key: Key<Session>) -> Option<Time> {
-        let &(until, since) = self.cluster.unowned.get(&key.to_bits())?;
-        if until <= self.clock.now {
+        let wait = self.cluster.unowned.get(&key.to_bits())?;
+        if wait.until <= self.clock.now {
             // The request was refused, and the next ones are refused as well.
             return None;
         }
-        self.cluster.unowned.remove(&key.to_bits());
-        Some(since)
+        let wait = self.cluster.unowned.remove(&key.to_bits())?;
+        // The time of a request that has waited for a primary counts from when it is sent.
+        (!wait.is_for_primary()).then_some(wait.since)
+    }
+
+    /// Whether clients wait for a primary of a pool without slots: who it is is not known.
+    fn lacks_primary(&self, pool: u16) -> bool {
+        self.primary_wait(pool).is_some()
+            && !self.leaves_out(pool)
+            && self.cluster_state(pool).is_some_and(|state| {
+                let mut primaries = 0..state.map.primaries().len() as u16;
+                !state.has_slots() && primaries.any(|it| state.map.primary(it).is_none())
+            })
     }
 
     fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
@@ -152,7 +181,8 @@ impl Core {
     /// that is not to be expected.
     pub(super) fn end_waits_for_maps(&mut self) {
         let now = self.plane.clock.now;
-        self.plane.cluster.unowned.retain(|_, (until, _)| now < *until + REFUSED_FOR);
+        self.plane.cluster.unowned.retain(|_, wait| now < wait.until + REFUSED_FOR);
+        self.plane.cluster.aside.retain(|_, (_, last)| now.since(*last) <= ASIDE_KEPT);
         if self.plane.cluster.waiting.is_empty() {
             return;
         }
@@ -174,9 +204,12 @@ impl Plane {
     fn may_wait_on(&self, key: Key<Session>, pool: u16) -> bool {
         let now = self.clock.now;
         let Some(state) = self.cluster_state(pool) else { return false };
-        let may = self.cluster.unowned.get(&key.to_bits()).is_some_and(|&(until, _)| now < until);
+        let wait = self.cluster.unowned.get(&key.to_bits()).filter(|wait| now < wait.until);
+        let may = wait
+            .is_some_and(|wait| !wait.is_for_primary() || self.primary_wait(wait.pool).is_some());
         if !state.map.is_known() {
-            return may && state.shared.may_be_known_soon(now);
+            let is_for_primary = wait.is_some_and(Wait::is_for_primary);
+            return may && (is_for_primary || state.shared.may_be_known_soon(now));
         }
         if may {
             state.shared.ask_about_unowned(now);

@@ -191,6 +191,8 @@ impl Plane {
         let mut is_new = session.full_since.is_none();
         let may_have_waited = !is_new || self.cluster.has_waiting();
         let mut is_full = false;
+        let waited = self.waited_in_vain(key);
+        let led_from = std::mem::replace(&mut self.waited, waited);
         busy.input_needed = 0;
         while pos < bytes.len() {
             if session.closing {
@@ -270,6 +272,9 @@ impl Plane {
             }
             if pos == 0 && may_have_waited {
                 self.bring_waited(links, (key, &*session));
+                if self.waited.is_some() {
+                    self.end_wait_in_vain(key);
+                }
             }
             is_new = true;
             pos += consumed;
@@ -286,6 +291,7 @@ impl Plane {
             self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
         }
         self.memcached.ahead = requests;
+        self.waited = led_from;
         pos
     }
 
@@ -299,6 +305,9 @@ impl Plane {
         (step, is_new): (&Step, &mut bool),
     ) -> bool {
         let Step::Full(link) = *step else { return false };
+        if self.is_gone(&links[link]) {
+            return false;
+        }
         if std::mem::take(is_new) {
             call.session.full_since = Some(self.clock.now);
         }
@@ -321,6 +330,7 @@ impl Plane {
         match step {
             Step::Started => return false,
             Step::Wait => {}
+            Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => {}
             Step::Full(link) => {
                 if !session.waits_for_link {
                     session.waits_for_link = true;

@@ -26,6 +26,7 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
             refresh: Duration::from_secs(100),
             redirections_max: 3,
             retry_percent,
+            wait_for_primary: None,
             reads: ReadPolicy { from, hedge, ..ReadPolicy::default() },
             primaries: Vec::new(),
             sentinels: None,

@@ -113,6 +113,7 @@ impl World {
             refresh: Duration::from_secs(100),
             redirections_max: 3 + random.below(8) as u8,
             retry_percent: None,
+            wait_for_primary: None,
             reads: ReadPolicy::default(),
             primaries: Vec::new(),
             sentinels: None,

@@ -1,0 +1,265 @@
+//! Requests for a primary that is gone wait for it or its successor, in pools with
+//! `wait_for_primary`. Only what no server has executed waits:
+//!
+//! ```text
+//!   not sent yet ─────────────► its client is left unread ──reached, or another map──► dispatched
+//!   unsent on a lost link ────► it stays on the link ───────reached, or another map──► sent
+//!   answered: CLUSTERDOWN ────► it is put aside ────────────a pause─────────────────► sent again
+//! ```
+//! A client that is left unread waits in the list of its link, like one for which the link has
+//! no room: so no bytes are queued, and its order stays. Its deadline is in `State::unowned`.
+
+use super::super::{Core, LinkIndex, LinkSlot, Plane};
+use crate::Cluster;
+use keyway_base::{Key, Slab, Time};
+use keyway_proxy::{Redirected, Redirection, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Between two looks at a primary for which somebody waits. Longer holds up requests when its
+/// circuit lets them through again; shorter wakes a worker that has nothing to do.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Pause before a refused request is sent again, which grows with the time it has waited.
+const AGAIN_MIN: Duration = Duration::from_millis(10);
+/// See [`AGAIN_MIN`]. Longer answers late when the cluster is up again.
+const AGAIN_MAX: Duration = Duration::from_millis(200);
+
+/// A request that was refused again so much later than it was sent is another one.
+pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
+
+/// A client that waits, or has waited in vain a moment ago.
+pub(super) struct Wait {
+    pub(super) until: Time,
+    pub(super) since: Time,
+    pub(super) pool: u16,
+    /// The cluster whose `wait_for_primary` says for how long.
+    of: Option<Arc<Cluster>>,
+    /// It is counted among those that have waited in vain.
+    is_over: bool,
+}
+
+impl Wait {
+    pub(super) fn new(
+        (since, pool): (Time, u16),
+        timeout: Duration,
+        of: Option<&Arc<Cluster>>,
+    ) -> Wait {
+        let wait = of.and_then(|of| of.settings().wait_for_primary);
+        let of = of.filter(|_| wait.is_some());
+        if let Some(of) = of {
+            of.totals.primary_waiting.fetch_add(1, Relaxed);
+            of.totals.primary_waits.fetch_add(1, Relaxed);
+        }
+        let until = since + wait.unwrap_or(timeout);
+        Wait { until, since, pool, of: of.cloned(), is_over: false }
+    }
+
+    /// Whether `wait_for_primary` says for how long.
+    pub(super) fn is_for_primary(&self) -> bool {
+        self.of.is_some()
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(of) = &self.of {
+            of.totals.primary_waiting.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Since when a client's request is put aside, and when it last was.
+pub(super) type Aside = (Time, Time);
+
+impl Plane {
+    /// How long requests of a pool wait for a primary, if they do now.
+    pub(in super::super) fn primary_wait(&self, pool: u16) -> Option<Duration> {
+        let wait = self.cluster_state(pool)?.shared.settings().wait_for_primary?;
+        let has_ended = self.cluster.is_draining || self.plan.retired(pool).is_some();
+        (!has_ended).then_some(wait)
+    }
+
+    /// Whether requests to the server of a link wait since it is a primary that cannot be
+    /// reached, or is not asked for now.
+    #[cold]
+    pub(in super::super) fn is_gone(&self, slot: &LinkSlot) -> bool {
+        self.waited.is_none()
+            && self.holds_unsent(slot)
+            && !self.is_kept_from(slot)
+            && (slot.is_lost || !self.admits(slot))
+    }
+
+    /// Whether requests that the server of a link was not sent stay there while it cannot be
+    /// reached.
+    #[cold]
+    pub(in super::super) fn holds_unsent(&self, slot: &LinkSlot) -> bool {
+        !slot.is_private && self.primary_wait(slot.pool).is_some() && self.is_primary(slot)
+    }
+
+    fn is_primary(&self, slot: &LinkSlot) -> bool {
+        let place = usize::from(slot.backend);
+        self.cluster_state(slot.pool).is_some_and(|state| state.map.is_serving(place))
+    }
+
+    /// Tells a link that is not connected how long requests wait on it for that.
+    #[cold]
+    pub(in super::super) fn note_patience(&self, slot: &mut LinkSlot) {
+        let wait = self.primary_wait(slot.pool).filter(|_| self.holds_unsent(slot));
+        slot.link.hold_unsent(wait);
+    }
+
+    /// Notes that the connection of a link is lost, or could not be made.
+    pub(in super::super) fn note_gone(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        slot.is_lost = self.primary_wait(slot.pool).is_some();
+        if slot.is_lost && slot.link.in_flight() > 0 {
+            self.note_patience(slot);
+            if let Some(state) = self.cluster_state(slot.pool) {
+                let held = slot.link.owned() as u64;
+                state.shared.totals.primary_waits.fetch_add(held, Relaxed);
+            }
+            self.tend_gone(index, slot);
+        }
+    }
+
+    /// Has a client wait for the primary at the other end of a link, if that is gone.
+    #[cold]
+    pub(in super::super) fn waits_for_primary(
+        &mut self,
+        links: &mut [LinkSlot],
+        index: LinkIndex,
+        (key, session): (Key<Session>, &mut Session),
+    ) -> bool {
+        let slot = &mut links[index];
+        if !self.is_gone(slot) {
+            return false;
+        }
+        let until = self.waits_until((key, slot.pool));
+        if !session.waits_for_link {
+            session.waits_for_link = true;
+            slot.waiting.push(key);
+        }
+        slot.waiting_due = Some(slot.waiting_due.map_or(until, |first| first.min(until)));
+        self.note_cluster_deadline(until);
+        self.tend_gone(index, slot);
+        true
+    }
+
+    /// Sees to a primary that is gone: it is tried as often as pauses allow, and its pool's
+    /// servers are asked who has come in its place.
+    pub(in super::super) fn tend_gone(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let now = self.clock.now;
+        if slot.is_lost && slot.link.wants_connection(now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
+        }
+        if let Some(state) = self.cluster_state(slot.pool) {
+            state.shared.ask_about_unowned(now);
+        }
+        self.note_deadline(Some(now + LOOK_EVERY));
+    }
+
+    /// Looks after a link that is not connected for want of its server, or whose server is not
+    /// asked for now.
+    #[inline]
+    pub(in super::super) fn look_after_gone(
+        &mut self,
+        sessions: &Slab<Session>,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
+        let is_waited_for = !slot.waiting.is_empty() || (slot.is_lost && slot.link.owned() > 0);
+        if is_waited_for && (slot.is_lost || self.is_gone(slot)) {
+            slot.waiting.retain(|&key| sessions.get(key).is_some());
+            self.tend_gone(index, slot);
+        }
+    }
+
+    /// For how long a client has waited for a primary in vain, if it has and is to be told.
+    #[inline]
+    pub(in super::super) fn waited_in_vain(&self, key: Key<Session>) -> Option<Duration> {
+        match self.cluster.unowned.is_empty() {
+            true => None,
+            false => self.looks_in_vain(key),
+        }
+    }
+
+    #[cold]
+    fn looks_in_vain(&self, key: Key<Session>) -> Option<Duration> {
+        let wait = self.cluster.unowned.get(&key.to_bits()).filter(|it| it.is_for_primary())?;
+        let now = self.clock.now;
+        let is_over = wait.until <= now || self.primary_wait(wait.pool).is_none();
+        is_over.then(|| now.since(wait.since))
+    }
+
+    /// A request of a client was started that had waited as long as it may.
+    #[cold]
+    pub(in super::super) fn end_wait_in_vain(&mut self, key: Key<Session>) {
+        let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
+        if let (Some(of), false) = (&wait.of, std::mem::replace(&mut wait.is_over, true)) {
+            of.totals.primary_waits_over.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Tells the client of a request that servers refused again and again how long that was.
+    pub(super) fn tell_waited(&mut self, pool: u16, one: &mut Redirected) {
+        let owner = self.session_of(one.exchange.owner);
+        let aside = owner.and_then(|owner| self.cluster.aside.remove(&owner.to_bits()));
+        let Some((since, _)) = aside else { return };
+        let waited = self.clock.now.since(since);
+        if let (Some(words), true) = (one.reply.strip_suffix(b"\r\n"), waited > AGAIN_MIN) {
+            self.note_in_vain(pool);
+            let words = [words, b" (", Self::waited_words(waited).as_bytes(), b")\r\n"].concat();
+            one.reply = words.into();
+        }
+    }
+
+    /// Notes that a request was refused after waiting for a primary.
+    #[cold]
+    pub(in super::super) fn note_in_vain(&self, pool: u16) {
+        if let Some(state) = self.cluster_state(pool) {
+            state.shared.totals.primary_waits_over.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Until when a request that a server refused, with words that tell that it was not
+    /// executed, is sent again, and in what pause; `None` where that is not for
+    /// `wait_for_primary` to say.
+    pub(super) fn sent_again_until(&mut self, pool: u16, one: &Redirected) -> Option<(Time, Time)> {
+        let is_refusal =
+            matches!(Redirection::of(&one.reply), Some(Redirection::Down | Redirection::NotReady));
+        let wait = self.primary_wait(pool).filter(|_| is_refusal && !one.runs_scripts())?;
+        let owner = self.session_of(one.exchange.owner)?;
+        let now = self.clock.now;
+        let aside = self.cluster.aside.entry(owner.to_bits()).or_insert((now, Time(0)));
+        if now.since(aside.1) > ASIDE_KEPT {
+            aside.0 = now;
+            if let Some(state) = self.cluster_state(pool) {
+                state.shared.totals.primary_waits.fetch_add(1, Relaxed);
+            }
+        }
+        let aside = self.cluster.aside.get_mut(&owner.to_bits())?;
+        aside.1 = now;
+        let until = aside.0 + wait;
+        let pause = (now.since(aside.0) / 4).clamp(AGAIN_MIN, AGAIN_MAX);
+        Some((until, (now + pause).min(until)))
+    }
+
+    /// What a client is told of how long it has waited.
+    pub(in super::super) fn waited_words(waited: Duration) -> String {
+        format!("waited {:.1} s for a primary", waited.as_secs_f64())
+    }
+}
+
+impl Core {
+    /// The worker drains: nobody waits for a primary any more.
+    #[cold]
+    pub fn end_waits_for_primaries(&mut self) {
+        self.plane.cluster.is_draining = true;
+        for slot in self.links.iter_mut().filter(|slot| slot.is_lost) {
+            slot.link.hold_unsent(None);
+        }
+        self.plane.note_deadline(Some(self.plane.clock.now));
+    }
+}
