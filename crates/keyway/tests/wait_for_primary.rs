@@ -287,7 +287,8 @@ fn whatever_waits_is_executed_in_order_once_the_primary_is_back() {
     assert_eq!(told, expected);
     for other in &mut others {
         let values: Vec<Value> = other.replies(20);
-        let numbers: Vec<i64> = values.iter().map(|it| it.text().parse().unwrap_or(-1)).collect();
+        let number = |it: &Value| if let Value::Integer(number) = it { *number } else { -1 };
+        let numbers: Vec<i64> = values.iter().map(number).collect();
         assert!(numbers.is_sorted() && numbers[0] > 0, "{values:?}");
     }
     assert_eq!(client.words("GET others"), Value::bulk("1000"));

@@ -105,9 +105,11 @@ impl Plane {
 
     /// Tells a link that is not connected how long requests wait on it for that.
     #[cold]
-    pub(in super::super) fn note_patience(&self, slot: &mut LinkSlot) {
+    pub(in super::super) fn note_patience(&mut self, slot: &mut LinkSlot) {
         let wait = self.primary_wait(slot.pool).filter(|_| self.holds_unsent(slot));
         slot.link.hold_unsent(wait);
+        // It is no primary any more: what is unsent may wait for less.
+        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }
 
     /// Notes that the connection of a link is lost, or could not be made.
