@@ -27,7 +27,7 @@ tests=()
 case "$crate" in
   users) tests=(against_redis) ;;
   control) tests=(admin) ;;
-  topology) tests=(cluster_views placement recorded) ;;
+  topology) tests=(cluster_map clients cluster_views recorded placement) ;;
   memcache) tests=(laws usual) ;;
   store) tests=(eviction quotas mixes lending) ;;
 esac

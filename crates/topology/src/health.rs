@@ -850,6 +850,185 @@ mod tests {
         Time(seconds * 1_000_000_000)
     }
 
+    const STATES: [HealthState; 6] = [
+        HealthState::Up,
+        HealthState::Failing,
+        HealthState::Ejected,
+        HealthState::Rejoining,
+        HealthState::Quarantined,
+        HealthState::Unknown,
+    ];
+
+    #[test]
+    fn each_state_has_a_label_of_its_own() {
+        for (index, state) in STATES.into_iter().enumerate() {
+            let label = state.label();
+            assert!(!label.is_empty() && label.bytes().all(|byte| byte.is_ascii_lowercase()));
+            assert!(STATES[..index].iter().all(|other| other.label() != label), "{label}");
+        }
+    }
+
+    /// A board whose only backend has this word.
+    fn with_word(topology: &Topology, word: Word) -> HealthBoard {
+        let board = HealthBoard::new(topology);
+        board.cells[0].word.store(word.to_bits(), Relaxed);
+        board
+    }
+
+    #[test]
+    fn the_pool_that_follows_goes_on_where_this_one_stood() {
+        const DUE: u64 = 77_000;
+        let word = |state| {
+            let reason = Some(FailureReason::Timeout);
+            let due_ms = if HealthState::is_usable(state) { 0 } else { DUE };
+            Word { state, reason, failures: 3, due_ms }
+        };
+        let held = Word {
+            reason: Some(FailureReason::Operator),
+            due_ms: Word::NEVER,
+            ..word(HealthState::Ejected)
+        };
+        let ejects = ejection(3, Rejoin::Serve);
+        // What it was, and what it is where the pool ejects and where it does not.
+        let rows = STATES.map(|state| {
+            let was = word(state);
+            let failing = Word { state: HealthState::Failing, due_ms: 0, ..was };
+            match state {
+                // A probe says nothing here, and is due again.
+                HealthState::Rejoining => {
+                    (was, Word { state: HealthState::Ejected, due_ms: 0, ..was }, failing)
+                }
+                HealthState::Ejected | HealthState::Quarantined => (was, was, failing),
+                _ => (was, was, was),
+            }
+        });
+        for (was, where_ejected, where_not) in rows.into_iter().chain([(held, held, held)]) {
+            for (new_ejection, expected) in [(ejects, where_ejected), (None, where_not)] {
+                let (from, to) = (topology(1, &[ejects]), topology(1, &[new_ejection]));
+                let board = with_word(&from, was);
+                board.cells[0].ejections.store(5, Relaxed);
+                board.cells[0].rejoins.store(4, Relaxed);
+                let next = board.succeeded_by((&from, &to), |_| false, |_| Some(0));
+                let backend = BackendId(0);
+                assert_eq!(next.word(backend), expected, "after {was:?}");
+                assert_eq!((next.ejections(backend), next.rejoins(backend)), (5, 4));
+                let anew = board.succeeded_by((&from, &to), |_| false, |_| None);
+                assert_eq!(anew.word(backend), Word::UNKNOWN, "it follows no pool");
+            }
+        }
+    }
+
+    #[test]
+    fn places_of_a_cluster_are_nobodys_in_the_pool_that_follows() {
+        let listed = topology(1, &[None]);
+        let PoolKind::Sharded(sharded) = &listed.pools()[0].kind else { panic!("it is sharded") };
+        let servers = &sharded.servers;
+        let cluster = crate::ClusterPool {
+            seeds: vec![servers[0].endpoint.clone()],
+            nodes_max: 1,
+            discovery: Default::default(),
+            refresh: SECOND,
+            redirections_max: 1,
+            retry_percent: None,
+            reads: Default::default(),
+            primaries: Vec::new(),
+            sentinels: None,
+        };
+        let found = ShardedPool { cluster: Some(Box::new(cluster)), ..sharded.clone() };
+        let pool = Pool { name: "pool0".into(), kind: PoolKind::Sharded(found) };
+        let found = Topology::new(Epoch(2), vec![pool]);
+        let failing = Word { state: HealthState::Failing, failures: 1, ..Word::default() };
+        for (from, to, goes_on) in [
+            (&listed, &listed, true),
+            (&listed, &found, false),
+            (&found, &listed, false),
+            (&found, &found, false),
+        ] {
+            let board = with_word(from, failing);
+            let next = board.succeeded_by((from, to), |_| false, |_| Some(0));
+            let expected = if goes_on { failing } else { Word::UNKNOWN };
+            assert_eq!(next.word(BackendId(0)), expected);
+        }
+    }
+
+    #[test]
+    fn a_server_is_watched_for_any_of_what_may_refuse_it() {
+        let circuit = crate::Circuit {
+            failures_percent: 50,
+            requests_min: 10,
+            window: SECOND,
+            open_for: SECOND,
+            open_for_max: SECOND,
+            probes: 1,
+        };
+        for (circuit, is_held) in [(None, false), (None, true), (Some(circuit), false)] {
+            let plain = topology(1, &[None]);
+            let PoolKind::Sharded(sharded) = &plain.pools()[0].kind else { panic!("sharded") };
+            let sharded = ShardedPool { circuit, ..sharded.clone() };
+            let pool = Pool { name: "pool0".into(), kind: PoolKind::Sharded(sharded) };
+            let board = HealthBoard::new(&Topology::new(Epoch(1), vec![pool]));
+            if is_held {
+                board.eject(BackendId(0));
+            }
+            assert_eq!(board.watches(BackendId(0)), circuit.is_some() || is_held);
+        }
+    }
+
+    #[test]
+    fn a_server_is_unready_for_a_second_after_it_said_so() {
+        for reason in FailureReason::ALL {
+            let says_so = matches!(reason, FailureReason::Loading | FailureReason::MasterDown);
+            let board = board(2, &[ejection(9, Rejoin::Serve)]);
+            let (backend, other) = (BackendId(0), BackendId(1));
+            assert!(!board.is_unready(backend, at(5)), "it has said nothing");
+            board.note_failure(backend, reason, (at(5), at(5)));
+            for (now, is_within) in
+                [(at(5), true), (Time(at(6).0 - 1), true), (at(6), false), (at(7), false)]
+            {
+                assert_eq!(board.is_unready(backend, now), says_so && is_within, "{reason:?}");
+                assert!(!board.is_unready(other, now));
+            }
+            board.note_success(backend);
+            assert!(!board.is_unready(backend, at(5)), "it has answered since");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_its_data_is_the_backends_own() {
+        let board = board(2, &[None]);
+        let (one, other) = (BackendId(0), BackendId(1));
+        board.generation(one).note_seen(crate::Seen::Id(42));
+        assert_eq!(board.generation(one).remembered().seen, crate::Seen::Id(42));
+        assert_eq!(board.generation(other).remembered().seen, crate::Seen::Nothing);
+    }
+
+    #[test]
+    fn failures_hold_no_backend_as_an_operator_does() {
+        for is_operator in [false, true] {
+            let ages = Duration::from_secs(1 << 31);
+            let ejection = Ejection { after_failures: 1, for_: ages, rejoin: Rejoin::Serve };
+            let board = board(1, &[Some(ejection)]);
+            let backend = BackendId(0);
+            board.note_failure(backend, FailureReason::Timeout, (at(1), at(1)));
+            assert_eq!((board.until(backend), board.is_held(backend)), (None, false));
+            if is_operator {
+                assert!(board.eject(backend), "it was not held");
+            }
+            assert_eq!(board.is_held(backend), is_operator);
+        }
+        let word = Word { state: HealthState::Ejected, ..Word::default() };
+        let operator = Some(FailureReason::Operator);
+        for (state, reason, due_ms, is_held) in [
+            (HealthState::Ejected, operator, Word::NEVER, true),
+            (HealthState::Ejected, operator, 7, false),
+            (HealthState::Ejected, None, Word::NEVER, false),
+            (HealthState::Quarantined, operator, Word::NEVER, false),
+        ] {
+            let word = Word { state, reason, due_ms, ..word };
+            assert_eq!(HealthBoard::is_held_word(word), is_held, "{word:?}");
+        }
+    }
+
     #[test]
     fn a_backend_that_is_reachable_is_up_and_its_row_of_failures_goes_on() {
         let board = board(1, &[ejection(3, Rejoin::Serve)]);
@@ -876,14 +1055,7 @@ mod tests {
 
     #[test]
     fn word_survives_packing() {
-        for state in [
-            HealthState::Up,
-            HealthState::Failing,
-            HealthState::Ejected,
-            HealthState::Rejoining,
-            HealthState::Quarantined,
-            HealthState::Unknown,
-        ] {
+        for state in STATES {
             for reason in FailureReason::ALL.map(Some).into_iter().chain([None]) {
                 for (failures, due_ms) in [(0, 0), (3, 77), (Word::FAILURES_MAX, Word::NEVER)] {
                     let word = Word { state, reason, failures, due_ms };

@@ -277,6 +277,34 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_ring_of_primaries_tells_the_name_and_where_it_is() {
+        let names =
+            Arc::new(build(Distribution::Ketama, &servers(&["a:1", "b:1", "c:1"]), |_| true));
+        // The second is nowhere, and of the third it is not said.
+        let places: Arc<[u16]> = [7, SlotOwners::NONE].into();
+        let ring = Ring::of_primaries(Arc::clone(&names), Arc::clone(&places));
+        let mut seen = [false; 3];
+        for hash in (0..u32::MAX).step_by(40_000_009) {
+            let name = names.pick(hash, 0).unwrap();
+            seen[usize::from(name)] = true;
+            assert_eq!(ring.primary_of(hash, 0), Some(name));
+            assert_eq!(ring.pick(hash, 0), (name == 0).then_some(7));
+            assert_eq!(names.primary_of(hash, 0), None, "its servers have no such names");
+        }
+        assert_eq!(seen, [true; 3]);
+    }
+
+    #[test]
+    fn a_ring_of_slots_takes_any_hash() {
+        let mut owners = SlotOwners::new();
+        (0..SLOT_COUNT as u16).for_each(|slot| owners.set(slot, Some(slot / 100)));
+        let ring = Ring::of_slots(Arc::new(owners));
+        for hash in (0..u32::MAX).step_by(40_000_009) {
+            assert_eq!(ring.pick(hash, 0), Some((hash % SLOT_COUNT as u32) as u16 / 100));
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 

@@ -384,12 +384,44 @@ fn bounds_hold() {
     }
     assert_eq!(read_nodes(line(1, &" 0-16383".repeat(5))), Err(ViewError::TooManySlots));
     assert!(read_nodes(line(1, &" 0-16383".repeat(4))).unwrap().is_whole());
+    let one_more = " 0-16383".repeat(4) + " 7";
+    assert_eq!(read_nodes(line(1, &one_more)), Err(ViewError::TooManySlots));
+    let id = |id: &str| read_nodes(format!("{id} 10.0.0.1:7000@17000 master - 0 0 1 connected\n"));
+    assert!(id(&"x".repeat(64)).is_ok() && id("x").is_ok());
+    for refused in ["x".repeat(65), "x\u{7f}".into(), "é".into()] {
+        assert_eq!(id(&refused), Err(ViewError::Expected("the identity of a node")), "{refused}");
+    }
     let moving = " [7->-0000000000000000000000000000000000000000]".repeat(65537);
     assert_eq!(read_nodes(line(1, &moving)), Err(ViewError::TooManySlots));
     let long = [b"$16777216\r\n", &vec![b'x'; VIEW_LEN_MAX][..], b"\r\n"].concat();
     for reader in READERS {
         assert_eq!(read(reader, &long), Err(ViewError::TooLong));
     }
+}
+
+#[test]
+fn a_node_is_where_its_line_says_by_the_port_that_is_wanted() {
+    let asked = asked_endpoint();
+    let endpoint = |address: &str, flags: &str, wants_tls| {
+        let line = format!("{:040x} {address} {flags} - 0 0 1 connected\n", 7);
+        let mut out = Vec::new();
+        reply::bulk(&mut out, line.as_bytes());
+        let view = ClusterView::from_nodes(&out, Asked { endpoint: &asked, wants_tls }).unwrap();
+        view.nodes[0].endpoint.clone()
+    };
+    let at = |text: &str| Some(text.parse::<Endpoint>().unwrap());
+    for (address, plain, tls) in [
+        ("10.0.0.1:7000@17000", "10.0.0.1:7000", "10.0.0.1:7000"),
+        ("10.0.0.1:7000@17000,,tls-port=7001", "10.0.0.1:7000", "10.0.0.1:7001"),
+        ("10.0.0.1:7001@17000,,tcp-port=7000", "10.0.0.1:7000", "10.0.0.1:7001"),
+    ] {
+        assert_eq!(endpoint(address, "master", false), at(plain), "{address}");
+        assert_eq!(endpoint(address, "master", true), at(tls), "{address}");
+    }
+    // One that does not know its own address is where it was asked, and no other is.
+    assert_eq!(endpoint(":7000@17000", "myself,master", false), Some(asked.clone()));
+    assert_eq!(endpoint(":7000@17000", "master", false), None);
+    assert_eq!(endpoint("10.0.0.1:7000@17000", "master,noaddr", false), None);
 }
 
 #[test]

@@ -133,6 +133,8 @@ mod tests {
         }
         let all: Vec<_> = (0..SLOT_COUNT).map(|slot| owners.of(slot as u16)).collect();
         assert_eq!(all, expected);
+        let array = expected.iter().map(|owner| owner.unwrap_or(SlotOwners::NONE));
+        assert!(owners.as_array().iter().copied().eq(array));
     }
 
     #[test]

@@ -131,6 +131,34 @@ mod tests {
     }
 
     #[test]
+    fn places_left_over_go_to_the_largest_remainders_and_of_equals_to_the_first() {
+        for weights in [&[1u32, 2, 4][..], &[3, 3, 3, 1], &[5, 4, 3, 2, 1], &[1, 1, 1], &[9, 70]] {
+            let lines =
+                weights.iter().enumerate().map(|(nth, weight)| format!("h{nth}:1:{weight}"));
+            let servers: Vec<Server> = lines.map(|line| Server::parse(&line).unwrap()).collect();
+            let members: Vec<u16> = (0..servers.len() as u16).collect();
+            let shares = shares(&servers, &members);
+            assert_eq!(shares.iter().sum::<u32>(), PLACES);
+            let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
+            // Each with its remainder, and whether it got a place more.
+            let parts: Vec<(u64, bool)> = weights
+                .iter()
+                .zip(&shares)
+                .map(|(&weight, &share)| {
+                    let exact = u64::from(PLACES) * u64::from(weight);
+                    (exact % total, u64::from(share) > exact / total)
+                })
+                .collect();
+            for (index, &(remainder, has_more)) in parts.iter().enumerate() {
+                for &(later, later_has_more) in &parts[index + 1..] {
+                    assert!(remainder < later || has_more >= later_has_more, "{weights:?}");
+                    assert!(remainder >= later || has_more <= later_has_more, "{weights:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn shares_are_exact_to_one_place() {
         let weights = [1u32, 1, 7, 2_147_483_647, 500_000_000, 3];
         let lines: Vec<String> =

@@ -63,3 +63,18 @@ impl Buckets {
         self.0[(hash % BUCKETS) as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_points_the_first_listed_counts() {
+        // 16 bits of hash, and more points of each server: both have one at 0.
+        let servers = ["a:1:1000", "b:1:1000"].map(|line| Server::parse(line).unwrap());
+        for members in [[0, 1], [1, 0]] {
+            let buckets = Buckets::build(Hash::Crc16Xmodem, &servers, &members);
+            assert!((0..BUCKETS).all(|hash| buckets.pick(hash) == members[0]), "{members:?}");
+        }
+    }
+}

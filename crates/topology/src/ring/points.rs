@@ -66,3 +66,26 @@ impl Points {
         &self.points
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_that_crowd_are_found_as_those_that_spread() {
+        // All in one bucket, half of them at the values of others, and some far away.
+        let crowd = (0..200u32).map(|nth| (5_000 + nth * 3 % 300, nth as u16));
+        let spread = (0..20u32).map(|nth| (nth << 27 | 1, 1_000 + nth as u16));
+        let list: Vec<(u32, u16)> = crowd.chain(spread).collect();
+        let first = |hash| {
+            let above = list.iter().filter(|&&(value, _)| value >= hash);
+            // Of two equal ones the first listed counts.
+            above.min_by_key(|(value, _)| *value).or(list.iter().min_by_key(|(value, _)| *value))
+        };
+        let point = |&(value, server): &(u32, u16)| Point { value, server };
+        let points = Points::new(list.iter().map(point).collect());
+        for hash in (0..6_000).chain((0..1000).map(|nth| nth << 22)).chain([u32::MAX]) {
+            assert_eq!(Some(points.pick(hash)), first(hash).map(|it| it.1), "{hash}");
+        }
+    }
+}

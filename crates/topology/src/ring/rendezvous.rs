@@ -196,6 +196,35 @@ mod tests {
         }
     }
 
+    /// Two seeds of different draws whose logarithms are the same, the lower draw first.
+    fn twins() -> [u64; 2] {
+        let mut seeds: Vec<u64> = (0..1 << 18).collect();
+        seeds.sort_by_key(|&seed| mix(seed));
+        let is_twin = |pair: &&[u64]| negative_log2(mix(pair[0])) == negative_log2(mix(pair[1]));
+        let pair = seeds.windows(2).find(is_twin).expect("so many draws have equal logarithms");
+        [pair[0], pair[1]]
+    }
+
+    #[test]
+    fn of_equal_quotients_the_higher_draw_wins_and_of_equal_draws_the_first() {
+        let drawer = |(seed, server): (u64, u16)| Drawer { seed, weight: 1, server };
+        let winner = |drawers: &[(u64, u16)]| {
+            let drawers = drawers.iter().copied().map(drawer).collect();
+            Rendezvous { drawers, is_weighted: true }.pick_exactly(0, |_| true)
+        };
+        let [low, high] = twins();
+        assert_eq!(winner(&[(low, 1), (high, 2)]), 2);
+        assert_eq!(winner(&[(high, 2), (low, 1)]), 2);
+        assert_eq!(winner(&[(low, 1), (low, 2)]), 1);
+        let same: Vec<Server> = ["h:1", "h:1"].map(|line| Server::parse(line).unwrap()).into();
+        for members in [[0, 1], [1, 0]] {
+            let ring = Rendezvous::build(&same, &members);
+            for hash in 0..100 {
+                assert_eq!(ring.pick(hash), members[0]);
+            }
+        }
+    }
+
     #[test]
     fn logarithm_lies_between_its_bounds() {
         let mut draws: Vec<u64> = (0..64u32).flat_map(|bit| [1 << bit, (1 << bit) - 1]).collect();
