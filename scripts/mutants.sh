@@ -28,7 +28,7 @@ case "$crate" in
   users) tests=(against_redis) ;;
   control) tests=(admin) ;;
   topology) tests=(cluster_map clients cluster_views recorded placement) ;;
-  memcache) tests=(laws usual) ;;
+  memcache) tests=(packets laws usual memcached) ;;
   store) tests=(eviction quotas mixes lending) ;;
 esac
 
