@@ -5,6 +5,7 @@
 use crate::Choices;
 use crate::laws::shown;
 use keyway_base::{BackendFault, Key, Limits, Sent, Time};
+use keyway_command::Counted;
 use keyway_proxy::{Internal, Link, LinkOptions, LinkState, Owner};
 use keyway_resp::{Kind, Protocol};
 use std::collections::VecDeque;

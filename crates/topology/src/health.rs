@@ -924,6 +924,7 @@ mod tests {
         let PoolKind::Sharded(sharded) = &listed.pools()[0].kind else { panic!("it is sharded") };
         let servers = &sharded.servers;
         let cluster = crate::ClusterPool {
+            wait_for_primary: None,
             seeds: vec![servers[0].endpoint.clone()],
             nodes_max: 1,
             discovery: Default::default(),

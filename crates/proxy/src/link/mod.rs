@@ -1005,7 +1005,7 @@ mod tests {
         ask(&mut link, 0, at(0));
         let len = link.request_buf().len();
         link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
-        link.enqueue(Owner::Internal(Internal::Probe), 0, 14, at(1));
+        link.enqueue(Owner::Internal(Internal::Probe), Counted::OWN, 14, at(1));
         ask(&mut link, 1, at(100));
         for attempt in 0..3 {
             link.on_connecting(&options(), at(1000 * attempt));
