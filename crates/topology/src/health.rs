@@ -821,6 +821,25 @@ mod tests {
     }
 
     #[test]
+    fn questions_about_backends_of_another_board_are_counted_across_reloads() {
+        let (old, new) = (topology(3, &[None]), topology(2, &[None]));
+        let board = HealthBoard::new(&old);
+        let kept = BackendId(2);
+        board.state(kept);
+        assert_eq!(board.strangers(), 0, "it is on this board");
+        let next = board.succeeded_by((&old, &new), |_| false, |_| Some(0));
+        let asks: [fn(&HealthBoard, BackendId); 3] = [
+            |board, id| drop(board.state(id)),
+            |board, id| drop(board.circuits().is_closed(id)),
+            |board, id| drop(board.reads().has(id)),
+        ];
+        for (ask, count) in asks.into_iter().zip(1..) {
+            ask(&next, kept);
+            assert_eq!((next.strangers(), board.strangers()), (count, count));
+        }
+    }
+
+    #[test]
     fn a_backend_of_another_board_is_up_and_nothing_changes_it() {
         let board = board(3, &[ejection(1, Rejoin::Flush)]);
         for stranger in [BackendId(3), BackendId(u32::MAX)] {
