@@ -22,9 +22,12 @@ fn read(bytes: &[u8]) -> (Parsed, Request) {
     (parse_request(bytes, Wire::Binary, &LIMITS, &mut request), request)
 }
 
-/// Of every operation its number, the lengths its extras may have, whether it has a key, and
-/// whether a value: `None` when it may have one or not.
-const OPERATIONS: [(&[u8], &[usize], Option<bool>, bool); 9] = [
+/// Operations by number, lengths of extras, key, value.
+type Row = (&'static [u8], &'static [usize], Option<bool>, bool);
+
+/// Of every operation its number, the lengths its extras may have, whether it has a key (`None`:
+/// with or without), and whether it has a value.
+const OPERATIONS: [Row; 9] = [
     // Get, delete.
     (&[0x00, 0x04, 0x09, 0x0c, 0x0d, 0x14], &[0], Some(true), false),
     // Set, add, replace.
