@@ -108,7 +108,9 @@ impl Plane {
     pub(in super::super) fn note_patience(&mut self, slot: &mut LinkSlot) {
         let wait = self.primary_wait(slot.pool).filter(|_| self.holds_unsent(slot));
         slot.link.hold_unsent(wait);
-        // It is no primary any more: what is unsent may wait for less.
+        // The next request waits for so long, which may be less than `timeout`.
+        self.note_deadline(wait.map(|wait| self.clock.now + wait));
+        // If it is no primary any more, what is unsent may wait for less.
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
     }
 
@@ -204,16 +206,13 @@ impl Plane {
         }
     }
 
-    /// Tells the client of a request that servers refused again and again how long that was.
-    pub(super) fn tell_waited(&mut self, pool: u16, one: &mut Redirected) {
+    /// Notes that the client of a request that servers refused again and again gets their error,
+    /// in their words.
+    pub(super) fn end_aside(&mut self, pool: u16, one: &Redirected) {
         let owner = self.session_of(one.exchange.owner);
         let aside = owner.and_then(|owner| self.cluster.aside.remove(&owner.to_bits()));
-        let Some((since, _)) = aside else { return };
-        let waited = self.clock.now.since(since);
-        if let (Some(words), true) = (one.reply.strip_suffix(b"\r\n"), waited > AGAIN_MIN) {
+        if aside.is_some_and(|(since, _)| self.clock.now.since(since) > AGAIN_MIN) {
             self.note_in_vain(pool);
-            let words = [words, b" (", Self::waited_words(waited).as_bytes(), b")\r\n"].concat();
-            one.reply = words.into();
         }
     }
 

@@ -273,7 +273,7 @@ impl Core {
         let is_alone = !is_guarded && owner.is_some_and(|owner| self.is_alone(owner));
         let Core { links, plane, .. } = self;
         if !is_in_time || !is_alone || (held.is_none() && !plane.may_retry(pool)) {
-            plane.tell_waited(pool, &mut one);
+            plane.end_aside(pool, &one);
             return self.give_up(from, &one);
         }
         shared.totals.retried.fetch_add(1, Relaxed);
