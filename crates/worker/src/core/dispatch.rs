@@ -11,9 +11,8 @@ use crate::advice::{advice, advice_of_tls};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Fault, Key, Part};
 use keyway_command::{
-    Args, Condition, Counted, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+    Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
 };
-use keyway_metrics::RequestCells;
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
     Busy, Identity, LinkState, Output, Owner, ReplyMode, Session, Translation, write_crossslot,
@@ -685,47 +684,6 @@ impl Plane {
         let mut told = Vec::new();
         self.write_unrouted(session.pool, Some(request), &mut told);
         self.answer(session, busy, |out| out.extend_from_slice(&told));
-    }
-
-    /// Where a pool's requests of one kind are counted.
-    #[inline]
-    pub(super) fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
-        self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
-    }
-
-    #[inline]
-    pub(super) fn count(&self, session: &Session, request: &Request) {
-        self.request_cells(session.pool, request.command.counted()).call();
-    }
-
-    /// Counts an error reply of the store, and tells of one that refuses
-    /// writes.
-    #[cold]
-    pub(super) fn note_store_error(&self, pool: u16, counted: Counted, is_full: bool) {
-        if !is_full {
-            return self.request_cells(pool, counted).error_reply();
-        }
-        self.count_fault(pool, counted, Fault::StoreFull);
-        let plan = &self.plan.pools[pool as usize];
-        if plan.notices.store_full.is_due(self.clock.now) {
-            let memory_max = match &plan.kind {
-                PoolKind::Store(store) => store.config().memory_max,
-                PoolKind::Sharded { .. } | PoolKind::Routed(_) => 0,
-            };
-            tracing::warn!(pool = plan.name, memory_max, "store is full: writes are refused");
-        }
-    }
-
-    /// Notes that a request was answered without asking a server; its latency
-    /// is recorded with those of its turn.
-    #[inline]
-    pub(super) fn note_served(&mut self, pool: u16, counted: Counted) {
-        self.served.note(pool, counted);
-    }
-
-    #[cold]
-    pub(super) fn count_fault(&self, pool: u16, counted: Counted, fault: Fault) {
-        self.request_cells(pool, counted).fault(fault);
     }
 
     /// A backend's name and address, for an error text, and with which words it

@@ -40,6 +40,7 @@ mod ahead;
 mod awaited;
 mod circuits;
 mod cluster;
+mod counting;
 mod detour;
 mod dispatch;
 mod figures;
