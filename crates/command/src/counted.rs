@@ -1,4 +1,4 @@
-//! What a request is counted as in metrics: the class of its command, and the command itself.
+//! Metrics count a request under its command, and under the class of the command.
 
 use crate::table::{COMMANDS, Verb};
 use crate::{Class, Command};
@@ -79,7 +79,7 @@ impl Default for Counted {
 }
 
 impl Command {
-    /// What a request for it is counted as.
+    /// The class and the command that metrics count its requests under.
     #[inline]
     pub fn counted(&self) -> Counted {
         Counted { class: self.class, command: self.verb as u16 }

@@ -491,7 +491,7 @@ pub(crate) fn at_most_the_limit(
     own.unwrap_or(limit)
 }
 
-/// What stands for a password where a configuration is shown: it tells that there is one.
+/// The text in place of a password where a configuration is shown. It tells that there is one.
 pub(crate) const MASK: &str = "********";
 
 /// The keys of most passwords.

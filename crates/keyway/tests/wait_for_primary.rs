@@ -200,7 +200,7 @@ fn the_wait_ends_with_an_error_in_time_that_tells_how_long_it_was() {
     assert_eq!(client.words("SET k 1"), Value::simple("OK"));
     server.kill(0);
     for words in ["GET k", "MGET k l", "EVAL return(1) 1 k", "BLPOP k 1", "WATCH k"] {
-        // What waits behind the request that fails has waited as long, and fails with it.
+        // The requests behind the one that fails have waited as long, and fail with it.
         let sent = Instant::now();
         client.send(&encode_words(words).repeat(3));
         for reply in client.replies(3) {

@@ -246,7 +246,7 @@ impl ClassCells {
     }
 }
 
-/// How many commands have their cells in one block. More cost memory for commands that nobody
+/// Number of commands with their cells in one block. More cost memory for commands that nobody
 /// calls, fewer for finding a block: 16 bytes for each.
 const COMMAND_BLOCK: usize = 16;
 
@@ -572,7 +572,7 @@ impl OwnCells {
         &self.classes[index]
     }
 
-    /// How many requests of the command class at `index` of [`Layout::classes`] were taken.
+    /// Number of requests taken of the command class at `index` of [`Layout::classes`].
     ///
     /// # Panics
     /// When there is no such class.

@@ -86,7 +86,7 @@ pub struct MemcachedTotals {
     pub flushes: u64,
 }
 
-/// What all workers did for one command of a pool.
+/// The totals of one command of a pool, over all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandTotals {
     /// Requests taken for serving.
@@ -481,7 +481,7 @@ impl Registry {
         }
     }
 
-    /// What all workers did for each command of the pool at index `pool` that was called, with the
+    /// The totals of each command of the pool at index `pool` that was called, with the
     /// command's place in [`Layout::commands`].
     ///
     /// # Panics

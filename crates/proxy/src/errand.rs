@@ -25,7 +25,7 @@ pub struct Errand {
     pub sequence: u32,
     /// When the request was parsed.
     pub started: Time,
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     pub counted: Counted,
     /// What `CLIENT CACHING` said of it.
     pub caching: Option<&'static str>,

@@ -55,7 +55,7 @@ pub struct Join {
     pub sequence: u32,
     /// When the request was parsed.
     pub started: Time,
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     pub counted: Counted,
     /// Position of the pool.
     pub pool: u16,

@@ -122,7 +122,7 @@ impl Waiter {
         (self.database, self.lane, self.ticket)
     }
 
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     pub fn counted(&self) -> Counted {
         self.command.counted()
     }

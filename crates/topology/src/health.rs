@@ -397,7 +397,7 @@ impl HealthBoard {
         &self.reads
     }
 
-    /// How often this board, or one before it, was asked about a backend that it does not have.
+    /// Number of questions to this board, or to one before it, about a backend that it does not have.
     /// Each time is a fault of the one that asked: it has kept an id of another topology.
     pub fn strangers(&self) -> u64 {
         self.strangers.count()

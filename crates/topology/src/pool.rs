@@ -213,7 +213,7 @@ pub struct ClusterPool {
     pub redirections_max: u8,
     /// For a hundred requests of clients, so many may be sent again; `None`: any number.
     pub retry_percent: Option<u8>,
-    /// How long a request that was not sent yet waits for a primary that is gone; `None`: it
+    /// Longest wait of an unsent request for a primary that is gone. `None`: it
     /// fails at once.
     pub wait_for_primary: Option<Duration>,
     /// What is read from replicas.

@@ -57,7 +57,7 @@ fn next(applied: Applied) -> (ClusterMap, Vec<LeftOut>) {
     }
 }
 
-/// What holds of every map.
+/// The laws of every map.
 fn check(map: &ClusterMap) {
     let mut owned = vec![0u16; map.place_count()];
     for slot in 0..SLOT_COUNT as u16 {

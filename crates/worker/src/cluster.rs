@@ -79,7 +79,7 @@ pub struct ClusterTotals {
     pub primary_waiting: AtomicU64,
     /// Requests that have waited for a primary.
     pub primary_waits: AtomicU64,
-    /// Of these, those that were refused in the end.
+    /// Requests that waited so and were refused in the end.
     pub primary_waits_over: AtomicU64,
     /// Answers to questions about the cluster.
     pub views: AtomicU64,

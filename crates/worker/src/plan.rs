@@ -464,7 +464,7 @@ impl PoolKind {
         self
     }
 
-    /// How long a request may wait for its reply. `None`: without end, or the pool asks no server.
+    /// Longest wait of a request for its reply. `None`: without end, or the pool asks no server.
     pub fn timeout(&self) -> Option<Duration> {
         match self {
             PoolKind::Sharded { options, .. } => options.timeout,

@@ -60,7 +60,7 @@ impl AtReset {
 }
 
 impl Report<'_> {
-    /// What all workers did for each command that was called, with its name.
+    /// The totals of each command that was called, over all workers, with its name.
     pub(super) fn command_totals(&self) -> impl Iterator<Item = (&'static str, CommandTotals)> {
         let registry = &self.process.registry;
         let names = registry.layout().commands;

@@ -160,7 +160,7 @@ pub struct ClusterFigures {
     pub primary_waiting: u64,
     /// Requests that have waited for a primary.
     pub primary_waits: u64,
-    /// Of these, those that were refused in the end.
+    /// Requests that waited so and were refused in the end.
     pub primary_waits_over: u64,
     /// Answers to the question who has which slot.
     pub views: u64,

@@ -21,7 +21,7 @@ pub struct Trip {
     pub lane: u32,
     /// The pool that leads it.
     pub pool: u16,
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     pub counted_as: Counted,
     /// When it was parsed.
     pub started: Time,

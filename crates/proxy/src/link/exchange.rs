@@ -113,7 +113,7 @@ pub struct Exchange {
     /// Time that the request waited on other links, in milliseconds; [`Exchange::OVER`] when its
     /// time is up.
     pub(crate) waited: u32,
-    /// What the request is counted as in metrics.
+    /// The class and the command that metrics count the request under.
     pub counted: Counted,
     /// The server took long for it.
     pub is_slow: bool,
@@ -171,7 +171,7 @@ impl Exchange {
         !is_heard && self.owner != Owner::None
     }
 
-    /// Whether the worker asks something of the server that no request behind it relies on.
+    /// Returns whether the worker asks the server something that no request behind it relies on.
     pub(super) fn is_question(&self) -> bool {
         matches!(
             self.owner,

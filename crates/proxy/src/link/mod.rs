@@ -174,7 +174,7 @@ pub struct Link {
     progress: Time,
     /// When bytes of a large transfer last moved.
     moved: Time,
-    /// How long a request waits for the connection, where that is not as long as for its reply.
+    /// Longest wait of a request for the connection. `None`: as long as for its reply.
     held_for: Option<Duration>,
     /// Attempts to connect since the backend last answered a request.
     failures: u32,

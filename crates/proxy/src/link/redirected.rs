@@ -195,7 +195,7 @@ impl Link {
             last.expect = exchange.expect;
             last.redirections = exchange.redirections.saturating_add(1);
             last.sent_on_by = exchange.sent_on_by;
-            // What blocks may wait long at each server: its time for this one begins now.
+            // A blocking command may wait long at each server. Its time for this one begins now.
             last.waited = if self.is_blocking { 0 } else { exchange.waited_until(now) };
             self.is_uneven |= last.waited > 0;
         }

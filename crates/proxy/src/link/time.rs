@@ -74,7 +74,7 @@ impl Link {
         }
     }
 
-    /// How long a request may wait now: for its reply, or for the connection.
+    /// Longest wait of a request now: for its reply, or for the connection.
     fn patience(&self, options: &LinkOptions) -> Option<Duration> {
         let held_for = self.held_for.filter(|_| self.state != LinkState::Ready);
         held_for.or(options.timeout)

@@ -38,7 +38,7 @@ pub struct Gather {
     pub sequence: u32,
     /// When it was parsed.
     pub started: Time,
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     pub counted: Counted,
     /// The position of its pool.
     pub pool: u16,

@@ -416,7 +416,7 @@ pub struct Warming {
     pub sequence: u32,
     /// When it was parsed.
     pub started: Time,
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     pub counted: Counted,
     /// The position of its pool, the new one.
     pub pool: u16,

@@ -18,7 +18,7 @@ pub struct Busy {
     pub output: Output,
     /// How long they wait for others.
     pub hold: Hold,
-    /// What of them the worker has counted as not taken, in bytes.
+    /// Bytes of the outputs that the worker has counted as not taken.
     pub counted: u64,
 }
 

@@ -101,7 +101,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     (Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) }, plan)
 }
 
-/// How long requests wait for a primary that is gone, if they do.
+/// Longest wait of requests for a primary that is gone, if they wait.
 pub(super) fn wait_for_primary(random: &mut Random) -> Option<Duration> {
     random.percent(40).then(|| Duration::from_millis(random.scaled(20, 3000)))
 }

@@ -28,18 +28,18 @@ pub(crate) struct Redundancy {
 struct Lost {
     tenure: u64,
     since: Time,
-    /// Whether the servers were asked once more since, before it is told.
+    /// The servers were asked once more since then, before it is told.
     is_doubted: bool,
     is_told: bool,
 }
 
-/// What became of the shards since the last look.
+/// Changes of the shards since the last look.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Followed {
     /// Shards to be told. Each change is returned once.
     pub(crate) changes: Vec<ShardChange>,
-    /// Whether the servers are to be asked now: a shard is about to be told, by an answer from
-    /// before its time was up.
+    /// The servers are to be asked now. A shard is about to be told, by an answer from before its
+    /// time was up.
     pub(crate) asks_again: bool,
 }
 

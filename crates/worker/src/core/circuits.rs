@@ -113,8 +113,8 @@ impl Plane {
         passes
     }
 
-    /// Whether clients have to wait for room on a link, or for the server at its other end.
-    /// Those whose requests are refused at once do not.
+    /// Returns whether clients have to wait for room on a link, or for the server at its other end.
+    /// A client whose requests are refused at once does not wait.
     #[inline]
     pub(super) fn is_full(&self, slot: &LinkSlot) -> bool {
         self.has_no_room(slot) || ((slot.is_lost | slot.is_watched) && self.is_gone(slot))

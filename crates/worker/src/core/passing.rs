@@ -113,7 +113,7 @@ impl Core {
         true
     }
 
-    /// What waits beyond its window for a client that has asked for large values and has taken
+    /// Bytes that wait beyond the window of a client that has asked for large values and has taken
     /// nothing for so long that it must have been looked at.
     pub(super) fn stalled_output(&self, session: &Session, now: Time) -> usize {
         let since_look = |long| is_stalled_for(session, long + LOOKED_AT_WITHIN, now);
@@ -270,12 +270,12 @@ fn may_pass(session: &Session, sequence: u32) -> bool {
     is_next && !is_told_things
 }
 
-/// Whether a client has taken nothing for so long.
+/// Returns whether a client has taken nothing for so long.
 fn is_stalled_for(session: &Session, long: Duration, now: Time) -> bool {
     session.send_blocked && now.since(session.blocked_since) >= long
 }
 
-/// What waits for a client beyond a window, with or without replies that came early.
+/// Bytes that wait for a client beyond a window, with or without replies that came early.
 fn beyond_window(session: &Session, window: usize, with_early: bool) -> usize {
     let Some(busy) = &session.busy else { return 0 };
     let len = if with_early { busy.undelivered() } else { busy.output.len() };

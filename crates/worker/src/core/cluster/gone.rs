@@ -56,7 +56,7 @@ impl Wait {
         Wait { until, since, pool, of: of.cloned(), is_over: false }
     }
 
-    /// Whether `wait_for_primary` says for how long.
+    /// Returns whether `wait_for_primary` bounds the wait.
     pub(super) fn is_for_primary(&self) -> bool {
         self.of.is_some()
     }
@@ -70,18 +70,18 @@ impl Drop for Wait {
     }
 }
 
-/// Since when a client's request is put aside, and when it last was.
+/// The times when a client's request was first and last put aside.
 pub(super) type Aside = (Time, Time);
 
 impl Plane {
-    /// How long requests of a pool wait for a primary, if they do now.
+    /// Returns how long requests of a pool wait for a primary, if they wait now.
     pub(in super::super) fn primary_wait(&self, pool: u16) -> Option<Duration> {
         let wait = self.cluster_state(pool)?.shared.settings().wait_for_primary?;
         let has_ended = self.cluster.is_draining || self.plan.retired(pool).is_some();
         (!has_ended).then_some(wait)
     }
 
-    /// Whether requests to the server of a link wait since it is a primary that cannot be
+    /// Returns whether requests to the server of a link wait, as it is a primary that cannot be
     /// reached, or is not asked for now.
     #[cold]
     pub(in super::super) fn is_gone(&self, slot: &LinkSlot) -> bool {
@@ -91,7 +91,7 @@ impl Plane {
             && (slot.is_lost || !self.admits(slot))
     }
 
-    /// Whether requests that the server of a link was not sent stay there while it cannot be
+    /// Returns whether unsent requests stay on a link while its server cannot be
     /// reached.
     #[cold]
     pub(in super::super) fn holds_unsent(&self, slot: &LinkSlot) -> bool {
@@ -180,7 +180,7 @@ impl Plane {
         }
     }
 
-    /// For how long a client has waited for a primary in vain, if it has and is to be told.
+    /// Returns how long a client has waited for a primary in vain, if the client is to be told.
     #[inline]
     pub(in super::super) fn waited_in_vain(&self, key: Key<Session>) -> Option<Duration> {
         match self.cluster.unowned.is_empty() {
@@ -247,7 +247,7 @@ impl Plane {
         Some((until, (now + pause).min(until)))
     }
 
-    /// What a client is told of how long it has waited.
+    /// The words that tell a client how long it has waited.
     pub(in super::super) fn waited_words(waited: Duration) -> String {
         format!("waited {:.1} s for a primary", waited.as_secs_f64())
     }

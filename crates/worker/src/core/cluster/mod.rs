@@ -295,7 +295,7 @@ impl Core {
             // A server of a cluster sends on what it was sent, and what comes behind that
             // must not overtake it.
             let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
-            // What waits on a lost link for its primary goes to whoever has its keys now.
+            // A request that waits on a lost link for its primary goes to the new owner of its keys.
             let is_left = has_ended || slot.is_lost;
             if slot.pool != pool || slot.is_private || !is_left || may_be_overtaken {
                 continue;

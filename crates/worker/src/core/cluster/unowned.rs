@@ -118,7 +118,7 @@ impl Plane {
         (!wait.is_for_primary()).then_some(wait.since)
     }
 
-    /// Whether clients wait for a primary of a pool without slots: who it is is not known.
+    /// Returns whether clients wait for an unknown primary of a pool without slots.
     fn lacks_primary(&self, pool: u16) -> bool {
         self.primary_wait(pool).is_some()
             && !self.leaves_out(pool)

@@ -295,8 +295,7 @@ impl Plane {
         pos
     }
 
-    /// Whether a request was answered with an error, as it has found no room on a link for as long
-    /// as it may take.
+    /// Refuses a request that has found no room on a link within `timeout`. Returns whether it did.
     #[inline]
     fn is_refused_late(
         &mut self,

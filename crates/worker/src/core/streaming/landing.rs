@@ -25,7 +25,7 @@ struct Landing {
     args: Vec<ByteRange>,
     /// What has come of the line end behind the value.
     line_end: Vec<u8>,
-    /// What it is counted as in metrics.
+    /// The class and the command that metrics count it under.
     counted: Counted,
 }
 
