@@ -829,9 +829,9 @@ mod tests {
         assert_eq!(board.strangers(), 0, "it is on this board");
         let next = board.succeeded_by((&old, &new), |_| false, |_| Some(0));
         let asks: [fn(&HealthBoard, BackendId); 3] = [
-            |board, id| drop(board.state(id)),
-            |board, id| drop(board.circuits().is_closed(id)),
-            |board, id| drop(board.reads().has(id)),
+            |board, id| _ = board.state(id),
+            |board, id| _ = board.circuits().is_closed(id),
+            |board, id| _ = board.reads().has(id),
         ];
         for (ask, count) in asks.into_iter().zip(1..) {
             ask(&next, kept);
