@@ -31,14 +31,14 @@ const TICK_VISITS: u32 = 2000;
 
 /// Part of the bound that is set aside for idle memory.
 const RESERVED: i64 = 40;
-/// Idle memory makes the store evict up to five sixteenths of the bound less a
-/// fixed number of bytes: a small store has much of it in pages that are just
-/// begun, and evicts for an eighth at most. Less lets values that grow to many
-/// kilobytes pass the bound by some percent; more would evict a third of the
-/// items where nothing can be moved.
+/// Idle memory makes the store evict, up to five sixteenths of the bound. Less lets a store
+/// of 16 MiB pass its bound: a quarter of it lies idle in pages that are just begun. More
+/// would evict a third of the items where nothing can be moved. A store below 16 MiB would
+/// evict most items for pages just begun, so its part falls to an eighth, and it may pass
+/// its bound.
 const COUNTED_SIXTEENTHS: i64 = 5;
-const COUNTED_LESS: i64 = 8 << 20;
 const COUNTED_SMALL: i64 = 8;
+const COUNTED_LESS: i64 = 11 << 20;
 /// Without a bound, or below it, the part of all pages that may be idle.
 const IDLE_SHARE: u64 = 8;
 /// Part of the bound from which idle memory is looked for with more zeal, and
@@ -96,7 +96,7 @@ impl Store {
         let (counted_max, surplus) = match self.policy() {
             EvictionPolicy::NoEviction => (i64::MAX, 0),
             _ => {
-                let counted_max = bound / 16 * COUNTED_SIXTEENTHS - COUNTED_LESS;
+                let counted_max = (bound - COUNTED_LESS).min(bound / 16 * COUNTED_SIXTEENTHS);
                 (counted_max.max(bound / COUNTED_SMALL), self.resident.surplus())
             }
         };

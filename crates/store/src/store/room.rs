@@ -31,9 +31,13 @@ const BYTES_PER_FREED: i64 = 32;
 /// Part of the bound by which memory may be above it when such a write goes ahead. A larger divisor
 /// lets a write stand still for longer. A smaller one passes the bound by more.
 const SLACK: i64 = 100;
-/// Part of the bound that deletes must have freed before small writes may use idle memory although
-/// pages hold all that they may.
+/// Part of the bound. When at least this much was deleted, small writes get more slack,
+/// because most of what they use is idle memory. Idle memory is still counted in full.
 const DELETED: i64 = 64;
+/// A store below this length in bytes gets a part of what it lacks as further slack then:
+/// its pages just begun pass its bound by some percent. More lets stores above pass theirs.
+const SMALL: i64 = 16 << 20;
+const SMALL_SLACK: i64 = 32;
 /// Length from which a write has its room reserved. The shorter writes that all workers make at
 /// once take a few kilobytes each.
 const RESERVED_FROM: u64 = 16 << 10;
@@ -239,19 +243,19 @@ impl Store {
         let whole = self.config.memory_max as i64;
         for _ in 0..COMPACTIONS_MAX {
             let least = self.used_bytes() + self.gone();
-            // After large deletes there must be room for as many bytes, most of which are idle now.
+            // After large deletions most of the room is idle memory on partial pages.
             let has_deleted = least + self.idle_reserved() + whole / DELETED <= bound;
             let slack = match (extra as usize, has_deleted) {
-                (0..=SLOT_LEN_MAX, true) => 3 * whole / SLACK,
+                (0..=SLOT_LEN_MAX, true) => {
+                    3 * whole / SLACK / 2 + (SMALL - whole).max(0) / SMALL_SLACK
+                }
                 (0..=SLOT_LEN_MAX, false) => whole / SLACK,
                 _ => 0,
             };
             if least + self.idle_reserved() > bound {
                 return false;
             }
-            // This store cannot use up the idle memory in nodes of all stores.
-            let idle = if has_deleted { self.heap.idle_bytes() } else { self.idle_bytes() };
-            if least + idle <= bound + slack {
+            if least + self.idle_bytes() <= bound + slack {
                 return true;
             }
             // Only idle memory is in the way.
