@@ -356,7 +356,9 @@ fn running_out_of_descriptors_refuses_clients_and_recovers() {
     let servers = RedisServer::start_many(2);
     let config = KeywayConfig::new(vec![Pool::over("main", &servers)]).with_descriptors(100);
     let mut keyway = Keyway::start(KEYWAY, config);
-    assert!(keyway.process().log().contains("file descriptors for some"));
+    wait_until("the log tells", Duration::from_secs(5), || {
+        keyway.process().log().contains("file descriptors for some")
+    });
     let mut first = keyway.client(0);
     assert_eq!(first.words("SET a 1"), Value::simple("OK"));
     let mut clients: Vec<Client> =

@@ -163,9 +163,10 @@ fn many_that_read_nothing_hold_nobody_up(greeting: &str) {
         let (slowest, errors) =
             asked_beside(30, || keyway.client(0).words("GET {x}small") == Value::bulk("a"));
         assert!(slowest < IN_TIME && errors < 25, "{slowest:?}, {errors} errors");
-        wait_until("some are ended", Duration::from_secs(10), || {
+        // One more is ended each time that what they leave unread passes its bound.
+        wait_until("one is ended", Duration::from_secs(10), || {
             let labels = ["fault=\"limit\""];
-            keyway.metrics().sum("keyway_client_closed_connections_total", &labels) >= 5.0
+            keyway.metrics().sum("keyway_client_closed_connections_total", &labels) >= 1.0
         });
         drop(held);
     });

@@ -160,7 +160,7 @@ fn requests_are_counted_by_command_wherever_they_are_counted_by_class() {
         b"set k 0 0 1\r\nv\r\nget k\r\ngets k n\r\nmg k v\r\n\
           delete k noreply\r\nincr k 1\r\nmn\r\n",
     );
-    assert_eq!(client.line(), "STORED\r\n");
+    assert_eq!(client.line(), "STORED");
     wait_until("all is counted", Duration::from_secs(5), || {
         keyway.metrics().sum("keyway_pool_command_calls_total", &["pool=\"cache\""]) == 7.0
     });

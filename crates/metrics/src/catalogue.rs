@@ -414,10 +414,10 @@ catalogue! {
     CLUSTER_WAITING: Gauge "keyway_cluster_primary_waiting_clients" in "clients" by [Pool]
         measures "Clients whose next request is held back by wait_for_primary now."
         leaves_out "Leaves out requests that were queued on a connection when it was lost, and those that a server has refused and that are sent again."
-    CLUSTER_WAITS: Counter "keyway_cluster_primary_waits_total" in "requests" by [Pool]
+    CLUSTER_WAITS: Counter "keyway_cluster_primary_waits_total" in "waits" by [Pool]
         measures "Requests that have waited for a primary, as wait_for_primary allows."
         leaves_out "Leaves out what a client has sent behind such a request."
-    CLUSTER_WAITS_OVER: Counter "keyway_cluster_primary_waits_given_up_total" in "requests" by [Pool]
+    CLUSTER_WAITS_OVER: Counter "keyway_cluster_primary_failed_waits_total" in "waits" by [Pool]
         measures "Of these, those whose client got the error since no primary came in time."
         leaves_out "Leaves out what the client had sent behind them, which fails at once then."
     CLUSTER_VIEWS: Counter "keyway_cluster_told_views_total" in "views" by [Pool]

@@ -323,7 +323,7 @@ mod tests {
             (&b"-ERR unknown command\r\n"[..], "does not speak HTTP"),
             (b"", "does not speak HTTP"),
             (b"HTTP/1.1 404 Not Found\r\n\r\n", "has no /metrics"),
-            (b"HTTP/1.1 403 Forbidden\r\n\r\n", "refuses /metrics"),
+            (b"HTTP/1.1 403 Forbidden\r\n\r\n", "asks for a token"),
             (b"HTTP/1.1 500 Oh\r\n\r\n", "HTTP 500"),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nshort", "cut off"),
         ] {

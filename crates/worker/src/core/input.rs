@@ -214,6 +214,8 @@ impl Plane {
             }
             let is_held = session.barrier && !session.is_quiet(busy);
             if is_held || !busy.has_room(&self.plan.limits, session.reply_size) {
+                // The client itself holds its request up now, for as long as it likes.
+                is_new = true;
                 session.paused = true;
                 break;
             }

@@ -199,15 +199,14 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            if session.barrier && !session.is_quiet(busy) {
+            let is_held = session.barrier && !session.is_quiet(busy);
+            if is_held || !busy.has_room(&plan.limits, session.reply_size) {
+                // The client itself holds its request up now, for as long as it likes.
+                is_new = true;
                 session.paused = true;
                 break;
             }
             session.barrier = false;
-            if !busy.has_room(&plan.limits, session.reply_size) {
-                session.paused = true;
-                break;
-            }
             let rest = &bytes[pos..];
             let Some(client) = &mut session.memcached else { break };
             if client.skip > 0 {
