@@ -112,6 +112,15 @@ const OF_SLOTS: &[SlotsReader] = &[
     (&c::CLUSTER_REACHABLE_SLOTS, |cluster| cluster.reachable_slots),
 ];
 
+/// A metric of commands, and where to read it.
+type CommandReader = (&'static Metric, fn(&CommandTotals) -> f64);
+
+const OF_COMMANDS: &[CommandReader] = &[
+    (&c::COMMAND_CALLS, |totals| totals.calls as f64),
+    (&c::COMMAND_ERRORS, |totals| totals.errors as f64),
+    (&c::COMMAND_SECONDS, |totals| totals.reply_seconds),
+];
+
 const OF_WARM_UPS: &[Reader<WarmUpFigures>] = &[
     (&c::WARM_NEW_HITS, |warm_up| warm_up.new_hits),
     (&c::WARM_LOOKUPS, |warm_up| warm_up.lookups),
@@ -290,12 +299,7 @@ impl Registry {
     fn write_commands(&self, out: &mut String) {
         let mut pools = Vec::new();
         self.each_pool(|pool, name| pools.push((name.to_owned(), self.command_totals(pool))));
-        let readers: [(_, fn(&CommandTotals) -> f64); 3] = [
-            (&c::COMMAND_CALLS, |totals| totals.calls as f64),
-            (&c::COMMAND_ERRORS, |totals| totals.errors as f64),
-            (&c::COMMAND_SECONDS, |totals| totals.reply_seconds),
-        ];
-        for (metric, read) in readers {
+        for (metric, read) in OF_COMMANDS {
             let mut samples = family(out, metric);
             for (pool, totals) in &pools {
                 for (command, totals) in totals {
