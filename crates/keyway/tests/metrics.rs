@@ -190,7 +190,7 @@ fn requests_are_counted_by_command_wherever_they_are_counted_by_class() {
     {
         assert_eq!(calls("cache", command), count, "{command}");
     }
-    // Whatever a request is, both count it.
+    // Both count every request.
     for pool in ["local", "far", "cache", "front"] {
         let labels = [format!("pool=\"{pool}\"")];
         let sum = |name: &str| metrics.sum(name, &[&labels[0]]);

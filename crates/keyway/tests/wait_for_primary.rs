@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(15);
 /// A refusal may come so much later than the wait is over.
 const LATE: Duration = Duration::from_millis(200);
 
-/// What a client says that sends increments of keys of its own, some of them in pipelines.
+/// The replies to a client that sends increments of keys of its own, some of them in pipelines.
 #[derive(Default)]
 struct Told {
     replies: u64,
@@ -92,7 +92,7 @@ fn one_round(client: &mut Client, key: &str, depth: usize, (began, told): (Insta
         told.replies += 1;
         match reply {
             Value::Integer(value) => {
-                // What was lost with the primary is counted anew, in the order of the requests.
+                // Increments lost with the primary are counted anew, in the order of the requests.
                 if before.is_some_and(|before| value <= before) {
                     told.wrong.push(format!("{key}: {value} behind {before:?}"));
                 }
@@ -255,7 +255,7 @@ fn whatever_waits_is_executed_in_order_once_the_primary_is_back() {
     client.send(&lines.map(encode_words).concat());
     let mut others: Vec<Client> = (0..50).map(|_| keyway.client(0)).collect();
     others.iter_mut().for_each(|other| other.send(&encode_words("INCR others").repeat(20)));
-    // What those have sent that leave is executed, as ever; then nothing is left of them.
+    // The requests of clients that leave are executed, as ever. Then nothing is left of them.
     let mut leaving: Vec<Client> = (0..50).map(|_| keyway.client(0)).collect();
     leaving.iter_mut().for_each(|other| other.send(&encode_words("INCR left").repeat(20)));
     wait_until("all wait", SOON, || waiting(&keyway) == 101.0);

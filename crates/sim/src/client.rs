@@ -124,7 +124,7 @@ pub struct Client {
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
-    /// How long it took nothing at most, of the present connection.
+    /// Longest time in which it took nothing, of the present connection.
     unread_max: Nanos,
     /// When it looked for something to read last.
     read_at: Nanos,

@@ -908,7 +908,7 @@ mod tests {
             ..word(HealthState::Ejected)
         };
         let ejects = ejection(3, Rejoin::Serve);
-        // What it was, and what it is where the pool ejects and where it does not.
+        // The state before, the state in a pool that ejects, and the state in one that does not.
         let rows = STATES.map(|state| {
             let was = word(state);
             let failing = Word { state: HealthState::Failing, due_ms: 0, ..was };

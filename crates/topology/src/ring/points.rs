@@ -79,7 +79,7 @@ mod tests {
         let list: Vec<(u32, u16)> = crowd.chain(spread).collect();
         let first = |hash| {
             let above = list.iter().filter(|&&(value, _)| value >= hash);
-            // Of two equal ones the first listed counts.
+            // The first listed of two equal ones counts.
             above.min_by_key(|(value, _)| *value).or(list.iter().min_by_key(|(value, _)| *value))
         };
         let point = |&(value, server): &(u32, u16)| Point { value, server };

@@ -96,7 +96,7 @@ pub(super) struct State {
     /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
     /// have waited: an entry for a session at most, which leaves with it.
     unowned: BTreeMap<u64, gone::Wait>,
-    /// Since when requests are sent again that servers refused, by session.
+    /// The times since when refused requests are sent again, by session.
     aside: BTreeMap<u64, gone::Aside>,
     /// The worker ends: nobody waits for a primary.
     is_draining: bool,
