@@ -300,9 +300,7 @@ impl ClusterMap {
             if place(owner).is_none() {
                 unplaced.push((first, last));
             }
-            for slot in first..=last {
-                owners.set(slot, place(owner));
-            }
+            owners.set_range(first, last, place(owner));
         }
         next.unplaced_slots = unplaced.into();
         next.own(owners);

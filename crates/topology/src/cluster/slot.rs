@@ -63,6 +63,27 @@ impl SlotOwners {
         }
     }
 
+    /// Gives the slots from `first` to `last` to the node `owner`, or to none. A page that lies
+    /// within the range is written without a look at its slots.
+    ///
+    /// # Panics
+    /// When `last` is no slot. A range whose `last` is before `first` is empty.
+    pub fn set_range(&mut self, first: u16, last: u16, owner: Option<u16>) {
+        let value = owner.unwrap_or(SlotOwners::NONE);
+        let (mut at, end) = (usize::from(first), usize::from(last) + 1);
+        while at < end {
+            let page_end = (at / PAGE_LEN + 1) * PAGE_LEN;
+            if at % PAGE_LEN == 0 && page_end <= end {
+                self.owners[at..page_end].fill(value);
+                self.pages[at / PAGE_LEN] = value;
+                at = page_end;
+            } else {
+                self.set(at as u16, owner);
+                at += 1;
+            }
+        }
+    }
+
     /// All 16384, with [`SlotOwners::NONE`].
     pub fn as_array(&self) -> &[u16; SLOT_COUNT] {
         &self.owners
@@ -127,7 +148,10 @@ mod tests {
             let run = if step % 50 == 0 { 300 } else { 1 };
             let end = (first + run).min(SLOT_COUNT);
             expected[first..end].fill(owner);
-            (first..end).for_each(|slot| owners.set(slot as u16, owner));
+            match end - first {
+                1 => owners.set(first as u16, owner),
+                _ => owners.set_range(first as u16, (end - 1) as u16, owner),
+            }
             let slot = (state >> 16) as usize % SLOT_COUNT;
             assert_eq!(owners.of(slot as u16), expected[slot], "slot {slot} after {step}");
         }

@@ -265,14 +265,19 @@ impl Building {
         if self.nodes[usize::from(owner)].role != NodeRole::Primary {
             return Ok(());
         }
-        for slot in first as u16..=last as u16 {
-            let is_better = match self.owners.of(slot) {
-                Some(before) => self.weight(owner) > self.weight(before),
-                None => true,
-            };
-            if is_better {
-                self.owners.set(slot, Some(owner));
+        // Claims come as ranges that hardly ever overlap: each run of slots with one owner
+        // before is weighed once.
+        let (mut at, last) = (first as u16, last as u16);
+        while at <= last {
+            let before = self.owners.of(at);
+            let mut end = at;
+            while end < last && self.owners.of(end + 1) == before {
+                end += 1;
             }
+            if before.is_none_or(|before| self.weight(owner) > self.weight(before)) {
+                self.owners.set_range(at, end, Some(owner));
+            }
+            at = end + 1;
         }
         Ok(())
     }
