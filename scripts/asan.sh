@@ -17,4 +17,4 @@ export PROPTEST_CASES="${PROPTEST_CASES:-64}"
 # about them do less, and only that it is done without a fault counts.
 export KEYWAY_SANITIZED=1
 cargo +nightly test --locked --target x86_64-unknown-linux-gnu \
-  --package keyway-store --package keyway-net --package keyway-ring "$@"
+  --package keyway-memory --package keyway-store --package keyway-net --package keyway-ring "$@"

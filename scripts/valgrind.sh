@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}"
 export PROPTEST_CASES="${PROPTEST_CASES:-4}"
 export KEYWAY_SANITIZED=1
 binaries() {
-  cargo test --locked --no-run --message-format=json --package keyway-store --package keyway-net "$@" |
+  cargo test --locked --no-run --message-format=json --package keyway-memory --package keyway-store --package keyway-net "$@" |
     python3 -c '
 import json, sys
 for line in sys.stdin:

@@ -7,9 +7,9 @@
 //! moment between. Only who found no script just before one began may meet a shard
 //! that it has taken since, and waits for its end.
 
-use crate::lock::{Guard, Lock};
 use crate::scripted::ScriptHold;
 use crate::store::{Store, StoreStats};
+use keyway_memory::{Guard, Lock};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -95,7 +95,7 @@ impl Store {
             }
             match self.busy() {
                 Some(busy) => return Err(busy),
-                None => crate::lock::pause(&mut spins),
+                None => keyway_memory::pause(&mut spins),
             }
         }
     }
@@ -108,7 +108,7 @@ impl Store {
             let is_script = self.scripting.holder().is_none_or(|script| script == holder);
             match self.busy() {
                 Some(busy) if is_script => return Err(busy),
-                _ => crate::lock::pause(&mut spins),
+                _ => keyway_memory::pause(&mut spins),
             }
         }
         Ok(())

@@ -15,8 +15,8 @@
 //! items can catch up: to evict at random empties no page.
 
 use crate::evict::EvictionPolicy;
-use crate::nodes;
 use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
+use keyway_memory::nodes;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Items looked at by a write: some microseconds, and as much for each so many bytes

@@ -9,10 +9,10 @@
 //! ([`crate::waiters`]).
 
 use crate::entry::Turn;
-use crate::lock::Lock;
 use crate::store::Store;
 use crate::waiters::Lane;
 use keyway_base::KeyspaceEvents;
+use keyway_memory::Lock;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 

@@ -21,12 +21,12 @@
 //! | `volatile-*` | only items with an expiry |
 
 use crate::collections::timed;
-use crate::deque::Deque;
 use crate::expiry::{Entry, due_second};
 use crate::item::Item;
-use crate::nodes::{self, Node};
 use crate::space::{Space, Upkeep};
 use crate::table::{FREQUENCY_MAX, Marks, Position};
+use keyway_memory::Deque;
+use keyway_memory::nodes::{self, Node};
 use smallvec::SmallVec;
 
 /// What to do when a write finds memory used up: the names are Redis's

@@ -10,8 +10,8 @@
 //! expiry moved into the future is scheduled anew when its old entry comes up,
 //! so refreshing one costs nothing.
 
-use crate::lines::{Lines, Memory};
-use crate::nodes;
+use keyway_memory::nodes;
+use keyway_memory::{Lines, Memory};
 
 const LEVELS: usize = 7;
 const DIGIT_BITS: u32 = 5;
@@ -234,7 +234,7 @@ impl Wheel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::Heap;
+    use keyway_memory::Heap;
     use proptest::prelude::*;
 
     fn drain(wheel: &mut Wheel, memory: Memory<'_>, now: u32) -> Vec<Entry> {

@@ -14,9 +14,9 @@
 mod boxed;
 mod shared;
 
-use crate::arena::{self, Heap, SLOT_LEN_MAX, block_len};
 use crate::collections::{Boxed, timed};
-use crate::nodes::{NodeBox, Nodes};
+use keyway_memory::nodes::{NodeBox, Nodes};
+use keyway_memory::{Heap, SLOT_LEN_MAX, block_len};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -572,9 +572,9 @@ impl Owned {
         // SAFETY: the item's block is live and of the kind its header tells.
         let block = unsafe {
             if item.head.large {
-                arena::large_bytes(self.start)
+                keyway_memory::large_bytes(self.start)
             } else {
-                arena::slot_capacity(self.start)
+                keyway_memory::slot_capacity(self.start)
             }
         };
         block + item.boxed().map_or(0, Boxed::bytes)
@@ -589,7 +589,7 @@ impl Owned {
                 // SAFETY: the address came from a box in `create_boxed`, and
                 // the item that owned it is gone with this function.
                 let boxed = unsafe { NodeBox::from_raw_in(address, Nodes) };
-                heap.discard(NodeBox::into_inner(boxed))
+                NodeBox::into_inner(boxed).discard(heap)
             }
             None => 0,
         };
@@ -686,13 +686,13 @@ impl Owned {
         if old.large {
             let head = Head::plan_large(meta, old.key_len, value_len);
             // SAFETY: the block is one of its own, and live.
-            let capacity = unsafe { arena::large_capacity(self.start) };
+            let capacity = unsafe { keyway_memory::large_capacity(self.start) };
             (head.len() > SLOT_LEN_MAX && (capacity / 2..=capacity).contains(&head.len()))
                 .then_some(head)
         } else {
             let head = Head::plan(meta, old.key_len, value_len);
             // SAFETY: the block is a slot, and live.
-            let capacity = unsafe { arena::slot_capacity(self.start) };
+            let capacity = unsafe { keyway_memory::slot_capacity(self.start) };
             (!head.large && block_len(head.len()) == capacity).then_some(head)
         }
     }

@@ -6,9 +6,9 @@
 //! others.
 
 use crate::entry::Turn;
-use crate::lock::Lock;
 use crate::store::Store;
 use crate::waiters::Lane;
+use keyway_memory::Lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 

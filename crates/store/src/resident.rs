@@ -11,8 +11,8 @@
 //! buffers take beyond the allowance. It is measured, a few times a second, and only
 //! in stores that are to heed it: other processes' memory is not their stores'.
 
-use crate::nodes;
 use crate::store::Store;
+use keyway_memory::nodes;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -104,7 +104,7 @@ impl Resident {
     pub(crate) fn idle_now(&self) -> i64 {
         self.look();
         let share = self.share.load(Ordering::Relaxed);
-        self.idle() + nodes::heap().discarded.bytes() * share / WHOLE
+        self.idle() + nodes::heap().discarded_bytes() * share / WHOLE
     }
 
     /// The store's part of the surplus.
@@ -181,7 +181,7 @@ impl Store {
 
     /// Bytes that the store counts by itself.
     fn counted(&self) -> i64 {
-        let gone = self.heap.discarded.bytes() + self.heap.outside_held();
+        let gone = self.heap.discarded_bytes() + self.heap.outside_held();
         self.used_bytes() + gone + self.heap.idle_bytes()
     }
 }

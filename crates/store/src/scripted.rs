@@ -10,10 +10,10 @@
 use crate::busy::Busy;
 use crate::commands;
 use crate::entry::Turn;
-use crate::lock::Holder;
 use crate::store::{Context, OUT_OF_MEMORY, Reserved, Store, args_len};
 use crate::transaction::Footprint;
 use keyway_command::{Flags, Request};
+use keyway_memory::Holder;
 use keyway_resp::reply;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 use crate::evict::EvictionPolicy;
-use crate::lines::Memory;
 use crate::quota::Quotas;
 use crate::space::{Due, Space, Upkeep};
+use keyway_memory::Memory;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 

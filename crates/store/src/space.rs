@@ -1,10 +1,10 @@
 use crate::evict::{Queue, is_expired};
 use crate::expiry::{Entry, Wheel, due_second};
 use crate::item::{Owned, Times};
-use crate::lines::Memory;
-use crate::nodes::{self, NodeBox};
 use crate::quota::Quotas;
 use crate::table::{Marks, Position, Table};
+use keyway_memory::Memory;
+use keyway_memory::nodes::{self, NodeBox};
 use smallvec::SmallVec;
 use std::mem;
 

@@ -4,7 +4,6 @@ mod room;
 pub(crate) use execute::{args_len, len_of};
 pub(crate) use room::{Reserved, Search, reserved_len};
 
-use crate::arena::Heap;
 use crate::busy::Scripting;
 use crate::collections::{Means, WrongType};
 use crate::compaction::{self, Compaction};
@@ -12,10 +11,7 @@ use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
 use crate::item::Item;
-use crate::lines::Memory;
-use crate::lock::{Guard, Holder, Lock};
 use crate::memcached::Flushes;
-use crate::nodes;
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
 use crate::shard::{Gone, Shard};
@@ -25,6 +21,10 @@ use crate::waiters::Waiters;
 use crate::watches::Watches;
 use keyway_base::{Clock, KeyspaceEvents};
 use keyway_command::Verb;
+use keyway_memory::Heap;
+use keyway_memory::Memory;
+use keyway_memory::nodes;
+use keyway_memory::{Guard, Holder, Lock};
 use keyway_resp::Protocol;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
@@ -362,7 +362,7 @@ impl Store {
         };
         let mut used = self.own_bytes();
         // Blocks that become items meanwhile, or are freed from them, are not counted twice.
-        let gone = || (self.heap.discarded.bytes(), self.heap.outside_held());
+        let gone = || (self.heap.discarded_bytes(), self.heap.outside_held());
         let before = gone();
         for index in 0..self.shards.len() {
             let mut shard = lock(self.lock_of(index))?;

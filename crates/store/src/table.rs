@@ -11,7 +11,7 @@
 //! the shard.
 
 use crate::item::{Item, Owned};
-use crate::lines::{Lines, Memory};
+use keyway_memory::{Lines, Memory};
 use std::ptr::NonNull;
 
 const SLOTS: usize = 8;
@@ -391,7 +391,7 @@ impl Table {
     /// Drops an overflow bucket of a table that [`Table::pop`] has emptied;
     /// whether there was one.
     pub(crate) fn pop_overflow(&mut self, memory: Memory<'_>) -> bool {
-        assert!(self.buckets.len() == 0, "a table in use");
+        assert!(self.buckets.is_empty(), "a table in use");
         self.overflow_free = 0;
         self.overflow.pop(memory).is_some()
     }
@@ -612,8 +612,8 @@ fn bits_of(marks: Marks) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::Heap;
     use crate::item::{Encoding, Meta};
+    use keyway_memory::Heap;
     use std::collections::BTreeMap;
 
     const MARKS: Marks = Marks { frequency: 1, main: false, volatile: true };

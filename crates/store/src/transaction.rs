@@ -7,9 +7,9 @@
 use crate::busy::Busy;
 use crate::commands;
 use crate::entry::Turn;
-use crate::lock::{Guard, Holder};
 use crate::store::{Context, Reserved, Store, args_len};
 use keyway_command::{Flags, Request, Verb};
+use keyway_memory::{Guard, Holder};
 
 /// What the requests of a transaction need.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl Store {
                 if self.has_script() {
                     return None;
                 }
-                crate::lock::pause(&mut spins);
+                keyway_memory::pause(&mut spins);
             }
             count = 0;
         }

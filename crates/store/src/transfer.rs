@@ -14,13 +14,13 @@
 //! A draft is filled as the value comes, over many turns, and becomes the item's block
 //! when the request is executed; nobody sees it before.
 
-use crate::arena::Heap;
 use crate::entry::Turn;
 use crate::events::NO_WORKER;
 use crate::item::{Address, Item, Meta, Owned};
 use crate::store::{Context, Store};
 use keyway_base::{Lent, Part};
 use keyway_command::Verb;
+use keyway_memory::Heap;
 use std::cell::Cell;
 use std::fmt;
 use std::ptr::NonNull;

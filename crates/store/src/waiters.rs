@@ -24,12 +24,12 @@
 
 use crate::commands::{self, Found, How};
 use crate::entry::Turn;
-use crate::lock::Lock;
 use crate::mortal::Mortal;
 use crate::store::{Context, Store};
 use crate::transaction::{Footprint, OutOfMemory};
 use keyway_base::{ByteRange, Clock};
 use keyway_command::{Args, Command, Counted, Request};
+use keyway_memory::Lock;
 use keyway_resp::{Protocol, reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;

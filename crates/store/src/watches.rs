@@ -6,9 +6,9 @@
 //! of its keys: so whatever has changed a key before then has set the mark.
 
 use crate::entry::Turn;
-use crate::lock::Lock;
 use crate::store::{Context, Locked, Store};
 use crate::transaction::Held;
+use keyway_memory::Lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,9 +6,9 @@
 //! ```
 
 use super::blob::{Prefix, read_prefix, read_prefix_back};
-use super::discarded::steps_of_block;
-use crate::deque::Deque;
-use crate::nodes::{self, Node};
+use keyway_memory::Deque;
+use keyway_memory::nodes::{self, Node};
+use keyway_memory::steps_of_block;
 use std::ops::Range;
 
 /// Bytes of a run before the next one begins, as Redis has it. Larger makes

@@ -1,8 +1,8 @@
 use super::Means;
-use super::discarded::steps_of_block;
 use crate::item::{Encoding, Item, Meta, Owned};
-use crate::lines::Memory;
 use crate::table::{Marks, Position, Table};
+use keyway_memory::Memory;
+use keyway_memory::steps_of_block;
 
 /// Items of a bucket that random picks reach alike.
 const RANDOM_ITEMS: u64 = 16;

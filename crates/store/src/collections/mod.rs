@@ -17,7 +17,6 @@
 
 pub(crate) mod blob;
 pub(crate) mod chunks;
-pub(crate) mod discarded;
 pub(crate) mod fields;
 pub(crate) mod hash;
 pub(crate) mod integers;
@@ -30,11 +29,11 @@ pub(crate) mod stream;
 pub(crate) mod timed;
 
 use crate::item::Owned;
-use crate::lines::Memory;
-use crate::nodes::{self, NodeBox};
 use crate::store::Store;
 use chunks::Chunks;
 use fields::Fields;
+use keyway_memory::nodes::{self, NodeBox};
+use keyway_memory::{Discard, Heap, Memory};
 use sorted::Scores;
 use stream::Stream;
 use timed::Timed;
@@ -43,6 +42,10 @@ use timed::Timed;
 /// these and hashes: Redis's defaults, so that OBJECT ENCODING says the same.
 pub(crate) const BLOB_ELEMENTS_MAX: usize = 128;
 pub(crate) const BLOB_STRING_LEN_MAX: usize = 64;
+
+/// Elements up to which a collection is freed at once: some microseconds. The longest run of
+/// elements is a list's chunk, or a leaf of a tree.
+const FREED_AT_ONCE_MAX: usize = 128;
 
 /// The key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +139,24 @@ impl Boxed {
         }
     }
 
-    /// Frees up to `steps` elements, and takes off what it freed; whether
-    /// nothing is left.
+    /// Frees a collection that nobody uses any more: a small one at once, a large one in steps of
+    /// upkeep. Returns the bytes it took, which from now on only the heap counts.
+    #[cold]
+    pub(crate) fn discard(mut self, heap: &Heap) -> usize {
+        let bytes = self.bytes();
+        let mut steps = FREED_AT_ONCE_MAX as u32;
+        if self.len() > FREED_AT_ONCE_MAX || !self.free_some(heap.memory(), &mut steps) {
+            heap.discard(Box::new(self));
+        }
+        bytes
+    }
+}
+
+impl Discard for Boxed {
+    fn bytes(&self) -> usize {
+        Boxed::bytes(self)
+    }
+
     fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         match self {
             Boxed::Fields(fields) => fields.free_some(memory, steps),

@@ -8,7 +8,7 @@
 //! The tree does not know the order. Who inserts tells which entries come
 //! before; everything else goes by rank.
 
-use crate::nodes::{self, Node as Room, Nodes};
+use keyway_memory::nodes::{self, Node as Room, Nodes};
 use std::mem;
 use std::ops::ControlFlow;
 

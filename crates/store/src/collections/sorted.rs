@@ -7,7 +7,7 @@ use super::score::Bound;
 use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Address, Encoding, Item, Kind};
-use crate::lines::Memory;
+use keyway_memory::Memory;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};

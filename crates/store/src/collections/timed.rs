@@ -18,8 +18,8 @@ use super::fields::Fields;
 use super::ranks::Ranks;
 use super::{Boxed, Means};
 use crate::item::{Item, Owned};
-use crate::lines::Memory;
-use crate::nodes;
+use keyway_memory::Memory;
+use keyway_memory::nodes;
 use std::ops::{ControlFlow, Range};
 
 /// Bytes of a time: enough for the year 10889.

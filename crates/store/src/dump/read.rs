@@ -5,8 +5,8 @@ use crate::collections::stream::Stream;
 use crate::collections::stream::id::Id;
 use crate::collections::timed::TIME_MAX;
 use crate::commands::STRING_LEN_MAX;
-use crate::nodes::{self, NodeBox};
 use keyway_base::rdb::{Reader, Text, unpack};
+use keyway_memory::nodes::{self, NodeBox};
 use std::borrow::Cow;
 
 /// Why a value is not read.

@@ -1,8 +1,8 @@
 use super::{Entry, Facts};
 use crate::collections::{Boxed, Means, WrongType, blob};
 use crate::item::{Encoding, Item, Kind, Meta, Owned};
-use crate::nodes;
 use keyway_base::KeyspaceEvents;
+use keyway_memory::nodes;
 use std::ops::Range;
 
 /// A type of collection, borrowed to be read.
@@ -226,7 +226,7 @@ impl<'e, 'a> Editor<'e, 'a> {
 
     /// Frees what was taken out of the structure, in steps if it is large.
     pub(crate) fn discard(&self, boxed: Boxed) {
-        self.entry.store.heap.discard(boxed);
+        boxed.discard(&self.entry.store.heap);
     }
 
     fn meta(&mut self, encoding: Encoding) -> Meta {

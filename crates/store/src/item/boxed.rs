@@ -1,9 +1,9 @@
 //! Items whose value is the address of a structure, which they own.
 
 use super::{ADDRESS_LEN, Meta, Owned};
-use crate::arena::Heap;
 use crate::collections::Boxed;
-use crate::nodes::{self, NodeBox, Nodes};
+use keyway_memory::Heap;
+use keyway_memory::nodes::{self, NodeBox, Nodes};
 use std::ptr::NonNull;
 
 impl Owned {

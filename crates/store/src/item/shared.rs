@@ -2,7 +2,7 @@
 //! `transfer.rs`.
 
 use super::{Encoding, Head, Item, Meta, Owned};
-use crate::arena::{self, Heap};
+use keyway_memory::Heap;
 use std::ptr::NonNull;
 
 impl Item<'_> {
@@ -19,7 +19,7 @@ impl Item<'_> {
     pub(crate) fn lend(&self) {
         assert!(self.head.large, "a slot is not lent");
         // SAFETY: the block is one of its own, and live.
-        unsafe { arena::lend(self.start) };
+        unsafe { keyway_memory::lend(self.start) };
     }
 }
 
@@ -28,7 +28,7 @@ impl Owned {
     /// would be one that the heap has in its own regions, and is copied in no time.
     pub(crate) fn drafted_len(key_len: usize, value_len: usize) -> Option<usize> {
         let len = Self::drafted_value_at(key_len).checked_add(value_len)?;
-        arena::is_mapped(len).then_some(len)
+        keyway_memory::is_mapped(len).then_some(len)
     }
 
     /// Where the value begins in such a block.
@@ -62,7 +62,7 @@ impl Owned {
     /// Whether the value is lent, so that it must stay as it is.
     pub(super) fn is_lent(&self) -> bool {
         // SAFETY: the block is one of its own, and live.
-        self.item().head.large && unsafe { arena::is_lent(self.start) }
+        self.item().head.large && unsafe { keyway_memory::is_lent(self.start) }
     }
 
     /// Puts a copy in the place of what is lent, so that the value can be changed.
@@ -72,7 +72,8 @@ impl Owned {
         }
         let (item, head) = (self.item(), self.item().head);
         // SAFETY: the block is one of its own, and live.
-        let mut copy = Self { start: heap.large(unsafe { arena::large_capacity(self.start) }) };
+        let capacity = unsafe { keyway_memory::large_capacity(self.start) };
+        let mut copy = Self { start: heap.large(capacity) };
         // SAFETY: the new block is as long as the old one, and another.
         unsafe { copy.fill(&head, &item.meta(), item.access(), item.key(), item.value()) };
         std::mem::replace(self, copy).free_block(heap);

@@ -7,9 +7,9 @@
 use super::Call;
 use super::expiry::Deadline;
 use crate::entry::Turn;
-use crate::lock::Lock;
 use crate::store::{Locked, Store};
 use keyway_memcache::{Item, Outcome};
+use keyway_memory::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// No flush is to come.

@@ -4,14 +4,14 @@
 //! as a write of other keys is not to stand still for it.
 
 use super::Store;
-use crate::arena::SLOT_LEN_MAX;
 use crate::compaction;
 use crate::entry::Turn;
 use crate::evict::EvictionPolicy;
-use crate::lock::{Guard, Holder};
-use crate::nodes;
 use crate::shard::Shard;
 use keyway_base::KeyspaceEvents;
+use keyway_memory::SLOT_LEN_MAX;
+use keyway_memory::nodes;
+use keyway_memory::{Guard, Holder};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
@@ -173,7 +173,7 @@ impl Store {
     /// Bytes that are still to be freed: this store's, and long nodes of all.
     #[inline]
     fn discarded_bytes(&self) -> i64 {
-        self.heap.discarded.bytes() + nodes::heap().discarded.bytes()
+        self.heap.discarded_bytes() + nodes::heap().discarded_bytes()
     }
 
     /// Frees up to `steps` elements that nobody needs; whether some are left.

@@ -12,7 +12,7 @@
 use super::code::{Reader, Text, write_number};
 use super::id::Id;
 use super::weight;
-use crate::nodes::{self, Node};
+use keyway_memory::nodes::{self, Node};
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -6,8 +6,8 @@
 //!           or:       zigzag << 1 | 1 │        what reads as a short integer
 //! ```
 
-use crate::nodes::{self, Node};
 use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use keyway_memory::nodes::{self, Node};
 
 /// Integers whose magnitude is below this are stored as numbers: the two
 /// marking bits must still fit.

@@ -3,8 +3,8 @@
 use super::block::{Block, Entry};
 use super::group::UNKNOWN;
 use super::id::{Id, Wanted};
-use crate::collections::discarded::steps_of_block;
-use crate::malloc::allocated;
+use keyway_memory::allocated;
+use keyway_memory::steps_of_block;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 

@@ -18,9 +18,9 @@ mod weight;
 use super::{Boxed, Means};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
-use crate::nodes;
 use group::Group;
 use id::Id;
+use keyway_memory::nodes;
 pub(crate) use log::{Keep, Log, Restored, SetFault, Trim};
 use std::collections::BTreeMap;
 

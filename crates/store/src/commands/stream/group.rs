@@ -8,9 +8,9 @@ use crate::collections::stream::{self, Log, Stream};
 use crate::commands::{Call, Fault, Outcome, SYNTAX};
 use crate::entry::{Editor, Entry};
 use crate::item::Kind;
-use crate::nodes;
 use crate::number::{INTEGER_LEN_MAX, format_integer};
 use keyway_command::lookup;
+use keyway_memory::nodes;
 use keyway_resp::reply;
 use std::ops::ControlFlow;
 

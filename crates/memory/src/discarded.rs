@@ -1,4 +1,5 @@
-use super::Boxed;
+//! Freeing in steps: no request waits while millions of elements or gigabytes are given back.
+
 use crate::arena::Heap;
 use crate::lines::Memory;
 use crate::lock::Lock;
@@ -7,9 +8,15 @@ use std::alloc::{Layout, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Elements up to which a collection is freed at once: some microseconds. The
-/// longest run of elements is a list's chunk, or a leaf of a tree.
-const AT_ONCE_MAX: usize = 128;
+/// A structure in the heap that takes too long to free at once.
+pub trait Discard: Send {
+    /// Bytes that it still takes of the system's memory.
+    fn bytes(&self) -> usize;
+
+    /// Frees up to `steps` elements and subtracts their number from `steps`. Returns whether
+    /// nothing is left.
+    fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool;
+}
 
 /// Bytes of a block that are given back to the system at a time, a multiple of
 /// any system's page: some hundred microseconds.
@@ -19,7 +26,7 @@ const STEPS_PER_PIECE: u32 = 256;
 
 /// Steps that it takes to free a block of so many bytes beside its elements. One
 /// that is longer than a piece is taken apart later, in steps of its own.
-pub(in crate::collections) fn steps_of_block(bytes: usize) -> u32 {
+pub fn steps_of_block(bytes: usize) -> u32 {
     match bytes {
         0..=PIECE_LEN => (bytes * STEPS_PER_PIECE as usize / PIECE_LEN) as u32,
         _ => 0,
@@ -71,10 +78,9 @@ impl Block {
     }
 }
 
-/// Large collections and blocks nobody has a use for, freed in steps so that no
-/// request waits for millions of elements or gigabytes.
+/// Structures and blocks that nobody uses any more and that are still to be freed.
 pub(crate) struct Discarded {
-    waiting: Lock<Vec<Boxed>>,
+    waiting: Lock<Vec<Box<dyn Discard>>>,
     blocks: Lock<Vec<Block>>,
     /// Bytes that those waiting take.
     bytes: AtomicI64,
@@ -91,24 +97,18 @@ impl Discarded {
 
     /// Bytes that are still to be freed.
     #[inline]
-    pub(crate) fn bytes(&self) -> i64 {
+    pub fn bytes(&self) -> i64 {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
 impl Heap {
-    /// Takes a collection that is no longer used; the bytes it took, which from
-    /// now on only [`Discarded::bytes`] counts.
+    /// Takes a structure that nobody uses any more. From now on only [`Discarded::bytes`]
+    /// counts its bytes.
     #[cold]
-    pub(crate) fn discard(&self, mut boxed: Boxed) -> usize {
-        let bytes = boxed.bytes();
-        let mut steps = AT_ONCE_MAX as u32;
-        if boxed.len() <= AT_ONCE_MAX && boxed.free_some(self.memory(), &mut steps) {
-            return bytes;
-        }
-        self.discarded.bytes.fetch_add(boxed.bytes() as i64, Ordering::Relaxed);
-        self.discarded.waiting.lock().push(boxed);
-        bytes
+    pub fn discard(&self, structure: Box<dyn Discard>) {
+        self.discarded.bytes.fetch_add(structure.bytes() as i64, Ordering::Relaxed);
+        self.discarded.waiting.lock().push(structure);
     }
 
     /// Frees a block, in steps if it is long.
@@ -121,9 +121,8 @@ impl Heap {
         self.discarded.blocks.lock().push(block);
     }
 
-    /// Frees up to `steps` elements of discarded collections; whether some are
-    /// left.
-    pub(crate) fn free_discarded(&self, steps: &mut u32) -> bool {
+    /// Frees up to `steps` elements of what was discarded. Returns whether some are left.
+    pub fn free_discarded(&self, steps: &mut u32) -> bool {
         if self.discarded.bytes() == 0 {
             return false;
         }
@@ -140,21 +139,21 @@ impl Heap {
         while *steps > 0 {
             // Taken out, so that nobody waits for the lock meanwhile.
             let taken = self.discarded.waiting.lock().pop();
-            let Some(mut boxed) = taken else { break };
+            let Some(mut structure) = taken else { break };
             *steps -= 1;
-            let before = boxed.bytes() as i64;
-            let done = boxed.free_some(self.memory(), steps);
-            let freed = if done { before } else { before - boxed.bytes() as i64 };
+            let before = structure.bytes() as i64;
+            let done = structure.free_some(self.memory(), steps);
+            let freed = if done { before } else { before - structure.bytes() as i64 };
             self.discarded.bytes.fetch_sub(freed, Ordering::Relaxed);
             if !done {
-                self.discarded.waiting.lock().push(boxed);
+                self.discarded.waiting.lock().push(structure);
             }
         }
         self.discarded.bytes() != 0
     }
 
-    /// Any arena will do for what shrinks.
-    fn memory(&self) -> Memory<'_> {
+    /// Memory for structures that shrink: any arena will do.
+    pub fn memory(&self) -> Memory<'_> {
         Memory { heap: self, arena: 0 }
     }
 }

@@ -3,7 +3,7 @@ use std::ptr::NonNull;
 
 /// Alignment of a region, that of a huge page, and its length: a page of an arena is aligned
 /// to its own length within.
-pub(crate) const ALIGN: usize = 2 << 20;
+pub const ALIGN: usize = 2 << 20;
 /// Length of a small store's regions.
 const LEN_MIN: usize = 2 << 20;
 /// Longest region. Regions are address space until touched, so only a system
@@ -15,7 +15,7 @@ const LEN_MAX: usize = 64 << 20;
 const HUGE_FROM: usize = 64 << 20;
 
 /// Memory straight from the system, aligned to 2 MiB, zero when first touched.
-pub(crate) struct Region {
+pub struct Region {
     start: NonNull<u8>,
     len: usize,
     /// Backed by huge pages.
@@ -27,34 +27,34 @@ unsafe impl Send for Region {}
 
 impl Region {
     /// A region fitting for a store that has `mapped` bytes already.
-    pub(crate) fn map(mapped: usize) -> Self {
+    pub fn map(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
         Self { start: map_aligned(len), len, huge: mapped >= HUGE_FROM }
     }
 
     /// As [`Region::map`], never backed by huge pages: parts of it come and go.
-    pub(crate) fn map_small_pages(mapped: usize) -> Self {
+    pub fn map_small_pages(mapped: usize) -> Self {
         let len = (mapped / 4).clamp(LEN_MIN, LEN_MAX).next_multiple_of(ALIGN);
         Self { start: map_aligned(len), len, huge: false }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether an address lies in the region.
-    pub(crate) fn contains(&self, at: NonNull<u8>) -> bool {
+    pub fn contains(&self, at: NonNull<u8>) -> bool {
         let start = self.start.addr().get();
         (start..start + self.len).contains(&at.addr().get())
     }
 
     /// Whether full parts of it are to be backed by huge pages.
-    pub(crate) fn is_huge(&self) -> bool {
+    pub fn is_huge(&self) -> bool {
         self.huge
     }
 
     /// The address `offset` bytes into the region.
-    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.len);
         // SAFETY: the offset lies in the region.
         unsafe { self.start.add(offset) }
@@ -92,7 +92,7 @@ impl Region {
     /// as the system gets round to it. Not before: the first byte written to a
     /// huge page has all of it cleared, which stops the writer for a
     /// millisecond and more.
-    pub(crate) fn merge(&self, offset: usize, len: usize) {
+    pub fn merge(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len);
         #[cfg(target_os = "linux")]
         // SAFETY: advice about our own mapping; refusal does no harm.
@@ -104,7 +104,7 @@ impl Region {
     /// Has the 2 MiB around an address of a region backed by small pages from
     /// here on: a huge one would come back whole as soon as a byte of it is
     /// used.
-    pub(crate) fn split(at: NonNull<u8>) {
+    pub fn split(at: NonNull<u8>) {
         #[cfg(target_os = "linux")]
         // SAFETY: advice about our own mapping, whose regions are aligned to
         // ALIGN and a multiple of it long; refusal does no harm.
@@ -119,7 +119,7 @@ impl Region {
     ///
     /// # Safety
     /// Nothing in the part is in use.
-    pub(crate) unsafe fn release(start: NonNull<u8>, len: usize) {
+    pub unsafe fn release(start: NonNull<u8>, len: usize) {
         // SAFETY: by contract; the part is page-aligned memory of a region.
         unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) };
     }
@@ -146,16 +146,16 @@ fn map_aligned(len: usize) -> NonNull<u8> {
 #[cfg(not(all(unix, not(miri))))]
 impl Region {
     /// As on Linux; here it does nothing.
-    pub(crate) fn merge(&self, _offset: usize, _len: usize) {}
+    pub fn merge(&self, _offset: usize, _len: usize) {}
 
     /// As on Linux; here it does nothing.
-    pub(crate) fn split(_at: NonNull<u8>) {}
+    pub fn split(_at: NonNull<u8>) {}
 
     /// As on Unix, where it saves memory; here it does nothing.
     ///
     /// # Safety
     /// Nothing in the part is in use.
-    pub(crate) unsafe fn release(_start: NonNull<u8>, _len: usize) {}
+    pub unsafe fn release(_start: NonNull<u8>, _len: usize) {}
 }
 
 #[cfg(not(all(unix, not(miri))))]

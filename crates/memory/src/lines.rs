@@ -8,17 +8,19 @@ const SEGMENT_LEN: usize = 16;
 /// Size of an entry, in bytes: a cache line.
 const LINE_LEN: usize = 64;
 
-/// Where a shard's tables get their memory from.
+/// Where a structure gets its memory from: one arena of a heap.
 #[derive(Clone, Copy)]
-pub(crate) struct Memory<'a> {
-    pub(crate) heap: &'a Heap,
-    pub(crate) arena: usize,
+pub struct Memory<'a> {
+    /// The heap.
+    pub heap: &'a Heap,
+    /// The position of the arena, below [`Heap::arena_count`].
+    pub arena: usize,
 }
 
 /// An array of cache lines that grows and shrinks without ever being moved as
 /// a whole: segments from the heap, the first of them growing by doubling. The
 /// owner clears it before dropping it, or its memory is lost.
-pub(crate) struct Lines<T> {
+pub struct Lines<T> {
     segments: Node<NonNull<T>>,
     len: usize,
     /// Room for entries in the segments there are.
@@ -31,20 +33,33 @@ pub(crate) struct Lines<T> {
 // SAFETY: the segments are owned like a vector's memory.
 unsafe impl<T: Send> Send for Lines<T> {}
 
+impl<T: Copy> Default for Lines<T> {
+    fn default() -> Self {
+        Lines::new()
+    }
+}
+
 impl<T: Copy> Lines<T> {
-    pub(crate) const fn new() -> Self {
+    /// An array without entries, which takes no memory.
+    pub const fn new() -> Self {
         const { assert!(size_of::<T>() == LINE_LEN && align_of::<T>() <= LINE_LEN) };
         Self { segments: nodes::empty(), len: 0, capacity: 0, directory_len: 0 }
     }
 
+    /// The number of entries.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Bytes it takes.
     #[inline]
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.capacity as usize * LINE_LEN + self.directory_len as usize
     }
 
@@ -58,25 +73,34 @@ impl<T: Copy> Lines<T> {
 
     /// Where an entry is, to be prefetched.
     #[inline]
-    pub(crate) fn place(&self, index: usize) -> *const T {
+    pub fn place(&self, index: usize) -> *const T {
         self.address(index).as_ptr()
     }
 
+    /// The entry at `index`.
+    ///
+    /// # Panics
+    /// When there is no such entry.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> &T {
+    pub fn get(&self, index: usize) -> &T {
         // SAFETY: entries below the length are initialised, and borrowed with
         // the array.
         unsafe { self.address(index).as_ref() }
     }
 
+    /// The same, to be changed.
+    ///
+    /// # Panics
+    /// When there is no such entry.
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: usize) -> &mut T {
+    pub fn get_mut(&mut self, index: usize) -> &mut T {
         // SAFETY: entries below the length are initialised, and borrowed
         // mutably with the array.
         unsafe { self.address(index).as_mut() }
     }
 
-    pub(crate) fn push(&mut self, memory: Memory<'_>, value: T) {
+    /// Adds an entry behind the last.
+    pub fn push(&mut self, memory: Memory<'_>, value: T) {
         if self.len == self.capacity as usize {
             self.grow(memory);
         }
@@ -120,7 +144,8 @@ impl<T: Copy> Lines<T> {
         self.note_directory();
     }
 
-    pub(crate) fn pop(&mut self, memory: Memory<'_>) -> Option<T> {
+    /// Takes the last entry.
+    pub fn pop(&mut self, memory: Memory<'_>) -> Option<T> {
         let value = *self.get(self.len.checked_sub(1)?);
         self.len -= 1;
         let capacity = self.capacity as usize;
@@ -140,7 +165,7 @@ impl<T: Copy> Lines<T> {
     }
 
     /// Moves a segment from a sparse page to another; whether it did.
-    pub(crate) fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
+    pub fn compact(&mut self, memory: Memory<'_>, segment: usize) -> bool {
         let has_moved = segment == 0 && nodes::relocate(&mut self.segments);
         if has_moved {
             self.note_directory();
@@ -157,12 +182,12 @@ impl<T: Copy> Lines<T> {
     }
 
     /// Segments there are.
-    pub(crate) fn segment_count(&self) -> usize {
+    pub fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
     /// Drops all entries and gives the memory back.
-    pub(crate) fn clear(&mut self, memory: Memory<'_>) {
+    pub fn clear(&mut self, memory: Memory<'_>) {
         for segment in std::mem::replace(&mut self.segments, nodes::empty()) {
             // SAFETY: the segment is not used again.
             unsafe { memory.heap.free_slot(segment.cast()) };

@@ -15,7 +15,7 @@
 //! [`SLOT_LEN_MAX`] are runs (`runs.rs`), and the longest come from the global
 //! allocator, which maps them on their own.
 
-use crate::collections::discarded::{Block, Discarded};
+use crate::discarded::{Block, Discarded};
 use crate::lock::Lock;
 use crate::mapping::{ALIGN, Region};
 use crate::runs::{RUN_LEN_MAX, Runs, run_len};
@@ -31,7 +31,7 @@ const PAGE_LEN: usize = 64 << 10;
 const HEADER_LEN: usize = 64;
 /// Longest block cut from a page: nine to a page; the next class would waste
 /// an eighth of it.
-pub(crate) const SLOT_LEN_MAX: usize = 7168;
+pub const SLOT_LEN_MAX: usize = 7168;
 /// Classes up to [`SLOT_LEN_MAX`].
 const CLASSES: usize = class_of(SLOT_LEN_MAX) + 1;
 /// Empty pages an arena keeps for itself before it gives them back: fewer make
@@ -74,7 +74,7 @@ const fn slot_len(class: usize) -> usize {
 
 /// How many bytes a block asked for with `len` really takes.
 #[inline]
-pub(crate) const fn block_len(len: usize) -> usize {
+pub const fn block_len(len: usize) -> usize {
     if len <= SLOT_LEN_MAX { slot_len(class_of(len)) } else { large_len(len) }
 }
 
@@ -155,7 +155,7 @@ struct PageSource {
 unsafe impl Send for PageSource {}
 
 /// All arenas of a store.
-pub(crate) struct Heap {
+pub struct Heap {
     arenas: Box<[Lock<Arena>]>,
     source: Lock<PageSource>,
     runs: Lock<Runs>,
@@ -172,7 +172,11 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn new(arena_count: usize) -> Self {
+    /// A heap of so many arenas, which holds no memory yet.
+    ///
+    /// # Panics
+    /// When there are more than 65,535 arenas.
+    pub fn new(arena_count: usize) -> Self {
         assert!(arena_count <= usize::from(u16::MAX));
         let arena = |index| {
             Lock::new(Arena {
@@ -203,27 +207,33 @@ impl Heap {
         }
     }
 
+    /// Bytes that were discarded and are still to be freed.
+    #[inline]
+    pub fn discarded_bytes(&self) -> i64 {
+        self.discarded.bytes()
+    }
+
     /// Bytes of pages that are held: what slots of all classes occupy, and what
     /// was not returned yet.
-    pub(crate) fn page_bytes(&self) -> u64 {
+    pub fn page_bytes(&self) -> u64 {
         (self.source.lock().pages_out * PAGE_LEN) as u64
     }
 
     /// How many arenas there are.
-    pub(crate) fn arena_count(&self) -> usize {
+    pub fn arena_count(&self) -> usize {
         self.arenas.len()
     }
 
     /// Bytes of these pages that no slot in use takes, but for what arenas have
     /// not told.
     #[inline]
-    pub(crate) fn idle_bytes(&self) -> i64 {
+    pub fn idle_bytes(&self) -> i64 {
         self.idle.load(Ordering::Relaxed)
     }
 
     /// Returns the memory of up to `count` empty pages to the system; whether
     /// there were as many. Each is a system call, of tens of microseconds.
-    pub(crate) fn release_pages(&self, count: usize) -> bool {
+    pub fn release_pages(&self, count: usize) -> bool {
         for _ in 0..count {
             if !self.source.lock().release_one() {
                 return false;
@@ -246,7 +256,7 @@ impl Heap {
     ///
     /// # Safety
     /// `slot` came from [`Heap::slot`] of this heap and was not given back.
-    pub(crate) unsafe fn is_sparse(&self, slot: NonNull<u8>) -> bool {
+    pub unsafe fn is_sparse(&self, slot: NonNull<u8>) -> bool {
         let page = page_of(slot);
         // SAFETY: a live slot's page is live, and its arena does not change.
         let index = unsafe { (*page).arena };
@@ -259,7 +269,7 @@ impl Heap {
     ///
     /// # Safety
     /// As of [`Heap::free_slot`].
-    pub(crate) unsafe fn relocate(&self, arena: usize, slot: NonNull<u8>) -> NonNull<u8> {
+    pub unsafe fn relocate(&self, arena: usize, slot: NonNull<u8>) -> NonNull<u8> {
         // SAFETY: by contract; both slots have `capacity` bytes.
         unsafe {
             let capacity = slot_capacity(slot);
@@ -273,7 +283,7 @@ impl Heap {
     /// A slot of at least `len` bytes, not above [`SLOT_LEN_MAX`], aligned to
     /// 8, its contents undefined.
     #[inline]
-    pub(crate) fn slot(&self, arena: usize, len: usize) -> NonNull<u8> {
+    pub fn slot(&self, arena: usize, len: usize) -> NonNull<u8> {
         debug_assert!(len <= SLOT_LEN_MAX);
         let class = class_of(len);
         let mut arena = self.arenas[arena].lock();
@@ -290,7 +300,7 @@ impl Heap {
     /// # Safety
     /// `slot` came from [`Heap::slot`] of this heap and is not used again.
     #[inline]
-    pub(crate) unsafe fn free_slot(&self, slot: NonNull<u8>) -> usize {
+    pub unsafe fn free_slot(&self, slot: NonNull<u8>) -> usize {
         let page = page_of(slot);
         // SAFETY: a live slot's page is live, and its class and arena do not
         // change while it has a slot in use.
@@ -310,7 +320,7 @@ impl Heap {
 /// # Safety
 /// `slot` came from [`Heap::slot`] and was not given back.
 #[inline]
-pub(crate) unsafe fn slot_capacity(slot: NonNull<u8>) -> usize {
+pub unsafe fn slot_capacity(slot: NonNull<u8>) -> usize {
     // SAFETY: a live slot's page is live; its slot length is constant.
     unsafe { (*page_of(slot)).slot_len as usize }
 }
@@ -557,7 +567,7 @@ fn large_layout(total_len: usize) -> Layout {
 }
 
 /// Whether a block with room for `capacity` bytes is one of the global allocator.
-pub(crate) const fn is_mapped(capacity: usize) -> bool {
+pub const fn is_mapped(capacity: usize) -> bool {
     capacity + LARGE_PREFIX_LEN > RUN_LEN_MAX
 }
 
@@ -573,13 +583,13 @@ const fn large_len(capacity: usize) -> usize {
 impl Heap {
     /// A block of its own with room for `capacity` bytes at least, contents
     /// undefined.
-    pub(crate) fn large(&self, capacity: usize) -> NonNull<u8> {
+    pub fn large(&self, capacity: usize) -> NonNull<u8> {
         let full = || handle_alloc_error(large_layout(large_len(capacity)));
         self.try_large(capacity).unwrap_or_else(full)
     }
 
     /// The same; none where the system has no memory.
-    pub(crate) fn try_large(&self, capacity: usize) -> Option<NonNull<u8>> {
+    pub fn try_large(&self, capacity: usize) -> Option<NonNull<u8>> {
         let len = large_len(capacity);
         let start = if len <= RUN_LEN_MAX {
             let (start, held) = self.runs.lock().take(len);
@@ -602,7 +612,7 @@ impl Heap {
     /// # Safety
     /// `block` came from [`Heap::large`] or this function and is not lent; only the
     /// result is used afterwards.
-    pub(crate) unsafe fn resize_large(&self, block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
+    pub unsafe fn resize_large(&self, block: NonNull<u8>, capacity: usize) -> NonNull<u8> {
         // SAFETY: by contract the prefix is in front of the block and tells
         // with which length it was allocated.
         unsafe {
@@ -629,7 +639,7 @@ impl Heap {
     ///
     /// # Safety
     /// `block` came from [`Heap::large`] and is not used again but by them.
-    pub(crate) unsafe fn free_large(&self, block: NonNull<u8>) -> usize {
+    pub unsafe fn free_large(&self, block: NonNull<u8>) -> usize {
         // SAFETY: by contract the block is live, and freed by whoever is the last.
         unsafe {
             let len = large_bytes(block);
@@ -647,7 +657,7 @@ impl Heap {
     ///
     /// # Safety
     /// `block` was lent by [`lend`] for this, and is not used again by who had it.
-    pub(crate) unsafe fn end_loan(&self, block: NonNull<u8>) {
+    pub unsafe fn end_loan(&self, block: NonNull<u8>) {
         // SAFETY: as above.
         unsafe {
             // ORDER: pairs with `free_large`, `is_lent` and itself: what was read of the
@@ -665,7 +675,7 @@ impl Heap {
     ///
     /// # Safety
     /// `block` came from [`Heap::try_large`] as one that [`is_mapped`], and nobody uses it.
-    pub(crate) unsafe fn free_unfilled(&self, block: NonNull<u8>, used: usize) {
+    pub unsafe fn free_unfilled(&self, block: NonNull<u8>, used: usize) {
         // SAFETY: by contract.
         unsafe { self.free_left(block, large_bytes(block).min(used + LARGE_PREFIX_LEN)) };
     }
@@ -691,24 +701,24 @@ impl Heap {
     /// Bytes of blocks that belong to no item: drafts as far as they came, lent blocks that nobody
     /// else wants, and reserved bytes.
     #[inline]
-    pub(crate) fn outside_bytes(&self) -> i64 {
+    pub fn outside_bytes(&self) -> i64 {
         self.outside.load(Ordering::Relaxed)
     }
 
     /// As `outside_bytes`, without the reserved bytes: the blocks that exist.
-    pub(crate) fn outside_held(&self) -> i64 {
+    pub fn outside_held(&self) -> i64 {
         self.outside_bytes() - self.reserved.load(Ordering::Relaxed)
     }
 
     /// Adds a change to the reserved bytes.
-    pub(crate) fn note_reserved(&self, change: i64) {
+    pub fn note_reserved(&self, change: i64) {
         self.note_outside(change);
         self.reserved.fetch_add(change, Ordering::Relaxed);
     }
 
     /// Notes a change of them.
     #[inline]
-    pub(crate) fn note_outside(&self, change: i64) {
+    pub fn note_outside(&self, change: i64) {
         self.outside.fetch_add(change, Ordering::Relaxed);
     }
 
@@ -735,7 +745,7 @@ unsafe fn loans<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
 ///
 /// # Safety
 /// `block` came from [`Heap::large`] and was not freed.
-pub(crate) unsafe fn lend(block: NonNull<u8>) {
+pub unsafe fn lend(block: NonNull<u8>) {
     // SAFETY: by contract.
     unsafe { loans(block).fetch_add(1, Ordering::Relaxed) };
 }
@@ -744,7 +754,7 @@ pub(crate) unsafe fn lend(block: NonNull<u8>) {
 ///
 /// # Safety
 /// `block` came from [`Heap::large`] and was not freed.
-pub(crate) unsafe fn is_lent(block: NonNull<u8>) -> bool {
+pub unsafe fn is_lent(block: NonNull<u8>) -> bool {
     // SAFETY: by contract.
     // ORDER: pairs with `Heap::end_loan`: what was read of it was read before.
     unsafe { loans(block).load(Ordering::Acquire) != 0 }
@@ -754,7 +764,7 @@ pub(crate) unsafe fn is_lent(block: NonNull<u8>) -> bool {
 ///
 /// # Safety
 /// `block` came from [`Heap::large`] and was not freed.
-pub(crate) unsafe fn large_capacity(block: NonNull<u8>) -> usize {
+pub unsafe fn large_capacity(block: NonNull<u8>) -> usize {
     // SAFETY: by contract the prefix is in front of the block.
     unsafe { block.sub(LARGE_PREFIX_LEN).cast::<usize>().read() }
 }
@@ -763,7 +773,7 @@ pub(crate) unsafe fn large_capacity(block: NonNull<u8>) -> usize {
 ///
 /// # Safety
 /// `block` came from [`Heap::large`] and was not freed.
-pub(crate) unsafe fn large_bytes(block: NonNull<u8>) -> usize {
+pub unsafe fn large_bytes(block: NonNull<u8>) -> usize {
     // SAFETY: by contract.
     unsafe { large_capacity(block) + LARGE_PREFIX_LEN }
 }

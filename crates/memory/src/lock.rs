@@ -23,7 +23,7 @@ const SPINS_MAX: u32 = 64;
 /// nobody is to see half of: its guards come and go meanwhile as if the lock
 /// were free, and nobody else gets one. Who locks a free lock pays nothing for
 /// that.
-pub(crate) struct Lock<T> {
+pub struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
@@ -33,13 +33,14 @@ pub(crate) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A free lock around `value`.
+    pub const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// Waits until the value is free.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,
             None => self.lock_contended(),
@@ -48,7 +49,7 @@ impl<T> Lock<T> {
 
     /// The value, if it is free now.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         // ORDER: Acquire pairs with the Release in `Guard::drop`.
         self.word
             .compare_exchange(FREE, GUARDED, Ordering::Acquire, Ordering::Relaxed)
@@ -57,7 +58,7 @@ impl<T> Lock<T> {
     }
 
     /// The value, if it is free now or held by this thread.
-    pub(crate) fn try_lock_or_held(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock_or_held(&self) -> Option<Guard<'_, T>> {
         self.try_lock().or_else(|| self.try_held(Holder::of_thread()))
     }
 
@@ -73,32 +74,38 @@ impl<T> Lock<T> {
 
     /// Waits until the value is free, and holds the lock until
     /// [`Lock::release`].
-    pub(crate) fn hold(&self, holder: Holder) {
+    pub fn hold(&self, holder: Holder) {
         self.keep(self.lock(), holder);
     }
 
-    /// Makes of a guard of this lock its being held, until [`Lock::release`].
-    pub(crate) fn keep(&self, guard: Guard<'_, T>, holder: Holder) {
-        debug_assert!(std::ptr::eq(guard.lock, self));
+    /// Turns a guard of this lock into a hold, until [`Lock::release`].
+    ///
+    /// # Panics
+    /// When it is another lock's guard.
+    pub fn keep(&self, guard: Guard<'_, T>, holder: Holder) {
+        assert!(std::ptr::eq(guard.lock, self), "a guard of this lock");
         self.word.store(holder.0 | GUARDED, Ordering::Relaxed);
         drop(guard);
     }
 
-    /// Ends what [`Lock::hold`] began; there is no guard.
-    pub(crate) fn release(&self, holder: Holder) {
-        debug_assert_eq!(self.word.load(Ordering::Relaxed), holder.0);
+    /// Ends what [`Lock::hold`] began.
+    ///
+    /// # Panics
+    /// When `holder` does not hold the lock, or there is a guard.
+    pub fn release(&self, holder: Holder) {
+        assert_eq!(self.word.load(Ordering::Relaxed), holder.0, "held by who releases it");
         // ORDER: Release pairs with the Acquire in `Lock::try_lock`.
         self.word.store(FREE, Ordering::Release);
     }
 
     /// Whether there is a guard.
-    pub(crate) fn is_guarded(&self) -> bool {
+    pub fn is_guarded(&self) -> bool {
         self.word.load(Ordering::Relaxed) & GUARDED != 0
     }
 
     /// As [`Lock::lock`], but does not wait for another thread that holds the
     /// lock.
-    pub(crate) fn lock_unless_held(&self) -> Option<Guard<'_, T>> {
+    pub fn lock_unless_held(&self) -> Option<Guard<'_, T>> {
         let mut spins = 0;
         loop {
             if let Some(guard) = self.try_lock_or_held() {
@@ -113,7 +120,7 @@ impl<T> Lock<T> {
 
     /// As [`Lock::hold`], but does not wait for another thread that holds the
     /// lock; whether it is held now.
-    pub(crate) fn hold_unless_held(&self, holder: Holder) -> bool {
+    pub fn hold_unless_held(&self, holder: Holder) -> bool {
         let guard = self.lock_unless_held();
         if guard.is_some() {
             self.word.store(holder.0 | GUARDED, Ordering::Relaxed);
@@ -122,7 +129,7 @@ impl<T> Lock<T> {
     }
 
     /// Waits until nobody holds the lock.
-    pub(crate) fn wait_until_released(&self) {
+    pub fn wait_until_released(&self) {
         let mut spins = 0;
         while self.has_holder() {
             pause(&mut spins);
@@ -134,19 +141,19 @@ impl<T> Lock<T> {
     }
 
     /// Who holds the lock.
-    pub(crate) fn holder(&self) -> Option<u32> {
+    pub fn holder(&self) -> Option<u32> {
         let holder = self.word.load(Ordering::Relaxed) & !GUARDED;
         (holder != FREE).then_some(holder)
     }
 
     /// Whether anybody has the lock, or holds it.
     #[inline]
-    pub(crate) fn is_taken(&self) -> bool {
+    pub fn is_taken(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
     /// Whether this thread holds the lock.
-    pub(crate) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !GUARDED == Holder::of_thread().0
     }
 
@@ -168,13 +175,13 @@ impl<T> Lock<T> {
     }
 
     /// The value, which nobody else can reach.
-    pub(crate) fn get_mut(&mut self) -> &mut T {
+    pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
 /// Lets a moment pass, the `spins`th.
-pub(crate) fn pause(spins: &mut u32) {
+pub fn pause(spins: &mut u32) {
     if *spins < SPINS_MAX {
         *spins += 1;
         std::hint::spin_loop();
@@ -184,7 +191,7 @@ pub(crate) fn pause(spins: &mut u32) {
 }
 
 /// The right to use the value of a [`Lock`] until dropped.
-pub(crate) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
@@ -218,7 +225,7 @@ impl<T> Drop for Guard<'_, T> {
 
 /// A thread that can hold locks; it stays on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holder(u32, PhantomData<*const ()>);
+pub struct Holder(u32, PhantomData<*const ()>);
 
 thread_local! {
     static IS_HOLDING: Cell<bool> = const { Cell::new(false) };
@@ -226,17 +233,17 @@ thread_local! {
 
 impl Holder {
     /// Whether the thread holds any lock: it must not wait for another then.
-    pub(crate) fn is_holding() -> bool {
+    pub fn is_holding() -> bool {
         IS_HOLDING.get()
     }
 
     /// Notes that the thread begins, or ends, to hold locks.
-    pub(crate) fn set_holding(self, is_holding: bool) {
+    pub fn set_holding(self, is_holding: bool) {
         IS_HOLDING.set(is_holding);
     }
 
     /// The thread that asks.
-    pub(crate) fn of_thread() -> Self {
+    pub fn of_thread() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         thread_local! {
             static OWN: u32 = NEXT.fetch_add(1, Ordering::Relaxed) << 1;

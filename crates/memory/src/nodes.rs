@@ -49,26 +49,26 @@ fn arena() -> usize {
 }
 
 /// The heap of all nodes.
-pub(crate) fn heap() -> &'static Heap {
+pub fn heap() -> &'static Heap {
     &HEAP
 }
 
 /// Bytes that a node with room for `len` takes.
-pub(crate) const fn node_len(len: usize) -> usize {
+pub const fn node_len(len: usize) -> usize {
     if len == 0 { 0 } else { block_len(len) }
 }
 
 /// Bytes that a node can have without taking more than one of `len` bytes.
-pub(crate) const fn node_room(len: usize) -> usize {
+pub const fn node_room(len: usize) -> usize {
     if len <= SLOT_LEN_MAX { block_len(len) } else { len }
 }
 
 /// Allocates nodes.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Nodes;
+pub struct Nodes;
 
 /// A node: a vector of its own.
-pub(crate) type Node<T> = Vec<T, Nodes>;
+pub type Node<T> = Vec<T, Nodes>;
 
 // SAFETY: a block is the caller's alone until given back, wherever the value of `Nodes` is;
 // the length of a layout alone tells where its block came from.
@@ -152,40 +152,40 @@ impl Nodes {
 }
 
 /// A node of one value.
-pub(crate) type NodeBox<T> = Box<T, Nodes>;
+pub type NodeBox<T> = Box<T, Nodes>;
 
 /// A node with a value in it.
-pub(crate) fn boxed<T>(value: T) -> NodeBox<T> {
+pub fn boxed<T>(value: T) -> NodeBox<T> {
     Box::new_in(value, Nodes)
 }
 
 /// A node without anything in it: no memory.
-pub(crate) const fn empty<T>() -> Node<T> {
+pub const fn empty<T>() -> Node<T> {
     Vec::new_in(Nodes)
 }
 
 /// A node with a copy of some bytes.
-pub(crate) fn copy_of(bytes: &[u8]) -> Node<u8> {
+pub fn copy_of(bytes: &[u8]) -> Node<u8> {
     let mut node = Vec::with_capacity_in(bytes.len(), Nodes);
     append(&mut node, bytes);
     node
 }
 
 /// Puts bytes behind those that are there.
-pub(crate) fn append(node: &mut Node<u8>, bytes: &[u8]) {
+pub fn append(node: &mut Node<u8>, bytes: &[u8]) {
     let at = node.len();
     node.resize(at + bytes.len(), 0);
     node[at..].copy_from_slice(bytes);
 }
 
 /// Bytes that a node takes.
-pub(crate) fn bytes<T>(node: &Node<T>) -> usize {
+pub fn bytes<T>(node: &Node<T>) -> usize {
     node_len(node.capacity() * size_of::<T>())
 }
 
 /// Moves a node, if it lies on a page that is to become empty; whether it was
 /// moved.
-pub(crate) fn relocate<T>(node: &mut Node<T>) -> bool {
+pub fn relocate<T>(node: &mut Node<T>) -> bool {
     let len = node.capacity() * size_of::<T>();
     if len == 0 || len > SLOT_LEN_MAX {
         return false;
@@ -202,7 +202,7 @@ pub(crate) fn relocate<T>(node: &mut Node<T>) -> bool {
 }
 
 /// Moves a value, as [`relocate`] does.
-pub(crate) fn relocate_boxed<T>(boxed: NodeBox<T>) -> (NodeBox<T>, bool) {
+pub fn relocate_boxed<T>(boxed: NodeBox<T>) -> (NodeBox<T>, bool) {
     if size_of::<T>() == 0 || size_of::<T>() > SLOT_LEN_MAX {
         return (boxed, false);
     }
@@ -216,7 +216,7 @@ pub(crate) fn relocate_boxed<T>(boxed: NodeBox<T>) -> (NodeBox<T>, bool) {
 }
 
 /// Bytes that a value in a node of its own takes.
-pub(crate) const fn boxed_len<T>() -> usize {
+pub const fn boxed_len<T>() -> usize {
     node_len(size_of::<T>())
 }
 

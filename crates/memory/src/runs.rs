@@ -15,14 +15,14 @@ const UNIT_LEN: usize = 1 << 10;
 /// The system's pages, in units.
 const PAGE_UNITS: usize = 4;
 /// Longest run, in bytes. The global allocator maps longer blocks on their own.
-pub(crate) const RUN_LEN_MAX: usize = 128 << 10;
+pub const RUN_LEN_MAX: usize = 128 << 10;
 const RUN_UNITS_MAX: usize = RUN_LEN_MAX / UNIT_LEN;
 /// Freed runs that keep their memory, in bytes.
 const WARM_MAX: usize = 1 << 20;
 
 /// How many bytes a run of at least `len` bytes takes.
 #[inline]
-pub(crate) const fn run_len(len: usize) -> usize {
+pub const fn run_len(len: usize) -> usize {
     len.next_multiple_of(UNIT_LEN)
 }
 
@@ -37,7 +37,7 @@ struct Area {
 }
 
 /// All runs of a store.
-pub(crate) struct Runs {
+pub struct Runs {
     areas: Vec<Area>,
     /// By length in units.
     warm: Vec<Warm>,
@@ -58,16 +58,16 @@ struct Warm {
 unsafe impl Send for Runs {}
 
 /// What changed: bytes of the system's pages held.
-pub(crate) type Held = i64;
+pub type Held = i64;
 
 impl Runs {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { areas: Vec::new(), warm: Vec::new(), warm_len: 0, turn: 0 }
     }
 
     /// A run of `len` bytes, a multiple of [`UNIT_LEN`] and no more than
     /// [`RUN_LEN_MAX`], aligned to 16, its contents undefined.
-    pub(crate) fn take(&mut self, len: usize) -> (NonNull<u8>, Held) {
+    pub fn take(&mut self, len: usize) -> (NonNull<u8>, Held) {
         let units = len / UNIT_LEN;
         if let Some(run) = self.take_warm(units) {
             self.turn += 1;
@@ -88,7 +88,7 @@ impl Runs {
     }
 
     /// Gives a run of `len` bytes back.
-    pub(crate) fn give(&mut self, run: NonNull<u8>, len: usize) -> Held {
+    pub fn give(&mut self, run: NonNull<u8>, len: usize) -> Held {
         let units = len / UNIT_LEN;
         if self.warm.is_empty() {
             self.warm.resize_with(RUN_UNITS_MAX + 1, Warm::default);

@@ -1,5 +1,5 @@
-//! A deque in the memory of nodes (`nodes.rs`), that of the standard library
-//! being in the C library's: two vectors, the one in front in reverse.
+//! A deque in the memory of nodes (`nodes.rs`); the standard library's takes memory from the C
+//! library. It is two vectors. The front one is in reverse order.
 
 use crate::nodes::{self, Node};
 use std::ops::{Index, IndexMut};
@@ -9,7 +9,7 @@ const ROOM_MIN: usize = 16;
 
 /// Elements that come and go at both ends, and some in between.
 #[derive(Clone)]
-pub(crate) struct Deque<T> {
+pub struct Deque<T> {
     /// The first elements, the first of all at its end.
     front: Node<T>,
     back: Node<T>,
@@ -22,28 +22,32 @@ impl<T> Default for Deque<T> {
 }
 
 impl<T> Deque<T> {
+    /// The number of elements.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.front.len() + self.back.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether there is no element.
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes it takes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         nodes::bytes(&self.front) + nodes::bytes(&self.back)
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+    /// The element at a position, counted from the front.
+    pub fn get(&self, index: usize) -> Option<&T> {
         match self.front.len().checked_sub(index + 1) {
             Some(at) => self.front.get(at),
             None => self.back.get(index - self.front.len()),
         }
     }
 
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         match self.front.len().checked_sub(index + 1) {
             Some(at) => self.front.get_mut(at),
             None => self.back.get_mut(index - self.front.len()),
@@ -51,22 +55,24 @@ impl<T> Deque<T> {
     }
 
     /// The last element.
-    pub(crate) fn last(&self) -> Option<&T> {
+    pub fn last(&self) -> Option<&T> {
         self.back.last().or_else(|| self.front.first())
     }
 
     /// The elements in order.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.front.iter().rev().chain(&self.back)
     }
 
     #[inline]
-    pub(crate) fn push_back(&mut self, value: T) {
+    /// Adds an element behind the last.
+    pub fn push_back(&mut self, value: T) {
         self.back.push(value);
     }
 
     #[inline]
-    pub(crate) fn pop_front(&mut self) -> Option<T> {
+    /// Takes the first element.
+    pub fn pop_front(&mut self) -> Option<T> {
         if self.front.is_empty() {
             self.share_back();
         }
@@ -75,7 +81,8 @@ impl<T> Deque<T> {
         value
     }
 
-    pub(crate) fn pop_back(&mut self) -> Option<T> {
+    /// Takes the last element.
+    pub fn pop_back(&mut self) -> Option<T> {
         let value = self.back.pop();
         trim(&mut self.back);
         value.or_else(|| self.remove(self.front.len().checked_sub(1)?))
@@ -83,7 +90,7 @@ impl<T> Deque<T> {
 
     /// Inserts an element before the one at `index`, which is no more than the
     /// length.
-    pub(crate) fn insert(&mut self, index: usize, value: T) {
+    pub fn insert(&mut self, index: usize, value: T) {
         let front = self.front.len();
         let is_in_front = index < front || index == front && front <= self.back.len();
         match is_in_front {
@@ -93,7 +100,7 @@ impl<T> Deque<T> {
     }
 
     /// Takes an element out, if there are so many.
-    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+    pub fn remove(&mut self, index: usize) -> Option<T> {
         if index >= self.len() {
             return None;
         }
@@ -112,7 +119,7 @@ impl<T> Deque<T> {
 
     /// Moves the vectors, where they lie on pages that are to become empty; how
     /// many.
-    pub(crate) fn relocate(&mut self) -> u64 {
+    pub fn relocate(&mut self) -> u64 {
         u64::from(nodes::relocate(&mut self.front)) + u64::from(nodes::relocate(&mut self.back))
     }
 

@@ -13,7 +13,7 @@ const TRIM_LEN_MIN: i32 = 256 << 10;
 
 /// Bytes that a block of `len` of the C library's takes with its header, in
 /// glibc's way: sixteen at a time, and whole pages when it is mapped on its own.
-pub(crate) const fn allocated(len: usize) -> usize {
+pub const fn allocated(len: usize) -> usize {
     match len {
         0 => 0,
         1..=24 => 32,
