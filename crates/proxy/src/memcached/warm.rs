@@ -6,6 +6,9 @@
 //!             │ not there        │ is there          │ changed
 //!             ▼                  ▼                   ▼
 //!          Missing           Overtaken           withdraw (new, if unchanged) ──► Withdrawn
+//!                              │ no reply
+//!                              ▼
+//!                            recheck (new): there ──► take, not there ──► fill, once more
 //!  clear:  delete (old) ──► Cleared
 //! ```
 //!
@@ -99,7 +102,7 @@ enum Step {
     /// Whether the new pool has the same.
     Compare,
     Discard,
-    /// Which number the item to be taken back has, where its fill did not tell.
+    /// Whether the new pool has the item, and under which number, where its fill did not tell.
     Recheck(End),
     Withdraw(End),
     Clear,
@@ -129,6 +132,8 @@ pub struct Haul {
     /// The number it was stored with in the new pool, where that was told.
     cas_new: Option<u64>,
     was_found: bool,
+    /// The item was sent to the new pool a second time.
+    is_refilled: bool,
     old_errors: u8,
 }
 
@@ -155,6 +160,7 @@ impl Haul {
             cas_old: None,
             cas_new: None,
             was_found: false,
+            is_refilled: false,
             old_errors: 0,
         }
     }
@@ -331,14 +337,19 @@ impl Haul {
         match outcome {
             Outcome::Done(item) => {
                 self.cas_new = item.cas;
-                match self.terms.old {
-                    Dialect::Text => Step::Check,
-                    _ => Step::Take,
-                }
+                self.on_stored()
             }
             Outcome::NotStored | Outcome::Exists if self.aim == Aim::Modify => Step::Compare,
             Outcome::NotStored | Outcome::Exists => Step::Over(End::Overtaken),
             _ => Step::Over(End::FillFailed),
+        }
+    }
+
+    /// The item is in the new pool: the old one lets go of it.
+    fn on_stored(&self) -> Step {
+        match self.terms.old {
+            Dialect::Text => Step::Check,
+            _ => Step::Take,
         }
     }
 
@@ -369,11 +380,22 @@ impl Haul {
             Outcome::Hit(item) if item.value == self.value && item.flags == self.flags => {
                 self.cas_new = item.cas;
                 match item.cas {
+                    // The fill was stored, though nobody told.
+                    Some(_) if end == End::FillFailed => self.on_stored(),
                     Some(_) => Step::Withdraw(end),
                     None => Step::Over(End::Stranded),
                 }
             }
             Outcome::Error { .. } => Step::Over(End::Stranded),
+            Outcome::Hit(_) if end == End::FillFailed => match self.aim {
+                Aim::Modify => Step::Discard,
+                _ => Step::Over(End::Overtaken),
+            },
+            // The fill was lost, and the old pool still has the item: a client must not miss it.
+            _ if end == End::FillFailed && !self.is_refilled => {
+                self.is_refilled = true;
+                Step::Fill
+            }
             _ => Step::Over(end),
         }
     }
@@ -389,8 +411,8 @@ impl Haul {
         self.is_asked = false;
         self.step = match self.step {
             Step::LookUp | Step::Clear => self.old_failed(fault),
-            // It may be stored yet: what is sent next comes behind it.
-            Step::Fill if was_sent => self.withdraw(End::FillFailed),
+            // The new server is asked whether it stored the item.
+            Step::Fill if was_sent => Step::Recheck(End::FillFailed),
             Step::Fill => Step::Over(End::FillFailed),
             Step::Check | Step::Take => {
                 self.old_errors += 1;
@@ -676,22 +698,51 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_of_which_nothing_is_known_is_taken_back() {
+    fn a_fill_without_a_reply_goes_on_where_it_was_stored_and_is_sent_once_more_where_it_was_not() {
+        let lost_fill = |aim| {
+            let mut haul = haul(aim, Dialect::Meta, Dialect::Meta);
+            ask(&mut haul, "VA 3 f0 c41 t-1\r\nabc\r\n");
+            haul.compose(&mut Vec::new()).unwrap();
+            haul.on_fault(lost(Sent::Maybe));
+            haul
+        };
+        let mut haul = lost_fill(Aim::Read);
+        assert_eq!(ask(&mut haul, "VA 3 f0 c7\r\nabc\r\n"), r"New mg k v f c\r\n");
+        assert_eq!(ask(&mut haul, "EX\r\n"), r"Old md k C41\r\n", "it was stored");
+        assert_eq!(ask(&mut haul, "HD\r\n"), r"New md k C7\r\n", "the old pool lost it meanwhile");
+        assert_eq!(haul.end(), Some(End::Withdrawn));
+
+        let mut haul = lost_fill(Aim::Read);
+        ask(&mut haul, "EN\r\n");
+        let again = ask(&mut haul, "HD c8\r\n");
+        assert!(again.starts_with("New ms k 3 ") && again.contains(" ME"), "{again}");
+        assert_eq!(ask(&mut haul, "HD\r\n"), r"Old md k C41\r\n");
+        assert_eq!(haul.end(), Some(End::Filled));
+
+        let mut haul = lost_fill(Aim::Read);
+        ask(&mut haul, "EN\r\n");
+        haul.compose(&mut Vec::new()).unwrap();
+        haul.on_fault(lost(Sent::Maybe));
+        ask(&mut haul, "EN\r\n");
+        assert_eq!(haul.end(), Some(End::FillFailed), "it is sent twice at most");
+
+        let mut haul = lost_fill(Aim::Read);
+        ask(&mut haul, "VA 3 f0 c7\r\nnew\r\n");
+        assert_eq!(haul.end(), Some(End::Overtaken), "what was written since stays");
+        let mut haul = lost_fill(Aim::Modify);
+        ask(&mut haul, "VA 3 f0 c7\r\nnew\r\n");
+        assert_eq!(ask(&mut haul, "HD\r\n"), r"Old md k C41\r\n", "the old item goes");
+        assert_eq!(haul.end(), Some(End::Overtaken));
+    }
+
+    #[test]
+    fn a_fill_that_was_not_sent_fails_and_a_lost_old_server_takes_it_back() {
         let filling = || {
             let mut haul = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
             ask(&mut haul, "VA 3 f0 c41 t-1\r\nabc\r\n");
             haul.compose(&mut Vec::new()).unwrap();
             haul
         };
-        let mut haul = filling();
-        haul.on_fault(lost(Sent::Maybe));
-        assert_eq!(ask(&mut haul, "VA 3 f0 c7\r\nabc\r\n"), r"New mg k v f c\r\n");
-        assert_eq!(ask(&mut haul, "HD\r\n"), r"New md k C7\r\n");
-        assert_eq!(haul.end(), Some(End::FillFailed));
-        let mut haul = filling();
-        haul.on_fault(lost(Sent::Maybe));
-        ask(&mut haul, "VA 3 f0 c7\r\nnew\r\n");
-        assert_eq!(haul.end(), Some(End::FillFailed), "what was written since stays");
         let mut haul = filling();
         haul.on_fault(lost(Sent::No));
         assert_eq!(haul.end(), Some(End::FillFailed));
