@@ -47,8 +47,8 @@ impl fmt::Display for Violation {
         }
         write!(
             f,
-            "seed {}: {}\n  replay: cargo run --release -p keyway-sim -- --story --seeds 1 --io {} --from {}",
-            self.seed, self.text, self.io, self.seed
+            "seed {}: {}\n  replay: cargo run --release -p keyway-sim -- --story --seeds 1{} --io {} --from {}",
+            self.seed, self.text, self.kind, self.io, self.seed
         )
     }
 }
@@ -93,7 +93,7 @@ fn run_caught(seed: u64, options: &Options) -> Result<Report, Violation> {
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let text = format!("panicked: {}", text.unwrap_or_default());
         let io = Driver::of(seed, options);
-        Err(Violation { seed, io, text, story: Vec::new() })
+        Err(Violation { seed, io, kind: options.kind_words(), text, story: Vec::new() })
     })
 }
 

@@ -83,6 +83,8 @@ pub struct Violation {
     pub seed: u64,
     /// How the workers' sockets were driven.
     pub io: Driver,
+    /// Which kind of seed it is: [`Options::kind_words`].
+    pub kind: String,
     /// What was found.
     pub text: String,
     /// The last lines of the story, if it was told.
@@ -147,7 +149,8 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Violation> {
         Err(text) => {
             let story = sim.world.borrow_mut().network.story.take();
             let io = Driver::of(seed, options);
-            Err(Violation { seed, io, text, story: story.into_iter().flatten().collect() })
+            let story = story.into_iter().flatten().collect();
+            Err(Violation { seed, io, kind: options.kind_words(), text, story })
         }
     }
 }

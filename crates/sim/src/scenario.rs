@@ -49,6 +49,19 @@ pub struct Options {
 }
 
 impl Options {
+    /// The words of the command line for the kind of seeds, each with a space before it.
+    pub fn kind_words(&self) -> String {
+        let words = [
+            (self.warm_up, " --warm-up"),
+            (self.routes, " --routes"),
+            (self.memcached && !self.warm_up && !self.routes, " --memcached"),
+            (self.clusters, " --clusters"),
+            (self.replicated, " --replicated"),
+            (self.mutes, " --mutes"),
+        ];
+        words.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| *word).collect()
+    }
+
     /// Whether something is to be found wrong.
     pub fn is_defective(&self) -> bool {
         self.defect.is_some() || self.dropped_edge.is_some()
