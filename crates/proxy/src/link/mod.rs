@@ -323,6 +323,15 @@ impl Link {
             && self.output.held_len() < options.output_len_max as usize
     }
 
+    /// Returns whether the server has yet to answer a question of the worker's own, or a request
+    /// whose time was up: a further question would only add to those. Looks at every exchange:
+    /// for questions that are asked a few times a second at most.
+    pub fn owes(&self, which: Internal) -> bool {
+        let is_owed =
+            |owner: Owner| matches!(owner, Owner::None) || owner == Owner::Internal(which);
+        self.fifo.iter().any(|exchange| is_owed(exchange.owner))
+    }
+
     /// Whether a connection must be made for the requests that wait.
     pub fn wants_connection(&self, now: Time) -> bool {
         match self.state {

@@ -266,6 +266,10 @@ impl Link {
         if !self.is_held() {
             return Held::None;
         }
+        if self.passing_owner() == Some(Owner::None) {
+            // The request was given up, so no client takes the reply: nothing else would read it.
+            return self.release(patience, now);
+        }
         // It is not the server that is waited for.
         self.progress = now;
         self.moved = now;
@@ -404,6 +408,14 @@ mod tests {
         link.begin_passing();
         assert!(is_on(link.hold(ALONE, at(10))) && link.is_held());
         link
+    }
+
+    #[test]
+    fn a_reply_that_no_client_takes_any_more_is_read_on_though_nobody_waits() {
+        let mut link = held();
+        link.fifo[0].owner = Owner::None;
+        assert_eq!(link.look_at_hold(ALONE, at(20)), Held::Over);
+        assert!(!link.is_held());
     }
 
     #[test]

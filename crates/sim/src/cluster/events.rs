@@ -86,7 +86,7 @@ impl ClusterSim {
         // refuses to give it away, so both have heard whose it is.
         let view = Rc::new(self.view.clone());
         for node in [from, to] {
-            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network);
+            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network, scene.ledger);
         }
         let pause = self.random.scaled(5 * MICRO, 60 * MILLI);
         self.moving.insert(slot, Moving { from, to, pause });
@@ -135,7 +135,11 @@ impl ClusterSim {
         let is_settled = self.turned.get(&slot).is_none_or(|&at| at + TURNS_AGAIN <= now);
         if goes_on && is_settled && self.random.percent(40) {
             self.turned.insert(slot, now);
-            scene.servers[usize::from(from)].adopt(Rc::new(self.view.clone()), scene.network);
+            scene.servers[usize::from(from)].adopt(
+                Rc::new(self.view.clone()),
+                scene.network,
+                scene.ledger,
+            );
             self.begin_move(slot, (to, from), scene);
         }
     }
@@ -157,7 +161,7 @@ impl ClusterSim {
         }
         // Nobody who was told late may believe that a slot is still on its way.
         let view = Rc::new(self.view.clone());
-        scene.servers[usize::from(node)].adopt(view, scene.network);
+        scene.servers[usize::from(node)].adopt(view, scene.network, scene.ledger);
     }
 
     fn give_slots(&mut self, slots: &[u16], (from, to): (u16, u16), scene: &mut Scene) {
@@ -309,7 +313,7 @@ impl ClusterSim {
             member.is_member = index == usize::from(node);
             member.replica_of = None;
         }
-        scene.servers[usize::from(node)].adopt(Rc::new(alone), scene.network);
+        scene.servers[usize::from(node)].adopt(Rc::new(alone), scene.network, scene.ledger);
         self.gone.insert(node);
     }
 
@@ -465,7 +469,7 @@ impl ClusterSim {
         self.succeed(old, heir, scene);
         self.view.version += 1;
         let view = Rc::new(self.view.clone());
-        scene.servers[usize::from(heir)].adopt(Rc::clone(&view), scene.network);
+        scene.servers[usize::from(heir)].adopt(Rc::clone(&view), scene.network, scene.ledger);
         if self.plan.groups > 0 {
             self.tell_sentinels(&view, scene);
             self.believe_alone(old, scene);
@@ -498,7 +502,7 @@ impl ClusterSim {
         view.version = self.view.version;
         self.busy.insert(node);
         let now = scene.network.now;
-        scene.servers[usize::from(node)].adopt(Rc::new(view), scene.network);
+        scene.servers[usize::from(node)].adopt(Rc::new(view), scene.network, scene.ledger);
         let lasts = self.random.scaled(MILLI, 400 * MILLI);
         let until = (now + lasts).min(self.plan.ends_at);
         self.at(scene.network, until, Step::Correct(node));

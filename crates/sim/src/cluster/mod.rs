@@ -230,7 +230,7 @@ impl ClusterSim {
             Step::Begin(kind) => self.begin(kind, scene),
             Step::Adopt(node, view) => {
                 if self.is_alive[usize::from(node)] && !self.gone.contains(&node) {
-                    scene.servers[usize::from(node)].adopt(view, scene.network);
+                    scene.servers[usize::from(node)].adopt(view, scene.network, scene.ledger);
                 }
             }
             Step::Migrate(slot) => self.migrate(slot, scene),
@@ -246,7 +246,7 @@ impl ClusterSim {
             Step::Correct(node) => {
                 self.view.version += 1;
                 let view = Rc::new(self.view.clone());
-                scene.servers[usize::from(node)].adopt(view, scene.network);
+                scene.servers[usize::from(node)].adopt(view, scene.network, scene.ledger);
                 self.busy.remove(&node);
             }
             Step::Forget(node) => self.forget(node, scene),
@@ -282,7 +282,7 @@ impl ClusterSim {
         self.view.version += 1;
         let view = Rc::new(self.view.clone());
         for &node in first {
-            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network);
+            scene.servers[usize::from(node)].adopt(Rc::clone(&view), scene.network, scene.ledger);
         }
         for node in 0..self.view.members.len() as u16 {
             if !first.contains(&node) && self.view.members[usize::from(node)].is_member {

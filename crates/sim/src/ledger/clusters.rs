@@ -145,6 +145,14 @@ impl Ledger {
         }
     }
 
+    /// A server sends on a command that waited there for a slot which is another's now.
+    pub fn on_sent_elsewhere(&mut self, slot: u16) {
+        let now = self.now;
+        if let Some(book) = &mut self.cluster {
+            book.refused.push((now, slot, Refused::Elsewhere));
+        }
+    }
+
     /// How many requests servers have sent elsewhere, and how many nobody could take.
     pub fn refused(&self) -> (u64, u64) {
         let all = self.cluster.iter().flat_map(|book| &book.refused);

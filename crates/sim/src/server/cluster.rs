@@ -74,7 +74,7 @@ impl Server {
 
     /// It has heard how the cluster is. Who waits for what it has no more is sent
     /// elsewhere.
-    pub fn adopt(&mut self, view: Rc<View>, network: &mut Network) {
+    pub fn adopt(&mut self, view: Rc<View>, network: &mut Network, ledger: &mut Ledger) {
         let node = self.node();
         let me = node.me;
         if node.view.version >= view.version {
@@ -98,6 +98,7 @@ impl Server {
                 conn.begun.blocked = None;
                 let text = format!("-MOVED {slot} {}\r\n", view.address(owner));
                 conn.output.extend_from_slice(text.as_bytes());
+                ledger.on_sent_elsewhere(slot);
             }
         }
         network.wake_server(self.index, network.now);

@@ -4,8 +4,8 @@
 //! A client changes over when it waits for nothing, so that its requests keep their order. What was
 //! sent before the large reply began to come waits for it: a server answers in order.
 
-use super::pools::{BULK, DETOUR};
-use super::{LinkIndex, LinkSlot, Plane};
+use super::pools::{BULK, DETOUR, PoolState};
+use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::Key;
 use keyway_proxy::{Busy, Session};
 
@@ -66,6 +66,22 @@ impl Plane {
         let is_obstructed = is_shared && slot.is_obstructed(self.plan.limits.pass_len());
         if is_obstructed && !self.obstructed.contains(&index) {
             self.obstructed.push(index);
+        }
+    }
+}
+
+impl Core {
+    /// The connection for a question of the worker's own that would go by `index`: the one beside
+    /// it while a large reply comes there that its client does not take.
+    pub(super) fn clear_link(&self, index: LinkIndex) -> LinkIndex {
+        let slot = &self.links[index];
+        let is_shared = !slot.is_private && !slot.is_beside();
+        if !is_shared || !slot.is_obstructed(self.plane.plan.limits.pass_len()) {
+            return index;
+        }
+        match &self.plane.pools[usize::from(slot.pool)] {
+            PoolState::Sharded(state) => state.link(slot.backend, DETOUR, slot.link.protocol()),
+            _ => index,
         }
     }
 }

@@ -281,6 +281,7 @@ impl Core {
 
     /// Asks a server something for the worker itself.
     pub(super) fn ask_server(&mut self, index: LinkIndex, words: &[&[u8]], what: Internal) {
+        let index = self.clear_link(index);
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         plane.mark_link_dirty(index, slot);

@@ -80,7 +80,8 @@ impl Core {
         let links: Vec<LinkIndex> =
             primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
         for index in links {
-            if !self.links[index].link.is_down(now) {
+            let link = &self.links[self.clear_link(index)].link;
+            if !link.is_down(now) && !link.owes(Internal::Replication) {
                 self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
             }
         }

@@ -45,6 +45,9 @@ impl Core {
                 let Core { links, plane, .. } = self;
                 let slot = &mut links[index];
                 plane.go_on_returning(index, slot);
+                let index = self.clear_link(index);
+                let Core { links, plane, .. } = self;
+                let slot = &mut links[index];
                 if slot.link.state() == LinkState::Ready {
                     plane.look_at_generation(index, slot, false);
                 }
@@ -127,7 +130,8 @@ impl Plane {
         slot: &mut LinkSlot,
         is_new: bool,
     ) {
-        let is_out = slot.is_private || slot.rejoining.is_some();
+        // A server that does not answer is not asked again: each question would take memory.
+        let is_out = slot.is_private || slot.rejoining.is_some() || slot.link.owes(Internal::Look);
         if is_out || !self.has_generations(slot.pool) || !self.plan.health.is_usable(slot.id) {
             return;
         }
