@@ -8,6 +8,10 @@ use crate::random::Random;
 use crate::wire::write_request;
 use crate::{memcached, value};
 
+/// How long a visitor stays that cannot send the rest: it reads nothing, so the other side need
+/// not read either.
+const STAYS_MAX: Nanos = 4 * SECOND;
+
 /// What visitors of a pool speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tongue {
@@ -59,6 +63,8 @@ pub struct Visitor {
     reads: bool,
     write_from: Nanos,
     leave_at: Option<Nanos>,
+    /// When it leaves although it could not send all.
+    gives_up_at: Nanos,
     /// Since when it waits for the other side to end.
     finished_at: Option<Nanos>,
     random: Random,
@@ -78,6 +84,7 @@ impl Visitor {
             reads: true,
             write_from: 0,
             leave_at: None,
+            gives_up_at: Nanos::MAX,
             finished_at: None,
             random,
         }
@@ -111,6 +118,9 @@ impl Visitor {
         if network.now >= self.write_from && !self.output.is_empty() {
             self.write(conn, network);
         }
+        if !self.output.is_empty() && network.now >= self.gives_up_at {
+            self.output.clear();
+        }
         if self.output.is_empty() {
             let now = network.now;
             let longest = self.random.pick(&[MICRO, 50 * MICRO, MILLI, 30 * MILLI, 2 * SECOND]);
@@ -119,8 +129,10 @@ impl Visitor {
                 return self.leave(conn, network);
             }
             network.wake_client(self.index, at);
-        } else if self.write_from > network.now {
-            network.wake_client(self.index, self.write_from);
+        } else {
+            let is_pausing = self.write_from > network.now;
+            let at = if is_pausing { self.write_from } else { self.gives_up_at };
+            network.wake_client(self.index, at);
         }
     }
 
@@ -150,6 +162,7 @@ impl Visitor {
         self.reads = self.random.percent(70);
         (self.leave_at, self.finished_at) = (None, None);
         self.write_from = network.now;
+        self.gives_up_at = network.now + STAYS_MAX;
         network.wake_client(self.index, network.now);
     }
 
