@@ -90,12 +90,23 @@ impl Core {
     fn hold_passing(&mut self, index: LinkIndex) -> bool {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
-        let Some(Owner::Session { session, .. }) = slot.link.passing_owner() else { return false };
         let window = plane.plan.limits.pass_len();
         let is_full = |session: &Session| {
             session.busy.as_ref().is_some_and(|busy| busy.output.len() >= window)
         };
-        if !sessions.get(session).is_some_and(is_full) {
+        let client = match slot.link.passing_owner() {
+            Some(Owner::Session { session, .. }) => sessions.get(session),
+            _ => None,
+        };
+        if !client.is_some_and(is_full) {
+            // The client has taken some, or is gone. The pause must end here: one that outlived
+            // its reply would hold the next reply without a note in `held`, and nobody would wake
+            // the link.
+            if slot.link.is_held() {
+                let most = plane.patience(slot).most;
+                slot.link.let_go(most, plane.clock.now);
+                plane.passing.held.retain(|&held| held != index);
+            }
             return false;
         }
         let was_held = slot.link.is_held();
@@ -107,7 +118,7 @@ impl Core {
             plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
         }
         // A link may have been lost, and held anew, since it was noted.
-        if !was_held && !plane.passing.held.contains(&index) {
+        if !plane.passing.held.contains(&index) {
             plane.passing.held.push(index);
         }
         true
