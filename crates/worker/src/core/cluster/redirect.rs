@@ -255,7 +255,12 @@ impl Core {
         }
         let Core { links, plane, .. } = self;
         let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
-        let pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
+        let mut pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
+        if links[from].is_private {
+            // A command that blocks may have been sent on often, each time after a wait: only
+            // the number of redirections ends that.
+            pause = pause.min(timeout / 2);
+        }
         let mut at = plane.clock.now + pause;
         // All the pauses so far and this one are less than twice this one. What waits on a link
         // of its own is given its time anew.
