@@ -108,6 +108,8 @@ const REST: Nanos = 3 * SECOND;
 /// Turns a worker may take in a second of rest: upkeep is due ten times, and
 /// each wait costs two turns here.
 const RESTING_TURNS_PER_SECOND: u64 = 30;
+/// How long a claim to empty a server of memcached lasts, and a little longer.
+const CLAIM_LASTS: Nanos = 11 * SECOND;
 /// How long workers may take to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -212,6 +214,9 @@ impl Sim {
             return Ok(self.report());
         }
         self.run_until(|sim, now| sim.is_quiet(now))?;
+        // A proxy that was cut off while it emptied a server has left its claim there.
+        let claims_end = self.now() + CLAIM_LASTS;
+        self.run_until(|sim, now| now >= claims_end || sim.check_health().is_ok())?;
         self.check_health()?;
         self.check_cluster()?;
         self.run_last_clients()?;
@@ -486,7 +491,7 @@ impl Sim {
     }
 
     /// Servers that were ejected are back in use.
-    fn check_health(&mut self) -> Result<(), String> {
+    fn check_health(&self) -> Result<(), String> {
         let Plan { topology, health, .. } = &*self.plan;
         for position in self.own_positions() {
             let ejection = topology.pools()[position].ejection();
