@@ -1,59 +1,34 @@
-//! Base64 for keys of meta commands that hold bytes a line cannot.
+//! Base64 for keys of meta commands that hold bytes a line cannot. The library is strict where
+//! memcached is: letters are padded, but the bits that are left over need not be zero.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The six bits of a letter, or a number above 63.
-fn bits(letter: u8) -> u8 {
-    match letter {
-        b'A'..=b'Z' => letter - b'A',
-        b'a'..=b'z' => letter - b'a' + 26,
-        b'0'..=b'9' => letter - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => u8::MAX,
-    }
-}
+const ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
 
-/// Appends what `text` encodes to `out`. False, with `out` as it was, where
-/// `text` is empty or no padded base64. memcached skips letters that are none;
-/// here they are refused.
+/// Appends what `text` encodes to `out`. Returns false, with `out` as it was, where `text` is
+/// empty or no padded base64. memcached skips letters that are none; here they are refused.
 pub(crate) fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
     let before = out.len();
-    if text.is_empty() || !text.len().is_multiple_of(4) {
-        return false;
+    let is_decoded = !text.is_empty() && ENGINE.decode_vec(text, out).is_ok();
+    if !is_decoded {
+        out.truncate(before);
     }
-    let padding = text.iter().rev().take_while(|&&letter| letter == b'=').count();
-    if padding > 2 {
-        return false;
-    }
-    let letters = &text[..text.len() - padding];
-    for group in letters.chunks(4) {
-        let mut word = 0u32;
-        for &letter in group {
-            let six = bits(letter);
-            if six > 63 {
-                out.truncate(before);
-                return false;
-            }
-            word = word << 6 | u32::from(six);
-        }
-        word <<= 6 * (4 - group.len());
-        out.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
-    }
-    true
+    is_decoded
 }
 
 /// Appends `bytes` in padded base64.
 pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for group in bytes.chunks(3) {
-        let mut word = [0; 4];
-        word[1..=group.len()].copy_from_slice(group);
-        let word = u32::from_be_bytes(word);
-        for place in 0..4 {
-            let letter = ALPHABET[(word >> (18 - 6 * place)) as usize & 63];
-            out.push(if place <= group.len() { letter } else { b'=' });
-        }
-    }
+    let start = out.len();
+    out.resize(start + encoded_len(bytes.len()), 0);
+    let written = ENGINE.encode_slice(bytes, &mut out[start..]);
+    debug_assert_eq!(written, Ok(out.len() - start));
 }
 
 /// Length of `len` bytes in base64.
