@@ -162,6 +162,7 @@ pub(crate) fn other_inodes_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     fn is_stale(ours: &TcpStream) -> bool {
@@ -200,5 +201,41 @@ mod tests {
         drop(theirs);
         crate::wait_until("the reset has come", Duration::from_secs(10), is_told);
         drop(ours);
+    }
+
+    /// An admin listener that tells of one client, which has no socket, and of a worker that goes
+    /// on.
+    fn admin_with_a_client_that_has_left() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let admin = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            for (turn, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.expect("a connection");
+                let mut request = [0; 512];
+                let len = stream.read(&mut request).unwrap_or(0);
+                let pid = std::process::id();
+                let body = match std::str::from_utf8(&request[..len]).unwrap_or_default() {
+                    it if it.starts_with("GET /v1/status ") => format!("{{\"pid\":{pid}}}"),
+                    it if it.starts_with("GET /v1/connections") => {
+                        r#"{"total": 1, "clients": [{"id": 7, "address": "127.0.0.1:5",
+                            "listener": "tcp://127.0.0.1:1"}]}"#
+                            .to_owned()
+                    }
+                    _ => format!(
+                        "keyway_client_connections{{pool=\"a\"}} 1\n\
+                         keyway_worker_turns_total{{worker=\"0\"}} {turn}\n"
+                    ),
+                };
+                let _ = write!(stream, "HTTP/1.1 200 OK\r\n\r\n{body}");
+            }
+        });
+        admin
+    }
+
+    #[test]
+    #[should_panic(expected = "in the list, with 0 sockets: client 7 from \"127.0.0.1:5\"")]
+    fn a_client_that_stays_in_the_list_fails_the_test() {
+        let admin = admin_with_a_client_that_has_left();
+        check_left(std::process::id(), admin, &AtStart::default());
     }
 }
