@@ -360,8 +360,14 @@ fn check(case: &Case, join: &mut Join) {
     }
 }
 
+/// Eight times as many cases as usual, for there are many rules.
+fn many() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: 8 * usual.cases, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
+    #![proptest_config(many())]
 
     /// The second case has the buffers of the first.
     #[test]
