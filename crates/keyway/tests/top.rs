@@ -431,6 +431,6 @@ fn a_process_whose_admin_listener_speaks_tls_is_seen() {
     };
     gone(&[&["--address", &admin, "--ca-file", &other], &known[..]].concat(), "authority");
     gone(&["--address", &admin, "--ca-file", &ca, "--token-file", &token], "");
-    gone(&["--address", &admin], "--ca-file is missing");
+    gone(&["--address", &admin], "https needs --ca-file");
     gone(&["--address", &keyway.admin().to_string()], "https://");
 }
