@@ -16,6 +16,8 @@ copy="$home/tree"
 export CARGO_TARGET_DIR="$home/build"
 # A property that needs more cases than these to fail is too weak.
 export PROPTEST_CASES="${PROPTEST_CASES:-128}"
+# One failure is enough: nobody needs its smallest example, which takes longer than the tests may.
+export PROPTEST_MAX_SHRINK_ITERS=0
 
 if ! cargo mutants --version >/dev/null 2>&1; then
   echo "mutants: installing cargo-mutants"

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Stands in front of your caches, and is the cache where there is none.
+/// A proxy for your Redis and memcached servers, and a cache itself where there are none.
 ///
 /// Without a configuration file, `keyway serve` answers Redis clients on
 /// 127.0.0.1:6380 from its embedded store. With one, it is a proxy over the
@@ -47,12 +47,12 @@ enum Command {
     Check(Check),
     /// Tell which server of each pool a key goes to while all servers are in use.
     Locate(Locate),
-    /// Ask a Keyway that runs, by its admin API: its pools and servers, eject, drain and more.
+    /// Ask and control a running Keyway by its admin API: servers, clients, eject, drain and more.
     Ctl(crate::ctl::Ctl),
-    /// The bus: join it as a node, ask its nodes, measure its channels.
+    /// Join the bus as a node, ask its nodes, or measure its channels.
     #[command(subcommand)]
     Bus(crate::bus::Bus),
-    /// Load for servers, Keyway or others, and what it shows.
+    /// Put servers under load, Keyway or others, and compare the results.
     #[command(subcommand)]
     Bench(crate::bench::Bench),
     /// Watch running processes: their pools, servers, rates, latencies, connections, memory, errors.

@@ -11,8 +11,11 @@ const LEN_MAX: usize = 4096;
 /// Asks for a password, unseen, and prints its hash.
 pub fn run(is_slow: bool) -> Result<ExitCode> {
     let password = if isatty(stdin()) { typed()? } else { line()? };
-    if password.is_empty() || password.len() > LEN_MAX {
-        bail!("a password has 1 to {LEN_MAX} bytes");
+    if password.is_empty() {
+        bail!("there is no password: type one, or write it to standard input as the first line");
+    }
+    if password.len() > LEN_MAX {
+        bail!("the password is too long: it has {} bytes, and may have {LEN_MAX}", password.len());
     }
     let text = match is_slow {
         true => slow_text(password.as_bytes())?,

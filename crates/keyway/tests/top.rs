@@ -425,12 +425,23 @@ fn a_process_whose_admin_listener_speaks_tls_is_seen() {
         let output = output.expect_success("keyway top");
         assert!(row(&output.text, &["near"]).is_some(), "{}", output.text);
     }
+    let by_variable = |value: &str| {
+        let mut command = std::process::Command::new(keyway_binary(KEYWAY));
+        command.args(["top", "--once", "--interval", "500ms", "--address", &admin]);
+        command.args(["--ca-file", &ca]).args(&known[..4]).env("KEYWAY_ADMIN_TOKEN", value);
+        let output = command.output().expect("keyway top");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (is_seen, text) = by_variable("open-sesame-open-sesame");
+    assert!(is_seen && row(&text, &["near"]).is_some(), "{text}");
+    let (is_seen, text) = by_variable("open-sesame-open-barley");
+    assert!(!is_seen && text.contains("the token is wrong"), "{text}");
     let gone = |arguments: &[&str], why: &str| {
         let output = once(arguments);
         assert!(!output.status.success() && output.text.contains(why), "{}", output.text);
     };
     gone(&[&["--address", &admin, "--ca-file", &other], &known[..]].concat(), "authority");
     gone(&["--address", &admin, "--ca-file", &ca, "--token-file", &token], "");
-    gone(&["--address", &admin], "--ca-file is missing");
+    gone(&["--address", &admin], "https needs --ca-file");
     gone(&["--address", &keyway.admin().to_string()], "https://");
 }

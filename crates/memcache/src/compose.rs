@@ -6,6 +6,8 @@
 
 mod binary;
 mod meta;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use crate::usual::printed_len;

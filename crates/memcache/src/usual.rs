@@ -253,3 +253,181 @@ fn any_number(buf: &[u8], start: usize) -> Option<(u32, usize)> {
 fn line_end(buf: &[u8], at: usize) -> Option<usize> {
     (buf.get(at..at + 2)? == b"\r\n").then_some(at + 2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    /// The number behind a blank, read figure by figure.
+    fn plain_number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
+        let rest = buf.get(blank..)?.strip_prefix(b" ")?;
+        let len = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+        let text = std::str::from_utf8(&rest[..len]).ok()?;
+        let is_padded = text.len() > 1 && text.starts_with('0');
+        let value = text.parse::<u32>().ok().filter(|&value| value <= i32::MAX as u32)?;
+        (!is_padded).then_some((value, blank + 1 + len))
+    }
+
+    fn plain_line_end(buf: &[u8], at: usize) -> Option<usize> {
+        buf.get(at..)?.starts_with(b"\r\n").then_some(at + 2)
+    }
+
+    /// An item, and where it ends; with the number of its value or without.
+    fn plain_item(buf: &[u8], takes_unique: bool) -> Option<(&[u8], u32, &[u8], usize)> {
+        let key_end = 6 + buf.strip_prefix(b"VALUE ")?.iter().position(|&byte| byte <= b' ')?;
+        if !(7..=6 + KEY_LEN_MAX).contains(&key_end) {
+            return None;
+        }
+        let (flags, at) = plain_number(buf, key_end)?;
+        let (len, at) = plain_number(buf, at)?;
+        let mut end = at;
+        if takes_unique && buf.get(at) == Some(&b' ') {
+            let digits = buf[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            end = (1..=20).contains(&digits).then_some(at + 1 + digits)?;
+        }
+        let start = plain_line_end(buf, end)?;
+        let end = start.checked_add(len as usize)?;
+        let next = plain_line_end(buf, end)?;
+        Some((&buf[6..key_end], flags, &buf[start..end], next))
+    }
+
+    fn number_text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => (0u32..11, any::<u32>()).prop_map(|(shift, it)| (it >> (shift * 3)).to_string()),
+            2 => (0u64..6).prop_map(|off| (u64::from(i32::MAX as u32) - 2 + off).to_string()),
+            1 => any::<u64>().prop_map(|it| it.to_string()),
+            1 => "0[0-9]{1,12}",
+            1 => "[0-9]{0,9}[a-z/:;.-][0-9]{0,3}",
+            1 => Just(String::new()),
+        ]
+    }
+
+    /// Eight times as many cases as usual: they are short, and seldom differ at a bound.
+    fn many() -> ProptestConfig {
+        let usual = ProptestConfig::default();
+        ProptestConfig { cases: 8 * usual.cases, ..usual }
+    }
+
+    proptest! {
+        #![proptest_config(many())]
+
+        #[test]
+        fn a_number_is_what_its_figures_are(
+            before in vec(any::<u8>(), 0..3),
+            blank in proptest::sample::select(vec![" ", " ", " ", "", "\r", "0"]),
+            text in number_text(),
+            behind in vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\r'), b'0'..=b'9'], 0..12),
+        ) {
+            let buf = [&before[..], blank.as_bytes(), text.as_bytes(), &behind].concat();
+            prop_assert_eq!(number(&buf, before.len()), plain_number(&buf, before.len()));
+            // Where it ends, no number is, and what is missing is not made up.
+            prop_assert_eq!(number(&buf, buf.len()), None);
+        }
+
+        #[test]
+        fn what_is_printed_ends_at_the_first_blank(
+            bytes in vec(prop_oneof![20 => 33u8..=255, 1 => any::<u8>(), 1 => 31u8..35, 1 => 127u8..130], 0..40),
+        ) {
+            let expected = bytes.iter().position(|&byte| byte <= b' ').unwrap_or(bytes.len());
+            prop_assert_eq!(printed_len(&bytes), expected);
+        }
+
+        #[test]
+        fn an_item_is_read_as_it_is_told(
+            key in prop_oneof![8 => "[a-z]{0,9}", 1 => "[a-z]{249,252}", 1 => "[a-z]{0,3}[ \r\n][a-z]"],
+            flags in prop_oneof![3 => Just("0".to_owned()), 3 => number_text()],
+            unique in proptest::sample::select(vec!["", "", " 7", " 18446744073709551615", " 123456789012345678901", " ", " x"]),
+            value in vec(any::<u8>(), 0..20),
+            odd in prop_oneof![6 => Just(0usize), 1 => 1usize..3],
+            line_end in prop_oneof![8 => Just("\r\n"), 1 => Just("\n"), 1 => Just("\r ")],
+            behind in proptest::sample::select(vec!["", "END\r\n", "END\r", "END", "STORED\r\n", "VALUE a 0 0\r\n\r\n"]),
+            cut in 0usize..80,
+        ) {
+            let head = format!("VALUE {key} {flags} {}{unique}{line_end}", value.len() + odd);
+            let whole = [head.as_bytes(), &value, line_end.as_bytes(), behind.as_bytes()].concat();
+            for buf in [&whole[..], &whole[..cut.min(whole.len())]] {
+                let read = item(buf).map(|(it, next)| (it.key, it.flags, it.value, next));
+                prop_assert_eq!(read, plain_item(buf, false));
+                let len = plain_item(buf, true).map(|it| it.3);
+                prop_assert_eq!(item_len(buf), len);
+                let is_plain = (1..=KEY_LEN_MAX).contains(&key.len()) && !key.contains([' ', '\r', '\n']);
+                if is_plain {
+                    prop_assert_eq!(text_item_len(buf, key.as_bytes()), len);
+                }
+                // A key that goes on, or is another, is not this one.
+                if !buf.contains(&b'~') {
+                    prop_assert_eq!(text_item_len(buf, b"~"), None);
+                    prop_assert_eq!(text_item_len(buf, &whole), None);
+                }
+                let list = match plain_item(buf, false) {
+                    Some((.., next)) if buf[next..].starts_with(b"END\r\n") => Some(next + 5),
+                    _ => buf.starts_with(b"END\r\n").then_some(5),
+                };
+                prop_assert_eq!(reply_len(buf, Expect::List), list);
+                prop_assert_eq!(reply_len(buf, Expect::One), None);
+            }
+            let one = reply_len(behind.as_bytes(), Expect::One);
+            prop_assert_eq!(one, behind.starts_with("STORED\r\n").then_some(8));
+            prop_assert_eq!(reply_len(behind.as_bytes(), Expect::UntilNoop), None);
+        }
+    }
+
+    fn parsed(bytes: &[u8], limits: &ParseLimits) -> Option<(usize, usize)> {
+        let mut request = Request::default();
+        let len = parse(bytes, limits, &mut request);
+        assert!(len.is_some() || request.keys.is_empty(), "what was not taken leaves nothing");
+        assert_eq!(request.is_canonical, len.is_some());
+        len.map(|len| (len, request.keys.len()))
+    }
+
+    #[test]
+    fn bounds_of_keys_lines_and_values_are_the_limits() {
+        let limits = ParseLimits { value_len_max: 3, keys_max: 2, keys_line_len_max: 2100 };
+        for (bytes, expected) in [
+            (&b"get a\r\n"[..], Some((7, 1))),
+            (b"get a b\r\n", Some((9, 2))),
+            (b"get a b c\r\n", None),
+            (b"get a b", None),
+            (b"get a", None),
+            (b"get ", None),
+            (b"get  a\r\n", None),
+            (b"get a\n", None),
+            (b"gets a\r\n", None),
+            (b"set k 0 0 3\r\nabc\r\n", Some((18, 1))),
+            (b"set k 0 0 4\r\nabcd\r\n", None),
+            (b"set k 0 0 3\r\nabcd\r\n", None),
+            (b"set k 0 0 3\r\nabc", None),
+        ] {
+            assert_eq!(parsed(bytes, &limits), expected, "{}", bytes.escape_ascii());
+        }
+        for (len, is_taken) in [(KEY_LEN_MAX, true), (KEY_LEN_MAX + 1, false)] {
+            let line = format!("get {}\r\n", "k".repeat(len));
+            assert_eq!(parsed(line.as_bytes(), &limits).is_some(), is_taken);
+        }
+        // A line is taken up to the length of any line, and one of keys up to its own.
+        for (keys_line_len_max, len, is_taken) in
+            [(0, 2048, true), (0, 2049, false), (2100, 2100, true), (2100, 2101, false)]
+        {
+            let limits = ParseLimits { keys_max: 20, keys_line_len_max, ..limits };
+            let mut line = b"get".to_vec();
+            while line.len() + 2 + 201 <= len - 2 {
+                line.extend_from_slice(&[b' ']);
+                line.extend_from_slice(&[b'k'; 200]);
+            }
+            line.push(b' ');
+            line.resize(len - 2, b'z');
+            line.extend_from_slice(b"\r\n");
+            assert_eq!(parsed(&line, &limits).is_some(), is_taken, "{keys_line_len_max} {len}");
+        }
+        let flags = |bytes: &[u8]| {
+            let mut request = Request::default();
+            parse(bytes, &limits, &mut request);
+            (request.head.verb, request.head.flags, request.head.expiry, request.value)
+        };
+        let value = ByteRange::new(13, 15);
+        assert_eq!(flags(b"set k 7 90 2\r\nab\r\n"), (Verb::Set, 7, 90, ByteRange::new(14, 16)));
+        assert_eq!(flags(b"set k 7 9 2\r\nab\r\n"), (Verb::Set, 7, 9, value));
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::http::{Metrics, scrape};
+use crate::kept::AtStart;
 use crate::left::check_left;
 use crate::memcached::{MemcachedClient, MemcachedServer, takes_memcached};
 use crate::ports::free_address;
@@ -222,6 +223,7 @@ pub struct Keyway {
     addresses: Vec<SocketAddr>,
     admin: SocketAddr,
     directory: TempDir,
+    start: AtStart,
 }
 
 impl Keyway {
@@ -274,7 +276,7 @@ impl Keyway {
         command.arg("-c").arg(launcher).arg("sh");
         command.arg(keyway_binary(binary)).arg("serve").arg(&file).args(arguments);
         let process = Process::spawn("keyway", &mut command, directory.path());
-        Keyway { process, addresses, admin, directory }
+        Keyway { process, addresses, admin, directory, start: AtStart::default() }
     }
 
     /// `is_memcached` tells of each listener what it speaks; Redis behind its end.
@@ -285,6 +287,7 @@ impl Keyway {
             _ => answers(*at),
         };
         self.process.wait_ready(READY_WITHIN, || addresses.iter().enumerate().all(is_served));
+        self.start = AtStart::of(self.process.pid());
     }
 
     /// Where the pool at `index` is served.
@@ -337,10 +340,10 @@ impl Keyway {
 }
 
 impl Keyway {
-    /// Fails the test when the process keeps connections of clients that have left.
+    /// Fails the test when the process keeps connections or anything else of clients that have left.
     fn check_left(&mut self) {
         if !std::thread::panicking() && self.process.is_running() {
-            check_left(self.process.pid(), self.admin);
+            check_left(self.process.pid(), self.admin, &self.start);
         }
     }
 }

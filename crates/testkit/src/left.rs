@@ -1,5 +1,5 @@
 //! A check that clients leave nothing behind in a process: no descriptors of connections that are
-//! over.
+//! over, and nothing of what the module `kept` looks at.
 //!
 //! A connection is over when the other side has closed it. A side that has only stopped sending has
 //! not closed it. Both ends are on this machine, so the system's table tells the two apart by the
@@ -8,11 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::http::Metrics;
+use crate::kept::{AtStart, kept, page};
 
 /// Longest time that a connection may stay after it is over. A shorter time takes a machine under
 /// load for a leak. A longer one delays only tests that fail.
@@ -23,27 +23,33 @@ const ASKED_AFTER: Duration = Duration::from_millis(300);
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Code of a state in the system's table.
+/// Codes of states in the system's table.
 const CLOSE_WAIT: &str = "08";
+pub(crate) const LISTEN: &str = "0A";
 
 /// A socket in the system's table.
-struct Entry {
-    local: String,
-    remote: String,
-    state: String,
-    inode: u64,
+pub(crate) struct Entry {
+    pub(crate) local: String,
+    pub(crate) remote: String,
+    pub(crate) state: String,
+    pub(crate) inode: u64,
 }
 
-/// Waits until the process has closed all connections that are over.
+/// Waits until the process has closed all connections that are over, and keeps nothing of clients
+/// that are gone.
 ///
 /// # Panics
-/// When connections stay without a reason.
-pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
+/// When connections or other things stay without a reason.
+pub(crate) fn check_left(pid: u32, admin: SocketAddr, start: &AtStart) {
     let began = Instant::now();
     let (mut turns, mut stale) = (None, stale_sockets(pid, admin.port()));
     loop {
-        let is_stopped = matches!(crate::proc::state(pid), Some('T' | 'Z') | None);
-        if stale.is_empty() || is_stopped {
+        let is_stopped = || matches!(crate::proc::state(pid), Some('T' | 'Z') | None);
+        if is_stopped() {
+            return;
+        }
+        let kept = if stale.is_empty() { kept(pid, admin, start) } else { Vec::new() };
+        if (stale.is_empty() && kept.is_empty()) || is_stopped() {
             return;
         }
         if turns.is_none() && began.elapsed() > ASKED_AFTER {
@@ -56,7 +62,7 @@ pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
             let goes_on = |(worker, count): (&String, &u64)| now.get(worker) > Some(count);
             assert!(
                 !turns.unwrap_or_default().iter().all(goes_on),
-                "clients have left, and of the process {pid} these connections stay: {stale:?}"
+                "clients have left, and this stays in the process {pid}: {stale:?} {kept:?}"
             );
             return;
         }
@@ -69,15 +75,7 @@ pub(crate) fn check_left(pid: u32, admin: SocketAddr) {
 
 /// The metrics; none while a server has yet to answer, or if the admin address does not reply.
 fn unanswered_of(admin: SocketAddr) -> Option<Metrics> {
-    let mut stream = TcpStream::connect_timeout(&admin, Duration::from_secs(1)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
-    let request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).ok()?;
-    let (head, body) = reply.split_once("\r\n\r\n")?;
-    let is_told = head.starts_with("HTTP/1.1 200 ") && !head.contains("chunked");
-    let metrics = is_told.then(|| Metrics::parse(body))?;
+    let metrics = page(admin, "/metrics").map(|text| Metrics::parse(&text))?;
     let waits = metrics.sum("keyway_backend_in_flight_requests", &[]) > 0.0;
     (!waits).then_some(metrics)
 }
@@ -119,7 +117,7 @@ fn stale_sockets(pid: u32, admin: u16) -> Vec<String> {
 }
 
 /// The inode numbers of the process's sockets.
-fn socket_inodes(pid: u32) -> BTreeSet<u64> {
+pub(crate) fn socket_inodes(pid: u32) -> BTreeSet<u64> {
     let Ok(list) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
     let names = list.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     let number = |name: std::path::PathBuf| {
@@ -128,7 +126,7 @@ fn socket_inodes(pid: u32) -> BTreeSet<u64> {
     names.filter_map(number).collect()
 }
 
-fn table(pid: u32, name: &str) -> Vec<Entry> {
+pub(crate) fn table(pid: u32, name: &str) -> Vec<Entry> {
     let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
     let entry = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -142,18 +140,30 @@ fn table(pid: u32, name: &str) -> Vec<Entry> {
 /// Sockets that are not TCP connections.
 fn other_inodes(pid: u32) -> BTreeSet<u64> {
     let column = [("unix", 6), ("udp", 9), ("udp6", 9), ("netlink", 9), ("raw", 9), ("packet", 8)];
-    let inodes = column.iter().flat_map(|(name, at)| {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
-        let number = |line: &str| line.split_whitespace().nth(*at)?.parse().ok();
-        text.lines().skip(1).filter_map(number).collect::<Vec<u64>>()
-    });
-    inodes.collect()
+    column.iter().flat_map(|(name, at)| other_inodes_of(pid, name, *at, |_| true)).collect()
+}
+
+/// Those in one table, whose numbers are in the column `at`, for which `is_wanted` holds of the
+/// words of their line.
+pub(crate) fn other_inodes_of(
+    pid: u32,
+    name: &str,
+    at: usize,
+    is_wanted: impl Fn(&[&str]) -> bool,
+) -> BTreeSet<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+    let number = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(at).filter(|_| is_wanted(&words))?.parse().ok()
+    };
+    text.lines().skip(1).filter_map(number).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
 
     fn is_stale(ours: &TcpStream) -> bool {
         let local = ours.local_addr().expect("an address").port();
@@ -191,5 +201,41 @@ mod tests {
         drop(theirs);
         crate::wait_until("the reset has come", Duration::from_secs(10), is_told);
         drop(ours);
+    }
+
+    /// An admin listener that tells of one client, which has no socket, and of a worker that goes
+    /// on.
+    fn admin_with_a_client_that_has_left() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let admin = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            for (turn, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.expect("a connection");
+                let mut request = [0; 512];
+                let len = stream.read(&mut request).unwrap_or(0);
+                let pid = std::process::id();
+                let body = match std::str::from_utf8(&request[..len]).unwrap_or_default() {
+                    it if it.starts_with("GET /v1/status ") => format!("{{\"pid\":{pid}}}"),
+                    it if it.starts_with("GET /v1/connections") => {
+                        r#"{"total": 1, "clients": [{"id": 7, "address": "127.0.0.1:5",
+                            "listener": "tcp://127.0.0.1:1"}]}"#
+                            .to_owned()
+                    }
+                    _ => format!(
+                        "keyway_client_connections{{pool=\"a\"}} 1\n\
+                         keyway_worker_turns_total{{worker=\"0\"}} {turn}\n"
+                    ),
+                };
+                let _ = write!(stream, "HTTP/1.1 200 OK\r\n\r\n{body}");
+            }
+        });
+        admin
+    }
+
+    #[test]
+    #[should_panic(expected = "in the list, with 0 sockets: client 7 from \"127.0.0.1:5\"")]
+    fn a_client_that_stays_in_the_list_fails_the_test() {
+        let admin = admin_with_a_client_that_has_left();
+        check_left(std::process::id(), admin, &AtStart::default());
     }
 }

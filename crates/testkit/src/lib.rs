@@ -26,6 +26,7 @@ mod checked_load;
 mod client;
 mod flood;
 mod http;
+mod kept;
 mod keyway;
 mod left;
 mod linear;

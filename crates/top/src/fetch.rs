@@ -39,7 +39,7 @@ pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
         })?;
     let at = Instant::now();
     if status != 200 {
-        return Err(refusal(status));
+        return Err(refusal(status, shown.token.is_some()));
     }
     let backends = get("/backends")?;
     let ready = get("/readyz")?;
@@ -57,9 +57,16 @@ pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     })
 }
 
-fn refusal(status: u16) -> String {
+fn refusal(status: u16, has_token: bool) -> String {
     match status {
-        401 | 403 => "it asks for a token: --token-file FILE, or KEYWAY_ADMIN_TOKEN".to_owned(),
+        401 | 403 if has_token => {
+            "the token is wrong: --token-file, or KEYWAY_ADMIN_TOKEN, is to have that of the \
+             listener (admin_token_file or admin_token_env)"
+                .to_owned()
+        }
+        401 | 403 => "the admin listener asks for a token: give --token-file FILE, or set \
+                      KEYWAY_ADMIN_TOKEN"
+            .to_owned(),
         404 => "what answers there has no /metrics; give the address of `server.admin`".to_owned(),
         _ => format!("it answers HTTP {status} to /metrics"),
     }
@@ -332,6 +339,15 @@ mod tests {
             assert!(error.contains(why), "{error}");
             thread.join().expect("it answered");
         }
+    }
+
+    #[test]
+    fn a_wrong_token_is_told_apart_from_none() {
+        let (address, thread) = answering(b"HTTP/1.1 401 Unauthorized\r\n\r\n");
+        let shown = Credentials { token: Some("another".into()), ..Credentials::default() };
+        let error = read(&address.to_string(), &shown).expect_err("a refusal");
+        assert!(error.starts_with("the token is wrong"), "{error}");
+        thread.join().expect("it answered");
     }
 
     #[test]

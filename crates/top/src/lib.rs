@@ -21,6 +21,7 @@ pub mod exposition;
 pub mod fetch;
 pub mod figures;
 pub mod keys;
+mod layout;
 pub mod pace;
 pub mod plain;
 pub mod reading;

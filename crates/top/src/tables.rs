@@ -83,9 +83,10 @@ pub struct Choice {
 }
 
 /// Smallest width of a name.
-const WORDS_MIN: u8 = 6;
+pub const WORDS_MIN: u8 = 6;
 
-/// Width of an IPv4 address with its port. Servers differ in this part, so it is shown whole.
+/// Width of an IPv4 address with its port. Servers differ in this part, so it is shown whole where
+/// the other columns leave room.
 const ADDRESS_LEN: u8 = 21;
 
 const fn words(title: &'static str, from_width: u16) -> Column {

@@ -5,7 +5,8 @@
 //! red says is also said in words.
 
 use crate::keys::{Controls, HELP, Pane};
-use crate::tables::{self, Column, Row, SORTS, Table, Tone};
+use crate::layout::{Place, places};
+use crate::tables::{self, Row, SORTS, Table, Tone};
 use crate::text::time_of_day;
 use crate::watch::{Seen, unix_seconds};
 use ratatui::buffer::Buffer;
@@ -13,14 +14,12 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use std::time::{Duration, Instant};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// Smaller than this there is no room for a table.
 const SIZE_MIN: (u16, u16) = (40, 8);
 /// What stands before words that go on in the next line.
 const TAIL_INDENT: &str = "    ";
-/// Spaces between columns.
-const GAP: usize = 2;
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -147,18 +146,15 @@ impl Scene<'_> {
     }
 
     fn write_table(&self, table: &Table, width: u16, lines: &mut Vec<Line<'static>>) {
-        let indices: Vec<usize> = (0..table.columns.len())
-            .filter(|index| table.columns[*index].from_width <= width)
-            .collect();
-        let widths = widths(table, &indices, width.into());
+        let places = places(table, width);
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut spans = Vec::new();
-        for (&index, &width) in indices.iter().zip(&widths) {
-            let column = &table.columns[index];
+        for place in &places {
+            let column = &table.columns[place.index];
             let is_order = column.sort == Some(self.controls.choice.sort)
                 && !["processes", "errors", "hot keys", "big keys"].contains(&table.title);
             let style = if is_order { bold.add_modifier(Modifier::UNDERLINED) } else { bold };
-            let (before, title, behind) = placed(column, column.title, width);
+            let (before, title, behind) = place.fill_title(column);
             spans.push(Span::raw(before));
             spans.push(Span::styled(title, style));
             spans.push(Span::raw(behind));
@@ -168,7 +164,7 @@ impl Scene<'_> {
             lines.push(Line::raw(format!("{}: {}", table.title, table.if_empty)));
         }
         for row in &table.rows {
-            self.write_row(table, row, (&indices, &widths), width.into(), lines);
+            self.write_row(table, row, &places, width.into(), lines);
         }
     }
 
@@ -177,7 +173,7 @@ impl Scene<'_> {
         &self,
         table: &Table,
         row: &Row,
-        (indices, widths): (&[usize], &[usize]),
+        places: &[Place],
         room: usize,
         lines: &mut Vec<Line<'static>>,
     ) {
@@ -187,12 +183,12 @@ impl Scene<'_> {
             Tone::Bad => Style::new().fg(Color::Red),
         };
         let mut text = String::new();
-        for (&index, &width) in indices.iter().zip(widths) {
-            let Some(cell) = row.cells.get(index) else { break };
-            let (before, cell, behind) = placed(&table.columns[index], cell, width);
+        for place in places {
+            let Some(cell) = row.cells.get(place.index) else { break };
+            let (before, cell, behind) = place.fill(&table.columns[place.index], cell);
             text.extend([before, cell, behind]);
         }
-        for word in row.tail.as_deref().unwrap_or_default().split(' ') {
+        for word in row.tail.iter().flat_map(|tail| tail.split(' ')) {
             if text.width() + word.width() > room {
                 lines.push(Line::styled(std::mem::take(&mut text), style));
                 text.push_str(TAIL_INDENT);
@@ -201,64 +197,6 @@ impl Scene<'_> {
         }
         lines.push(Line::styled(text, style));
     }
-}
-
-/// How wide each of these columns is: as its widest cell, but words give way where there is not
-/// room for all.
-fn widths(table: &Table, indices: &[usize], room: usize) -> Vec<usize> {
-    let natural = |index: &usize| {
-        let cells = table.rows.iter().filter_map(|row| row.cells.get(*index));
-        let widest = cells.map(|cell| cell.width()).max().unwrap_or(0);
-        widest.max(table.columns[*index].title.len())
-    };
-    let mut widths: Vec<usize> = indices.iter().map(natural).collect();
-    let column = |place: usize| &table.columns[indices[place]];
-    let may_shrink = |place: usize, width: usize| {
-        column(place).is_text && width > usize::from(column(place).width_min)
-    };
-    while widths.iter().sum::<usize>() + GAP * widths.len() > room {
-        let longest = (0..widths.len())
-            .filter(|place| may_shrink(*place, widths[*place]))
-            .max_by_key(|place| widths[*place]);
-        let Some(longest) = longest else { break };
-        widths[longest] -= 1;
-    }
-    widths
-}
-
-/// A cell with the spaces before and behind it, shortened to its column.
-fn placed(column: &Column, cell: &str, width: usize) -> (String, String, String) {
-    let cell = if column.ends_matter { end_of(cell, width) } else { shortened(cell, width) };
-    let fill = " ".repeat(width.saturating_sub(cell.width()));
-    let gap = " ".repeat(GAP);
-    if column.is_text { (String::new(), cell, fill + &gap) } else { (fill, cell, gap) }
-}
-
-/// Text of at most `width` columns, with `~` where it goes on.
-fn shortened(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut short = String::new();
-    let mut room = width.saturating_sub(1);
-    for c in text.chars() {
-        let needed = c.width().unwrap_or(0);
-        if needed > room {
-            break;
-        }
-        room -= needed;
-        short.push(c);
-    }
-    short + "~"
-}
-
-/// The end of a text, with `~` for what was before it.
-fn end_of(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let turned: String = text.chars().rev().collect();
-    shortened(&turned, width).chars().rev().collect()
 }
 
 #[cfg(test)]
@@ -302,31 +240,71 @@ mod tests {
 
     #[test]
     fn servers_are_told_apart_on_a_small_terminal() {
-        let (mut one, at) = (Seen::new("127.0.0.1:9380"), Instant::now());
         let names: Vec<String> = (1..=6).map(|n| format!("192.168.100.10{n}:7000")).collect();
-        let mut metrics = "keyway_process_build_info{version=\"1\"} 1\n".to_owned();
-        for name in &names {
-            metrics += &format!(
-                "keyway_backend_requests_total{{pool=\"sessions\",backend=\"{name}\"}} 100000\n"
-            );
-        }
-        let backend = |name: &String| {
-            format!(
-                "{{\"backend\": {name:?}, \"state\": \"up\", \"role\": \"primary\", \"slots\": 2730}}"
-            )
-        };
-        let list: Vec<String> = names.iter().map(backend).collect();
-        let backends = format!(
-            "{{\"pools\": [{{\"pool\": \"sessions\", \"backends\": [{}]}}]}}",
-            list.join(",")
-        );
-        let pages =
-            crate::reading::Pages { metrics, backends: Some(backends), ..Default::default() };
-        one.on_result(Ok(crate::reading::Reading::new(&pages, at).expect("a reading")), at, 0);
-        let (lines, _) = drawn(&[one], &controls(), 80, 24);
+        let all = with_servers(&["127.0.0.1:9380"]);
+        let (lines, _) = drawn(&all, &controls(), 80, 24);
         let text = lines.join("\n");
         for word in names.iter().map(String::as_str).chain(["ROLE", "primary", "2730", "ERR/S"]) {
             assert!(text.contains(word), "{word}:\n{text}");
+        }
+    }
+
+    /// Processes with these names, each of which has six servers of a cluster.
+    fn with_servers(processes: &[&str]) -> Vec<Seen> {
+        let reading = |process: &&str| {
+            let (mut one, at) = (Seen::new(process), Instant::now());
+            let names = (1..=6).map(|n| format!("192.168.100.10{n}:7000"));
+            let mut metrics = "keyway_process_build_info{version=\"1\"} 1\n".to_owned();
+            let mut list = Vec::new();
+            for name in names {
+                metrics += &format!(
+                    "keyway_backend_requests_total{{pool=\"sessions\",backend=\"{name}\"}} 100000\n"
+                );
+                list.push(format!(
+                    "{{\"backend\": {name:?}, \"state\": \"up\", \"role\": \"primary\", \"slots\": 2730}}"
+                ));
+            }
+            let backends = format!(
+                "{{\"pools\": [{{\"pool\": \"sessions\", \"backends\": [{}]}}]}}",
+                list.join(",")
+            );
+            let pages =
+                crate::reading::Pages { metrics, backends: Some(backends), ..Default::default() };
+            one.on_result(Ok(crate::reading::Reading::new(&pages, at).expect("a reading")), at, 0);
+            one
+        };
+        processes.iter().map(reading).collect()
+    }
+
+    #[test]
+    fn rows_of_two_processes_with_long_names_take_one_line_and_differ() {
+        for (processes, marks) in [
+            (
+                [
+                    "keyway-west-1a.internal.example.com:9380",
+                    "keyway-west-1b.internal.example.com:9380",
+                ],
+                ["a~", "b~"],
+            ),
+            (
+                ["keyway.internal.example.com:9380", "keyway.internal.example.com:9381"],
+                ["9380", "9381"],
+            ),
+        ] {
+            let all = with_servers(&processes);
+            let controls = Controls { pane: Pane::Servers, ..controls() };
+            let (lines, _) = drawn(&all, &controls, 80, 24);
+            let text = lines.join("\n");
+            let head = lines.iter().position(|line| line.contains("SERVER")).expect("a table");
+            assert!(lines[head].trim_end().ends_with("ERR/S"), "{text}");
+            let rows = &lines[head + 1..=head + 12];
+            for (index, row) in rows.iter().enumerate() {
+                let server = format!("10{}:7000", index / 2 + 1);
+                let has_server =
+                    row.contains(&server) || row.contains(&format!("10{}~", index / 2 + 1));
+                assert!(has_server && row.contains(marks[index % 2]), "{row}:\n{text}");
+            }
+            assert!(lines[head + 13].trim().is_empty(), "{text}");
         }
     }
 
@@ -376,15 +354,6 @@ mod tests {
             assert_eq!(cell.bg, Color::Reset);
             assert!(!cell.modifier.contains(Modifier::DIM));
         }
-    }
-
-    #[test]
-    fn long_names_give_way_and_wide_ones_are_cut_whole() {
-        assert_eq!(shortened("abcdef", 6), "abcdef");
-        assert_eq!(shortened("abcdefg", 6), "abcde~");
-        assert_eq!(shortened("日本語", 4), "日~");
-        assert_eq!(end_of("127.0.0.1:9380", 8), "~.1:9380");
-        assert_eq!(end_of("a:9380", 8), "a:9380");
     }
 
     #[test]

@@ -51,7 +51,8 @@ pub(super) fn parse(text: &str) -> Result<Node, (Place, Problem)> {
         let (event, span) = event.map_err(|error| {
             let marker = error.marker();
             let place = Place { line: marker.line().max(1), column: marker.col() + 1 };
-            (place, Problem::new(format!("not YAML: {}", error.info()), "correct the syntax"))
+            let hint = "correct the syntax, or give the YAML file that the other proxy reads";
+            (place, Problem::new(format!("not YAML: {}", error.info()), hint))
         })?;
         let place = place_of(span);
         let closed = match event {

@@ -128,7 +128,7 @@ pub(crate) static CLUSTER: Table = Table {
             "wait_for_primary",
             Kind::Duration { min: ms(1), max: hours(1) },
             Unset("a request fails at once while its primary is gone"),
-            "How long a request that no server was sent yet waits for its primary while that cannot be reached or nobody is known to be it. Then the client gets the error. `timeout` counts from when the request is sent. A request that may have been executed never waits and is never sent again.",
+            "Longest time that an unsent request waits for its primary while that cannot be reached or is not known. Then the client gets the error. `timeout` counts from when the request is sent. A request that may have been executed never waits and is never sent again.",
         )
         .known_elsewhere_as(&["failover_timeout", "wait_for_failover", "failover_wait"]),
         as_sharded("timeout"),

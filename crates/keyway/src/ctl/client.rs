@@ -73,7 +73,7 @@ impl Client {
             .ok_or_else(|| not_an_address(&address))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let tls = is_secured.then(|| whom.tls.load()).transpose()?;
-        Ok(Client { host, port, token: token(whom)?, tls })
+        Ok(Client { host, port, token: token(whom.token_file.as_deref())?, tls })
     }
 
     /// Asks a listener on this machine for what is no secret: without a token, and whoever has
@@ -105,7 +105,10 @@ impl Client {
                 "the token is wrong: --token-file, or KEYWAY_ADMIN_TOKEN, is to have that of the \
                  listener (admin_token_file or admin_token_env)"
             }
-            None => "it asks for a token: --token-file FILE, or KEYWAY_ADMIN_TOKEN",
+            None => {
+                "the admin listener asks for a token: give --token-file FILE, or set \
+                 KEYWAY_ADMIN_TOKEN"
+            }
         };
         let answer = parse(&reply).map(|answer| Answer {
             about_token: (answer.status == 401).then_some(about_token),
@@ -142,7 +145,8 @@ impl Client {
     fn no_answer(&self, why: &str) -> Unreachable {
         let Client { host, port, .. } = self;
         Unreachable(format!(
-            "no answer from {host}:{port}: {why}; is `admin` there? --admin names another"
+            "no answer from {host}:{port}: {why}; start that Keyway, or name the address of its \
+             `server.admin` with --admin HOST:PORT or --config FILE"
         ))
     }
 
@@ -201,8 +205,9 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn token(whom: &Whom) -> Result<Option<String>, String> {
-    let token = match &whom.token_file {
+/// The token in a file, else in the variable KEYWAY_ADMIN_TOKEN.
+pub fn token(file: Option<&Path>) -> Result<Option<String>, String> {
+    let token = match file {
         None => variable("KEYWAY_ADMIN_TOKEN"),
         Some(path) => {
             let text = read_file(path).map_err(|why| format!("{}: {why}", path.display()))?;
@@ -225,7 +230,11 @@ fn token(whom: &Whom) -> Result<Option<String>, String> {
 /// What these files come to, for who believes the authorities among them.
 pub fn load_tls_of_authorities(files: &TlsFiles) -> Result<ClientTls, String> {
     let Some(ca_file) = files.ca_file.clone() else {
-        return Err("--ca-file is missing: whose certificates are believed?".to_owned());
+        return Err(
+            "https needs --ca-file FILE: the certificates of the authority that has issued the \
+                    admin listener's"
+                .to_owned(),
+        );
     };
     load_tls(files, Trust::Authorities(ca_file))
 }

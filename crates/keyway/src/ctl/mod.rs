@@ -72,6 +72,14 @@ pub struct TlsFiles {
     key_file: Option<PathBuf>,
 }
 
+/// The admin token that the variable KEYWAY_ADMIN_TOKEN has, if it is set.
+///
+/// # Errors
+/// When it cannot be sent.
+pub fn token_of_environment() -> Result<Option<String>, String> {
+    client::token(None)
+}
+
 impl TlsFiles {
     /// Whether an authority is named.
     pub fn has_authority(&self) -> bool {
@@ -91,9 +99,8 @@ impl TlsFiles {
 enum What {
     /// Version, uptime, workers and clients.
     Status,
-    /// Whether the process serves, and does not drain. With --config no token is shown and any
-    /// certificate is believed; where nobody can be asked, as `server.admin` is "off", it says so
-    /// with status 0.
+    /// Whether the process serves, and does not drain. With --config it sends no token and accepts
+    /// any certificate. If `server.admin` is "off", it says so, with status 0.
     Health,
     /// Whether every pool can serve, and why not.
     Ready,
@@ -105,7 +112,7 @@ enum What {
         #[arg(long, value_name = "NAME")]
         pool: Option<String>,
     },
-    /// Clients, those that came first before the others.
+    /// Clients, the oldest first.
     Connections {
         /// Only those of this pool.
         #[arg(long, value_name = "NAME")]
@@ -115,7 +122,7 @@ enum What {
               value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
-    /// Requests that servers took long for, the latest first, and where their time went.
+    /// Slow requests, the latest first, and where their time went.
     SlowLog {
         /// Only those of this pool.
         #[arg(long, value_name = "NAME")]

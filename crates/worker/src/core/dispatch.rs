@@ -631,8 +631,9 @@ impl Plane {
             tracing::warn!(
                 pool,
                 client,
-                "a client spoke HTTP (POST or Host:) and was cut off, nothing behind it was run: a \
-                 web page may be sending commands through a browser; told at most once a minute"
+                "a client spoke HTTP (POST or Host:) and was disconnected; what it sent after that \
+                 was not executed; a web page may be sending commands through a browser; logged at \
+                 most once a minute"
             );
         }
     }
