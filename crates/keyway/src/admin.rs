@@ -371,7 +371,18 @@ impl AdminState for Process {
     fn restore_backend(&self, pool: &str, backend: &str) -> Result<bool, String> {
         // Held, so that what follows a reload knows of it.
         let current = self.current.read();
-        let id = current.find(pool, backend)?;
+        let id = match current.find(pool, backend) {
+            Ok(id) => id,
+            // A server that has left its cluster has no place, and may be held all the same.
+            Err(why) => {
+                let index = current.find_pool(pool)?;
+                if !current.plan.restore_absent(index, backend) {
+                    return Err(why);
+                }
+                tracing::info!(pool, backend, "in use when it comes back, on an operator's word");
+                return Ok(true);
+            }
+        };
         let health = &current.plan.health;
         let was_open = health.circuits().restart(id);
         if was_open {

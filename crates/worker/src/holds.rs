@@ -2,47 +2,44 @@
 //! change.
 //!
 //! The board says it by places, and a server that is found out has no place until somebody is
-//! asked. So its pool remembers it by address as well, and whoever gives it a place takes it out
-//! of use there.
+//! asked. So its pool remembers it by address as well, and a worker that gives the server a place
+//! takes it out of use there.
 
 use crate::{Cluster, Plan, PoolKind};
 use keyway_topology::{BackendId, Endpoint};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-/// Those of one pool, and which of the servers that had the place one after the other is meant;
-/// `None` until it has one.
+/// Most addresses that a pool remembers. A pool of fewer than 65,536 places never has as many
+/// servers held at once; more would let an operator's script fill memory with servers that are gone.
+const HELD_MAX: usize = 65_536;
+
+/// The addresses of the servers of one pool that an operator has ejected. An address stays until
+/// the operator restores it, also while no server of the pool has it.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Mutex<BTreeMap<Endpoint, Option<u64>>>);
+pub(crate) struct Holds(Mutex<BTreeSet<Endpoint>>);
 
 impl Holds {
-    /// Whether who has come to a place with this tenure is to be out of use there.
-    pub(crate) fn has(&self, endpoint: &Endpoint, tenure: u64) -> bool {
-        let mut holds = self.0.lock();
-        match holds.get_mut(endpoint) {
-            None => false,
-            Some(known) if known.is_none_or(|known| known == tenure) => {
-                *known = Some(tenure);
-                true
-            }
-            // It has left meanwhile.
-            Some(_) => {
-                holds.remove(endpoint);
-                false
-            }
-        }
+    /// Calls `settle` with whether the server at an address is to be out of use. No operator
+    /// changes that before `settle` has returned, so the board never keeps an older answer.
+    pub(crate) fn settle(&self, endpoint: Option<&Endpoint>, settle: impl FnOnce(bool)) {
+        let held = self.0.lock();
+        settle(endpoint.is_some_and(|endpoint| held.contains(endpoint)));
     }
 
-    fn set(&self, endpoint: &Endpoint, tenure: Option<u64>, is_held: bool) {
-        let mut holds = self.0.lock();
-        match is_held {
-            true => drop(holds.insert(endpoint.clone(), tenure)),
-            false => drop(holds.remove(endpoint)),
-        }
+    /// Notes what an operator has said of an address, and has `follow` say it of a place. Returns
+    /// whether that is new, of the address or by what `follow` returns.
+    fn set(&self, endpoint: &Endpoint, is_held: bool, follow: impl FnOnce() -> bool) -> bool {
+        let mut held = self.0.lock();
+        let is_new = match is_held {
+            true => held.len() < HELD_MAX && held.insert(endpoint.clone()),
+            false => held.remove(endpoint),
+        };
+        follow() || is_new
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {
-        self.0.lock().keys().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 }
 
@@ -50,14 +47,28 @@ impl Plan {
     /// Takes a server out of use on an operator's word, as
     /// [`HealthBoard::eject`](keyway_topology::HealthBoard::eject) does.
     pub fn eject(&self, id: BackendId) -> bool {
-        self.note_hold(id, true);
-        self.health.eject(id)
+        match self.found_at(id) {
+            Some((cluster, endpoint)) => {
+                cluster.holds.set(&endpoint, true, || self.health.eject(id))
+            }
+            None => self.health.eject(id),
+        }
     }
 
     /// Puts it back into use. Returns whether it was out.
     pub fn restore(&self, id: BackendId) -> bool {
-        self.note_hold(id, false);
-        self.health.restore(id).is_some()
+        let restore = || self.health.restore(id).is_some();
+        match self.found_at(id) {
+            Some((cluster, endpoint)) => cluster.holds.set(&endpoint, false, restore),
+            None => restore(),
+        }
+    }
+
+    /// Restores a server that an operator has ejected and that has left its cluster since: it is
+    /// in use when it comes back. Returns whether the pool held a server at that address.
+    pub fn restore_absent(&self, pool: usize, address: &str) -> bool {
+        let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
+        self.cluster(pool).is_some_and(|cluster| cluster.holds.set(&endpoint, false, || false))
     }
 
     /// The servers that an operator has ejected: the pool's name and the address of each.
@@ -87,12 +98,7 @@ impl Plan {
         let mut named = self.topology.pools().iter().enumerate();
         let Some((index, pool)) = named.find(|(_, known)| known.name == pool) else { return false };
         if let Some(cluster) = self.cluster(index) {
-            // A worker that gives the server a place ejects it there.
-            cluster.holds.set(&endpoint, None, true);
-            let place = cluster.map().place_of(&endpoint);
-            if let Some(place) = place {
-                self.health.eject(self.topology.backend_id(index, usize::from(place)));
-            }
+            self.put_found((index, cluster), &endpoint, true);
             return true;
         }
         let ids = self.topology.backend_ids(index).zip(pool.servers());
@@ -104,12 +110,23 @@ impl Plan {
         !there.is_empty()
     }
 
-    fn note_hold(&self, id: BackendId, is_held: bool) {
-        let Some(backend) = self.topology.backend(id) else { return };
-        let Some(cluster) = self.cluster(backend.pool_index) else { return };
-        if let Some(node) = cluster.map().node(backend.server_index) {
-            cluster.holds.set(&node.endpoint, Some(node.tenure), is_held);
-        }
+    /// Whose server a backend is, and its address, where servers are found out.
+    fn found_at(&self, id: BackendId) -> Option<(&Cluster, Endpoint)> {
+        let backend = self.topology.backend(id)?;
+        let cluster = self.cluster(backend.pool_index)?;
+        let endpoint = cluster.map().node(backend.server_index)?.endpoint.clone();
+        Some((cluster, endpoint))
+    }
+
+    /// Holds or restores the server at an address, at its place if it has one. A worker that gives
+    /// the server a place later settles it there.
+    fn put_found(&self, (pool, cluster): (usize, &Cluster), endpoint: &Endpoint, is_held: bool) {
+        let at = |place: u16| self.topology.backend_id(pool, usize::from(place));
+        cluster.holds.set(endpoint, is_held, || match cluster.map().place_of(endpoint).map(at) {
+            Some(id) if is_held => self.health.eject(id),
+            Some(id) => self.health.restore(id).is_some(),
+            None => false,
+        });
     }
 
     fn cluster(&self, pool: usize) -> Option<&Cluster> {
@@ -151,19 +168,7 @@ impl Plan {
     fn follow_found(&self, pool: usize, (old, before): (&Plan, usize)) {
         let (Some(new), Some(old)) = (self.cluster(pool), old.cluster(before)) else { return };
         let (held, known) = (old.holds.endpoints(), new.holds.endpoints());
-        let map = new.map();
-        let put = |endpoint: &Endpoint, is_held: bool| {
-            let place = map.place_of(endpoint);
-            let tenure = place.and_then(|place| Some(map.node(usize::from(place))?.tenure));
-            new.holds.set(endpoint, tenure, is_held);
-            if let Some(place) = place {
-                let id = self.topology.backend_id(pool, usize::from(place));
-                match is_held {
-                    true => drop(self.health.eject(id)),
-                    false => drop(self.health.restore(id)),
-                }
-            }
-        };
+        let put = |endpoint: &Endpoint, is_held| self.put_found((pool, new), endpoint, is_held);
         held.iter().filter(|it| !known.contains(it)).for_each(|it| put(it, true));
         known.iter().filter(|it| !held.contains(it)).for_each(|it| put(it, false));
     }
@@ -174,16 +179,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_back_after_it_has_left_is_in_use() {
+    fn an_address_stays_held_until_an_operator_restores_it() {
         let holds = Holds::default();
         let endpoint = |port| Endpoint::Tcp { host: "h".into(), port };
-        assert!(!holds.has(&endpoint(1), 1));
-        holds.set(&endpoint(1), None, true);
-        assert!(holds.has(&endpoint(1), 4) && holds.has(&endpoint(1), 4), "by each worker");
-        assert!(!holds.has(&endpoint(2), 4));
-        assert!(!holds.has(&endpoint(1), 9) && holds.endpoints().is_empty());
-        holds.set(&endpoint(1), Some(9), true);
-        holds.set(&endpoint(1), None, false);
-        assert!(!holds.has(&endpoint(1), 9));
+        let is_held = |port: Option<u16>| {
+            let mut told = None;
+            holds.settle(port.map(endpoint).as_ref(), |is_held| told = Some(is_held));
+            told.expect("it is settled")
+        };
+        assert!(!is_held(Some(1)));
+        assert!(holds.set(&endpoint(1), true, || false));
+        assert!(!holds.set(&endpoint(1), true, || false), "it was held already");
+        for _ in 0..3 {
+            assert!(is_held(Some(1)), "however often it leaves and comes back");
+            assert!(!is_held(None) && !is_held(Some(2)), "a place is free, or another's");
+        }
+        assert_eq!(holds.endpoints(), [endpoint(1)]);
+        assert!(holds.set(&endpoint(1), false, || false) && !is_held(Some(1)));
+        assert!(!holds.set(&endpoint(1), false, || false));
+        assert!(holds.set(&endpoint(1), false, || true), "a place was out of use");
     }
 }

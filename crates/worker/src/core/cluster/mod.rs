@@ -330,13 +330,13 @@ impl Core {
             self.plane.forget_troubles(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
-            let is_held = |state: &ClusterState| {
-                let node = map.node(place);
-                node.is_some_and(|node| state.shared.holds.has(&node.endpoint, node.tenure))
-            };
-            match self.plane.cluster_state(pool).is_some_and(is_held) {
+            let settle = |is_held: bool| match is_held {
                 true => drop(health.eject(id)),
                 false => drop(health.restore(id)),
+            };
+            if let Some(state) = self.plane.cluster_state(pool) {
+                let endpoint = map.node(place).map(|node| &node.endpoint);
+                state.shared.holds.settle(endpoint, settle);
             }
             health.circuits().restart(id);
             health.reads().restart(id);
