@@ -26,6 +26,10 @@ const AGAIN_MIN: Duration = Duration::from_millis(10);
 /// See [`AGAIN_MIN`]. Longer answers late when the cluster is up again.
 const AGAIN_MAX: Duration = Duration::from_millis(200);
 
+/// For so long after one request was refused the next ones of its client are refused at
+/// once: a pipeline waits once, and not once for each of its requests.
+const REFUSED_FOR: Duration = Duration::from_millis(100);
+
 /// A request that was refused again so much later than it was sent is another one.
 pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
 
@@ -38,6 +42,8 @@ pub(super) struct Wait {
     of: Option<Arc<Cluster>>,
     /// It is counted among those that have waited in vain.
     is_over: bool,
+    /// When the worker saw that its time is up.
+    ended: Option<Time>,
 }
 
 impl Wait {
@@ -53,12 +59,18 @@ impl Wait {
             of.totals.primary_waits.fetch_add(1, Relaxed);
         }
         let until = since + wait.unwrap_or(timeout);
-        Wait { until, since, pool, of: of.cloned(), is_over: false }
+        Wait { until, since, pool, of: of.cloned(), is_over: false, ended: None }
     }
 
     /// Returns whether `wait_for_primary` bounds the wait.
     pub(super) fn is_for_primary(&self) -> bool {
         self.of.is_some()
+    }
+
+    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
+    /// was told, or the client would wait as long again.
+    pub(super) fn is_remembered(&mut self, now: Time) -> bool {
+        now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
     }
 }
 

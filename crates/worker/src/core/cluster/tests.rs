@@ -519,6 +519,36 @@ fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
 }
 
 #[test]
+fn a_request_that_waits_for_a_server_waits_no_longer_when_the_worker_looks_late() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    ask(&mut core, client, "GET a\r\n");
+    pass_to(&mut core, 1500);
+    core.tend_clusters();
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(output(&core, client).matches("CLUSTERDOWN").count(), 1);
+}
+
+#[test]
+fn a_request_that_waits_for_a_server_is_refused_at_its_time_and_not_at_the_next_upkeep() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    ask(&mut core, client, "GET a\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.end_overdue_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client).matches("CLUSTERDOWN").count()
+    };
+    assert_eq!(told_at(&mut core, 999), 0);
+    let due = core.plane.next_deadline;
+    assert!(due.is_some_and(|due| due <= Time(1_000_000_000)), "{due:?}");
+    assert_eq!(told_at(&mut core, 1000), 1);
+}
+
+#[test]
 fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     let mut core = core();
     let asked = |core: &mut Core| [1, 2].map(|port| send(core, port).contains("CLUSTER"));
