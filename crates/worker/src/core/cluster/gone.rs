@@ -12,7 +12,7 @@
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::Cluster;
 use keyway_base::{Key, Slab, Time};
-use keyway_proxy::{Redirected, Redirection, Session};
+use keyway_proxy::{LinkState, Redirected, Redirection, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -103,6 +103,22 @@ impl Plane {
             && (slot.is_lost || !self.admits(slot))
     }
 
+    /// Returns whether a request that takes a connection of its own to the server of a shared link
+    /// waits: for the primary, or for the shared link to tell whether that can be reached.
+    #[cold]
+    pub(in super::super) fn holds_private(&self, slot: &LinkSlot) -> bool {
+        self.is_gone(slot) || self.is_unmet(slot)
+    }
+
+    /// Returns whether no connection of a shared link has told yet whether its primary, for which
+    /// requests wait, can be reached.
+    fn is_unmet(&self, slot: &LinkSlot) -> bool {
+        self.waited.is_none()
+            && matches!(slot.link.state(), LinkState::Idle | LinkState::Connecting { .. })
+            && self.holds_unsent(slot)
+            && !self.is_kept_from(slot)
+    }
+
     /// Returns whether unsent requests stay on a link while its server cannot be
     /// reached.
     #[cold]
@@ -148,8 +164,13 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
         let slot = &mut links[index];
-        if !self.is_gone(slot) {
+        let is_unmet = self.is_unmet(slot);
+        if !is_unmet && !self.is_gone(slot) {
             return false;
+        }
+        if is_unmet && slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
         }
         let until = self.waits_until((key, slot.pool));
         if !session.waits_for_link {
