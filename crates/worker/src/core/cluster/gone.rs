@@ -8,6 +8,9 @@
 //! ```
 //! A client that is left unread waits in the list of its link, like one for which the link has
 //! no room: so no bytes are queued, and its order stays. Its deadline is in `State::unowned`.
+//!
+//! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
+//! link has not been connected yet. Its own connection would fail, and the request with it.
 
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::Cluster;
