@@ -188,7 +188,7 @@ impl Plane {
 }
 
 impl Core {
-    /// The same once the time of the first client is up.
+    /// Does what [`Core::end_waits_for_maps`] does once the time of the first client is up.
     #[inline]
     pub(crate) fn end_overdue_waits_for_maps(&mut self) {
         match self.plane.cluster.waiting_due {
