@@ -236,14 +236,17 @@ fn no_seed_with_reloads_breaks_a_law() {
 const MUTE_SEEDS: u64 = 25;
 
 /// Up to forty clients ask for large values and do not read them, stop at any byte, or stop in the
-/// middle of a large request. Whoever asks for something else beside them has a reply or an error
-/// within the timeout and a tenth of a second, and what waits for them is bounded.
+/// middle of a large request, and at times a server is silent. Each request beside them has a reply
+/// or an error within the timeout and a tenth of a second, behind pools that ask one child after the
+/// other within that of each. What waits for such clients is bounded.
 #[test]
 fn beside_clients_that_do_not_read_all_others_are_answered_in_time() {
     let kinds = [
         ("", Options::default()),
         (" --clusters", Options { clusters: true, ..Options::default() }),
         (" --replicated", Options { replicated: true, ..Options::default() }),
+        (" --memcached", Options { memcached: true, ..Options::default() }),
+        (" --routes", Options { memcached: true, routes: true, ..Options::default() }),
     ];
     for (kind, options) in kinds {
         let summary = run_many_of(0, MUTE_SEEDS, &Options { mutes: true, ..options });

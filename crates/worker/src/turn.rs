@@ -571,6 +571,7 @@ impl<I: Io> Worker<I> {
             self.dead_links = dead;
             self.core.end_pauses();
             self.core.send_retries();
+            self.core.end_overdue_waits_for_maps();
         }
         if self.core.plane.next_hedge().is_some_and(|due| due <= now) {
             self.core.send_hedges();

@@ -155,7 +155,12 @@ impl Link {
     /// Returns whether a large transfer moved of late, or a client did not take it. A request whose
     /// time ended behind such a transfer did not wait for the server.
     pub fn is_at_work(&self, options: &LinkOptions, now: Time) -> bool {
-        options.timeout.is_some_and(|timeout| now < self.last_moved() + timeout)
+        self.at_work_until(options).is_some_and(|until| now < until)
+    }
+
+    /// Until when a large transfer that moves no more still counts as work.
+    pub fn at_work_until(&self, options: &LinkOptions) -> Option<Time> {
+        options.timeout.map(|timeout| self.last_moved() + timeout)
     }
 
     /// Whether somebody but the worker waits for a reply, or for its request to

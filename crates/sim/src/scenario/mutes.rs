@@ -1,11 +1,12 @@
 //! Many clients that do not read, or stop in the middle of what they send, and a few beside them
 //! whose requests have their replies, or an error, in time all the same.
 
-use super::{START, Scenario, nanos};
+use super::{START, Scenario, aftermath, nanos};
 use crate::client::{Habits, Mute};
 use crate::network::{MICRO, MILLI, Nanos, SECOND};
 use crate::random::Random;
-use keyway_topology::{PoolKind, ServerProtocol};
+use crate::world::{Fault, FaultKind};
+use keyway_topology::{Pool, PoolKind, RoutedPool, ServerProtocol};
 
 /// How late an error may be beyond the timeout, and what the network adds.
 const LATE_MAX: Nanos = 110 * MILLI;
@@ -25,10 +26,10 @@ impl Scenario {
         self.clients.clear();
         self.starts.clear();
         let (pool, listener) = (like.pool, like.listener);
-        let (is_memcached, timeout) = match &self.topology.pools()[pool].kind {
-            PoolKind::Sharded(it) => (it.protocol != ServerProtocol::Redis, Some(it.timeout)),
-            PoolKind::Routed(_) => (true, None),
-            PoolKind::Store => (false, None),
+        let is_memcached = match &self.topology.pools()[pool].kind {
+            PoolKind::Sharded(it) => it.protocol != ServerProtocol::Redis,
+            PoolKind::Routed(_) => true,
+            PoolKind::Store => false,
         };
         let plain = Habits {
             requests: 80,
@@ -50,7 +51,7 @@ impl Scenario {
             greets: false,
             tracks: false,
             // What more it waits for is its own servers' work.
-            prompt: timeout.map(|timeout| nanos(timeout) + LATE_MAX),
+            prompt: longest(self.topology.pools(), pool),
             pool,
             listener,
             ..like
@@ -80,6 +81,46 @@ impl Scenario {
         }
         for habits in &mut self.last_clients {
             habits.prompt = None;
+        }
+        if random.percent(25) {
+            self.have_one_silent(random);
+        }
+    }
+
+    /// Has a server be silent for a while: what is asked of it then has an error in time.
+    fn have_one_silent(&mut self, random: &mut Random) {
+        let count = self.server_count();
+        let server = if count > 0 { random.index(count) } else { 0 };
+        let Some(pool) = self.pool_of(server) else { return };
+        let aftermath = aftermath(pool);
+        let (at, lasts) =
+            (START + random.below(2 * SECOND), random.scaled(100 * MILLI, 3 * SECOND));
+        self.faults.push(Fault { at, lasts, server, kind: FaultKind::Stall, aftermath });
+    }
+}
+
+/// The longest time that a request may take in a pool that serves others as well: that of each child
+/// that is asked after another. A store has no time of its own.
+fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
+    let of = |child: &u16| longest(pools, usize::from(*child));
+    match &pools[pool].kind {
+        PoolKind::Sharded(sharded) => {
+            let wait = sharded.cluster.as_ref().and_then(|cluster| cluster.wait_for_primary);
+            Some(nanos(sharded.timeout) + wait.map_or(0, nanos) + LATE_MAX)
+        }
+        PoolKind::Store => None,
+        PoolKind::Routed(routed) => {
+            let children = routed.children();
+            let times = || children.iter().filter_map(of);
+            match routed {
+                RoutedPool::Failover(_) | RoutedPool::Mirror(_) => Some(times().sum()),
+                RoutedPool::MissThen(miss_then) => {
+                    // What time an item has left is asked of the child that has it.
+                    let asks = miss_then.fill_ttl_max.and_then(|_| times().max());
+                    Some(times().sum::<Nanos>() + asks.unwrap_or(0))
+                }
+                _ => times().max(),
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 use super::streaming::Begun;
-use super::{Core, LinkSlot, Plane};
+use super::tracking::forget_caching;
+use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_command::Verb;
 use keyway_proxy::{Busy, Owner, Session, write_fault};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ pub(super) enum Step {
     /// It is on its way or answered.
     Started,
     /// A link it needs is full: it stays unparsed until there is room.
-    Full(super::LinkIndex),
+    Full(LinkIndex),
     /// It stays unparsed until the replies to those before it are here.
     Wait,
 }
@@ -275,8 +277,7 @@ impl Plane {
                     if std::mem::take(&mut is_new) {
                         session.full_since = Some(self.clock.now);
                     }
-                    let slot = &mut links[link];
-                    if self.refuses_late(slot, session, busy) {
+                    if self.refuses_late(links, link, (key, session, busy)) {
                         pos += consumed;
                         continue;
                     }
@@ -284,7 +285,7 @@ impl Plane {
                     session.paused = true;
                     if !session.waits_for_link {
                         session.waits_for_link = true;
-                        slot.waiting.push(key);
+                        links[link].waiting.push(key);
                     }
                     break;
                 }
@@ -331,25 +332,36 @@ impl Plane {
     #[cold]
     fn refuses_late(
         &mut self,
-        slot: &mut LinkSlot,
-        session: &mut Session,
-        busy: &mut Busy,
+        links: &mut [LinkSlot],
+        link: LinkIndex,
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
     ) -> bool {
+        let slot = &mut links[link];
         let Some(fault) = self.lateness(slot, session) else { return false };
         session.note_fault(fault);
         let backend = self.describe_backend(slot.pool, slot.backend);
+        match self.last_verb {
+            // Its commands are dropped, as nothing of them was sent.
+            Some(Verb::Exec) => self.end_transaction(links, key, session),
+            _ => session.stateful.iter_mut().for_each(|stateful| stateful.refuse()),
+        }
+        forget_caching(session);
         self.answer(session, busy, |out| write_fault(fault, &backend, out));
         true
     }
 
     /// The fault of a request that has found no room on a link for as long as it may take. If that
-    /// time is not over, the session is looked at again by then. What a session has begun stays as
-    /// it is: that waits.
+    /// time is not over, the session is looked at again by then. A tracked client fills its own
+    /// link itself: its requests wait as long as the server takes what is on it.
     #[cold]
     pub(super) fn lateness(&mut self, slot: &mut LinkSlot, session: &Session) -> Option<Fault> {
-        let timeout = self.link_options(slot.pool).timeout;
-        let due = session.full_since.zip(timeout).map(|(since, timeout)| since + timeout);
-        let due = due.filter(|_| !session.is_special())?;
+        let options = self.link_options(slot.pool);
+        let due =
+            session.full_since.zip(options.timeout).map(|(since, timeout)| since + timeout)?;
+        let due = match slot.link.at_work_until(options).filter(|_| slot.role.is_some()) {
+            Some(until) => due.max(until),
+            None => due,
+        };
         if self.clock.now < due {
             slot.waiting_due = Some(slot.waiting_due.map_or(due, |first| first.min(due)));
             self.note_deadline(Some(due));

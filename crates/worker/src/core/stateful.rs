@@ -317,7 +317,7 @@ impl Plane {
                 self.answer_locally(asked, |out| reply::simple(out, "OK"));
                 return Step::Started;
             }
-            None if self.is_gone(&links[self.link_of(asked.session, server)]) => {
+            None if self.holds_private(&links[self.link_of(asked.session, server)]) => {
                 return Step::Full(self.link_of(asked.session, server));
             }
             None => match self.watch_link(links, asked, server) {
@@ -531,7 +531,7 @@ impl Plane {
             return step;
         }
         let shared = self.link_of(asked.session, server);
-        if self.is_gone(&links[shared]) {
+        if self.holds_private(&links[shared]) {
             return Step::Full(shared);
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };

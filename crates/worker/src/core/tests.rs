@@ -355,3 +355,28 @@ fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
     assert!(output(&core, third).contains("cannot be reached"));
     assert!(!output(&core, third).contains("it said"));
 }
+
+#[test]
+fn an_exec_waits_for_room_on_a_link_no_longer_than_the_timeout() {
+    let mut core = connected_core_with(|pool| {
+        pool.link_in_flight_max = 4;
+        pool.timeout = Duration::from_millis(100);
+    });
+    let (others, own) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    pass_to(&mut core, 50);
+    core.on_client_bytes(own, b"MULTI\r\nSET a 1\r\nEXEC\r\nGET b\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(&mut Vec::new());
+        output(core, own)
+    };
+    assert_eq!(told_at(&mut core, 149), r"+OK\r\n+QUEUED\r\n");
+    let told = told_at(&mut core, 150);
+    assert_eq!(told.matches("; the request was not sent").count(), 2, "{told}");
+    assert!(core.session(own).unwrap().stateful.is_none(), "the transaction is over");
+    core.on_backend_bytes(0, b"$-1\r\n".repeat(4).as_slice()).unwrap();
+    core.on_client_bytes(own, b"MULTI\r\nSET a 2\r\nEXEC\r\n");
+    let sent = core.links[0].link.unsent().escape_ascii().to_string();
+    assert!(sent.contains("EXEC") && !sent.contains(r"\n1\r"), "{sent}");
+}

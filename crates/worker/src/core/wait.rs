@@ -78,8 +78,9 @@ impl Plane {
             return Step::Started;
         }
         let shared = |&server: &u16| self.link_of(asked.session, server);
-        if let Some(gone) = servers.iter().map(shared).find(|&link| self.is_gone(&links[link])) {
-            return Step::Full(gone);
+        let held = servers.iter().map(shared).find(|&link| self.holds_private(&links[link]));
+        if let Some(held) = held {
+            return Step::Full(held);
         }
         let Some(leased) = self.lease_each(links, asked, &servers) else {
             let text = "ERR too many clients watch keys or wait in blocking commands";

@@ -8,11 +8,14 @@
 //! ```
 //! A client that is left unread waits in the list of its link, like one for which the link has
 //! no room: so no bytes are queued, and its order stays. Its deadline is in `State::unowned`.
+//!
+//! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
+//! link has not been connected yet. Its own connection would fail, and the request with it.
 
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::Cluster;
 use keyway_base::{Key, Slab, Time};
-use keyway_proxy::{Redirected, Redirection, Session};
+use keyway_proxy::{LinkState, Redirected, Redirection, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -26,6 +29,10 @@ const AGAIN_MIN: Duration = Duration::from_millis(10);
 /// See [`AGAIN_MIN`]. Longer answers late when the cluster is up again.
 const AGAIN_MAX: Duration = Duration::from_millis(200);
 
+/// For so long after one request was refused the next ones of its client are refused at
+/// once: a pipeline waits once, and not once for each of its requests.
+const REFUSED_FOR: Duration = Duration::from_millis(100);
+
 /// A request that was refused again so much later than it was sent is another one.
 pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
 
@@ -38,6 +45,8 @@ pub(super) struct Wait {
     of: Option<Arc<Cluster>>,
     /// It is counted among those that have waited in vain.
     is_over: bool,
+    /// When the worker saw that its time is up.
+    ended: Option<Time>,
 }
 
 impl Wait {
@@ -53,12 +62,18 @@ impl Wait {
             of.totals.primary_waits.fetch_add(1, Relaxed);
         }
         let until = since + wait.unwrap_or(timeout);
-        Wait { until, since, pool, of: of.cloned(), is_over: false }
+        Wait { until, since, pool, of: of.cloned(), is_over: false, ended: None }
     }
 
     /// Returns whether `wait_for_primary` bounds the wait.
     pub(super) fn is_for_primary(&self) -> bool {
         self.of.is_some()
+    }
+
+    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
+    /// was told, or the client would wait as long again.
+    pub(super) fn is_remembered(&mut self, now: Time) -> bool {
+        now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
     }
 }
 
@@ -89,6 +104,22 @@ impl Plane {
             && self.holds_unsent(slot)
             && !self.is_kept_from(slot)
             && (slot.is_lost || !self.admits(slot))
+    }
+
+    /// Returns whether a request that takes a connection of its own to the server of a shared link
+    /// waits: for the primary, or for the shared link to tell whether that can be reached.
+    #[cold]
+    pub(in super::super) fn holds_private(&self, slot: &LinkSlot) -> bool {
+        self.is_gone(slot) || self.is_unmet(slot)
+    }
+
+    /// Returns whether no connection of a shared link has told yet whether its primary, for which
+    /// requests wait, can be reached.
+    fn is_unmet(&self, slot: &LinkSlot) -> bool {
+        self.waited.is_none()
+            && matches!(slot.link.state(), LinkState::Idle | LinkState::Connecting { .. })
+            && self.holds_unsent(slot)
+            && !self.is_kept_from(slot)
     }
 
     /// Returns whether unsent requests stay on a link while its server cannot be
@@ -136,8 +167,13 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
         let slot = &mut links[index];
-        if !self.is_gone(slot) {
+        let is_unmet = self.is_unmet(slot);
+        if !is_unmet && !self.is_gone(slot) {
             return false;
+        }
+        if is_unmet && slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
         }
         let until = self.waits_until((key, slot.pool));
         if !session.waits_for_link {

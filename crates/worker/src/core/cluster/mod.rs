@@ -93,6 +93,8 @@ pub(super) struct State {
     /// Sessions that wait for the first map of their pool, or for one in which their slot
     /// has a server.
     waiting: Vec<Key<Session>>,
+    /// When the time of the first of them is up.
+    waiting_due: Option<Time>,
     /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
     /// have waited: an entry for a session at most, which leaves with it.
     unowned: BTreeMap<u64, gone::Wait>,
@@ -473,9 +475,7 @@ impl Plane {
         if until <= self.clock.now || self.waited.is_some() {
             return false;
         }
-        session.waits_for_link = true;
-        self.cluster.waiting.push(key);
-        self.note_cluster_deadline(until);
+        self.note_waiting((key, session), until);
         true
     }
 

@@ -2,7 +2,7 @@ use super::super::tests::{client, core_with, output, pass_to};
 use super::*;
 use crate::cluster::{Lesson, Speaker};
 use keyway_base::{BackendFault, Fault, Sent, Time};
-use keyway_net::Socket;
+use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_resp::Protocol;
 use keyway_topology::{
@@ -29,7 +29,17 @@ fn core() -> Core {
 }
 
 fn core_reading(reads: ReadPolicy) -> Core {
-    let mut core = core_with(|pool| {
+    let mut core = core_of(reads, None);
+    learn(&mut core, &[(0, 8191, 1), (8192, 16383, 2)]);
+    for port in [1, 2] {
+        connect(&mut core, port);
+    }
+    core
+}
+
+/// A core that knows no cluster yet and has no connections.
+fn core_of(reads: ReadPolicy, wait_for_primary: Option<Duration>) -> Core {
+    core_with(|pool| {
         *pool = ShardedPool::of_cluster(ClusterPool {
             seeds: vec![endpoint(1)],
             nodes_max: 3,
@@ -37,19 +47,18 @@ fn core_reading(reads: ReadPolicy) -> Core {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
             retry_percent: None,
-            wait_for_primary: None,
-            reads: reads.clone(),
+            wait_for_primary,
+            reads,
             primaries: Vec::new(),
             sentinels: None,
         });
-    });
-    learn(&mut core, &[(0, 8191, 1), (8192, 16383, 2)]);
-    for port in [1, 2] {
-        let index = link(&core, port);
-        core.on_connecting(index);
-        core.on_connected(index, Socket(i32::from(port)));
-    }
-    core
+    })
+}
+
+fn connect(core: &mut Core, port: u16) {
+    let index = link(core, port);
+    core.on_connecting(index);
+    core.on_connected(index, Socket(i32::from(port)));
 }
 
 fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
@@ -516,6 +525,61 @@ fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
     ask(&mut core, client, "GET a\r\n");
     assert_eq!(told_at(&mut core, 2400), 2);
     assert_eq!(told_at(&mut core, 2501), 3);
+}
+
+#[test]
+fn a_request_that_waits_for_a_server_waits_no_longer_when_the_worker_looks_late() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    ask(&mut core, client, "GET a\r\n");
+    pass_to(&mut core, 1500);
+    core.tend_clusters();
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(output(&core, client).matches("CLUSTERDOWN").count(), 1);
+}
+
+#[test]
+fn a_request_that_waits_for_a_server_is_refused_at_its_time_and_not_at_the_next_upkeep() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    ask(&mut core, client, "GET a\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.end_overdue_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client).matches("CLUSTERDOWN").count()
+    };
+    assert_eq!(told_at(&mut core, 999), 0);
+    let due = core.plane.next_deadline;
+    assert!(due.is_some_and(|due| due <= Time(1_000_000_000)), "{due:?}");
+    assert_eq!(told_at(&mut core, 1000), 1);
+}
+
+#[test]
+fn a_command_with_a_connection_of_its_own_waits_for_a_primary_that_cannot_be_reached() {
+    for words in ["BLPOP a 0\r\n", "WATCH a\r\n", "WAIT 1 0\r\n"] {
+        let mut core = core_of(ReadPolicy::default(), Some(Duration::from_secs(3)));
+        learn(&mut core, &[(0, 16383, 1)]);
+        let client = client(&mut core);
+        ask(&mut core, client, words);
+        let index = link(&core, 1);
+        assert_eq!(core.plane.connects, [index], "{words}");
+        core.plane.connects.clear();
+        core.on_connecting(index);
+        core.on_connect_failed(index, ConnectFault::Refused);
+        for millis in [10, 1500] {
+            pass_to(&mut core, millis);
+            core.resume_sessions(&mut Vec::new());
+            assert_eq!((output(&core, client), core.leases()), (String::new(), 0), "{words}");
+        }
+        learn(&mut core, &[(0, 16383, 2)]);
+        core.resume_sessions(&mut Vec::new());
+        connect(&mut core, 2);
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!((output(&core, client), core.leases()), (String::new(), 1), "{words}");
+    }
 }
 
 #[test]

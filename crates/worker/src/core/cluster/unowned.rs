@@ -18,10 +18,6 @@ use std::time::Duration;
 /// How long a request waits of a pool whose requests have no timeout.
 const UNTIMED_MAX: Duration = Duration::from_secs(5);
 
-/// For so long after one request was refused the next ones of its client are refused at
-/// once: a pipeline waits once, and not once for each of its requests.
-const REFUSED_FOR: Duration = Duration::from_millis(100);
-
 impl super::State {
     /// Returns whether clients wait for a map or a server.
     pub(in super::super) fn has_waiting(&self) -> bool {
@@ -74,10 +70,25 @@ impl Plane {
             return false;
         }
         state.shared.ask_about_unowned(now);
+        self.note_waiting((key, session), until);
+        true
+    }
+
+    /// Puts a client among those that wait for a map or a server.
+    pub(super) fn note_waiting(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        until: Time,
+    ) {
         session.waits_for_link = true;
         self.cluster.waiting.push(key);
+        self.note_waiting_until(until);
+    }
+
+    fn note_waiting_until(&mut self, until: Time) {
+        let due = &mut self.cluster.waiting_due;
+        *due = Some(due.map_or(until, |first| first.min(until)));
         self.note_cluster_deadline(until);
-        true
     }
 
     /// A client has gone, whatever it waited for.
@@ -177,11 +188,21 @@ impl Plane {
 }
 
 impl Core {
+    /// Does what [`Core::end_waits_for_maps`] does once the time of the first client is up.
+    #[inline]
+    pub(crate) fn end_overdue_waits_for_maps(&mut self) {
+        match self.plane.cluster.waiting_due {
+            Some(due) if due <= self.plane.clock.now => self.end_waits_for_maps(),
+            due => self.plane.note_deadline(due),
+        }
+    }
+
     /// Clients that wait for a map, or for a slot to have a server, get their errors once
     /// that is not to be expected.
     pub(super) fn end_waits_for_maps(&mut self) {
         let now = self.plane.clock.now;
-        self.plane.cluster.unowned.retain(|_, wait| now < wait.until + REFUSED_FOR);
+        self.plane.cluster.waiting_due = None;
+        self.plane.cluster.unowned.retain(|_, wait| wait.is_remembered(now));
         self.plane.cluster.aside.retain(|_, (_, last)| now.since(*last) <= ASIDE_KEPT);
         if self.plane.cluster.waiting.is_empty() {
             return;
@@ -201,10 +222,18 @@ impl Core {
 }
 
 impl Plane {
-    fn may_wait_on(&self, key: Key<Session>, pool: u16) -> bool {
+    fn may_wait_on(&mut self, key: Key<Session>, pool: u16) -> bool {
+        let now = self.clock.now;
+        let wait = self.cluster.unowned.get(&key.to_bits()).filter(|wait| now < wait.until);
+        let until = wait.map(|wait| wait.until);
+        let may = self.is_worth_waiting(wait, pool);
+        until.filter(|_| may).into_iter().for_each(|until| self.note_waiting_until(until));
+        may
+    }
+
+    fn is_worth_waiting(&self, wait: Option<&Wait>, pool: u16) -> bool {
         let now = self.clock.now;
         let Some(state) = self.cluster_state(pool) else { return false };
-        let wait = self.cluster.unowned.get(&key.to_bits()).filter(|wait| now < wait.until);
         let may = wait
             .is_some_and(|wait| !wait.is_for_primary() || self.primary_wait(wait.pool).is_some());
         if !state.map.is_known() {

@@ -52,6 +52,9 @@ pub(super) enum Question {
     Own(Errand),
 }
 
+/// A question that waits, and the time since which it does.
+type Queued = (Time, Question);
+
 #[derive(Default)]
 struct Level {
     relays: u32,
@@ -60,7 +63,7 @@ struct Level {
     /// Trips that are to begin.
     due: VecDeque<Key<Box<Trip>>>,
     /// What trips that have begun are to ask.
-    later: VecDeque<Question>,
+    later: VecDeque<Queued>,
 }
 
 impl Level {
@@ -83,7 +86,7 @@ struct Stall {
     relays: u32,
     /// Those of them that have sent what they are to ask.
     sent: u32,
-    behind: VecDeque<Question>,
+    behind: VecDeque<Queued>,
 }
 
 /// What is to be asked, once it may be.
@@ -155,7 +158,7 @@ impl Queues {
     }
 
     /// What is to be asked next on a path on which nothing is stalled.
-    fn next_behind(&mut self, path: Path) -> Option<Question> {
+    fn next_behind(&mut self, path: Path) -> Option<Queued> {
         let stall = self.stalls.get_mut(&path).filter(|stall| stall.relays == 0)?;
         let next = stall.behind.pop_front();
         if next.is_none() {
@@ -202,13 +205,13 @@ impl Core {
         self.resume_relays();
         while self.plane.routes.has_work() {
             while let Some(path) = self.plane.routes.queues.freed.pop() {
-                while let Some(question) = self.plane.routes.queues.next_behind(path) {
-                    self.put(question);
+                while let Some(queued) = self.plane.routes.queues.next_behind(path) {
+                    self.put(queued);
                 }
             }
             (0..DEPTH_MAX as u8).for_each(|level| self.continue_level(level));
             while let Some(copy) = self.plane.routes.copies.pop_front() {
-                self.put_in_order(Question::Own(copy));
+                self.put_in_order((self.plane.clock.now, Question::Own(copy)));
             }
             if let Some(key) = self.plane.routes.dirty.pop_front() {
                 self.finish_relay(key);
@@ -231,13 +234,13 @@ impl Core {
             if !level.has_room() {
                 return;
             }
-            if let Some(question) = level.later.pop_front() {
+            if let Some(queued) = level.later.pop_front() {
                 level.relays += 1;
                 self.plane.routes.queues.queued -= 1;
-                if let Question::Own(errand) = &question {
+                if let (_, Question::Own(errand)) = &queued {
                     self.plane.routes.held -= errand.bytes.len();
                 }
-                self.put_in_order(question);
+                self.put_in_order(queued);
             } else if let Some(trip) = level.due.pop_front() {
                 self.plane.routes.queues.queued -= 1;
                 self.begin_trip(trip);
@@ -264,24 +267,25 @@ impl Core {
 
     /// Asks, or keeps the question until its level has room.
     pub(super) fn send(&mut self, level: u8, question: Question) {
+        let now = self.plane.clock.now;
         let state = &mut self.plane.routes;
         let at = state.queues.level(level);
         if at.later.is_empty() && at.has_room() {
             at.relays += 1;
-            return self.put_in_order(question);
+            return self.put_in_order((now, question));
         }
         if let Question::Own(errand) = &question {
             state.held += errand.bytes.len();
         }
-        at.later.push_back(question);
+        at.later.push_back((now, question));
         state.queues.queued += 1;
     }
 
     /// Asks behind what its client has asked the same pool before.
-    fn put_in_order(&mut self, question: Question) {
+    fn put_in_order(&mut self, (since, question): Queued) {
         let state = &mut self.plane.routes;
         if state.queues.stalls.is_empty() {
-            return self.put(question);
+            return self.put((since, question));
         }
         let path = match &question {
             Question::Own(errand) => Some((errand.whose.client.to_bits(), errand.pool)),
@@ -291,22 +295,31 @@ impl Core {
             }),
         };
         match path.and_then(|path| state.queues.stalls.get_mut(&path)) {
-            Some(stall) => stall.behind.push_back(question),
-            None => self.put(question),
+            Some(stall) => stall.behind.push_back((since, question)),
+            None => self.put((since, question)),
         }
     }
 
-    fn put(&mut self, question: Question) {
+    fn put(&mut self, (since, question): Queued) {
         match question {
-            Question::OfTrip { trip, part, station } => self.ask_now(trip, part, station),
+            Question::OfTrip { trip, part, station } => {
+                self.ask_now((trip, part, station), since);
+            }
             Question::Own(Errand { relay, whose, pool, bytes }) => {
-                self.relay(relay, pool, whose, &bytes);
+                self.relay(relay, (pool, whose), since, &bytes);
             }
         }
     }
 
-    /// Sends a request to a pool, as a client of it would.
-    pub(super) fn relay(&mut self, errand: RelayFor, pool: u16, whose: Whose, bytes: &[u8]) {
+    /// Sends a request to a pool, as a client of it would. Its time counts from `since`: what has
+    /// waited behind a stalled relay is refused together with that.
+    pub(super) fn relay(
+        &mut self,
+        errand: RelayFor,
+        (pool, whose): (u16, Whose),
+        since: Time,
+        bytes: &[u8],
+    ) {
         let mut session = self.plane.routes.free.pop().unwrap_or_else(|| {
             let identity = Identity { addr: "keyway".into(), ..Identity::new(0, true, Time(0)) };
             Session::new(0, 0, identity)
@@ -315,6 +328,7 @@ impl Core {
         session.pool = pool;
         session.lane = lane;
         session.relay = Some(Relay::new(errand, client, level));
+        session.full_since = (since < self.plane.clock.now).then_some(since);
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
         (session.identity.wrote_at, session.identity.pin_due) = (Time::default(), None);
@@ -424,8 +438,9 @@ impl Core {
         let bytes = session.busy.take().unwrap_or_default().unparsed().to_vec();
         let whose = Whose { client, level, lane: session.lane, language };
         let again = Question::Own(Errand { relay: errand, whose, pool: session.pool, bytes });
+        let since = session.full_since.unwrap_or(self.plane.clock.now);
         let path = (client.to_bits(), session.pool);
-        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front(again);
+        self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front((since, again));
         self.keep_relay(session);
     }
 
@@ -462,3 +477,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod laws;

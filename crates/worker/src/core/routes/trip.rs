@@ -5,7 +5,7 @@ use super::redis::{PARTS_MAX, course_of, note_step};
 use super::relays::{Errand, Question};
 use super::{RouteTotals, Whose, routes_of};
 use crate::{Plan, RoutePlan};
-use keyway_base::{Fault, Key, Slab};
+use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
 use keyway_proxy::Session;
@@ -47,7 +47,7 @@ impl Core {
         self.send(level, Question::OfTrip { trip: key, part, station });
     }
 
-    pub(super) fn ask_now(&mut self, key: Key<Box<Trip>>, part: u16, station: u8) {
+    pub(super) fn ask_now(&mut self, (key, part, station): (Key<Box<Trip>>, u16, u8), since: Time) {
         let plan = Arc::clone(&self.plane.plan);
         let now_unix = (self.plane.clock.unix_micros / 1_000_000) as i64;
         let Some(trip) = self.plane.routes.trips.get_mut(key) else { return };
@@ -57,7 +57,7 @@ impl Core {
         let said = say(trip, &trip.parts[usize::from(part)].keys, cap, now_unix);
         let relay = |core: &mut Core, expect, bytes: &[u8]| {
             let errand = RelayFor::Ask { trip: key, part, station, expect };
-            core.relay(errand, child, whose, bytes);
+            core.relay(errand, (child, whose), since, bytes);
         };
         match said {
             Said::AsItCame => {

@@ -221,3 +221,29 @@ fn who_waits_for_a_slow_reply_is_told_within_the_bound_and_keeps_the_link() {
     core.on_backend_bytes(OWN, b"$1\r\nw\r\n").unwrap();
     assert!(output(&core, client).ends_with(r"$1\r\nw\r\n"));
 }
+
+#[test]
+fn a_tracked_client_waits_for_room_on_its_link_as_long_as_that_moves_and_then_for_the_timeout() {
+    let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(100));
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"HELLO 3\r\nCLIENT TRACKING ON\r\n");
+    stand(&mut core, OWN, &[HELLO, OK]);
+    let greeted = output(&core, client);
+    let value = "v".repeat(UNSENT_MAX + 1);
+    let large = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n{value}\r\n", value.len());
+    core.on_client_bytes(client, large.as_bytes());
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(&mut Vec::new());
+        output(core, client)[greeted.len()..].to_owned()
+    };
+    pass_to(&mut core, 10);
+    core.on_client_bytes(client, b"MULTI\r\nGET a\r\n");
+    pass_to(&mut core, 60);
+    let moved_at = core.clock().now;
+    core.links[OWN].link.note_progress(moved_at);
+    assert_eq!(told_at(&mut core, 159), "");
+    let told = told_at(&mut core, 160);
+    assert_eq!(told.matches("; the request").count(), 3, "{told}");
+    assert!(core.session(client).unwrap().stateful.is_none(), "{told}");
+}
