@@ -90,17 +90,19 @@ impl Core {
     fn hold_passing(&mut self, index: LinkIndex) -> bool {
         let Core { sessions, links, plane } = self;
         let slot = &mut links[index];
-        let Some(Owner::Session { session, .. }) = slot.link.passing_owner() else { return false };
         let window = plane.plan.limits.pass_len();
         let is_full = |session: &Session| {
             session.busy.as_ref().is_some_and(|busy| busy.output.len() >= window)
         };
-        if !sessions.get(session).is_some_and(is_full) {
+        let patience = plane.patience(slot);
+        let now = plane.clock.now;
+        let client = passing_client(slot).and_then(|client| sessions.get(client));
+        if !client.is_some_and(is_full) {
+            // It is read on, so no stall goes on that the next reply would be held by.
+            slot.link.let_go(patience.most, now);
             return false;
         }
         let was_held = slot.link.is_held();
-        let patience = plane.patience(slot);
-        let now = plane.clock.now;
         let Held::On(until) = slot.link.hold(patience, now) else { return false };
         if !was_held {
             // If nobody waits now, another client may begin to wait.
@@ -256,6 +258,14 @@ impl Core {
             plane.passing.bulk.push(key);
         }
         plane.append_passing(key, session, &part, Lent::NONE);
+    }
+}
+
+/// The client that a reply passes through to, if any waits for it.
+fn passing_client(slot: &LinkSlot) -> Option<Key<Session>> {
+    match slot.link.passing_owner() {
+        Some(Owner::Session { session, .. }) => Some(session),
+        _ => None,
     }
 }
 
@@ -427,6 +437,12 @@ impl Plane {
                 return false;
             }
             let patience = self.patience(slot);
+            if passing_client(slot).is_none() {
+                // The time of its request is over: nobody takes the reply any more.
+                slot.link.let_go(patience.most, self.clock.now);
+                self.passing.freed.push(index);
+                return false;
+            }
             match slot.link.look_at_hold(patience, self.clock.now) {
                 Held::On(until) => {
                     self.note_deadline(until);
