@@ -997,8 +997,7 @@ mod tests {
         link.follow_redirections();
         ask(&mut link, 0, at(290));
         let first = Exchange { owner: owner(1), started: at(100), ..Exchange::PUSH };
-        let (reply, request) = (Box::default(), Box::from(&b"GET"[..]));
-        link.enqueue_redirected(&Redirected { exchange: first, reply, request }, at(300));
+        link.enqueue_redirected(&first, b"GET", at(300));
         assert_eq!(link.deadline(&options()), Some(at(500)));
         assert!(!link.is_awaited(), "the next may have an earlier end");
         let mut expired = Vec::new();

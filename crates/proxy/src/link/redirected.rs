@@ -183,10 +183,9 @@ impl Link {
 
     /// Puts a request on its way again, to this server; [`Link::precede_last`] may
     /// follow.
-    pub fn enqueue_redirected(&mut self, redirected: &Redirected, now: Time) {
-        let len = redirected.request.len();
-        self.request_buf().extend_from_slice(&redirected.request);
-        let exchange = &redirected.exchange;
+    pub fn enqueue_redirected(&mut self, exchange: &Exchange, request: &[u8], now: Time) {
+        let len = request.len();
+        self.request_buf().extend_from_slice(request);
         // Nothing else than a transaction goes out whole.
         self.enqueue_batch(exchange.owner, exchange.counted, (len, exchange.transaction), now);
         if let Some(last) = self.fifo.back_mut() {
@@ -390,14 +389,14 @@ mod tests {
             if let Some(one) = aside.first() {
                 assert_eq!(&*one.request, b"MULTI SET SET EXEC");
                 assert_eq!(&*one.reply, b"-ASK 7 h:2\r\n");
-                link.enqueue_redirected(one, Time(0));
+                link.enqueue_redirected(&one.exchange, &one.request, Time(0));
                 link.precede_last(ASKING);
                 assert_eq!(link.unsent(), [ASKING, b"MULTI SET SET EXEC"].concat());
                 let again = "+OK\r\n+OK\r\n-MOVED 7 h:3\r\n+QUEUED\r\n-EXECABORT\r\n";
                 assert!(hear(&mut link, again.as_bytes()).is_empty());
                 let aside = link.take_redirected();
                 assert_eq!(&*aside[0].request, b"MULTI SET SET EXEC");
-                link.enqueue_redirected(&aside[0], Time(0));
+                link.enqueue_redirected(&aside[0].exchange, &aside[0].request, Time(0));
                 let got = hear(&mut link, b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*0\r\n");
                 assert_eq!(got, [(owner(1), b"*0\r\n".to_vec())]);
             }

@@ -300,6 +300,10 @@ impl Link {
         is_its: impl Fn(Owner) -> bool,
         (since, now): (Time, Time),
     ) -> bool {
+        if self.held_for.is_some() && self.state != LinkState::Ready {
+            // Its time counts from when it is sent.
+            return false;
+        }
         let waited = Exchange { started: since, ..Exchange::PUSH }.waited_until(now);
         let last = self.fifo.iter_mut().rev();
         let its = last.take_while(|exchange| exchange.started == now && is_its(exchange.owner));

@@ -85,6 +85,10 @@ impl Scenario {
         if random.percent(25) {
             self.have_one_silent(random);
         }
+        if random.percent(30) {
+            let prompt = self.clients.iter_mut().filter(|habits| habits.prompt.is_some());
+            prompt.for_each(|habits| (habits.depth, habits.batch) = (4, 4));
+        }
     }
 
     /// Has a server be silent for a while: what is asked of it then has an error in time.

@@ -94,24 +94,20 @@ impl Core {
         let is_full = |session: &Session| {
             session.busy.as_ref().is_some_and(|busy| busy.output.len() >= window)
         };
-        let client = match slot.link.passing_owner() {
-            Some(Owner::Session { session, .. }) => sessions.get(session),
-            _ => None,
-        };
+        let patience = plane.patience(slot);
+        let now = plane.clock.now;
+        let client = passing_client(slot).and_then(|client| sessions.get(client));
         if !client.is_some_and(is_full) {
             // The client has taken some, or is gone. The pause must end here: one that outlived
             // its reply would hold the next reply without a note in `held`, and nobody would wake
             // the link.
             if slot.link.is_held() {
-                let most = plane.patience(slot).most;
-                slot.link.let_go(most, plane.clock.now);
+                slot.link.let_go(patience.most, now);
                 plane.passing.held.retain(|&held| held != index);
             }
             return false;
         }
         let was_held = slot.link.is_held();
-        let patience = plane.patience(slot);
-        let now = plane.clock.now;
         let Held::On(until) = slot.link.hold(patience, now) else { return false };
         if !was_held {
             // If nobody waits now, another client may begin to wait.
@@ -267,6 +263,14 @@ impl Core {
             plane.passing.bulk.push(key);
         }
         plane.append_passing(key, session, &part, Lent::NONE);
+    }
+}
+
+/// The client that a reply passes through to, if any waits for it.
+fn passing_client(slot: &LinkSlot) -> Option<Key<Session>> {
+    match slot.link.passing_owner() {
+        Some(Owner::Session { session, .. }) => Some(session),
+        _ => None,
     }
 }
 
@@ -438,6 +442,12 @@ impl Plane {
                 return false;
             }
             let patience = self.patience(slot);
+            if passing_client(slot).is_none() {
+                // The time of its request is over: nobody takes the reply any more.
+                slot.link.let_go(patience.most, self.clock.now);
+                self.passing.freed.push(index);
+                return false;
+            }
             match slot.link.look_at_hold(patience, self.clock.now) {
                 Held::On(until) => {
                     self.note_deadline(until);

@@ -302,7 +302,8 @@ impl Plane {
         self.set_reading(links, to, is_replica);
         let slot = &mut links[to];
         self.prepare_link(to, slot, 0);
-        slot.link.enqueue_second(first, owner, request, self.clock.now);
+        let first = self.renewed(slot.pool, first);
+        slot.link.enqueue_second(&first, owner, request, self.clock.now);
         self.note_unsent(to, slot);
         let deadline = slot.link.deadline(self.link_options(slot.pool));
         self.note_deadline(deadline);

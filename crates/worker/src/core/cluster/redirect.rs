@@ -469,7 +469,8 @@ impl Plane {
         let slot = &mut links[index];
         self.prepare_link(index, slot, 0);
         self.give_what_it_calls(index, slot, one);
-        slot.link.enqueue_redirected(one, self.clock.now);
+        let exchange = self.renewed(slot.pool, &one.exchange);
+        slot.link.enqueue_redirected(&exchange, &one.request, self.clock.now);
         if self.is_wait(one.exchange.owner) {
             slot.link.note_before_last(REPLIES_BEFORE_WAIT);
         }

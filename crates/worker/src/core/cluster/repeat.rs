@@ -85,6 +85,17 @@ impl Plane {
         }
     }
 
+    /// The exchange of a request that goes to another server. If its time is over, it counts anew: it
+    /// had more behind a large reply of its client, which the other link does not know of.
+    pub(super) fn renewed(&self, pool: u16, exchange: &Exchange) -> Exchange {
+        let (mut exchange, now) = (*exchange, self.clock.now);
+        let timeout = self.link_options(pool).timeout;
+        if timeout.is_some_and(|timeout| now >= exchange.asked() + timeout) {
+            exchange.begin_anew(now);
+        }
+        exchange
+    }
+
     /// Whether one more request of a pool may be sent again; it counts if it may.
     pub(super) fn may_retry(&mut self, pool: u16) -> bool {
         self.note_asked(pool);

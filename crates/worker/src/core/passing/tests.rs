@@ -149,3 +149,39 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     assert_eq!((core.links[0].link.in_flight(), with_unsent(&core).len()), (1, 2));
     assert!(core.plane.obstructed.is_empty());
 }
+
+#[test]
+fn a_reply_behind_one_that_was_read_on_holds_the_link_no_longer_than_any() {
+    let mut core = connected_core();
+    let [first, second, third] = [(); 3].map(|()| client(&mut core));
+    core.on_client_bytes(first, b"GET k\r\n");
+    let len = core.links[0].link.unsent_len();
+    core.links[0].link.advance(len);
+    let value_len = core.plane.plan.limits.pass_len() + 100;
+    let mut part = format!("${value_len}\r\n").into_bytes();
+    part.resize(part.len() + value_len - 48, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+    assert!(core.is_held(0));
+    // The client takes a little, and the server has something to be read.
+    let session = core.sessions.get_mut(first).unwrap();
+    session.busy.as_mut().unwrap().output.advance(200);
+    assert!(!core.is_held(0));
+    core.on_backend_bytes(0, &[&[b'x'; 48][..], b"\r\n"].concat()).unwrap();
+    core.tend_large();
+    hold(&mut core, second, Some(third));
+    assert_eq!(core.plane.passing.held, [0]);
+    pass_to(&mut core, 8000);
+    core.tend_large();
+    assert_eq!(core.next_freed(), Some(0));
+}
+
+#[test]
+fn a_reply_that_nobody_waits_for_any_more_is_read_on() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    hold(&mut core, client, None);
+    core.links[0].link.abandon(|_| ());
+    core.tend_large();
+    assert_eq!(core.next_freed(), Some(0));
+    assert!(!core.is_held(0));
+}
