@@ -103,28 +103,32 @@ fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_r
     let plan = Arc::clone(&core.plane.plan);
     assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
     let mut now = Time(1);
-    // Each time longer than a place is kept for a server that is absent.
-    let mut go_and_come_back = |core: &mut Core| {
+    // Longer than a place is kept for a server that is absent.
+    let mut leave = |core: &mut Core| {
         learn_at(core, &one, now);
         now = now + Duration::from_secs(60);
-        let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-        shared.learn(&view(&one), Speaker::ALONE, now);
-        core.follow_clusters();
+        learn_at(core, &one, now);
         assert_eq!(place(core), None, "it has left");
-        let is_listed = core.plane.plan.held_servers().iter().any(|(_, at)| at == "h:2");
-        learn_at(core, &both, now);
-        is_listed
+        let held = core.plane.plan.held_servers();
+        (now, held.iter().any(|(_, address)| address == "h:2"))
     };
-    assert!(go_and_come_back(&mut core) && is_out(&core));
-    assert!(go_and_come_back(&mut core) && is_out(&core));
+    for _ in 0..2 {
+        let (now, is_listed) = leave(&mut core);
+        assert!(is_listed, "an upgrade hands it over");
+        learn_at(&mut core, &both, now);
+        assert!(is_out(&core));
+    }
     assert!(plan.restore(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
-    assert!(!is_out(&core) && !go_and_come_back(&mut core) && !is_out(&core));
-    // Ejected anew, and restored while it is away.
+    assert!(!is_out(&core));
+    let (now, is_listed) = leave(&mut core);
+    learn_at(&mut core, &both, now);
+    assert!(!is_listed && !is_out(&core), "it was restored");
     assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
-    assert!(!plan.restore_absent(0, "h:3"));
-    assert!(go_and_come_back(&mut core) && is_out(&core));
+    let (now, _) = leave(&mut core);
+    assert!(!plan.restore_absent(0, "h:3"), "nobody has ejected it");
     assert!(plan.restore_absent(0, "h:2"));
-    assert!(!go_and_come_back(&mut core) && !is_out(&core));
+    learn_at(&mut core, &both, now);
+    assert!(!is_out(&core), "it was restored while it was away");
 }
 
 #[test]
