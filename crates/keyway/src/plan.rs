@@ -11,7 +11,7 @@ use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol
 use keyway_metrics::{
     FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
 };
-use keyway_net::{Address, Door, Gate, Listener, ListenerOptions};
+use keyway_net::{Address, Door, Gate, Ipv4Amiss, Listener, ListenerOptions};
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
@@ -41,7 +41,13 @@ pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>
             false => handed.into_iter().map(|it| Listener::taken(it, &options)).collect(),
         };
         match sockets {
-            Ok(sockets) => listeners.push(sockets),
+            Ok(sockets) => {
+                // All sockets of one listener were bound alike.
+                if let Some(amiss) = sockets.first().and_then(Listener::ipv4_amiss) {
+                    warn_of_ipv4(&listener.bind, amiss);
+                }
+                listeners.push(sockets);
+            }
             Err(error) => errors.push(match unusable_path(&listener.bind) {
                 Some(why) => format!("cannot listen on {}: {why}", listener.bind),
                 None => error.to_string(),
@@ -49,6 +55,24 @@ pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>
         }
     }
     if errors.is_empty() { Ok(listeners) } else { Err(errors) }
+}
+
+/// Tells that a socket of the previous process does not do with clients of IPv4 what the settings
+/// say. It stays so: a second socket for them could not be opened before the first one is closed.
+fn warn_of_ipv4(bind: &ListenAddr, amiss: Ipv4Amiss) {
+    let bind = bind.to_string();
+    match amiss {
+        Ipv4Amiss::Refused => tracing::warn!(
+            bind,
+            "upgrade: this listener refuses IPv4 clients, as its socket did in the previous process; \
+             restart Keyway to have it accept them"
+        ),
+        Ipv4Amiss::Accepted => tracing::warn!(
+            bind,
+            "upgrade: this listener accepts IPv4 clients, as its socket did in the previous process; \
+             restart Keyway to leave them to the other listener of this port"
+        ),
+    }
 }
 
 /// Why no socket can be made at that path, where the system's own words would

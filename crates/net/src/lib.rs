@@ -31,7 +31,7 @@ pub use handover::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message, Plac
 pub use io::{Accept, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket, Token};
 pub use keyway_tls::{ClientTls, ServerTls, TlsFault};
 pub use listener::{
-    BindError, Listener, ListenerHold, ListenerOptions, ListenerTemplate, listen_tcp,
+    BindError, Ipv4Amiss, Listener, ListenerHold, ListenerOptions, ListenerTemplate, listen_tcp,
 };
 pub use mailbox::{Mailbox, Mailer};
 pub use ringed::{Door, RingFault, Ringed};

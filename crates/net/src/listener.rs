@@ -61,6 +61,15 @@ impl Siblings {
     }
 }
 
+/// How a socket at `[::]` differs from what its options say of clients of IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ipv4Amiss {
+    /// It refuses them, and is to accept them.
+    Refused,
+    /// It accepts them, and is to leave them to another socket.
+    Accepted,
+}
+
 /// Why an address could not be listened on.
 #[derive(Debug)]
 pub struct BindError {
@@ -140,6 +149,22 @@ impl Listener {
         match outcome {
             Ok(()) => Ok(Self::of(socket, options, Siblings::default())),
             Err(error) => Err(BindError { address: options.address.to_string(), error }),
+        }
+    }
+
+    /// Returns which clients of IPv4 the socket accepts, if that is not what the options say. A
+    /// socket that was [taken](Listener::taken) keeps what it did when it was bound: the system
+    /// changes it for no socket that has its address. Where the system does not tell, nothing is
+    /// amiss.
+    pub fn ipv4_amiss(&self) -> Option<Ipv4Amiss> {
+        let addr = self.local_addr()?;
+        if !addr.is_ipv6() || !addr.ip().is_unspecified() {
+            return None;
+        }
+        match (self.socket.only_v6().ok()?, self.options.only_v6) {
+            (true, false) => Some(Ipv4Amiss::Refused),
+            (false, true) => Some(Ipv4Amiss::Accepted),
+            _ => None,
         }
     }
 
@@ -453,6 +478,35 @@ mod tests {
         assert!(own.template().unwrap().options.only_v6);
         let _ipv4 = Listener::bind(&options_of("0.0.0.0", port, false)).expect("it is free");
         assert!(connect("127.0.0.1").is_ok());
+    }
+
+    #[test]
+    fn a_socket_that_was_taken_over_tells_whether_it_accepts_ipv4_as_it_should() {
+        let Ok(probe) = Listener::bind(&options_of("::", 0, false)) else {
+            eprintln!("this machine has no IPv6");
+            return;
+        };
+        drop(probe);
+        for was_only in [false, true] {
+            let first = Listener::bind(&options_of("::", 0, was_only)).unwrap();
+            assert_eq!(first.ipv4_amiss(), None, "it was bound so");
+            for is_only in [false, true] {
+                let socket = first.hold().socket().unwrap().expect("it listens");
+                let next = Listener::taken(socket, &options_of("::", 0, is_only)).unwrap();
+                let expected = match (was_only, is_only) {
+                    (true, false) => Some(Ipv4Amiss::Refused),
+                    (false, true) => Some(Ipv4Amiss::Accepted),
+                    _ => None,
+                };
+                assert_eq!(next.ipv4_amiss(), expected, "{was_only} {is_only}");
+            }
+        }
+        for host in ["::1", "127.0.0.1"] {
+            let first = Listener::bind(&options_of(host, 0, false)).unwrap();
+            let socket = first.hold().socket().unwrap().expect("it listens");
+            let next = Listener::taken(socket, &options_of(host, 0, false)).unwrap();
+            assert_eq!(next.ipv4_amiss(), None, "{host} is one address");
+        }
     }
 
     #[test]

@@ -282,9 +282,13 @@ impl Ledger {
         self.flushes[server] += 1;
         self.emptied[server] = self.now;
         let is_policy = self.pools[pool].as_ref().is_some_and(is_flushed);
-        if !is_policy || (!is_straggler && self.health.is_usable(BackendId(server as u32))) {
+        if !is_policy || (!is_straggler && self.health.is_usable(self.id_of(server))) {
             self.fail(|| format!("server {server} was emptied while in use"));
         }
+    }
+
+    fn id_of(&self, server: usize) -> BackendId {
+        self.health.backends().nth(server).expect("a server of the scenario")
     }
 
     /// A server of memcached that was empty got its marker.
@@ -295,7 +299,7 @@ impl Ledger {
     /// A server of memcached that comes back was empty at some time since its
     /// ejection.
     fn check_emptied(&mut self, server: usize) {
-        let backend = BackendId(server as u32);
+        let backend = self.id_of(server);
         let ejections = self.health.ejections(backend);
         if ejections > self.ejected[server].0 {
             self.ejected[server] = (ejections, self.now);
@@ -324,7 +328,7 @@ impl Ledger {
                 continue;
             }
             for server in known.first_server..known.first_server + known.pool.servers.len() {
-                let rejoins = self.health.rejoins(BackendId(server as u32));
+                let rejoins = self.health.rejoins(self.id_of(server));
                 if rejoins > self.flushes[server] {
                     let text = format!("server {server} is back in use with what it held before");
                     self.violation.get_or_insert(text);

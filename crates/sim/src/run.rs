@@ -501,7 +501,7 @@ impl Sim {
             let mut ids = topology.backend_ids(position);
             if let Some(id) = ids.find(|&id| !health.is_usable(id)) {
                 let state = health.state(id);
-                return Err(format!("server {} is still {state:?}, although all is well", id.0));
+                return Err(format!("server {} is still {state:?}, although all is well", id.index()));
             }
         }
         Ok(())

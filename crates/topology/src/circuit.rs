@@ -277,7 +277,7 @@ impl Cell {
 /// else.
 #[derive(Debug)]
 pub struct CircuitBoard {
-    cells: Box<[Option<Arc<Cell>>]>,
+    cells: Box<[(BackendId, Option<Arc<Cell>>)]>,
     has_any: bool,
     epoch: Arc<AtomicU64>,
     strangers: Strangers,
@@ -306,14 +306,14 @@ impl CircuitBoard {
         is_kept: impl Fn(BackendId) -> bool,
     ) -> CircuitBoard {
         let cell = |id: BackendId| match is_kept(id) {
-            true => self.cells[id.index()].clone(),
+            true => self.cells[id.index()].1.clone(),
             false => {
                 let circuit = topology.backend(id).and_then(|backend| backend.pool.circuit());
                 circuit.map(|circuit| Arc::new(Cell::new(circuit)))
             }
         };
-        let cells: Box<[_]> = topology.all_ids().map(cell).collect();
-        let has_any = cells.iter().any(Option::is_some);
+        let cells: Box<[_]> = topology.all_ids().map(|id| (id, cell(id))).collect();
+        let has_any = cells.iter().any(|(_, cell)| cell.is_some());
         let strangers = self.strangers.clone();
         CircuitBoard { cells, has_any, epoch: Arc::clone(&self.epoch), strangers }
     }

@@ -308,7 +308,8 @@ fn is_found_out(pool: &Pool) -> bool {
 /// topology, counts as up, and nothing changes it.
 #[derive(Debug)]
 pub struct HealthBoard {
-    cells: Box<[Arc<Cell>]>,
+    /// In the order of their places.
+    cells: Box<[(BackendId, Arc<Cell>)]>,
     /// The data generation of backends that are not on this board.
     nowhere: GenerationCell,
     strangers: Strangers,
@@ -321,7 +322,7 @@ pub struct HealthBoard {
 impl HealthBoard {
     /// A board on which every backend of `topology` is unknown.
     pub fn new(topology: &Topology) -> HealthBoard {
-        let new = |id| Arc::new(Cell::new(topology, id));
+        let new = |id| (id, Arc::new(Cell::new(topology, id)));
         let strangers = Strangers::default();
         HealthBoard {
             cells: topology.all_ids().map(new).collect(),
@@ -347,12 +348,12 @@ impl HealthBoard {
     ) -> HealthBoard {
         let kept = |id| to.backend(id).is_some_and(|backend| is_kept(backend.pool_index));
         let cell = |id: BackendId| match kept(id) {
-            true => Arc::clone(&self.cells[id.index()]),
-            false => Arc::new(Cell::new(to, id)),
+            true => (id, Arc::clone(&self.cells[id.index()].1)),
+            false => (id, Arc::new(Cell::new(to, id))),
         };
-        let cells: Box<[Arc<Cell>]> = to.all_ids().map(cell).collect();
-        for id in to.all_ids().filter(|&id| !kept(id)) {
-            let Some(new) = to.backend(id) else { continue };
+        let cells: Box<[(BackendId, Arc<Cell>)]> = to.all_ids().map(cell).collect();
+        for (id, cell) in cells.iter().filter(|(id, _)| !kept(*id)) {
+            let Some(new) = to.backend(*id) else { continue };
             let Some(old_pool) = heir_of(new.pool_index) else { continue };
             // Places in a cluster are nobody's until it is asked who is there.
             if is_found_out(&from.pools()[old_pool]) || is_found_out(&to.pools()[new.pool_index]) {
@@ -361,8 +362,8 @@ impl HealthBoard {
             let servers = from.pools()[old_pool].servers();
             let at = servers.iter().position(|old| old.endpoint == new.server.endpoint);
             let Some(at) = at else { continue };
-            let old = &self.cells[from.backend_id(old_pool, at).index()];
-            cells[id.index()].inherit(old);
+            let (_, old) = &self.cells[from.backend_id(old_pool, at).index()];
+            cell.inherit(old);
         }
         let epoch = |index: usize| match is_kept(index) {
             true => Arc::clone(&self.pool_epochs[index]),
@@ -658,8 +659,9 @@ impl HealthBoard {
         self.update(backend, |_| Some(Word::UNKNOWN))
     }
 
-    fn backends(&self) -> impl Iterator<Item = BackendId> + use<> {
-        (0..self.cells.len() as u32).map(BackendId)
+    /// The ids that the board answers to, in the order of their places.
+    pub fn backends(&self) -> impl Iterator<Item = BackendId> + '_ {
+        self.cells.iter().map(|(id, _)| *id)
     }
 
     #[inline]
@@ -840,6 +842,27 @@ mod tests {
     }
 
     #[test]
+    fn an_id_in_range_of_a_pool_that_is_gone_is_refused_and_counted() {
+        let old = topology(2, &[None, ejection(1, Rejoin::Serve)]);
+        let board = HealthBoard::new(&old);
+        let pools = old.pools().to_vec();
+        let new = old.succeeded_by(Epoch(2), pools, |index| index == 0);
+        let next = board.succeeded_by((&old, &new), |index| index == 0, |_| None);
+        for (kept, gone) in old.backend_ids(0).zip(old.backend_ids(1)) {
+            let before = next.strangers();
+            assert!(next.eject(kept) && next.is_held(kept) && board.is_held(kept));
+            assert_eq!(next.strangers(), before, "its pool is the same");
+            assert!(gone.index() < next.backend_count(), "another server has its place");
+            assert!(next.note_failure(gone, FailureReason::Closed, (at(1), at(1))).is_none());
+            assert!(!next.eject(gone) && next.restore(gone).is_none());
+            assert!(!next.circuits().has(gone) && !next.reads().has(gone));
+            assert!(next.strangers() > before);
+        }
+        let states: Vec<_> = new.backend_ids(1).map(|id| next.state(id)).collect();
+        assert_eq!(states, [HealthState::Unknown; 2], "nothing was said of who has come");
+    }
+
+    #[test]
     fn a_backend_of_another_board_is_up_and_nothing_changes_it() {
         let board = board(3, &[ejection(1, Rejoin::Flush)]);
         for stranger in [BackendId(3), BackendId(u32::MAX)] {
@@ -890,7 +913,7 @@ mod tests {
     /// A board whose only backend has this word.
     fn with_word(topology: &Topology, word: Word) -> HealthBoard {
         let board = HealthBoard::new(topology);
-        board.cells[0].word.store(word.to_bits(), Relaxed);
+        board.cells[0].1.word.store(word.to_bits(), Relaxed);
         board
     }
 
@@ -925,8 +948,8 @@ mod tests {
             for (new_ejection, expected) in [(ejects, where_ejected), (None, where_not)] {
                 let (from, to) = (topology(1, &[ejects]), topology(1, &[new_ejection]));
                 let board = with_word(&from, was);
-                board.cells[0].ejections.store(5, Relaxed);
-                board.cells[0].rejoins.store(4, Relaxed);
+                board.cells[0].1.ejections.store(5, Relaxed);
+                board.cells[0].1.rejoins.store(4, Relaxed);
                 let next = board.succeeded_by((&from, &to), |_| false, |_| Some(0));
                 let backend = BackendId(0);
                 assert_eq!(next.word(backend), expected, "after {was:?}");

@@ -249,7 +249,7 @@ struct PoolFigures {
 /// What reads have shown of every server of one topology, shared by the workers.
 #[derive(Debug)]
 pub struct ReadBoard {
-    cells: Box<[Option<Arc<Cell>>]>,
+    cells: Box<[(BackendId, Option<Arc<Cell>>)]>,
     pools: Box<[PoolFigures]>,
     strangers: Strangers,
 }
@@ -281,7 +281,7 @@ impl ReadBoard {
             (is_judged || is_nearest).then(|| Arc::new(Cell { is_judged, ..Cell::default() }))
         };
         let cell = |id: BackendId| match is_kept(id) {
-            true => self.cells[id.index()].clone(),
+            true => self.cells[id.index()].1.clone(),
             false => topology.backend(id).and_then(|backend| new(backend.pool)),
         };
         let figures = |pool: &crate::Pool| PoolFigures {
@@ -289,7 +289,7 @@ impl ReadBoard {
             next_ms: AtomicU64::new(0),
         };
         ReadBoard {
-            cells: topology.all_ids().map(cell).collect(),
+            cells: topology.all_ids().map(|id| (id, cell(id))).collect(),
             pools: topology.pools().iter().map(figures).collect(),
             strangers: self.strangers.clone(),
         }

@@ -12,17 +12,34 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// Names one backend of one [`Topology`]: its place in the row of all servers
-/// of all pools, from 0. A server listed in two pools is two backends. Not
-/// comparable between topologies of different epochs.
+/// Names one backend of one [`Topology`], which alone hands ids out. A server listed in two pools
+/// is two backends.
+///
+/// The low 24 bits are the backend's place in the row of all servers of all pools, from 0. The
+/// high 8 bits are the generation of the topology in which its pool began. A later topology
+/// refuses the id of a pool that it does not keep, also where another server has the place. An
+/// id that outlives 256 topologies may be taken for another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BackendId(pub u32);
+pub struct BackendId(pub(crate) u32);
 
 impl BackendId {
-    /// The number as an array position.
+    /// Bits of the place. Fewer bound the servers of a process; more leave fewer generations.
+    const INDEX_BITS: u32 = 24;
+
+    fn new(index: usize, generation: u8) -> BackendId {
+        BackendId(index as u32 | u32::from(generation) << BackendId::INDEX_BITS)
+    }
+
+    /// The id of the server that is so many places behind this one in its pool.
+    #[inline]
+    fn nth(self, server_index: usize) -> BackendId {
+        BackendId(self.0 + server_index as u32)
+    }
+
+    /// The place, as an array position in what is kept of one topology.
     #[inline]
     pub fn index(self) -> usize {
-        self.0 as usize
+        (self.0 & ((1 << BackendId::INDEX_BITS) - 1)) as usize
     }
 }
 
@@ -458,16 +475,18 @@ pub struct Topology {
     epoch: Epoch,
     pools: Vec<Pool>,
     /// Of each pool the id of its first server.
-    first_backends: Vec<u32>,
-    /// One past the last id.
+    first_backends: Vec<BackendId>,
+    /// One past the last place of a backend.
     backend_count: u32,
+    /// The generation of the ids of pools that begin here.
+    generation: u8,
 }
 
 impl Topology {
     /// Puts pools together and numbers their backends.
     ///
     /// # Panics
-    /// When there are 2^32 servers or more: the configuration bounds them far
+    /// When there are 2^24 servers or more: the configuration bounds them far
     /// below.
     pub fn new(epoch: Epoch, pools: Vec<Pool>) -> Topology {
         Topology {
@@ -475,13 +494,14 @@ impl Topology {
             pools: Vec::new(),
             first_backends: Vec::new(),
             backend_count: 0,
+            generation: u8::MAX,
         }
         .succeeded_by(epoch, pools, |_| false)
     }
 
     /// The next version, in which the backends of the pools that are kept, at the same
-    /// positions as here, have the ids that they have here. Others get ids that none of
-    /// these has.
+    /// positions as here, have the ids that they have here. Others get ids that no backend
+    /// has here.
     ///
     /// # Panics
     /// As [`Topology::new`], and when a pool that is kept is not here.
@@ -493,7 +513,9 @@ impl Topology {
         is_kept: impl Fn(usize) -> bool,
     ) -> Topology {
         let kept = (0..pools.len()).filter(|&index| is_kept(index));
-        let span = |first: u32, pool: &Pool| first as usize..first as usize + pool.servers().len();
+        let generation = self.generation.wrapping_add(1);
+        let span =
+            |first: BackendId, pool: &Pool| first.index()..first.index() + pool.servers().len();
         let mut taken: Vec<Range<usize>> =
             kept.map(|index| span(self.first_backends[index], &pools[index])).collect();
         taken.sort_by_key(|span| span.start);
@@ -509,14 +531,18 @@ impl Topology {
                 first = first.max(taken[place].end);
                 place += 1;
             }
-            first_backends.push(first as u32);
+            first_backends.push(BackendId::new(first, generation));
             if len > 0 {
                 taken.insert(place, first..first + len);
             }
         }
         let backend_count = taken.iter().map(|span| span.end).max().unwrap_or(0);
-        assert!(backend_count < u32::MAX as usize, "more servers than a BackendId can name");
-        Topology { epoch, pools, first_backends, backend_count: backend_count as u32 }
+        assert!(
+            backend_count < 1 << BackendId::INDEX_BITS,
+            "more servers than a BackendId can name"
+        );
+        let backend_count = backend_count as u32;
+        Topology { epoch, pools, first_backends, backend_count, generation }
     }
 
     /// Which version this is.
@@ -534,8 +560,8 @@ impl Topology {
         self.pools.iter().position(|pool| pool.name == name)
     }
 
-    /// One more than the largest id of a backend. In a version that succeeds another there
-    /// may be numbers below it that are nobody's.
+    /// One more than the last place of a backend. In a version that succeeds another there
+    /// may be places below it that are nobody's.
     pub fn backend_count(&self) -> usize {
         self.backend_count as usize
     }
@@ -547,7 +573,7 @@ impl Topology {
     #[inline]
     pub fn backend_id(&self, pool_index: usize, server_index: usize) -> BackendId {
         debug_assert!(server_index < self.pools[pool_index].servers().len());
-        BackendId(self.first_backends[pool_index] + server_index as u32)
+        self.first_backends[pool_index].nth(server_index)
     }
 
     /// The ids of a pool's servers, in order.
@@ -556,23 +582,30 @@ impl Topology {
     /// When there is no such pool.
     pub fn backend_ids(&self, pool_index: usize) -> impl Iterator<Item = BackendId> + use<> {
         let first = self.first_backends[pool_index];
-        (first..first + self.pools[pool_index].servers().len() as u32).map(BackendId)
+        (0..self.pools[pool_index].servers().len()).map(move |server| first.nth(server))
     }
 
-    /// Every number below [`Topology::backend_count`].
-    pub(crate) fn all_ids(&self) -> impl Iterator<Item = BackendId> + use<> {
-        (0..self.backend_count).map(BackendId)
+    /// An id for each place below [`Topology::backend_count`], in order. That of a place that is
+    /// nobody's is of this topology's generation, so no earlier id equals it.
+    pub fn all_ids(&self) -> impl Iterator<Item = BackendId> + use<> {
+        let free = |index| BackendId::new(index, self.generation);
+        let mut ids: Vec<BackendId> = (0..self.backend_count()).map(free).collect();
+        for id in (0..self.pools.len()).flat_map(|pool| self.backend_ids(pool)) {
+            ids[id.index()] = id;
+        }
+        ids.into_iter()
     }
 
     /// The backend of an id; `None` for an id of another topology that does
     /// not exist in this one.
     pub fn backend(&self, id: BackendId) -> Option<Backend<'_>> {
-        let has_it = |(first, pool): (&u32, &Pool)| {
-            id.0.checked_sub(*first).is_some_and(|at| (at as usize) < pool.servers().len())
+        // Ids of two generations are never so close: no pool ends behind the last place.
+        let has_it = |(first, pool): (&BackendId, &Pool)| {
+            id.0.checked_sub(first.0).is_some_and(|at| (at as usize) < pool.servers().len())
         };
         let pool_index = self.first_backends.iter().zip(&self.pools).position(has_it)?;
         let pool = &self.pools[pool_index];
-        let server_index = (id.0 - self.first_backends[pool_index]) as usize;
+        let server_index = (id.0 - self.first_backends[pool_index].0) as usize;
         Some(Backend { pool_index, pool, server_index, server: &pool.servers()[server_index] })
     }
 }
@@ -594,7 +627,7 @@ mod tests {
         );
         let pools = vec![pool("d", &["h:1"]), pool("b", &["h:3", "h:4"]), pool("c", &["h:5"])];
         let ids = |topology: &Topology, pool| -> Vec<u32> {
-            topology.backend_ids(pool).map(|id| id.0).collect()
+            topology.backend_ids(pool).map(|id| id.index() as u32).collect()
         };
         let after = before.succeeded_by(Epoch(2), pools.clone(), |index| index > 0);
         assert_eq!(
@@ -603,6 +636,12 @@ mod tests {
         );
         assert!(after.backend(BackendId(1)).is_none(), "nobody's");
         assert_eq!(after.backend(BackendId(3)).unwrap().pool_index, 1);
+        assert_eq!(after.backend_id(1, 1), before.backend_id(1, 1), "its pool is kept");
+        let (gone, new) = (before.backend_id(0, 0), after.backend_id(0, 0));
+        assert_eq!(gone.index(), new.index());
+        assert!(gone != new && after.backend(gone).is_none() && before.backend(new).is_none());
+        assert_eq!(after.backend(new).unwrap().pool_index, 0);
+        assert_eq!(size_of::<BackendId>(), 4);
         let more = [pools, vec![pool("e", &["h:6", "h:7"]), pool("f", &["h:8"])]].concat();
         let after = after.succeeded_by(Epoch(3), more, |index| index < 3);
         assert_eq!((ids(&after, 3), ids(&after, 4)), (vec![5, 6], vec![1]));

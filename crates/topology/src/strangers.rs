@@ -12,14 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct Strangers(Arc<AtomicU64>);
 
 impl Strangers {
-    /// The cell of a server, of those of a board.
+    /// The cell of a server, of those of a board. Each has the id of its server beside it: an id
+    /// of another topology may name the place of another server.
     #[inline]
-    pub(crate) fn find<'c, T>(&self, cells: &'c [T], id: BackendId) -> Option<&'c T> {
-        let cell = cells.get(id.index());
-        if cell.is_none() {
-            self.note();
+    pub(crate) fn find<'c, T>(&self, cells: &'c [(BackendId, T)], id: BackendId) -> Option<&'c T> {
+        match cells.get(id.index()) {
+            Some((own, cell)) if *own == id => Some(cell),
+            _ => {
+                self.note();
+                None
+            }
         }
-        cell
     }
 
     #[cold]

@@ -64,11 +64,12 @@ impl Plan {
         }
     }
 
-    /// Restores a server that an operator has ejected and that has left its cluster since: it is
-    /// in use when it comes back. Returns whether the pool held a server at that address.
+    /// Restores the server at an address that an operator has ejected and that may have left its
+    /// cluster since: it is in use when it comes back. Returns whether the pool held it.
     pub fn restore_absent(&self, pool: usize, address: &str) -> bool {
         let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
-        self.cluster(pool).is_some_and(|cluster| cluster.holds.set(&endpoint, false, || false))
+        let Some(cluster) = self.cluster(pool) else { return false };
+        self.put_found((pool, cluster), &endpoint, false)
     }
 
     /// The servers that an operator has ejected: the pool's name and the address of each.
@@ -119,14 +120,19 @@ impl Plan {
     }
 
     /// Holds or restores the server at an address, at its place if it has one. A worker that gives
-    /// the server a place later settles it there.
-    fn put_found(&self, (pool, cluster): (usize, &Cluster), endpoint: &Endpoint, is_held: bool) {
+    /// the server a place later settles it there. Returns whether that changes anything.
+    fn put_found(
+        &self,
+        (pool, cluster): (usize, &Cluster),
+        endpoint: &Endpoint,
+        is_held: bool,
+    ) -> bool {
         let at = |place: u16| self.topology.backend_id(pool, usize::from(place));
         cluster.holds.set(endpoint, is_held, || match cluster.map().place_of(endpoint).map(at) {
             Some(id) if is_held => self.health.eject(id),
-            Some(id) => self.health.restore(id).is_some(),
-            None => false,
-        });
+            Some(id) if self.health.is_held(id) => self.health.restore(id).is_some(),
+            _ => false,
+        })
     }
 
     fn cluster(&self, pool: usize) -> Option<&Cluster> {
@@ -168,7 +174,7 @@ impl Plan {
     fn follow_found(&self, pool: usize, (old, before): (&Plan, usize)) {
         let (Some(new), Some(old)) = (self.cluster(pool), old.cluster(before)) else { return };
         let (held, known) = (old.holds.endpoints(), new.holds.endpoints());
-        let put = |endpoint: &Endpoint, is_held| self.put_found((pool, new), endpoint, is_held);
+        let put = |endpoint: &Endpoint, is_held| _ = self.put_found((pool, new), endpoint, is_held);
         held.iter().filter(|it| !known.contains(it)).for_each(|it| put(it, true));
         known.iter().filter(|it| !held.contains(it)).for_each(|it| put(it, false));
     }

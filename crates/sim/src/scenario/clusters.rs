@@ -184,7 +184,7 @@ impl Scenario {
     pub(super) fn pool_of(&self, server: usize) -> Option<&ShardedPool> {
         let pool = match &self.cluster {
             Some(plan) => &self.topology.pools()[usize::from(server >= plan.members.len())],
-            None => self.topology.backend(keyway_topology::BackendId(server as u32))?.pool,
+            None => self.topology.backend(self.topology.all_ids().nth(server)?)?.pool,
         };
         match &pool.kind {
             PoolKind::Sharded(pool) => Some(pool),

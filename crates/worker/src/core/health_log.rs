@@ -225,7 +225,7 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_topology::BackendId;
+    use keyway_topology::{Epoch, Pool, PoolKind, Server, ShardedPool, Topology};
 
     const SERVER: u16 = 3;
 
@@ -236,7 +236,17 @@ mod tests {
     fn change(to: HealthState) -> StateChange {
         let from = if to == HealthState::Up { HealthState::Failing } else { HealthState::Up };
         let reason = Some(FailureReason::Timeout);
-        StateChange { backend: BackendId(7), from, to, reason, failures: 1, until: None }
+        let kind =
+            PoolKind::Sharded(ShardedPool::with_servers(vec![Server::parse("h:1").unwrap()]));
+        let topology = Topology::new(Epoch(1), vec![Pool { name: "pool".into(), kind }]);
+        StateChange {
+            backend: topology.backend_id(0, 0),
+            from,
+            to,
+            reason,
+            failures: 1,
+            until: None,
+        }
     }
 
     #[test]

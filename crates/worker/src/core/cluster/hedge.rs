@@ -250,10 +250,9 @@ impl Plane {
         let Plane { pools, plan, .. } = self;
         let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else { return None };
         let mut readers = state.readers.take()?;
-        let first = plan.topology.backend_id(usize::from(pool), 0);
         let lag_max = readers.policy().lag_max;
         let unready = readers.of_mut(listener).unready();
-        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max, unready };
+        let look = LookOf { plan, state, links, pool, primary, lane, now, lag_max, unready };
         let link = |place| &links[state.link(place, lane, protocol)];
         let is_fit = |place| {
             let to = &link(place).link;

@@ -265,7 +265,7 @@ pub(super) struct LookOf<'l> {
     pub(super) plan: &'l Plan,
     pub(super) state: &'l ShardedState,
     pub(super) links: &'l [LinkSlot],
-    pub(super) first: BackendId,
+    pub(super) pool: u16,
     pub(super) primary: u16,
     pub(super) lane: u32,
     pub(super) now: Time,
@@ -282,7 +282,7 @@ impl LookOf<'_> {
 
     #[inline]
     fn id(&self, place: u16) -> BackendId {
-        BackendId(self.first.0 + u32::from(place))
+        self.plan.topology.backend_id(usize::from(self.pool), usize::from(place))
     }
 
     /// Whether what a replica has is not too old.
@@ -357,11 +357,10 @@ impl Plane {
             return Reader::Primary;
         };
         let Some(mut readers) = state.readers.take() else { return Reader::Primary };
-        let first = plan.topology.backend_id(usize::from(pool), 0);
         let lag_max = readers.policy.lag_max;
         let lane = session.lane;
         let unready = readers.of(chooser_of(session)).unready();
-        let look = LookOf { plan, state, links, first, primary, lane, now, lag_max, unready };
+        let look = LookOf { plan, state, links, pool, primary, lane, now, lag_max, unready };
         let reader = readers.of_mut(chooser_of(session)).pick(primary, &look);
         state.readers = Some(readers);
         let chosen = match reader {

@@ -62,8 +62,12 @@ fn connect(core: &mut Core, port: u16) {
 }
 
 fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
+    learn_at(core, owners, Time(1));
+}
+
+fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
     let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-    let lesson = shared.learn(&view(owners), Speaker::ALONE, Time(1));
+    let lesson = shared.learn(&view(owners), Speaker::ALONE, now);
     assert!(matches!(lesson, Lesson::New(_)));
     core.follow_clusters();
 }
@@ -90,6 +94,50 @@ fn hear(core: &mut Core, port: u16, reply: &str) {
 
 fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
     core.on_client_bytes(client, lines.as_bytes());
+}
+
+#[test]
+fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_restored() {
+    let mut core = core();
+    let place = |core: &Core| {
+        let PoolState::Sharded(state) = &core.plane.pools[0] else { panic!("servers") };
+        state.cluster.as_ref().unwrap().map.place_of(&endpoint(2))
+    };
+    let is_out = |core: &Core| {
+        let plan = &core.plane.plan;
+        let at = usize::from(place(core).expect("it is there"));
+        plan.health.is_held(plan.topology.backend_id(0, at))
+    };
+    let (both, one) = ([(0, 8191, 1), (8192, 16383, 2)], [(0, 16383, 1)]);
+    let plan = Arc::clone(&core.plane.plan);
+    assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    let mut now = Time(1);
+    // Longer than a place is kept for a server that is absent.
+    let mut leave = |core: &mut Core| {
+        learn_at(core, &one, now);
+        now = now + Duration::from_secs(60);
+        learn_at(core, &one, now);
+        assert_eq!(place(core), None, "it has left");
+        let held = core.plane.plan.held_servers();
+        (now, held.iter().any(|(_, address)| address == "h:2"))
+    };
+    for _ in 0..2 {
+        let (now, is_listed) = leave(&mut core);
+        assert!(is_listed, "an upgrade hands it over");
+        learn_at(&mut core, &both, now);
+        assert!(is_out(&core));
+    }
+    assert!(plan.restore(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    assert!(!is_out(&core));
+    let (now, is_listed) = leave(&mut core);
+    learn_at(&mut core, &both, now);
+    assert!(!is_listed && !is_out(&core), "it was restored");
+    assert!(plan.eject(plan.topology.backend_id(0, usize::from(place(&core).unwrap()))));
+    let (now, _) = leave(&mut core);
+    assert!(!plan.restore_absent(0, "h:3"), "nobody has ejected it");
+    assert!(plan.restore_absent(0, "h:2"));
+    learn_at(&mut core, &both, now);
+    assert!(!is_out(&core), "it was restored while it was away");
 }
 
 #[test]
