@@ -415,7 +415,7 @@ mod tests {
             let limits = ParseLimits { keys_max: 20, keys_line_len_max, ..limits };
             let mut line = b"get".to_vec();
             while line.len() + 2 + 201 <= len - 2 {
-                line.extend_from_slice(&[b' ']);
+                line.push(b' ');
                 line.extend_from_slice(&[b'k'; 200]);
             }
             line.push(b' ');
