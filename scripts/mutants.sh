@@ -49,7 +49,8 @@ done <"$list"
 args=(--in-place --package "keyway-$crate" --profile mutants --output "$home/$crate" --colors never
   --cargo-arg=--locked)
 for file in ${FILES:-}; do args+=(--file "crates/$crate/src/$file"); done
-[ -z "${SHARD:-}" ] || args+=(--shard "$SHARD")
+# A part has changes of each file.
+[ -z "${SHARD:-}" ] || args+=(--shard "$SHARD" --sharding round-robin)
 cd "$copy"
 # First the unit tests, which build and run in the shortest time. The test programs get the changes
 # that the unit tests do not notice. Exit status 2 means that a change was missed, 3 that a test
@@ -60,8 +61,13 @@ round() {
   cargo mutants "${args[@]}" "$@" ${ARGS:-} || status=$?
   [ "$status" -eq 0 ] || [ "$status" -eq 2 ] || [ "$status" -eq 3 ] || exit "$status"
 }
-round --cargo-arg=--lib
+if [ -n "${SHARD:-}" ]; then
+  # One round for all tests: what a round leaves would be divided into other parts by the next.
+  round --cargo-arg=--lib "${tests[@]/#/--cargo-arg=--test=}"
+else
+  round --cargo-arg=--lib
+fi
 case " ${ARGS:-} " in *" --list"*) exit ;; esac
-for test in "${tests[@]}"; do round --iterate "--cargo-arg=--test=$test"; done
+[ -n "${SHARD:-}" ] || for test in "${tests[@]}"; do round --iterate "--cargo-arg=--test=$test"; done
 found="$home/$crate/mutants.out"
 echo "mutants: $crate: $(cat "$found/missed.txt" "$found/timeout.txt" | wc -l) left, in $found/missed.txt and timeout.txt"

@@ -368,6 +368,8 @@ mod tests {
                 prop_assert_eq!(reply_len(buf, Expect::List), list);
                 prop_assert_eq!(reply_len(buf, Expect::One), None);
             }
+            let none = reply_len(behind.as_bytes(), Expect::List);
+            prop_assert_eq!(none, behind.starts_with("END\r\n").then_some(5));
             let one = reply_len(behind.as_bytes(), Expect::One);
             prop_assert_eq!(one, behind.starts_with("STORED\r\n").then_some(8));
             prop_assert_eq!(reply_len(behind.as_bytes(), Expect::UntilNoop), None);
@@ -413,7 +415,7 @@ mod tests {
             let limits = ParseLimits { keys_max: 20, keys_line_len_max, ..limits };
             let mut line = b"get".to_vec();
             while line.len() + 2 + 201 <= len - 2 {
-                line.extend_from_slice(&[b' ']);
+                line.push(b' ');
                 line.extend_from_slice(&[b'k'; 200]);
             }
             line.push(b' ');

@@ -384,10 +384,12 @@ proptest! {
 #[test]
 fn a_buffer_above_its_bound_is_given_back_and_one_at_the_bound_is_kept() {
     for (bytes, is_kept) in [(KEPT_MAX, true), (KEPT_MAX + 8, false)] {
-        let mut join = Join::default();
-        join.owners = Vec::with_capacity(bytes / 2);
-        join.bytes = Vec::with_capacity(bytes);
-        join.ends = Vec::with_capacity(bytes / size_of::<usize>());
+        let join = Join {
+            owners: Vec::with_capacity(bytes / 2),
+            bytes: Vec::with_capacity(bytes),
+            ends: Vec::with_capacity(bytes / size_of::<usize>()),
+            ..Join::default()
+        };
         let mut pool = JoinPool::default();
         pool.give(Box::new(join));
         let join = pool.take();
