@@ -27,6 +27,9 @@ struct Asked {
     id: u32,
     bytes: Vec<u8>,
     owner: Owner,
+    /// From when its timeout counts: it may have waited elsewhere before.
+    since: Time,
+    /// It is enqueued with the next ones at one time.
     started: Time,
     /// Answered already, with a timeout.
     expired: bool,
@@ -71,8 +74,9 @@ impl Driver {
             password,
             database,
             databases: choices.pick(&[1, 3]),
-            // The laws of the link itself hold how time counts behind large transfers.
-            timeout: None,
+            // The laws of the link itself hold how time counts behind large transfers, of which
+            // there are none here.
+            timeout: choices.flip().then(|| Duration::from_millis(400)),
             connect_timeout: Duration::from_millis(300),
             backoff_min: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
@@ -98,6 +102,7 @@ impl Driver {
     fn step(&mut self, choices: &mut Choices) {
         match choices.below(10) {
             0..=2 => self.ask(choices),
+            3 if choices.below(4) == 0 => self.backdate(choices),
             3 => self.advance(choices),
             4 | 5 => self.answer(choices),
             6 => self.input(choices.bytes(40)),
@@ -122,7 +127,7 @@ impl Driver {
         self.next_id += 1;
         self.outcomes.push(0);
         let owner = match choices.below(8) {
-            0 => Owner::None,
+            0 => Owner::Unheard(Key::NONE),
             1 => Owner::Internal(Internal::Probe),
             2 => Owner::Internal(Internal::Select),
             _ => Owner::Session { session: Key::NONE, sequence: id },
@@ -131,10 +136,30 @@ impl Driver {
         self.link.request_buf().extend_from_slice(&bytes);
         self.link.enqueue(owner, Counted::OWN, bytes.len(), self.now);
         self.wire.extend_from_slice(&bytes);
-        self.held.push_back(Asked { id, bytes, owner, started: self.now, expired: false });
+        let (since, started) = (self.now, self.now);
+        self.held.push_back(Asked { id, bytes, owner, since, started, expired: false });
         if self.link.wants_connection(self.now) {
             self.link.on_connecting(&self.options, self.now);
         }
+    }
+
+    /// The last request has waited elsewhere for its server.
+    fn backdate(&mut self, choices: &mut Choices) {
+        // A link counts that in milliseconds.
+        let waited = Duration::from_millis(choices.span().as_millis() as u64);
+        let since = Time(self.now.0.saturating_sub(waited.as_nanos() as u64));
+        let waited = self.now.since(since).as_millis() as u64;
+        let Some(last) = self.held.back_mut() else { return };
+        let is_new = last.started == self.now && matches!(last.owner, Owner::Session { .. });
+        if !is_new || last.expired {
+            return;
+        }
+        last.since = Time(self.now.0 - waited * 1_000_000);
+        let owner = last.owner;
+        let is_found = self.link.backdate_last(|it| it == owner, (since, self.now));
+        assert!(is_found, "a request that was enqueued now");
+        // The worker looks at once.
+        self.look();
     }
 
     fn advance(&mut self, choices: &mut Choices) {
@@ -199,15 +224,21 @@ impl Driver {
 
     fn pass_time(&mut self, choices: &mut Choices) {
         self.now = self.now + choices.span();
+        self.look();
+    }
+
+    /// The link does what is due.
+    fn look(&mut self) {
         let due = self.link.deadline(&self.options).is_some_and(|deadline| deadline <= self.now);
         let is_ready = self.link.state() == LinkState::Ready;
         let mut expired = Vec::new();
         let outcome = self.link.handle_timeout(&self.options, self.now, |exchange| {
             expired.push(exchange.owner);
         });
-        let overdue = self.expire(is_ready, &expired);
-        assert_eq!(expired, overdue);
         assert_eq!(due, !expired.is_empty() || outcome.is_err(), "a deadline for nothing");
+        // Replies to these matter however late they are, and nobody is told.
+        expired.retain(|owner| !matches!(owner, Owner::None | Owner::Internal(Internal::Select)));
+        assert_eq!(expired, self.expire(is_ready));
         match outcome {
             Ok(()) => {
                 let next = self.link.deadline(&self.options);
@@ -220,17 +251,14 @@ impl Driver {
 
     /// What is overdue: on a connection that stands it may have been sent, and
     /// its reply is still to come; before, it is taken back, but for the
-    /// worker's own. A request behind a large transfer has less time than the next ones of the
-    /// client whose transfer it is, so the link tells which are over, in their order.
-    fn expire(&mut self, is_ready: bool, told: &[Owner]) -> Vec<Owner> {
-        if self.options.timeout.is_none() {
-            return Vec::new();
-        }
+    /// worker's own.
+    fn expire(&mut self, is_ready: bool) -> Vec<Owner> {
+        let Some(timeout) = self.options.timeout else { return Vec::new() };
         let mut owners = Vec::new();
         for asked in &mut self.held {
             let is_own = matches!(asked.owner, Owner::Internal(_));
-            let is_told = told.get(owners.len()) == Some(&asked.owner);
-            if !is_told || asked.expired || (is_own && !is_ready) {
+            let is_over = self.now >= asked.since + timeout;
+            if !is_over || asked.expired || asked.is_select() || (is_own && !is_ready) {
                 continue;
             }
             asked.expired = true;
