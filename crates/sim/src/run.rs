@@ -489,7 +489,10 @@ impl Sim {
             let mut ids = topology.backend_ids(position);
             if let Some(id) = ids.find(|&id| !health.is_usable(id)) {
                 let state = health.state(id);
-                return Err(format!("server {} is still {state:?}, although all is well", id.index()));
+                return Err(format!(
+                    "server {} is still {state:?}, although all is well",
+                    id.index()
+                ));
             }
         }
         Ok(())
