@@ -149,7 +149,7 @@ impl Reloads {
 /// Pools that may be others at any time without a client that notices: no key of theirs is ever
 /// elsewhere, no pool leads to them, and no client has begun what ends with its pool.
 fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
-    if options.warm_up || options.routes || options.clusters || options.replicated {
+    if options.warm_up || options.routes || options.replicated {
         return Vec::new();
     }
     let pools = scenario.topology.pools().iter().enumerate();
@@ -181,11 +181,16 @@ impl Sim {
             let (service, random) = (20 * MICRO, reloads.random.fork());
             servers.push(Server::new(place, 0, Some(PASSWORD), service, wishes, random));
         }
-        for &pool in &reloads.changeable {
-            for id in self.scenario.topology.backend_ids(pool) {
-                // So many versions of the pool connect at once.
-                network.attempts_max[id.index()] *= GENERATIONS_MAX + 1;
-            }
+        // Any server of a cluster may have any place in its pool.
+        let of_pool = |&pool: &usize| self.scenario.topology.backend_ids(pool);
+        let changed: Vec<usize> = match self.scenario.cluster {
+            Some(_) if !reloads.changeable.is_empty() => (0..reloads.first_server).collect(),
+            Some(_) => Vec::new(),
+            None => reloads.changeable.iter().flat_map(of_pool).map(|id| id.index()).collect(),
+        };
+        for server in changed {
+            // So many versions of the pool connect at once.
+            network.attempts_max[server] *= GENERATIONS_MAX + 1;
         }
         let last = reloads.steps.first().copied().unwrap_or(0);
         self.calm_from = self.calm_from.max(last + 2 * SECOND);
