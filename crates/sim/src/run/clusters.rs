@@ -59,7 +59,9 @@ impl Sim {
     /// Nobody goes back to a primary that was replaced, whatever a sentinel says that has
     /// not heard of it.
     pub(super) fn check_reigns(&mut self) -> Result<(), String> {
-        let PoolKind::Sharded { cluster: Some(shared), .. } = &self.plan.pools[0].kind else {
+        let PoolKind::Sharded { cluster: Some(shared), .. } =
+            &self.plan.pools[self.cluster_position()].kind
+        else {
             return Ok(());
         };
         let count = |cluster: &ClusterSim| cluster.reigns().iter().map(Vec::len).sum();
@@ -105,36 +107,63 @@ impl Sim {
         Ok(())
     }
 
+    /// Where the pool of the cluster is in the settings of today.
+    fn cluster_position(&self) -> usize {
+        self.reloads.as_ref().map_or(0, |reloads| reloads.position_of(0))
+    }
+
     fn cluster_map(&self) -> Option<Arc<ClusterMap>> {
-        match &self.plan.pools[0].kind {
+        match &self.plan.pools[self.cluster_position()].kind {
             PoolKind::Sharded { cluster: Some(cluster), .. } => Some(cluster.map()),
             _ => None,
         }
     }
 
-    /// The map is that of the cluster, and nothing is left of servers that have gone.
-    pub(super) fn check_cluster(&mut self) -> Result<(), String> {
+    /// How old the view of the cluster may become.
+    fn refresh(&self) -> Nanos {
+        match &self.plan.pools[self.cluster_position()].kind {
+            PoolKind::Sharded { pool, .. } => {
+                let cluster = pool.cluster.as_ref();
+                cluster.map_or(0, |cluster| cluster.refresh.as_nanos() as Nanos)
+            }
+            _ => 0,
+        }
+    }
+
+    /// How the map differs from the cluster.
+    fn check_map(&self) -> Result<(), String> {
         let Some(map) = self.cluster_map() else { return Ok(()) };
-        {
-            let world = self.world.borrow();
-            let Some(cluster) = &world.cluster else { return Ok(()) };
-            for (slot, &owner) in cluster.owners().iter().enumerate() {
-                let place = match map.primaries().len() {
-                    0 => map.owners().of(slot as u16),
-                    count => map.primary((slot % count) as u16),
-                };
-                let known = place.and_then(|place| map.node(usize::from(place)));
-                let known = known.map(|node| node.endpoint.to_string());
-                let is_so = owner != NOBODY && known == Some(cluster.address(owner));
-                if !is_so {
-                    let real = cluster.address(owner);
-                    return Err(format!("slot {slot} is of {real} and not of {known:?}"));
-                }
+        let world = self.world.borrow();
+        let Some(cluster) = &world.cluster else { return Ok(()) };
+        for (slot, &owner) in cluster.owners().iter().enumerate() {
+            let place = match map.primaries().len() {
+                0 => map.owners().of(slot as u16),
+                count => map.primary((slot % count) as u16),
+            };
+            let known = place.and_then(|place| map.node(usize::from(place)));
+            let known = known.map(|node| node.endpoint.to_string());
+            let is_so = owner != NOBODY && known == Some(cluster.address(owner));
+            if !is_so {
+                let real = cluster.address(owner);
+                return Err(format!("slot {slot} is of {real} and not of {known:?}"));
             }
         }
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[0].kind else { return Ok(()) };
-        let refresh = pool.cluster.as_ref().map_or(Duration::ZERO, |cluster| cluster.refresh);
-        let until = self.now() + PLACE_KEPT + 2 * refresh.as_nanos() as Nanos;
+        Ok(())
+    }
+
+    /// The map is that of the cluster, and nothing is left of servers that have gone.
+    pub(super) fn check_cluster(&mut self) -> Result<(), String> {
+        if self.cluster_map().is_none() {
+            return Ok(());
+        }
+        if self.reloads.is_some() {
+            // A pool that has just been replaced learns the map anew, and nobody may ask it for
+            // anything: its view is as old as a refresh allows.
+            let until = self.now() + 2 * self.refresh() + SECOND;
+            self.run_until(|sim, now| now >= until || sim.check_map().is_ok())?;
+        }
+        self.check_map()?;
+        let until = self.now() + PLACE_KEPT + 2 * self.refresh();
         self.run_until(|_, now| now >= until)?;
         let Some(map) = self.cluster_map() else { return Ok(()) };
         let world = self.world.borrow();

@@ -62,6 +62,11 @@ struct Merged {
 }
 
 impl Reloads {
+    /// Where a pool of the scenario is in the settings of today.
+    pub(super) fn position_of(&self, pool: usize) -> usize {
+        self.own[pool]
+    }
+
     /// What `seed` decides; of most seeds nothing. A sequence of its own: without reloads all else
     /// that a seed decides is what it was.
     pub(super) fn draw(seed: u64, options: &Options, scenario: &Scenario) -> Option<Reloads> {
