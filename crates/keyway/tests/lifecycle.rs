@@ -35,6 +35,8 @@ fn without_a_file_the_store_listens_on_6380_and_says_so() {
             client.try_send(b"PING\r\n").is_ok() && client.try_reply() == Ok(Value::simple("PONG"))
         })
     });
+    // Another instance that is about to end could answer at the fixed port.
+    wait_until("the log tells what to type", SOON, || process.log().contains("try: redis-cli"));
     let mut client = Client::connect(address);
     assert_eq!(client.words("SET a 1"), Value::simple("OK"));
     assert_eq!(client.words("GET a"), Value::bulk("1"));
