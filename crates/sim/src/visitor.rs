@@ -118,7 +118,7 @@ impl Visitor {
         if network.now >= self.write_from && !self.output.is_empty() {
             self.write(conn, network);
         }
-        if !self.output.is_empty() && network.now >= self.gives_up_at {
+        if !self.reads && !self.output.is_empty() && network.now >= self.gives_up_at {
             self.output.clear();
         }
         if self.output.is_empty() {

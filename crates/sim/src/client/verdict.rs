@@ -163,14 +163,19 @@ impl Client {
                 // What is read by one pool may be deleted, and counted, by another, which after
                 // a fault need not hold the same.
                 let is_delete = matches!(expected.ask, Ask::Delete { .. });
-                let may_differ = is_delete && ledger.is_told_by_one_of_many(pool);
+                let may_differ = is_delete
+                    && ledger.is_told_by_one_of_many(pool)
+                    && keys.iter().any(|&key| ledger.had_troubles(pool, &strings[key].name));
                 for &key in keys {
                     // An item that was moved while the old pool failed may have been taken back.
                     let may_miss = is_delete && ledger.may_miss(pool, &strings[key].name, 0);
-                    let (least, most) = match expected.may_be_stale || may_differ || may_miss {
+                    let (mut least, most) = match expected.may_be_stale || may_differ {
                         true => (0, 1),
                         false => strings[key].existence(ledger, pool),
                     };
+                    if may_miss {
+                        least = 0;
+                    }
                     (low, high) = (low + least, high + most);
                 }
                 if is_delete {

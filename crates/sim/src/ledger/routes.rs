@@ -72,6 +72,12 @@ impl Ledger {
         self.reach(pool).is_some_and(Reach::asks_all)
     }
 
+    /// Whether any server that a key of this pool may lie on has been in trouble so far.
+    pub fn had_troubles(&self, pool: usize, key: &[u8]) -> bool {
+        let leaves = self.reach(pool).map_or_else(|| vec![pool], |reach| reach.leaves(key));
+        leaves.into_iter().any(|leaf| self.is_excused(&self.own_homes(leaf, key), 0, self.now))
+    }
+
     /// Whether requests to this pool are led to others.
     pub fn is_routed(&self, pool: usize) -> bool {
         self.reach(pool).is_some()

@@ -154,7 +154,7 @@ impl Reloads {
 /// Pools that may be others at any time without a client that notices: no key of theirs is ever
 /// elsewhere, no pool leads to them, and no client has begun what ends with its pool.
 fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
-    if options.warm_up || options.routes || options.replicated {
+    if options.warm_up || options.routes {
         return Vec::new();
     }
     let pools = scenario.topology.pools().iter().enumerate();
@@ -163,7 +163,10 @@ fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
         habits.any(|it| it.pool == pool && (it.stateful || it.channels || it.tracks))
     };
     let is_changeable = |(at, pool): &(usize, &Pool)| match &pool.kind {
-        TopologyKind::Sharded(sharded) => sharded.ejection.is_none() && !is_bound(*at),
+        // Sentinels are replaced with the pool that asks them, and never alone.
+        TopologyKind::Sharded(sharded) => {
+            sharded.ejection.is_none() && !sharded.is_sentinels && !is_bound(*at)
+        }
         TopologyKind::Store | TopologyKind::Routed(_) => false,
     };
     pools.filter(is_changeable).map(|(at, _)| at).collect()
