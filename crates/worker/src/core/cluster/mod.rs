@@ -332,8 +332,9 @@ impl Core {
             self.plane.forget_troubles(pool, place as u16);
             let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
             let health = &self.plane.plan.health;
+            let mut is_ejected = false;
             let settle = |is_held: bool| match is_held {
-                true => drop(health.eject(id)),
+                true => is_ejected = health.eject(id),
                 false => drop(health.restore(id)),
             };
             if let Some(state) = self.plane.cluster_state(pool) {
@@ -342,6 +343,14 @@ impl Core {
             }
             health.circuits().restart(id);
             health.reads().restart(id);
+            if is_ejected {
+                tracing::info!(
+                    pool = self.plane.plan.pools[usize::from(pool)].name,
+                    backend = self.plane.describe_backend(pool, place as u16),
+                    "the server that has joined stays out of use: an operator ejected its address; \
+                     `keyway ctl restore` brings it back"
+                );
+            }
             if is.is_some() {
                 self.plane.cells.pool(usize::from(pool)).backend(place).restart();
             }
