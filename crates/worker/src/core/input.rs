@@ -315,7 +315,11 @@ impl Plane {
         links: &mut [LinkSlot],
         (key, session): (Key<Session>, &Session),
     ) {
-        let since = self.end_wait_for_server(key).into_iter().chain(session.full_since).min();
+        // A relay that has waited behind another one only, and found room at once, goes to a server
+        // that answers: its time begins now.
+        let has_stalled = session.relay.is_none_or(|relay| relay.stalled.is_some());
+        let full_since = session.full_since.filter(|_| has_stalled);
+        let since = self.end_wait_for_server(key).into_iter().chain(full_since).min();
         let Some(since) = since else { return };
         for slot in links {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
