@@ -470,3 +470,29 @@ fn a_server_more_or_less_moves_its_share_of_the_keys() {
         assert!((160..=240).contains(&moved), "{before} to {after} servers: {moved} of 1000 moved");
     }
 }
+
+/// memcached 1.6.18 repeats a key that a client gave in base64 as its bytes are, line ends
+/// included. On a connection that clients share the rest would be another client's reply.
+#[test]
+fn a_key_in_base64_never_becomes_another_clients_reply() {
+    let _watch = watchdog(Duration::from_secs(60), "keys in base64");
+    if !has_memcached("keys in base64") {
+        return;
+    }
+    // It decodes to "x", a value of the victim's key and the beginning of one more reply.
+    const KEY: &str = "eA0KVkFMVUUgdmljIDAgNA0KRVZJTA0KRU5EDQpIRA==";
+    let servers = MemcachedServer::start_many(1);
+    let keyway = start(named(&servers));
+    let (mut attacker, mut victim) = (keyway.memcached_client(0), keyway.memcached_client(0));
+    assert_eq!(set(&mut victim, "vic", "GOOD"), "STORED\r\n");
+    for round in 0..40 {
+        attacker.send(format!("mg {KEY} b N30 k\r\n").as_bytes());
+        assert_eq!(get(&mut victim, "vic").as_deref(), Some("GOOD"), "round {round}");
+        let reply = attacker.line();
+        assert!(reply.contains(&format!("k{KEY} b")), "round {round}: {reply}");
+        attacker.send(format!("me {KEY} b\r\n").as_bytes());
+        assert_eq!(get(&mut victim, "vic").as_deref(), Some("GOOD"), "round {round}");
+        let refused = attacker.line();
+        assert!(refused.starts_with("CLIENT_ERROR"), "round {round}: {refused}");
+    }
+}

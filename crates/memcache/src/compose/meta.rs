@@ -29,6 +29,8 @@ pub(super) fn compose<'a>(
             flag(out, b'T', expiry_32(head.expiry));
             out.extend_from_slice(b" f c");
         }
+        // The reply repeats the key, in some releases as its bytes are.
+        Verb::Debug if !fits_line(key) => return Err(Untranslatable::Key),
         Verb::Debug => begin(out, b"me", key, None)?,
         _ => return set(out, head, key, value),
     }

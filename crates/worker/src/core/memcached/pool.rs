@@ -8,7 +8,8 @@ use crate::core::pools::PoolState;
 use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{
-    Dialect, ErrorKind, Expect, Outcome, Request, Untranslatable, Verb, compose_request,
+    Asked, Dialect, ErrorKind, Expect, Head, Outcome, Request, Untranslatable, Verb,
+    compose_request,
 };
 use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
 use keyway_proxy::{Owner, Session};
@@ -39,12 +40,22 @@ fn is_alike(request: &Request, bytes: &[u8], to: Dialect) -> bool {
     let head = &request.head;
     let is_known = match head.dialect {
         Dialect::Text => matches!(to, Dialect::Text | Dialect::Meta),
-        Dialect::Meta => to == Dialect::Meta && is_plain(bytes),
+        Dialect::Meta => {
+            to == Dialect::Meta && is_plain(bytes) && !echoes_decoded_key(&request.head)
+        }
         // The opaque numbers are the client's, but quiet operations have no
         // reply to wait for.
         Dialect::Binary => false,
     };
     is_known && !head.quiet
+}
+
+/// Returns whether a server could write a decoded key into its reply. memcached 1.6.18 does, line
+/// ends included, for items that autovivification or a binary request made. The bytes behind such
+/// a line end would be taken for the next reply on a connection that all clients share.
+fn echoes_decoded_key(head: &Head) -> bool {
+    let echoes = head.asked.has(Asked::KEY) || head.verb == Verb::Debug;
+    head.asked.has(Asked::KEY_BASE64) && echoes
 }
 
 /// Whether a meta command's line means the same to every release of memcached:
