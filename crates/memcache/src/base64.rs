@@ -1,5 +1,5 @@
-//! Base64 for keys of meta commands that hold bytes a line cannot. The library is strict where
-//! memcached is: letters are padded, but the bits that are left over need not be zero.
+//! Base64 for keys of meta commands that hold bytes a line cannot. Keys must be padded. The bits
+//! that are left over need not be zero, as in memcached.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;

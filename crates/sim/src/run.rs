@@ -83,7 +83,7 @@ pub struct Violation {
     pub seed: u64,
     /// How the workers' sockets were driven.
     pub io: Driver,
-    /// Which kind of seed it is: [`Options::kind_words`].
+    /// The kind of the seed: [`Options::kind_words`].
     pub kind: String,
     /// What was found.
     pub text: String,
@@ -108,7 +108,7 @@ const REST: Nanos = 3 * SECOND;
 /// Turns a worker may take in a second of rest: upkeep is due ten times, and
 /// each wait costs two turns here.
 const RESTING_TURNS_PER_SECOND: u64 = 30;
-/// How long a claim to empty a server of memcached lasts, and a little longer.
+/// A little longer than a claim to empty a server of memcached lasts.
 const CLAIM_LASTS: Nanos = 11 * SECOND;
 /// How long workers may take to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

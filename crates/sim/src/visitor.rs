@@ -8,8 +8,8 @@ use crate::random::Random;
 use crate::wire::write_request;
 use crate::{memcached, value};
 
-/// How long a visitor stays that cannot send the rest: it reads nothing, so the other side need
-/// not read either.
+/// The longest stay of a visitor that reads nothing and cannot send the rest. The other side
+/// need not read either.
 const STAYS_MAX: Nanos = 4 * SECOND;
 
 /// What visitors of a pool speak.
@@ -63,7 +63,7 @@ pub struct Visitor {
     reads: bool,
     write_from: Nanos,
     leave_at: Option<Nanos>,
-    /// When it leaves although it could not send all.
+    /// The time at which it leaves although it could not send all.
     gives_up_at: Nanos,
     /// Since when it waits for the other side to end.
     finished_at: Option<Nanos>,
@@ -129,10 +129,10 @@ impl Visitor {
                 return self.leave(conn, network);
             }
             network.wake_client(self.index, at);
-        } else {
-            let is_pausing = self.write_from > network.now;
-            let at = if is_pausing { self.write_from } else { self.gives_up_at };
-            network.wake_client(self.index, at);
+        } else if self.write_from > network.now {
+            network.wake_client(self.index, self.write_from);
+        } else if !self.reads {
+            network.wake_client(self.index, self.gives_up_at);
         }
     }
 

@@ -102,7 +102,7 @@ enum Step {
     /// Whether the new pool has the same.
     Compare,
     Discard,
-    /// Whether the new pool has the item, and under which number, where its fill did not tell.
+    /// Asks the new pool for the item and its number, after a fill whose reply did not tell them.
     Recheck(End),
     Withdraw(End),
     Clear,

@@ -160,8 +160,8 @@ impl Client {
             }
             (Ask::Delete { keys } | Ask::Exists { keys }, Value::Integer(count)) => {
                 let (mut low, mut high) = (0, 0);
-                // What is read by one pool may be deleted, and counted, by another, which after
-                // a fault need not hold the same.
+                // One pool answers reads, and another may answer the delete. After a fault the two
+                // need not hold the same.
                 let is_delete = matches!(expected.ask, Ask::Delete { .. });
                 let may_differ = is_delete
                     && ledger.is_told_by_one_of_many(pool)

@@ -72,9 +72,9 @@ impl Ledger {
         self.reach(pool).is_some_and(Reach::asks_all)
     }
 
-    /// Whether any server of a pool that may hold a key of this one has been in trouble so far.
-    /// What a client has sent to a server of such a pool waits behind what it sent to another, and
-    /// outlives the connection that sent it.
+    /// Returns whether a server has been in trouble so far, of any pool that may hold the key. A
+    /// request to one server of such a pool waits behind the client's request to another server.
+    /// It outlives the connection that sent it.
     pub fn had_troubles(&self, pool: usize, key: &[u8]) -> bool {
         let leaves = self.reach(pool).map_or_else(|| vec![pool], |reach| reach.leaves(key));
         leaves.into_iter().any(|leaf| self.is_excused(&self.servers_of(leaf), 0, self.now))

@@ -119,7 +119,7 @@ impl Sim {
         }
     }
 
-    /// How old the view of the cluster may become.
+    /// The longest age of a view of the cluster.
     fn refresh(&self) -> Nanos {
         match &self.plan.pools[self.cluster_position()].kind {
             PoolKind::Sharded { pool, .. } => {
@@ -130,7 +130,7 @@ impl Sim {
         }
     }
 
-    /// How the map differs from the cluster.
+    /// Compares the map with the cluster. The error names the first slot that differs.
     fn check_map(&self) -> Result<(), String> {
         let Some(map) = self.cluster_map() else { return Ok(()) };
         let world = self.world.borrow();

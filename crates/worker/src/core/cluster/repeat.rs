@@ -85,8 +85,9 @@ impl Plane {
         }
     }
 
-    /// The exchange of a request that goes to another server. If its time is over, it counts anew: it
-    /// had more behind a large reply of its client, which the other link does not know of.
+    /// The exchange of a request that goes to another server. If the request's time is over, the
+    /// time counts anew: a request may wait longer behind a large reply of its client, and the
+    /// other link does not know of that reply.
     pub(super) fn renewed(&self, pool: u16, exchange: &Exchange) -> Exchange {
         let (mut exchange, now) = (*exchange, self.clock.now);
         let timeout = self.link_options(pool).timeout;
