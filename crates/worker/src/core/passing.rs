@@ -442,12 +442,6 @@ impl Plane {
                 return false;
             }
             let patience = self.patience(slot);
-            if passing_client(slot).is_none() {
-                // The time of its request is over: nobody takes the reply any more.
-                slot.link.let_go(patience.most, self.clock.now);
-                self.passing.freed.push(index);
-                return false;
-            }
             match slot.link.look_at_hold(patience, self.clock.now) {
                 Held::On(until) => {
                     self.note_deadline(until);

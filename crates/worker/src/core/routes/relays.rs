@@ -311,8 +311,8 @@ impl Core {
         }
     }
 
-    /// Sends a request to a pool, as a client of it would. Its time counts from `since`: what has
-    /// waited behind a stalled relay is refused together with that.
+    /// Sends a request to a pool, as a client of it would. If the request finds no room at once, its
+    /// time counts from `since`, so it is refused together with the stalled relay before it.
     pub(super) fn relay(
         &mut self,
         errand: RelayFor,
