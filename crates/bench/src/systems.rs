@@ -505,7 +505,7 @@ fn predixy(port: u16, backends: &[u16]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use keyway_config::{Config, PoolKindConfig, ShardedConfig, Workers};
+    use keyway_config::{Config, Workers};
 
     use super::*;
 
@@ -526,12 +526,8 @@ mod tests {
         let ours = keyway_proxy(7000, 7001, &[7002, 7003]);
         let placement = |text: &str| {
             let config = Config::from_str(text, "bench.toml").unwrap();
-            match &config.pools[0].kind {
-                PoolKindConfig::Sharded(ShardedConfig { pool, .. }) => {
-                    format!("{:?} {:?} {:?}", pool.hash, pool.distribution, pool.servers)
-                }
-                PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => "other".to_owned(),
-            }
+            let (set, _) = config.pools[0].kind.servers().expect("a pool of servers");
+            format!("{:?} {:?} {:?}", set.hash, set.distribution, set.servers)
         };
         assert_eq!(placement(&imported.toml), placement(&ours));
     }

@@ -1,18 +1,19 @@
 //! Pools of kind `"cluster"` and `"replicated"`, whose servers are found out.
 
 use crate::error::{Problem, Report, quoted};
-use crate::model::{PoolConfig, PoolKindConfig, ShardedConfig};
+use crate::model::{PoolConfig, PoolKindConfig, ServersConfig};
 use crate::reader::{NamedPool, Section, Value};
 use crate::resolve::ReadFile;
 use crate::tls;
 use keyway_command::lookup;
 use keyway_topology::{
-    ClusterPool, Discovery, Endpoint, ReadFrom, ReadPolicy, Server, ShardedPool,
+    ClusterPool, Discovery, Endpoint, PrimarySource, ReadFrom, ReadPolicy, ReplicatedPool, Server,
+    ServerOptions, ServerSet, SlotQuery,
 };
 use std::time::Duration;
 
 /// A pool that finds its servers out, of which `seeds` are known.
-pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> ShardedPool {
+pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> ClusterPool {
     if let Some(odd) = seeds.iter().find(|server| server.weight != 1 || server.name.is_some()) {
         let text = odd.to_string();
         let what = format!(
@@ -46,7 +47,7 @@ pub(crate) fn resolve(section: &Section, seeds: &[Server], report: &mut Report<'
             Problem::new(what, "list a few: the others are found"),
         );
     }
-    ShardedPool::of_cluster(found_out(section, seeds, discovery(section.text("discovery")), report))
+    ClusterPool::new(query(section.text("discovery")), discovery(section, seeds, report))
 }
 
 /// A primary with replicas, or several. The sentinels have a pool of their own, called
@@ -56,7 +57,7 @@ pub(crate) fn replicated(
     section: &Section,
     seeds: &[Server],
     report: &mut Report<'_>,
-) -> ShardedPool {
+) -> ReplicatedPool {
     let has_sentinels = section.given("sentinels").is_some();
     let primaries: Vec<String> = match section.value("primaries") {
         Some(Value::Names(names)) => names.iter().map(|(_, name)| name.clone()).collect(),
@@ -96,18 +97,20 @@ pub(crate) fn replicated(
         let what = format!("primaries in {}: {} is there twice", section.header, quoted(twice));
         report.consequence(section.place("primaries"), Problem::new(what, "leave one of them"));
     }
-    let discovery = if has_sentinels { Discovery::Sentinel } else { Discovery::Roles };
-    let mut found_out = found_out(section, seeds, discovery, report);
-    if !has_sentinels {
-        // Nobody else is found.
-        found_out.nodes_max = seeds.len() as u16;
-    }
-    found_out.sentinels = has_sentinels.then(|| sentinel_pool(name));
-    found_out.primaries = if has_sentinels { primaries } else { vec!["primary".to_owned()] };
+    let mut discovery = discovery(section, seeds, report);
+    let source = match has_sentinels {
+        true => PrimarySource::Sentinels { pool: sentinel_pool(name), primaries },
+        false => {
+            // Nobody else is found.
+            discovery.nodes_max = seeds.len() as u16;
+            PrimarySource::Servers
+        }
+    };
+    let mut pool = ReplicatedPool::new(source, discovery);
     let placed = crate::resolve::placed(section, Vec::new(), report);
-    let pool = ShardedPool::of_cluster(found_out);
     let (hash, distribution, hash_tag) = (placed.hash, placed.distribution, placed.hash_tag);
-    ShardedPool { hash, distribution, hash_tag, ..pool }
+    pool.servers = ServerSet { hash, distribution, hash_tag, ..pool.servers };
+    pool
 }
 
 /// The name of the pool of sentinels of a pool. No pool of a file can have it.
@@ -124,15 +127,14 @@ pub(crate) fn sentinel_pools(
 ) -> Vec<PoolConfig> {
     let mut of_pool = |(named, pool): (&NamedPool, &PoolConfig)| {
         let Some(("replicated", section)) = &named.section else { return None };
-        let PoolKindConfig::Sharded(asked_about) = &pool.kind else { return None };
-        let tls = tls::of_sentinels(section, asked_about.tls.as_ref(), read_file, report);
+        let PoolKindConfig::Replicated(asked_about, config) = &pool.kind else { return None };
+        let tls = tls::of_sentinels(section, config.tls.as_ref(), read_file, report);
         let Some(Value::Servers(servers)) = section.value("sentinels") else { return None };
-        let data = &asked_about.pool;
+        let data = &asked_about.servers.options;
         let servers = servers.iter().map(|(_, server)| server.clone()).collect();
         let keys = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
         let (password, password_from) = crate::resolve::password(section, keys, read_file, report);
-        let pool = ShardedPool {
-            is_sentinels: true,
+        let options = ServerOptions {
             password,
             timeout: data.timeout.min(SENTINEL_TIMEOUT_MAX),
             connect_timeout: data.connect_timeout,
@@ -140,14 +142,11 @@ pub(crate) fn sentinel_pools(
             reconnect_max: data.reconnect_max.min(SENTINEL_TIMEOUT_MAX),
             slower_than: Duration::MAX,
             slow_log_len_max: 0,
-            ..ShardedPool::with_servers(servers)
+            ..ServerOptions::default()
         };
-        let kind = PoolKindConfig::Sharded(ShardedConfig {
-            pool,
-            password_from,
-            clients_max: asked_about.clients_max,
-            tls,
-        });
+        let set = ServerSet { options, ..ServerSet::new(servers) };
+        let config = ServersConfig { password_from, clients_max: config.clients_max, tls };
+        let kind = PoolKindConfig::Sentinels(set, config);
         Some(PoolConfig { name: sentinel_pool(&named.name), kind })
     };
     named.iter().zip(pools).filter_map(&mut of_pool).collect()
@@ -156,24 +155,15 @@ pub(crate) fn sentinel_pools(
 /// A sentinel that is silent for longer is not waited for: another is asked.
 const SENTINEL_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 
-fn found_out(
-    section: &Section,
-    seeds: &[Server],
-    discovery: Discovery,
-    report: &mut Report<'_>,
-) -> ClusterPool {
-    let nodes_max = section.number_u32("nodes_max") as u16;
-    ClusterPool {
+fn discovery(section: &Section, seeds: &[Server], report: &mut Report<'_>) -> Discovery {
+    Discovery {
         seeds: seeds.iter().map(|server| server.endpoint.clone()).collect(),
-        nodes_max,
-        discovery,
+        nodes_max: section.number_u32("nodes_max") as u16,
         refresh: section.duration("refresh").unwrap_or(Duration::MAX),
         redirections_max: section.number_u32("redirections_max") as u8,
         retry_percent: crate::hedge::share(section, "retry_budget"),
         wait_for_primary: section.duration("wait_for_primary"),
         reads: reads(section, report),
-        primaries: Vec::new(),
-        sentinels: None,
     }
 }
 
@@ -282,19 +272,19 @@ pub(crate) fn read_from_name(from: &ReadFrom) -> String {
     }
 }
 
-fn discovery(word: Option<&str>) -> Discovery {
+fn query(word: Option<&str>) -> SlotQuery {
     match word {
-        Some("shards") => Discovery::Shards,
-        Some("nodes") => Discovery::Nodes,
-        _ => Discovery::Slots,
+        Some("shards") => SlotQuery::Shards,
+        Some("nodes") => SlotQuery::Nodes,
+        _ => SlotQuery::Slots,
     }
 }
 
 /// The word for it in the file.
-pub(crate) fn discovery_name(discovery: Discovery) -> &'static str {
-    match discovery {
-        Discovery::Slots | Discovery::Sentinel | Discovery::Roles => "slots",
-        Discovery::Shards => "shards",
-        Discovery::Nodes => "nodes",
+pub(crate) fn query_name(query: SlotQuery) -> &'static str {
+    match query {
+        SlotQuery::Slots => "slots",
+        SlotQuery::Shards => "shards",
+        SlotQuery::Nodes => "nodes",
     }
 }

@@ -3,11 +3,11 @@
 mod routes;
 
 use crate::circuit::{circuit_text, outliers_text};
-use crate::cluster::{discovery_name, read_from_name};
+use crate::cluster::{query_name, read_from_name};
 use crate::entrance::{networks_text, tls_text};
 use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
-    Protocol, QuotaConfig, SecretSource, ServerConfig, ShardedConfig, StoreConfig, UserConfig,
+    Protocol, QuotaConfig, SecretSource, ServerConfig, ServersConfig, StoreConfig, UserConfig,
     Workers,
 };
 use crate::resolve::{MASK, PASSWORD};
@@ -16,9 +16,10 @@ use crate::tls;
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;
+use keyway_memcache::Dialect;
 use keyway_topology::{
     ClusterPool, DEPTH_MAX, Discovery, Ejection, Endpoint, HashTag, HedgeAfter, HedgePolicy,
-    Password, Rejoin, ServerProtocol, ShardedPool,
+    MemcachedPool, Password, PrimarySource, Rejoin, ReplicatedPool, ServerOptions, ServerSet,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -131,19 +132,17 @@ impl Config {
     pub fn memory_bound(&self) -> MemoryBound {
         let stores = || {
             self.pools.iter().filter_map(|pool| match &pool.kind {
-                PoolKindConfig::Store(store) => Some(store.memory_max),
-                PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => None,
+                PoolKindConfig::Store(store) => Some(store),
+                _ => None,
             })
         };
-        let links = self.pools.iter().filter_map(sharded_of).map(links_of).sum();
-        let script_bytes = self.pools.iter().map(|pool| match &pool.kind {
-            PoolKindConfig::Store(store) => store.script_memory_max,
-            PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => 0,
-        });
+        let links = self.pools.iter().map(links_of).sum();
+        let memory_max = || stores().map(|store| store.memory_max);
+        let script_bytes = stores().map(|store| store.script_memory_max);
         let script_bytes = script_bytes.fold(0, u64::saturating_add);
         MemoryBound {
-            store_bytes: stores().flatten().fold(0, u64::saturating_add),
-            stores_auto: stores().filter(Option::is_none).count(),
+            store_bytes: memory_max().flatten().fold(0, u64::saturating_add),
+            stores_auto: memory_max().filter(Option::is_none).count(),
             tracking_bytes: self.limits.tracking_bytes().saturating_mul(stores().count() as u64),
             links,
             script_bytes,
@@ -164,27 +163,22 @@ impl Config {
     }
 }
 
-fn sharded_of(pool: &PoolConfig) -> Option<&ShardedConfig> {
-    match &pool.kind {
-        PoolKindConfig::Sharded(sharded) => Some(sharded),
-        PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
-    }
-}
-
 /// Connections of a worker to the servers of a pool.
-fn links_of(sharded: &ShardedConfig) -> usize {
-    let connections = usize::from(sharded.pool.server_connections);
-    let protocols = match sharded.pool.protocol {
-        ServerProtocol::Redis => PROTOCOLS,
-        _ => 1,
+fn links_of(pool: &PoolConfig) -> usize {
+    let Some((set, _)) = pool.kind.servers() else { return 0 };
+    let connections = usize::from(set.options.server_connections);
+    let protocols = match &pool.kind {
+        PoolKindConfig::Memcached(..) => 1,
+        _ => PROTOCOLS,
     };
-    protocols * sharded.pool.servers.len() * connections
+    protocols * set.servers.len() * connections
 }
 
 /// Those of them that are secured.
 fn secured_links(config: &Config) -> usize {
-    let secured = config.pools.iter().filter_map(sharded_of).filter(|pool| pool.tls.is_some());
-    secured.map(links_of).sum()
+    let is_secured =
+        |pool: &&PoolConfig| pool.kind.servers().is_some_and(|(_, config)| config.tls.is_some());
+    config.pools.iter().filter(is_secured).map(links_of).sum()
 }
 
 /// Texts of scripts and libraries that the clients of an embedded store loaded,
@@ -547,14 +541,18 @@ fn secret(
 }
 
 fn pool(pool: &PoolConfig, pools: &[PoolConfig], out: &mut Out) {
-    if matches!(&pool.kind, PoolKindConfig::Sharded(config) if config.pool.is_sentinels) {
+    if matches!(pool.kind, PoolKindConfig::Sentinels(..)) {
         // It is told with the pool that they are asked about.
         return;
     }
     out.header(&format!("[pool.{}]", key(&pool.name)));
     match &pool.kind {
         PoolKindConfig::Store(config) => store(config, out),
-        PoolKindConfig::Sharded(config) => sharded(config, pools, out),
+        PoolKindConfig::Sharded(set, config) => sharded(set, config, out),
+        PoolKindConfig::Memcached(pool, config) => memcached(pool, config, out),
+        PoolKindConfig::Cluster(pool, config) => cluster(pool, config, out),
+        PoolKindConfig::Replicated(pool, config) => replicated(pool, config, pools, out),
+        PoolKindConfig::Sentinels(..) => {}
         PoolKindConfig::Routed(config) => routes::routed(config, pools, out),
     }
 }
@@ -592,36 +590,32 @@ fn quota_text(quota: &QuotaConfig) -> String {
     format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
-    let pool = &config.pool;
-    let table = match (pool.protocol, &pool.cluster) {
-        (_, Some(found)) if found.discovery.has_slots() => &schema::CLUSTER,
-        (_, Some(_)) => &schema::REPLICATED,
-        (ServerProtocol::Redis, None) => &schema::SHARDED,
-        _ => &schema::MEMCACHED,
-    };
-    out.entry(table, "kind", &string(pool.kind()));
-    match &pool.cluster {
-        Some(found) if found.discovery.has_slots() => cluster(found, out),
-        Some(found) => replicated(config, found, pools, out),
-        None => placed(pool, table, out),
-    }
-    out.entry(table, "timeout", &string(&format_duration(pool.timeout)));
-    out.entry(table, "connect_timeout", &string(&format_duration(pool.connect_timeout)));
-    out.entry(table, "server_connections", &pool.server_connections.to_string());
-    out.entry(table, "preconnect", &pool.preconnect.to_string());
+fn sharded(set: &ServerSet, config: &ServersConfig, out: &mut Out) {
+    let (table, options) = (&schema::SHARDED, &set.options);
+    out.entry(table, "kind", &string("sharded"));
+    servers(table, set.servers.iter().map(ToString::to_string), out);
+    placed(set, table, out);
+    connections(options, table, out);
+    secret(table, PASSWORD, &options.password, &config.password_from, out);
+    out.entry(table, "database", &options.database.to_string());
+    out.entry(table, "databases", &options.databases_allowed.to_string());
+    out.entry(table, "allow_flush", &options.allow_flush.to_string());
+    slow_log(table, (options.slower_than, options.slow_log_len_max), out);
+    bounds((options, config), table, out);
+}
+
+fn memcached(pool: &MemcachedPool, config: &ServersConfig, out: &mut Out) {
+    let (table, options) = (&schema::MEMCACHED, &pool.servers.options);
+    out.entry(table, "kind", &string("memcached"));
+    servers(table, pool.servers.servers.iter().map(ToString::to_string), out);
+    out.entry(table, "server_protocol", &string(server_protocol(pool.dialect)));
+    placed(&pool.servers, table, out);
+    connections(options, table, out);
     if let Some(user) = &pool.user {
         out.entry(table, "user", &string(user));
     }
-    secret(table, PASSWORD, &pool.password, &config.password_from, out);
-    if pool.protocol == ServerProtocol::Redis && pool.cluster.is_none() {
-        out.entry(table, "database", &pool.database.to_string());
-        out.entry(table, "databases", &pool.databases_allowed.to_string());
-    }
-    out.entry(table, "allow_flush", &pool.allow_flush.to_string());
-    if pool.protocol == ServerProtocol::Redis {
-        slow_log(table, (pool.slower_than, pool.slow_log_len_max), out);
-    }
+    secret(table, PASSWORD, &options.password, &config.password_from, out);
+    out.entry(table, "allow_flush", &options.allow_flush.to_string());
     if let Some(warm_up) = &pool.warm_up {
         out.entry(table, "warm_from", &string(&warm_up.from));
         out.entry(table, "warm_ttl_max", &string(&format_duration(warm_up.ttl_max)));
@@ -629,74 +623,110 @@ fn sharded(config: &ShardedConfig, pools: &[PoolConfig], out: &mut Out) {
             out.entry(table, "warm_for", &string(&format_duration(lasts)));
         }
     }
-    if let Some(ejection) = &pool.ejection {
-        out.entry(table, "ejection", &ejection_text(ejection));
-    }
-    if let Some(circuit) = &pool.circuit {
-        out.entry(table, "circuit", &circuit_text(circuit));
-    }
-    if let Some(tls) = &config.tls {
-        out.entry(table, "tls", &tls::text(&tls.settings));
-    }
-    let (min, max) = (format_duration(pool.reconnect_min), format_duration(pool.reconnect_max));
-    out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
-    out.entry(table, "clients_max", &config.clients_max.to_string());
-    out.entry(table, "queue_len_max", &pool.link_in_flight_max.to_string());
+    bounds((options, config), table, out);
 }
 
-/// Where the keys go of a pool that places them here.
-fn placed(pool: &ShardedPool, table: &'static Table, out: &mut Out) {
-    servers(table, pool.servers.iter().map(ToString::to_string), out);
-    if let Some(protocol) = server_protocol(pool.protocol) {
-        out.entry(table, "server_protocol", protocol);
+fn cluster(pool: &ClusterPool, config: &ServersConfig, out: &mut Out) {
+    let (table, options) = (&schema::CLUSTER, &pool.servers.options);
+    out.entry(table, "kind", &string("cluster"));
+    servers(table, pool.discovery.seeds.iter().map(ToString::to_string), out);
+    out.entry(table, "discovery", &string(query_name(pool.query)));
+    found_out(&pool.discovery, table, true, out);
+    connections(options, table, out);
+    secret(table, PASSWORD, &options.password, &config.password_from, out);
+    out.entry(table, "allow_flush", &options.allow_flush.to_string());
+    slow_log(table, (options.slower_than, options.slow_log_len_max), out);
+    bounds((options, config), table, out);
+}
+
+fn replicated(pool: &ReplicatedPool, config: &ServersConfig, pools: &[PoolConfig], out: &mut Out) {
+    let (table, options) = (&schema::REPLICATED, &pool.servers.options);
+    out.entry(table, "kind", &string("replicated"));
+    match &pool.source {
+        PrimarySource::Servers => {
+            servers(table, pool.discovery.seeds.iter().map(ToString::to_string), out);
+        }
+        PrimarySource::Sentinels { pool, primaries } => {
+            sentinels((pool, primaries), config, pools, out);
+        }
     }
-    out.entry(table, "hash", &string(pool.hash.name()));
-    out.entry(table, "distribution", &string(pool.distribution.name()));
-    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
-    out.entry(table, "hash_tag", &string(&hash_tag));
+    placed(&pool.servers, table, out);
+    found_out(&pool.discovery, table, pool.source != PrimarySource::Servers, out);
+    connections(options, table, out);
+    secret(table, PASSWORD, &options.password, &config.password_from, out);
+    out.entry(table, "allow_flush", &options.allow_flush.to_string());
+    slow_log(table, (options.slower_than, options.slow_log_len_max), out);
+    bounds((options, config), table, out);
 }
 
-/// How the servers of a cluster are found.
-fn cluster(pool: &ClusterPool, out: &mut Out) {
-    let table = &schema::CLUSTER;
-    servers(table, pool.seeds.iter().map(ToString::to_string), out);
-    out.entry(table, "discovery", &string(discovery_name(pool.discovery)));
-    found_out(pool, table, out);
-}
-
-/// How a primary and its replicas are found.
-fn replicated(config: &ShardedConfig, found: &ClusterPool, pools: &[PoolConfig], out: &mut Out) {
-    let pool = &config.pool;
+/// The sentinels of a pool, which are a pool of that name.
+fn sentinels(
+    (name, primaries): (&str, &[String]),
+    config: &ServersConfig,
+    pools: &[PoolConfig],
+    out: &mut Out,
+) {
     let table = &schema::REPLICATED;
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| string(name)).collect();
         format!("[{}]", names.join(", "))
     };
-    let sentinels = pools.iter().find(|pool| Some(&pool.name) == found.sentinels.as_ref());
-    if let Some(PoolConfig { kind: PoolKindConfig::Sharded(asked), .. }) = sentinels {
-        let servers = asked.pool.servers.iter().map(|server| server.endpoint.to_string());
-        out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
-        out.entry(table, "primaries", &list(&found.primaries));
-        let keys = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
-        secret(table, keys, &asked.pool.password, &asked.password_from, out);
-        let own = asked.tls.as_ref().map(|tls| tls::text(&tls.settings));
-        if own != config.tls.as_ref().map(|tls| tls::text(&tls.settings)) {
-            let own = own.unwrap_or_else(|| string("off"));
-            out.entry(table, "sentinel_tls", &own);
-        }
-    } else {
-        servers(table, found.seeds.iter().map(ToString::to_string), out);
+    let asked = pools.iter().find(|pool| pool.name == name);
+    let Some((asked, asked_config)) = asked.and_then(|pool| pool.kind.servers()) else { return };
+    let servers = asked.servers.iter().map(|server| server.endpoint.to_string());
+    out.entry(table, "sentinels", &list(&servers.collect::<Vec<_>>()));
+    out.entry(table, "primaries", &list(primaries));
+    let keys = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
+    secret(table, keys, &asked.options.password, &asked_config.password_from, out);
+    let own = asked_config.tls.as_ref().map(|tls| tls::text(&tls.settings));
+    if own != config.tls.as_ref().map(|tls| tls::text(&tls.settings)) {
+        let own = own.unwrap_or_else(|| string("off"));
+        out.entry(table, "sentinel_tls", &own);
     }
-    out.entry(table, "hash", &string(pool.hash.name()));
-    out.entry(table, "distribution", &string(pool.distribution.name()));
-    let hash_tag = pool.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
-    out.entry(table, "hash_tag", &string(&hash_tag));
-    found_out(found, table, out);
 }
 
-fn found_out(pool: &ClusterPool, table: &'static Table, out: &mut Out) {
+/// How Keyway connects to the servers of a pool.
+fn connections(options: &ServerOptions, table: &'static Table, out: &mut Out) {
+    out.entry(table, "timeout", &string(&format_duration(options.timeout)));
+    out.entry(table, "connect_timeout", &string(&format_duration(options.connect_timeout)));
+    out.entry(table, "server_connections", &options.server_connections.to_string());
+    out.entry(table, "preconnect", &options.preconnect.to_string());
+}
+
+/// When the servers of a pool are left alone, and how much may wait for them.
+fn bounds(
+    (options, config): (&ServerOptions, &ServersConfig),
+    table: &'static Table,
+    out: &mut Out,
+) {
+    if let Some(ejection) = &options.ejection {
+        out.entry(table, "ejection", &ejection_text(ejection));
+    }
+    if let Some(circuit) = &options.circuit {
+        out.entry(table, "circuit", &circuit_text(circuit));
+    }
+    if let Some(tls) = &config.tls {
+        out.entry(table, "tls", &tls::text(&tls.settings));
+    }
+    let (min, max) =
+        (format_duration(options.reconnect_min), format_duration(options.reconnect_max));
+    out.entry(table, "reconnect", &format!("{{ min = \"{min}\", max = \"{max}\" }}"));
+    out.entry(table, "clients_max", &config.clients_max.to_string());
+    out.entry(table, "queue_len_max", &options.link_in_flight_max.to_string());
+}
+
+/// Where the keys of a pool go.
+fn placed(set: &ServerSet, table: &'static Table, out: &mut Out) {
+    out.entry(table, "hash", &string(set.hash.name()));
+    out.entry(table, "distribution", &string(set.distribution.name()));
+    let hash_tag = set.hash_tag.as_ref().map_or(String::new(), HashTag::to_string);
+    out.entry(table, "hash_tag", &string(&hash_tag));
+}
+
+/// How the servers of a pool are found out. Where all are listed, their number is not bounded.
+fn found_out(pool: &Discovery, table: &'static Table, finds_others: bool, out: &mut Out) {
     out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
-    if pool.discovery != Discovery::Roles {
+    if finds_others {
         out.entry(table, "nodes_max", &pool.nodes_max.to_string());
     }
     out.entry(table, "redirections_max", &pool.redirections_max.to_string());
@@ -749,12 +779,11 @@ fn servers(table: &'static Table, servers: impl Iterator<Item = String>, out: &m
 }
 
 /// The name of what memcached servers are asked in.
-fn server_protocol(protocol: ServerProtocol) -> Option<&'static str> {
-    match protocol {
-        ServerProtocol::Redis => None,
-        ServerProtocol::MemcachedText => Some("\"text\""),
-        ServerProtocol::MemcachedMeta => Some("\"meta\""),
-        ServerProtocol::MemcachedBinary => Some("\"binary\""),
+fn server_protocol(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Text => "text",
+        Dialect::Meta => "meta",
+        Dialect::Binary => "binary",
     }
 }
 

@@ -3,7 +3,8 @@ use crate::error::ConfigError;
 use keyway_base::{KeyspaceEvents, Limits, Network};
 use keyway_tls::{ClientSettings, ClientTls, ServerSettings, ServerTls};
 use keyway_topology::{
-    Epoch, Password, Pool, PoolKind, ReadFrom, RoutedPool, ShardedPool, Topology,
+    ClusterPool, Epoch, MemcachedPool, Password, Pool, PoolKind, ReadFrom, ReplicatedPool,
+    RoutedPool, ServerSet, Topology,
 };
 use keyway_users::{User, Users};
 use std::path::PathBuf;
@@ -63,13 +64,19 @@ impl Config {
             name: pool.name.clone(),
             kind: match &pool.kind {
                 PoolKindConfig::Store(_) => PoolKind::Store,
-                PoolKindConfig::Sharded(sharded) => {
-                    let mut pool = sharded.pool.clone();
-                    if let Some(cluster) = &mut pool.cluster {
-                        cluster.reads.is_nearest_for_some = self.reads_nearest(index);
-                    }
-                    PoolKind::Sharded(pool)
+                PoolKindConfig::Sharded(set, _) => PoolKind::Sharded(set.clone()),
+                PoolKindConfig::Memcached(pool, _) => PoolKind::Memcached(pool.clone()),
+                PoolKindConfig::Cluster(pool, _) => {
+                    let mut pool = pool.clone();
+                    pool.discovery.reads.is_nearest_for_some = self.reads_nearest(index);
+                    PoolKind::Cluster(pool)
                 }
+                PoolKindConfig::Replicated(pool, _) => {
+                    let mut pool = pool.clone();
+                    pool.discovery.reads.is_nearest_for_some = self.reads_nearest(index);
+                    PoolKind::Replicated(pool)
+                }
+                PoolKindConfig::Sentinels(set, _) => PoolKind::Sentinels(set.clone()),
                 PoolKindConfig::Routed(routed) => PoolKind::Routed(routed.pool.clone()),
             },
         });
@@ -331,10 +338,47 @@ pub struct PoolConfig {
 pub enum PoolKindConfig {
     /// Kind `"store"`.
     Store(StoreConfig),
-    /// Kind `"sharded"`, or `"memcached"`.
-    Sharded(ShardedConfig),
+    /// Kind `"sharded"`.
+    Sharded(ServerSet, ServersConfig),
+    /// Kind `"memcached"`.
+    Memcached(MemcachedPool, ServersConfig),
+    /// Kind `"cluster"`.
+    Cluster(ClusterPool, ServersConfig),
+    /// Kind `"replicated"`.
+    Replicated(ReplicatedPool, ServersConfig),
+    /// The sentinels of a pool of kind `"replicated"`.
+    Sentinels(ServerSet, ServersConfig),
     /// The kinds that lead to other pools.
     Routed(RoutedConfig),
+}
+
+impl PoolKindConfig {
+    /// The servers, of kinds that have some of their own. With `password_file` their password
+    /// is `None` until the file was read, which [`Config::load`] does.
+    pub fn servers(&self) -> Option<(&ServerSet, &ServersConfig)> {
+        match self {
+            PoolKindConfig::Sharded(set, config) | PoolKindConfig::Sentinels(set, config) => {
+                Some((set, config))
+            }
+            PoolKindConfig::Memcached(pool, config) => Some((&pool.servers, config)),
+            PoolKindConfig::Cluster(pool, config) => Some((&pool.servers, config)),
+            PoolKindConfig::Replicated(pool, config) => Some((&pool.servers, config)),
+            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
+        }
+    }
+
+    /// As [`PoolKindConfig::servers`], to be changed.
+    pub fn servers_mut(&mut self) -> Option<(&mut ServerSet, &mut ServersConfig)> {
+        match self {
+            PoolKindConfig::Sharded(set, config) | PoolKindConfig::Sentinels(set, config) => {
+                Some((set, config))
+            }
+            PoolKindConfig::Memcached(pool, config) => Some((&mut pool.servers, config)),
+            PoolKindConfig::Cluster(pool, config) => Some((&mut pool.servers, config)),
+            PoolKindConfig::Replicated(pool, config) => Some((&mut pool.servers, config)),
+            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => None,
+        }
+    }
 }
 
 /// The embedded store.
@@ -425,14 +469,10 @@ impl Eviction {
     }
 }
 
-/// Keys spread over servers by hash.
+/// What the file says of a pool of servers besides what the data plane takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardedConfig {
-    /// Placement, servers, times and bounds, as the data plane takes them.
-    /// With `password_file` its password is `None` until the file was read,
-    /// which [`Config::load`] does.
-    pub pool: ShardedPool,
-    /// Where `pool.password` comes from, if not the file itself.
+pub struct ServersConfig {
+    /// Where the servers' password comes from, if not the file itself.
     pub password_from: Option<SecretSource>,
     /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,

@@ -6,7 +6,7 @@ use crate::addresses::Addresses;
 use crate::error::{Problem, Report, quoted};
 use crate::model::{
     Config, Eviction, IoDriver, ListenerConfig, LogConfig, LogFormat, LogLevel, PoolConfig,
-    PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ShardedConfig,
+    PoolKindConfig, Protocol, QuotaConfig, RoutedConfig, SecretSource, ServerConfig, ServersConfig,
     StoreConfig, UserConfig, Workers,
 };
 use crate::named::NamedPools;
@@ -14,7 +14,10 @@ use crate::placement;
 use crate::reader::{Section, Value, check_password};
 use crate::{cluster, emulate, routes, tls, warnings};
 use keyway_base::{KeyspaceEvents, Limits};
-use keyway_topology::{Ejection, Password, Rejoin, Server, ServerProtocol, ShardedPool, WarmUp};
+use keyway_memcache::Dialect;
+use keyway_topology::{
+    Ejection, MemcachedPool, Password, Rejoin, Server, ServerOptions, ServerSet, WarmUp,
+};
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,18 +53,45 @@ pub(crate) fn resolve(
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
-            Some((kind @ ("sharded" | "memcached" | "cluster" | "replicated"), section)) => {
-                let of_kind = (*kind, pool.name.as_str());
-                let mut sharded = sharded(of_kind, section, &limits, read_file, report);
-                match *kind {
-                    "memcached" => {
-                        of_memcached(section, &mut sharded.pool, report);
-                        sharded.pool.warm_up = warm_up(section, named, report);
-                    }
-                    "cluster" | "replicated" => slow_log(section, &mut sharded.pool),
-                    _ => of_redis(section, &mut sharded.pool),
-                }
-                PoolKindConfig::Sharded(sharded)
+            Some(("sharded", section)) => {
+                let servers = servers(section, report);
+                let (mut options, config) =
+                    server_options(section, &servers, &limits, read_file, report);
+                slow_log(section, &mut options);
+                options.ejection = ejection(section, &servers, report);
+                options.database = section.number_u32("database");
+                options.databases_allowed = section.number_u32("databases");
+                let set = placed(section, servers, report);
+                PoolKindConfig::Sharded(ServerSet { options, ..set }, config)
+            }
+            Some(("memcached", section)) => {
+                let servers = servers(section, report);
+                let (mut options, config) =
+                    server_options(section, &servers, &limits, read_file, report);
+                options.ejection = ejection(section, &servers, report);
+                // Requests to servers of memcached are in no slow log.
+                (options.slower_than, options.slow_log_len_max) = (Duration::MAX, 0);
+                let set = placed(section, servers, report);
+                let set = ServerSet { options, ..set };
+                PoolKindConfig::Memcached(memcached(section, set, named, report), config)
+            }
+            Some(("cluster", section)) => {
+                let seeds = servers(section, report);
+                let (mut options, config) =
+                    server_options(section, &seeds, &limits, read_file, report);
+                slow_log(section, &mut options);
+                let mut cluster = cluster::resolve(section, &seeds, report);
+                cluster.servers.options = options;
+                PoolKindConfig::Cluster(cluster, config)
+            }
+            Some(("replicated", section)) => {
+                let seeds = servers(section, report);
+                let (mut options, config) =
+                    server_options(section, &seeds, &limits, read_file, report);
+                slow_log(section, &mut options);
+                let mut replicated = cluster::replicated(&pool.name, section, &seeds, report);
+                replicated.servers.options = options;
+                PoolKindConfig::Replicated(replicated, config)
             }
             Some((kind, section)) if routes::KINDS.contains(kind) => {
                 PoolKindConfig::Routed(RoutedConfig {
@@ -278,40 +308,24 @@ fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {
     quotas
 }
 
-fn sharded(
-    (kind, name): (&str, &str),
+/// How Keyway connects to the servers of a pool, of which `servers` are listed.
+fn server_options(
     section: &Section,
+    servers: &[Server],
     limits: &Limits,
     read_file: Option<ReadFile<'_>>,
     report: &mut Report<'_>,
-) -> ShardedConfig {
-    let servers = servers(section, report);
+) -> (ServerOptions, ServersConfig) {
     let (reconnect_min, reconnect_max) = reconnect(section, report);
     let (password, password_from) = password(section, PASSWORD, read_file, report);
-    let ejection = match kind {
-        // Who is of a cluster is for the cluster to say.
-        "cluster" | "replicated" => None,
-        _ => section.section("ejection").map(ejection),
-    };
-    if let (Some(_), Some(at), [_]) = (ejection, section.given("ejection"), servers.as_slice()) {
-        let what = format!("{} ejects its only server", section.header);
-        let hint = "while it is out every request fails: remove ejection, or add servers";
-        report.warning(at, Problem::new(what, hint));
-    }
-    let tls = tls::of_pool(section, &servers, read_file, report);
-    let placed = match kind {
-        "cluster" => cluster::resolve(section, &servers, report),
-        "replicated" => cluster::replicated(name, section, &servers, report),
-        _ => placed(section, servers, report),
-    };
-    let pool = ShardedPool {
+    let tls = tls::of_pool(section, servers, read_file, report);
+    let options = ServerOptions {
         timeout: section.duration("timeout").unwrap_or_default(),
         connect_timeout: section.duration("connect_timeout").unwrap_or_default(),
         server_connections: section.number_u32("server_connections") as u16,
         preconnect: section.bool("preconnect"),
         password,
         allow_flush: section.bool("allow_flush"),
-        ejection,
         circuit: crate::circuit::circuit(section, report),
         reconnect_min,
         reconnect_max,
@@ -322,10 +336,21 @@ fn sharded(
             report,
         ),
         link_output_len_max: limits.link_output_len_max,
-        ..placed
+        ..ServerOptions::default()
     };
     let clients_max = clients_max(section, limits, report);
-    ShardedConfig { pool, password_from, clients_max, tls }
+    (options, ServersConfig { password_from, clients_max, tls })
+}
+
+/// When servers that are listed are ejected.
+fn ejection(section: &Section, servers: &[Server], report: &mut Report<'_>) -> Option<Ejection> {
+    let ejection = section.section("ejection").map(ejection_of);
+    if let (Some(_), Some(at), [_]) = (ejection, section.given("ejection"), servers) {
+        let what = format!("{} ejects its only server", section.header);
+        let hint = "while it is out every request fails: remove ejection, or add servers";
+        report.warning(at, Problem::new(what, hint));
+    }
+    ejection
 }
 
 /// A pool of servers that are placed here.
@@ -333,25 +358,18 @@ pub(crate) fn placed(
     section: &Section,
     servers: Vec<Server>,
     report: &mut Report<'_>,
-) -> ShardedPool {
+) -> ServerSet {
     let (hash, distribution) = placement::resolve(section, &servers, report);
     let hash_tag = match section.value("hash_tag") {
         Some(Value::HashTag(tag)) => *tag,
         _ => None,
     };
-    ShardedPool { hash, distribution, hash_tag, ..ShardedPool::with_servers(servers) }
+    ServerSet { hash, distribution, hash_tag, ..ServerSet::new(servers) }
 }
 
-/// What only a pool of Redis servers has.
-fn of_redis(section: &Section, pool: &mut ShardedPool) {
-    pool.database = section.number_u32("database");
-    pool.databases_allowed = section.number_u32("databases");
-    slow_log(section, pool);
-}
-
-fn slow_log(section: &Section, pool: &mut ShardedPool) {
-    pool.slower_than = slower_than(section);
-    pool.slow_log_len_max = section.number_u32(SLOW_LOG_LEN);
+fn slow_log(section: &Section, options: &mut ServerOptions) {
+    options.slower_than = slower_than(section);
+    options.slow_log_len_max = section.number_u32(SLOW_LOG_LEN);
 }
 
 const SLOW_LOG_LEN: &str = "slowlog_max_len";
@@ -361,19 +379,19 @@ fn slower_than(section: &Section) -> Duration {
 }
 
 /// What only a pool of memcached servers has.
-fn of_memcached(section: &Section, pool: &mut ShardedPool, report: &mut Report<'_>) {
-    pool.protocol = match section.text("server_protocol") {
-        Some("text") => ServerProtocol::MemcachedText,
-        Some("binary") => ServerProtocol::MemcachedBinary,
-        _ => ServerProtocol::MemcachedMeta,
+fn memcached(
+    section: &Section,
+    servers: ServerSet,
+    named: &NamedPools<'_>,
+    report: &mut Report<'_>,
+) -> MemcachedPool {
+    let dialect = match section.text("server_protocol") {
+        Some("text") => Dialect::Text,
+        Some("binary") => Dialect::Binary,
+        _ => Dialect::Meta,
     };
-    pool.user = section.text("user").map(str::to_owned);
-    pool.slower_than = Duration::MAX;
-    pool.slow_log_len_max = 0;
     let is_cut = |password: &Password| password.expose().contains(char::is_whitespace);
-    if pool.protocol != ServerProtocol::MemcachedBinary
-        && pool.password.as_ref().is_some_and(is_cut)
-    {
+    if dialect != Dialect::Binary && servers.options.password.as_ref().is_some_and(is_cut) {
         let what = format!(
             "the password of {} has a blank in it, where servers with --auth-file cut what they are sent",
             section.header
@@ -382,6 +400,9 @@ fn of_memcached(section: &Section, pool: &mut ShardedPool, report: &mut Report<'
         let at = PASSWORD.iter().find_map(|key| section.given(key)).unwrap_or(section.at);
         report.warning(at, Problem::new(what, hint));
     }
+    let user = section.text("user").map(str::to_owned);
+    let warm_up = warm_up(section, named, report);
+    MemcachedPool { servers, dialect, user, warm_up }
 }
 
 /// Where a pool of memcached servers gets what it has not yet.
@@ -444,7 +465,7 @@ fn servers(section: &Section, report: &mut Report<'_>) -> Vec<Server> {
     placed.iter().map(|(_, server)| server.clone()).collect()
 }
 
-fn ejection(section: &Section) -> Ejection {
+fn ejection_of(section: &Section) -> Ejection {
     let rejoin = match section.value("rejoin") {
         Some(Value::Rejoin(rejoin)) => *rejoin,
         _ => Rejoin::Serve,

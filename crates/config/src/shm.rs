@@ -2,10 +2,10 @@
 
 use crate::address::ListenAddr;
 use crate::error::{Problem, Report};
-use crate::model::{Config, PoolKindConfig, ShmConfig};
+use crate::model::{Config, ShmConfig};
 use crate::reader::{Section, Value};
 use crate::value::format_size;
-use keyway_topology::Endpoint;
+use keyway_topology::{Endpoint, Server};
 use std::fmt::Write;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -66,13 +66,9 @@ pub(crate) fn describe_memory(config: &Config, text: &mut String) {
         let _ =
             writeln!(text, "  clients of shm://: rings of {both} each, while something is in them");
     }
-    let has_shm = config.pools.iter().any(|pool| match &pool.kind {
-        PoolKindConfig::Sharded(sharded) => {
-            let servers = &sharded.pool.servers;
-            servers.iter().any(|server| matches!(server.endpoint, Endpoint::Shm { .. }))
-        }
-        _ => false,
-    });
+    let mut sets = config.pools.iter().filter_map(|pool| pool.kind.servers());
+    let is_shm = |server: &Server| matches!(server.endpoint, Endpoint::Shm { .. });
+    let has_shm = sets.any(|(set, _)| set.servers.iter().any(is_shm));
     if has_shm {
         let both = format_size(LINK_RINGS);
         let _ = writeln!(text, "  servers of shm://: rings of {both} for each connection");

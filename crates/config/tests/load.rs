@@ -44,9 +44,9 @@ fn passwords_come_from_their_files_less_one_newline() {
     let config = Config::load(&folder.write("keyway.toml", &text)).unwrap();
     let of_listener = config.listeners[0].password.as_ref().unwrap();
     assert_eq!(of_listener.expose(), "open sesame");
-    let PoolKindConfig::Sharded(sharded) = &config.pools[0].kind else { panic!("not sharded") };
-    assert_eq!(sharded.pool.password.as_ref().unwrap().expose(), "back door");
-    assert_eq!(sharded.password_from, Some(SecretSource::File(of_servers.clone())));
+    let (set, from) = config.pools[0].kind.servers().expect("a pool of servers");
+    assert_eq!(set.options.password.as_ref().unwrap().expose(), "back door");
+    assert_eq!(from.password_from, Some(SecretSource::File(of_servers.clone())));
 
     let unread = Config::from_str(&text, "keyway.toml").unwrap();
     assert_eq!(unread.listeners[0].password, None);
@@ -65,8 +65,8 @@ fn the_password_of_sentinels_may_be_in_a_file() {
     );
     let config = Config::load(&folder.write("keyway.toml", &text)).unwrap();
     let sentinels = config.pools.iter().find(|pool| pool.name == "p/sentinels").unwrap();
-    let PoolKindConfig::Sharded(sentinels) = &sentinels.kind else { panic!("not of servers") };
-    assert_eq!(sentinels.pool.password.as_ref().unwrap().expose(), "of the sentinels");
+    let PoolKindConfig::Sentinels(sentinels, _) = &sentinels.kind else { panic!("others") };
+    assert_eq!(sentinels.options.password.as_ref().unwrap().expose(), "of the sentinels");
     let empty = text.replace(file.to_str().unwrap(), "/nonexistent/secret");
     let errors = Config::load(&folder.write("keyway.toml", &empty)).unwrap_err();
     let told = errors[0].to_string();

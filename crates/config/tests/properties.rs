@@ -1,8 +1,8 @@
 //! Laws over many files: what is described reads back, nothing brings the
 //! reader down, an import moves no key.
 
-use keyway_config::{Config, PoolKindConfig, describe, import};
-use keyway_topology::{Distribution, Hash, HashTag, Password, Server, ShardedPool};
+use keyway_config::{Config, describe, import};
+use keyway_topology::{Distribution, Hash, HashTag, Password, Server, ServerSet};
 use proptest::prelude::*;
 use std::fmt::Write;
 
@@ -26,8 +26,8 @@ fn masked(mut config: Config) -> Config {
     config.listeners.iter_mut().for_each(|listener| mask(&mut listener.password));
     config.users.iter_mut().for_each(|user| mask(&mut user.password));
     for pool in &mut config.pools {
-        if let PoolKindConfig::Sharded(sharded) = &mut pool.kind {
-            mask(&mut sharded.pool.password);
+        if let Some((set, _)) = pool.kind.servers_mut() {
+            mask(&mut set.options.password);
         }
     }
     config
@@ -327,7 +327,7 @@ fn assert_imported_or_explained(text: &str) {
     }
 }
 
-fn nutcracker_pool() -> impl Strategy<Value = (String, ShardedPool)> {
+fn nutcracker_pool() -> impl Strategy<Value = (String, ServerSet)> {
     let servers = prop::collection::btree_map("[a-z]{1,12}", (1u16.., 1u32..1000), 1..6);
     let settings = (
         prop::sample::select(&Hash::TWEMPROXY[..]),
@@ -362,7 +362,7 @@ fn nutcracker_pool() -> impl Strategy<Value = (String, ShardedPool)> {
             let _ = writeln!(text, "   - {server}");
         });
         let servers = servers.iter().map(|server| Server::parse(server).unwrap()).collect();
-        let mut pool = ShardedPool::with_servers(servers);
+        let mut pool = ServerSet::new(servers);
         pool.hash = hash;
         pool.distribution = distribution;
         pool.hash_tag = HashTag::parse(tag);
@@ -436,14 +436,14 @@ proptest! {
     ) {
         let imported = import::twemproxy(&text, "f").unwrap();
         let config = Config::from_str(&imported.toml, "f").unwrap();
-        let PoolKindConfig::Sharded(sharded) = &config.pools[0].kind else { panic!("not sharded") };
-        let (before, after) = (expected.ring(|_| true), sharded.pool.ring(|_| true));
+        let Some((set, _)) = config.pools[0].kind.servers() else { panic!("no servers") };
+        let (before, after) = (expected.ring(|_| true), set.ring(|_| true));
         for key in keys {
-            let server = |pool: &ShardedPool, index: Option<u16>| {
+            let server = |pool: &ServerSet, index: Option<u16>| {
                 pool.servers[usize::from(index.unwrap())].clone()
             };
             let at_first = server(&expected, before.pick(expected.hash_key(key.as_bytes()), 0));
-            let now = server(&sharded.pool, after.pick(sharded.pool.hash_key(key.as_bytes()), 0));
+            let now = server(set, after.pick(set.hash_key(key.as_bytes()), 0));
             prop_assert_eq!(at_first, now);
         }
     }

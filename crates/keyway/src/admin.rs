@@ -212,12 +212,8 @@ impl Current {
     /// What a backend does, where that is found out.
     fn standing(&self, id: BackendId) -> Option<Standing> {
         let backend = self.plan.topology.backend(id)?;
-        match &self.plan.pools[backend.pool_index].kind {
-            PoolKind::Sharded { cluster: Some(cluster), .. } => {
-                cluster.standing(backend.server_index)
-            }
-            _ => None,
-        }
+        let cluster = self.plan.pools[backend.pool_index].kind.cluster()?;
+        cluster.standing(backend.server_index)
     }
 
     fn server_status(
@@ -297,10 +293,10 @@ impl AdminState for Process {
                 let totals = current.registry.backend_totals(index);
                 let kind = &pool.kind;
                 // Without sentinels what is known goes on being served.
-                if matches!(kind, PoolKind::Sharded { pool, .. } if pool.is_sentinels) {
+                if matches!(kind, PoolKind::Sentinels(_)) {
                     return None;
                 }
-                if let PoolKind::Sharded { cluster: Some(cluster), .. } = kind
+                if let Some(cluster) = kind.cluster()
                     && let Some(why) = cluster.unserved(&pool.name)
                 {
                     return Some(format!("pool {:?}: {why}", pool.name));
@@ -419,8 +415,8 @@ impl Current {
             let why = match kind {
                 PoolKind::Routed(_) => "leads to other pools: name one with servers".to_owned(),
                 PoolKind::Store(_) => "is an embedded store: it has no servers".to_owned(),
-                PoolKind::Sharded { cluster, .. } => {
-                    let why = cluster.as_ref().and_then(|cluster| cluster.unserved(pool));
+                _ => {
+                    let why = kind.cluster().and_then(|cluster| cluster.unserved(pool));
                     format!("knows no server yet: {}", why.as_deref().unwrap_or("ask again"))
                 }
             };

@@ -1,6 +1,6 @@
 //! Certificates: read again on SIGHUP, and told of in metrics.
 
-use keyway_config::{Config, ListenerTlsConfig, PoolKindConfig};
+use keyway_config::{Config, ListenerTlsConfig};
 use keyway_tls::{ClientTls, Dated, ServerTls};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,10 +32,7 @@ pub fn replace(config: &Config, before: &Config, new: &Config) -> Vec<String> {
         note(&old.files(), &new.files());
         old.replace(new);
     }
-    let tls = |pool: &keyway_config::PoolConfig| match &pool.kind {
-        PoolKindConfig::Sharded(sharded) => sharded.tls.clone(),
-        _ => None,
-    };
+    let tls = |pool: &keyway_config::PoolConfig| pool.kind.servers()?.1.tls.clone();
     for pool in
         config.pools.iter().filter(|pool| before.pools.iter().any(|it| it.name == pool.name))
     {
@@ -82,10 +79,7 @@ pub fn expiries(
     let listeners: Vec<ServerTls> =
         listeners.chain(&config.server.admin_tls).filter_map(|tls| tls.loaded.clone()).collect();
     let pools = config.pools.iter().enumerate().filter(|(index, _)| is_pool(*index));
-    let pools = pools.filter_map(|(_, pool)| match &pool.kind {
-        PoolKindConfig::Sharded(sharded) => sharded.tls.as_ref(),
-        _ => None,
-    });
+    let pools = pools.filter_map(|(_, pool)| pool.kind.servers()?.1.tls.as_ref());
     let pools: Vec<ClientTls> = pools.filter_map(|tls| tls.loaded.clone()).collect();
     move || {
         let of_listeners = listeners.iter().map(ServerTls::files);

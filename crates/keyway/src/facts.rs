@@ -114,16 +114,13 @@ impl ProcessFacts {
         let facts = pools.iter().enumerate().map(|(index, pool)| PoolFacts {
             name: pool.name.clone(),
             kind: pool.kind.name(),
-            store: match &pool.kind {
-                PoolKind::Store(store) => {
-                    let notify = store.config().notify.to_string();
-                    let (policy, store) = (store.config().policy.name(), Arc::clone(store));
-                    let scripts = Arc::clone(&pool.scripts);
-                    let read = Box::new(move || store.stats());
-                    Some(StoreFacts { policy, notify, read, scripts })
-                }
-                PoolKind::Sharded { .. } | PoolKind::Routed(_) => None,
-            },
+            store: pool.kind.store().map(|store| {
+                let notify = store.config().notify.to_string();
+                let (policy, store) = (store.config().policy.name(), Arc::clone(store));
+                let scripts = Arc::clone(&pool.scripts);
+                let read = Box::new(move || store.stats());
+                StoreFacts { policy, notify, read, scripts }
+            }),
             databases: pool.databases,
             clients_max: match pool.clients_max {
                 0 => config.limits.clients_max,
@@ -136,8 +133,8 @@ impl ProcessFacts {
             listening: listening(config, addresses, index),
             past: Arc::default(),
             slow_log: match &pool.kind {
-                PoolKind::Sharded { .. } | PoolKind::Store(_) => Some(Arc::clone(&pool.slow_log)),
                 PoolKind::Routed(_) => None,
+                _ => Some(Arc::clone(&pool.slow_log)),
             },
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, bail};
 use keyway_config::{Config, PoolConfig, PoolKindConfig};
 use keyway_topology::{
-    Distribution, Endpoint, Ring, RoutedPool, Server, ShadowBy, ShardedPool, key_slot,
+    Distribution, Endpoint, PrimarySource, Ring, RoutedPool, Server, ServerSet, ShadowBy, key_slot,
 };
 use serde_json::json;
 use std::fmt::Write as _;
@@ -74,9 +74,11 @@ enum Kind<'a> {
     Store,
     /// Several servers, by chance.
     Random,
-    Servers(&'a ShardedPool, Ring),
+    Servers(&'a ServerSet, Ring),
+    /// A cluster, of which these servers are known.
+    Slots(&'a [Endpoint]),
     /// Primaries that are found by these names, and the ring over them.
-    Primaries(&'a ShardedPool, &'a [String], Ring),
+    Primaries(&'a ServerSet, &'a [String], Ring),
     /// One of these servers is the primary.
     OnePrimary(&'a [Endpoint]),
     Routed(&'a RoutedPool),
@@ -112,7 +114,7 @@ struct Pools<'a> {
 
 fn pools<'a>(config: &'a Config, question: &Question<'_>) -> Result<Pools<'a>> {
     // Sentinels have no keys, and the file no pool of that name.
-    let has_keys = |pool: &PoolConfig| !matches!(&pool.kind, PoolKindConfig::Sharded(sharded) if sharded.pool.is_sentinels);
+    let has_keys = |pool: &PoolConfig| !matches!(pool.kind, PoolKindConfig::Sentinels(..));
     let is_wanted =
         |pool: &PoolConfig| has_keys(pool) && question.pool.is_none_or(|name| pool.name == name);
     let wanted: Vec<usize> =
@@ -144,13 +146,10 @@ impl<'a> Pools<'a> {
         let of_pool = |&index: &usize| {
             let pool = &self.all[index];
             let how = match &pool.kind {
-                Kind::Servers(of, _) => {
-                    let seed = of.cluster.as_ref()?.seeds.first()?;
-                    format!(
-                        "slots move between servers; {} CLUSTER SLOTS tells who has which",
-                        ask(seed)
-                    )
-                }
+                Kind::Slots(seeds) => format!(
+                    "slots move between servers; {} CLUSTER SLOTS tells who has which",
+                    ask(seeds.first()?)
+                ),
                 Kind::Primaries(_, names, _) => format!(
                     "primaries change; SENTINEL GET-MASTER-ADDR-BY-NAME {} at a sentinel tells who it is",
                     names.first()?
@@ -159,7 +158,7 @@ impl<'a> Pools<'a> {
                     "who is the primary changes; {} ROLE tells what a server is",
                     ask(servers.first()?)
                 ),
-                Kind::Store | Kind::Random | Kind::Routed(_) => return None,
+                Kind::Store | Kind::Random | Kind::Servers(..) | Kind::Routed(_) => return None,
             };
             Some(format!("note: no server was asked about pool {:?}: {how}", pool.pool))
         };
@@ -262,7 +261,15 @@ impl<'a> Places<'a> {
     fn of(pool: &'a PoolConfig) -> Places<'a> {
         let kind = match &pool.kind {
             PoolKindConfig::Store(_) => Kind::Store,
-            PoolKindConfig::Sharded(sharded) => Kind::over(&sharded.pool),
+            PoolKindConfig::Sharded(set, _) | PoolKindConfig::Sentinels(set, _) => Kind::over(set),
+            PoolKindConfig::Memcached(pool, _) => Kind::over(&pool.servers),
+            PoolKindConfig::Cluster(pool, _) => Kind::Slots(&pool.discovery.seeds),
+            PoolKindConfig::Replicated(pool, _) => match &pool.source {
+                PrimarySource::Servers => Kind::OnePrimary(&pool.discovery.seeds),
+                PrimarySource::Sentinels { primaries, .. } => {
+                    Kind::Primaries(&pool.servers, primaries, pool.ring_of_primaries())
+                }
+            },
             PoolKindConfig::Routed(routed) => Kind::Routed(&routed.pool),
         };
         Places { pool: &pool.name, kind }
@@ -272,7 +279,7 @@ impl<'a> Places<'a> {
         match &self.kind {
             Kind::Store => Place::Store,
             Kind::Routed(_) => Place::Nowhere,
-            Kind::Servers(pool, _) if pool.cluster.is_some() => Place::Slot(key_slot(key)),
+            Kind::Slots(_) => Place::Slot(key_slot(key)),
             Kind::Random => Place::Any,
             Kind::OnePrimary(_) => Place::OnePrimary,
             Kind::Primaries(pool, names, ring) => match ring.pick(pool.hash_key(key), 0) {
@@ -288,13 +295,7 @@ impl<'a> Places<'a> {
 }
 
 impl<'a> Kind<'a> {
-    fn over(pool: &'a ShardedPool) -> Kind<'a> {
-        if let (Some(cluster), Some(ring)) = (&pool.cluster, pool.ring_of_primaries()) {
-            if cluster.sentinels.is_none() {
-                return Kind::OnePrimary(&cluster.seeds);
-            }
-            return Kind::Primaries(pool, &cluster.primaries, ring);
-        }
+    fn over(pool: &'a ServerSet) -> Kind<'a> {
         match pool.distribution {
             Distribution::Random if pool.servers.len() > 1 => Kind::Random,
             _ => Kind::Servers(pool, pool.ring(|_| true)),

@@ -98,7 +98,7 @@ pub fn default_store_bytes(stores: usize) -> u64 {
 pub fn warnings(config: &Config, path: &str, available: u64) -> Vec<ConfigError> {
     let bounds = config.pools.iter().filter_map(|pool| match &pool.kind {
         PoolKindConfig::Store(store) => Some((pool.name.as_str(), store.memory_max?)),
-        PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => None,
+        _ => None,
     });
     let bounds: Vec<(&str, u64)> = bounds.collect();
     let sum = bounds.iter().map(|(_, bound)| *bound).fold(0, u64::saturating_add);

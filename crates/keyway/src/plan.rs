@@ -18,9 +18,7 @@ use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
-use keyway_worker::{
-    Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan,
-};
+use keyway_worker::{Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
@@ -185,8 +183,9 @@ pub struct Version {
 pub fn plan(sources: &Sources, registry: &Arc<Registry>) -> Version {
     let config = sources.config;
     let topology = Arc::new(config.topology(Epoch(1)));
-    let mut pools: Vec<PoolPlan> =
-        config.pools.iter().map(|pool| pool_plan(pool, config, &topology, sources.seed)).collect();
+    let mut pools: Vec<PoolPlan> = (0..config.pools.len())
+        .map(|index| pool_plan(index, config, &topology, sources.seed))
+        .collect();
     keyway_worker::share_scripts(&mut pools);
     let pools: Vec<Arc<PoolPlan>> = pools.into_iter().map(Arc::new).collect();
     let listeners: Vec<ListenerPlan> =
@@ -243,7 +242,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
     let mut made: Vec<PoolPlan> = new
         .iter()
         .map(|&index| {
-            let mut pool = pool_plan(&config.pools[index], config, &topology, seed);
+            let mut pool = pool_plan(index, config, &topology, seed);
             if let Some(old) = heir_of(index) {
                 inherit(&mut pool, &before.pools[old]);
             }
@@ -307,32 +306,7 @@ fn inherit(pool: &mut PoolPlan, old: &PoolPlan) {
     if pool.slow_log.is_like(&old.slow_log) {
         pool.slow_log = Arc::clone(&old.slow_log);
     }
-    match (&mut pool.kind, &old.kind) {
-        (PoolKind::Routed(routes), PoolKind::Routed(old)) => {
-            routes.totals = Arc::clone(&old.totals);
-        }
-        (
-            PoolKind::Sharded { scripts, warm_up, cluster, .. },
-            PoolKind::Sharded {
-                scripts: old_scripts,
-                warm_up: old_warm_up,
-                cluster: old_cluster,
-                ..
-            },
-        ) => {
-            *scripts = Arc::clone(old_scripts);
-            if let (Some(new), Some(old)) = (cluster, old_cluster) {
-                new.inherit_redundancy(old);
-            }
-            if let (Some(new), Some(old)) = (warm_up, old_warm_up) {
-                new.totals = Arc::clone(&old.totals);
-                if new.until.is_some() {
-                    new.until = old.until.or(new.until);
-                }
-            }
-        }
-        _ => {}
-    }
+    pool.kind.inherit(&old.kind);
 }
 
 /// Pools that read for others run their scripts, also among those that are new.
@@ -357,9 +331,8 @@ fn share_new_scripts(new: &[usize], made: &mut [PoolPlan]) {
             continue;
         }
         let (Some(writer), Some(reader)) = (end(false), end(true)) else { continue };
-        let PoolKind::Sharded { scripts, .. } = &made[writer].kind else { continue };
-        let known = Arc::clone(scripts);
-        if let PoolKind::Sharded { scripts, .. } = &mut made[reader].kind {
+        let Some(known) = made[writer].kind.scripts().map(Arc::clone) else { continue };
+        if let Some(scripts) = made[reader].kind.scripts_mut() {
             *scripts = known;
         }
     }
@@ -463,14 +436,14 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
         let totals = Arc::clone(&routes.totals);
         registry.watch_routes(index, move || totals.figures());
     }
-    if let PoolKind::Sharded { cluster: Some(cluster), .. } = &pool.kind {
+    if let Some(cluster) = pool.kind.cluster() {
         let (cluster, health) = (Arc::clone(cluster), Arc::clone(&plan.health));
         let topology = Arc::clone(&plan.topology);
         registry.watch_cluster(index, move || {
             cluster.figures(|place| is_failing(&health, topology.backend_id(index, place)))
         });
     }
-    if let PoolKind::Sharded { warm_up: Some(warm_up), .. } = &pool.kind {
+    if let Some(warm_up) = pool.kind.warm_up() {
         let (totals, until) = (Arc::clone(&warm_up.totals), warm_up.until);
         let is_active = move || until.is_none_or(|until| monotonic() < until);
         registry.watch_warm_up(index, move || totals.figures(is_active()));
@@ -570,51 +543,44 @@ fn own_place(announced: &[(String, u16)], bound: Option<SocketAddr>) -> usize {
     find(&is_bound).or_else(|| find(&is_named)).or_else(|| find(&|_| true)).unwrap_or(0)
 }
 
-fn pool_plan(
-    pool: &keyway_config::PoolConfig,
-    config: &Config,
-    topology: &Topology,
-    seed: u64,
-) -> PoolPlan {
-    let (databases, clients_max, kind) = match &pool.kind {
-        PoolKindConfig::Store(store) => {
-            let memory_max = store
-                .memory_max
-                .unwrap_or_else(|| memory::default_store_bytes(config.memory_bound().stores_auto));
-            let store_kind = PoolKind::Store(Arc::new(open(store, memory_max, seed)));
-            // Bounded by the limits alone, which may change.
-            (store.databases, 0, store_kind)
-        }
-        PoolKindConfig::Sharded(sharded) => {
-            let databases = sharded.pool.databases_allowed;
-            // The configuration was loaded with its files.
-            let tls = sharded.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
-            let warm_up = WarmUpPlan::new(&sharded.pool, topology.pools(), monotonic());
-            let kind = PoolKind::sharded(sharded.pool.clone()).warmed_up(warm_up).secured(tls);
-            (databases, sharded.clients_max, kind)
-        }
-        PoolKindConfig::Routed(routed) => {
-            let routes = RoutePlan::new(routed.pool.clone(), topology.pools(), monotonic());
-            (1, routed.clients_max, PoolKind::Routed(Box::new(routes)))
-        }
+/// The pool at a position, the same in `config` and `topology`.
+fn pool_plan(index: usize, config: &Config, topology: &Topology, seed: u64) -> PoolPlan {
+    let pool = &config.pools[index];
+    let of_store = match &pool.kind {
+        PoolKindConfig::Store(store) => Some(store),
+        _ => None,
     };
-    let limits = match &pool.kind {
-        PoolKindConfig::Store(store) => ScriptLimits {
-            time_max: store.script_time_max,
-            busy_after: store.script_busy_after,
-            memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
-            reply_len_max: config.limits.session_output_len_hard as usize,
-        },
-        PoolKindConfig::Sharded(_) | PoolKindConfig::Routed(_) => ScriptLimits::default(),
+    let of_servers = pool.kind.servers();
+    let (databases, clients_max) = match (&pool.kind, of_servers) {
+        (_, Some((set, servers))) => (set.options.databases_allowed, servers.clients_max),
+        (PoolKindConfig::Routed(routed), None) => (1, routed.clients_max),
+        // Clients of a store are bounded by the limits alone, which may change.
+        (_, None) => (of_store.map_or(1, |store| store.databases), 0),
     };
-    let slow_log = match &pool.kind {
-        PoolKindConfig::Store(store) => {
-            SlowLog::timed(store.slower_than, store.slow_log_len_max, monotonic)
+    let tls = of_servers.and_then(|(_, servers)| servers.tls.as_ref());
+    // The configuration was loaded with its files.
+    let tls = tls.map(|tls| tls.loaded.clone().expect("it was loaded"));
+    let open_store = || {
+        let store = of_store.expect("the topology has stores where the configuration does");
+        let memory_max = store
+            .memory_max
+            .unwrap_or_else(|| memory::default_store_bytes(config.memory_bound().stores_auto));
+        Arc::new(open(store, memory_max, seed))
+    };
+    let pools = topology.pools();
+    let kind = PoolKind::new(&pools[index].kind, (pools, monotonic()), tls, open_store);
+    let limits = of_store.map_or_else(ScriptLimits::default, |store| ScriptLimits {
+        time_max: store.script_time_max,
+        busy_after: store.script_busy_after,
+        memory_max: usize::try_from(store.script_memory_max).unwrap_or(usize::MAX),
+        reply_len_max: config.limits.session_output_len_hard as usize,
+    });
+    let slow_log = match (of_store, of_servers) {
+        (Some(store), _) => SlowLog::timed(store.slower_than, store.slow_log_len_max, monotonic),
+        (None, Some((set, _))) => {
+            SlowLog::new(set.options.slower_than, set.options.slow_log_len_max)
         }
-        PoolKindConfig::Sharded(sharded) => {
-            SlowLog::new(sharded.pool.slower_than, sharded.pool.slow_log_len_max)
-        }
-        PoolKindConfig::Routed(_) => SlowLog::default(),
+        (None, None) => SlowLog::default(),
     };
     PoolPlan {
         name: pool.name.clone(),

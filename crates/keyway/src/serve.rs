@@ -15,6 +15,7 @@ use keyway_config::{
 use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
+use keyway_topology::PrimarySource;
 use keyway_worker::{Plan, PoolKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -585,16 +586,26 @@ fn announce(
         let pool = &config.pools[listener.pool_index];
         let kind = match &pool.kind {
             PoolKindConfig::Store(_) => "embedded store".to_owned(),
-            PoolKindConfig::Sharded(sharded) => {
-                let servers = match &sharded.pool.cluster {
-                    Some(found) if found.sentinels.is_some() => {
-                        format!("{} that sentinels know", counted(found.primaries.len(), "name"))
-                    }
-                    Some(found) => counted(found.seeds.len(), "known server"),
-                    None => counted(sharded.pool.servers.len(), "server"),
-                };
-                format!("{} over {servers}", sharded.pool.kind())
+            PoolKindConfig::Sharded(set, _) => {
+                format!("sharded over {}", counted(set.servers.len(), "server"))
             }
+            PoolKindConfig::Memcached(pool, _) => {
+                format!("memcached over {}", counted(pool.servers.servers.len(), "server"))
+            }
+            PoolKindConfig::Cluster(pool, _) => {
+                format!("cluster over {}", counted(pool.discovery.seeds.len(), "known server"))
+            }
+            PoolKindConfig::Replicated(pool, _) => match &pool.source {
+                PrimarySource::Servers => {
+                    let seeds = counted(pool.discovery.seeds.len(), "known server");
+                    format!("replicated over {seeds}")
+                }
+                PrimarySource::Sentinels { primaries, .. } => {
+                    let names = counted(primaries.len(), "name");
+                    format!("replicated over {names} that sentinels know")
+                }
+            },
+            PoolKindConfig::Sentinels(set, _) => counted(set.servers.len(), "sentinel"),
             PoolKindConfig::Routed(routed) => {
                 let children = counted(routed.pool.children().len(), "other pool");
                 format!("{} over {children}", routed.pool.kind())

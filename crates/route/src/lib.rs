@@ -11,7 +11,7 @@ pub use scan_cursor::{CursorFault, ScanCursor, ServersInUse};
 pub use scan_parts::{ScanParts, Walk};
 
 use keyway_command::{Across, Handling, Join, KeysFault, Request, Split};
-use keyway_topology::{Ring, ShardedPool};
+use keyway_topology::{Ring, ServerSet};
 
 /// What is to be done with a request to a sharded pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub const NO_KEY: &str = "the request names no key, which would tell its server 
 /// The server of a key, or `None` when none is in use. `random` matters to
 /// pools that distribute by chance only.
 #[inline]
-pub fn place(pool: &ShardedPool, ring: &Ring, key: &[u8], random: u32) -> Option<u16> {
+pub fn place(pool: &ServerSet, ring: &Ring, key: &[u8], random: u32) -> Option<u16> {
     ring.pick(pool.hash_key(key), random)
 }
 
@@ -63,7 +63,7 @@ pub fn place(pool: &ShardedPool, ring: &Ring, key: &[u8], random: u32) -> Option
 #[allow(clippy::inline_always, reason = "once per request, called from one place")]
 pub fn route(
     request: &Request,
-    pool: &ShardedPool,
+    pool: &ServerSet,
     ring: &Ring,
     random: u32,
     keys: &mut Vec<u32>,
@@ -92,7 +92,7 @@ pub fn route(
 /// any, on the first one in use. `keys` is room for the positions of its keys.
 pub fn route_script(
     request: &Request,
-    pool: &ShardedPool,
+    pool: &ServerSet,
     ring: &Ring,
     first_in_use: Option<u16>,
     keys: &mut Vec<u32>,
@@ -108,7 +108,7 @@ pub fn route_script(
 #[inline]
 pub fn route_whole(
     request: &Request,
-    pool: &ShardedPool,
+    pool: &ServerSet,
     ring: &Ring,
     random: u32,
     keys: &mut Vec<u32>,
@@ -137,7 +137,7 @@ pub fn route_whole(
 
 /// Where the key at this argument leads.
 #[inline]
-fn route_by(request: &Request, key: u8, pool: &ShardedPool, ring: &Ring, random: u32) -> Route {
+fn route_by(request: &Request, key: u8, pool: &ServerSet, ring: &Ring, random: u32) -> Route {
     let key = &request.args[usize::from(key)];
     place(pool, ring, key, random).map_or(Route::Unrouted, Route::One)
 }
@@ -146,7 +146,7 @@ fn route_by(request: &Request, key: u8, pool: &ShardedPool, ring: &Ring, random:
 #[cold]
 fn count_servers(
     request: &Request,
-    pool: &ShardedPool,
+    pool: &ServerSet,
     ring: &Ring,
     random: u32,
     keys: &[u32],
@@ -170,7 +170,7 @@ mod tests {
 
     fn routed(line: &str, tag: Option<HashTag>, live: impl Fn(usize) -> bool) -> Route {
         let servers = ["a:1", "b:1", "c:1"].map(|text| Server::parse(text).unwrap());
-        let mut pool = ShardedPool::with_servers(servers.to_vec());
+        let mut pool = ServerSet::new(servers.to_vec());
         pool.hash_tag = tag;
         let ring = pool.ring(live);
         let mut ranges = Vec::new();

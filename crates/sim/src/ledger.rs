@@ -10,7 +10,7 @@ mod stateful;
 
 use crate::network::Nanos;
 use crate::wire::clip;
-use keyway_topology::{BackendId, HealthBoard, Rejoin, Ring, ServerProtocol, ShardedPool};
+use keyway_topology::{BackendId, HealthBoard, Pool, PoolKind, Rejoin, Ring, ServerSet};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +23,12 @@ pub use routes::Reach;
 
 /// A pool of servers, as the oracles know it.
 pub struct KnownPool {
-    /// As configured.
-    pub pool: ShardedPool,
+    /// Its servers, as configured.
+    pub pool: ServerSet,
+    /// Its servers speak memcached.
+    is_memcached: bool,
+    /// Its servers are sentinels.
+    pub is_of_sentinels: bool,
     /// The ring over all its servers.
     ring: Ring,
     /// The first of its servers, counted over all pools.
@@ -144,17 +148,24 @@ pub struct Ledger {
 
 impl Ledger {
     /// An empty book over these pools.
-    pub fn new(pools: Vec<Option<ShardedPool>>, servers: usize, health: Arc<HealthBoard>) -> Self {
+    pub fn new(pools: &[Pool], servers: usize, health: Arc<HealthBoard>) -> Self {
         let mut first_server = 0;
-        let mut know = |pool: ShardedPool| {
-            let ring = pool.ring(|_| true);
+        let mut know = |pool: &Pool| {
+            let set = pool.kind.servers()?.clone();
             let first = first_server;
-            first_server += pool.servers.len();
-            let is_static = pool.ejection.is_none();
-            KnownPool { pool, ring, first_server: first, is_static, losses: 0 }
+            first_server += set.servers.len();
+            Some(KnownPool {
+                ring: set.ring(|_| true),
+                first_server: first,
+                is_static: set.options.ejection.is_none(),
+                is_memcached: matches!(pool.kind, PoolKind::Memcached(_)),
+                is_of_sentinels: matches!(pool.kind, PoolKind::Sentinels(_)),
+                losses: 0,
+                pool: set,
+            })
         };
         Self {
-            pools: pools.into_iter().map(|pool| pool.map(&mut know)).collect(),
+            pools: pools.iter().map(&mut know).collect(),
             health,
             executed: Vec::new(),
             denied: Vec::new(),
@@ -317,14 +328,13 @@ impl Ledger {
     /// emptied each time.
     pub fn check_rejoins(&mut self) {
         let of_memcached = self.pools.iter().flatten().filter(|known| is_flushed(known));
-        let of_memcached =
-            of_memcached.filter(|known| known.pool.protocol != ServerProtocol::Redis);
+        let of_memcached = of_memcached.filter(|known| known.is_memcached);
         let servers = of_memcached.map(|known| (known.first_server, known.pool.servers.len()));
         for (first, count) in servers.collect::<Vec<_>>() {
             (first..first + count).for_each(|server| self.check_emptied(server));
         }
         for known in self.pools.iter().flatten().filter(|known| is_flushed(known)) {
-            if known.pool.protocol != ServerProtocol::Redis {
+            if known.is_memcached {
                 continue;
             }
             for server in known.first_server..known.first_server + known.pool.servers.len() {
@@ -441,5 +451,5 @@ impl Ledger {
 
 /// Whether servers of a pool are emptied before they come back into use.
 fn is_flushed(known: &KnownPool) -> bool {
-    known.pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
+    known.pool.options.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
 }

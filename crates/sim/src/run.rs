@@ -635,10 +635,7 @@ impl Sim {
     }
 
     fn of_clusters(&self, which: fn(&ClusterTotals) -> &AtomicU64) -> u64 {
-        let totals = self.plan.pools.iter().filter_map(|pool| match &pool.kind {
-            PoolKind::Sharded { cluster, .. } => Some(&cluster.as_ref()?.totals),
-            _ => None,
-        });
+        let totals = self.plan.pools.iter().filter_map(|pool| Some(&pool.kind.cluster()?.totals));
         totals.map(|totals| which(totals).load(Ordering::Relaxed)).sum()
     }
 

@@ -15,9 +15,10 @@ use crate::random::Random;
 use crate::server::Defect;
 use crate::world::{Fault, FaultKind};
 use keyway_base::Limits;
+use keyway_memcache::Dialect;
 use keyway_topology::{
-    Circuit, Distribution, Ejection, Epoch, Hash, HashTag, Password, Pool, PoolKind, Rejoin,
-    Server, ServerProtocol, ShardedPool, Topology, WarmUp,
+    Circuit, Distribution, Ejection, Epoch, Hash, HashTag, MemcachedPool, Password, Pool, PoolKind,
+    Rejoin, Server, ServerSet, Topology, WarmUp,
 };
 use std::time::Duration;
 
@@ -208,11 +209,11 @@ impl Scenario {
             false => pools(&mut random, calm, options),
         };
         for pool in &mut pools {
-            if let PoolKind::Sharded(sharded) = &mut pool.kind {
-                sharded.link_in_flight_max = limits.link_in_flight_max;
-                sharded.link_output_len_max = limits.link_output_len_max;
+            if let Some(ServerSet { options: settings, .. }) = pool.kind.servers_mut() {
+                settings.link_in_flight_max = limits.link_in_flight_max;
+                settings.link_output_len_max = limits.link_output_len_max;
                 if options.mutes {
-                    sharded.timeout = Duration::from_millis(random.scaled(60, 1500));
+                    settings.timeout = Duration::from_millis(random.scaled(60, 1500));
                 }
             }
         }
@@ -287,10 +288,11 @@ impl Scenario {
         let servers = servers.map(|line| Server::parse(line).expect("a server line")).to_vec();
         let kind = match is_store {
             true => PoolKind::Store,
-            false => PoolKind::Sharded(ShardedPool {
-                timeout: Duration::from_secs(5),
-                ..ShardedPool::with_servers(servers)
-            }),
+            false => {
+                let mut set = ServerSet::new(servers);
+                set.options.timeout = Duration::from_secs(5);
+                PoolKind::Sharded(set)
+            }
         };
         let pool = Pool { name: "pool".to_owned(), kind };
         let client = Habits {
@@ -399,8 +401,7 @@ impl Scenario {
             self.starts.push(START + random.below(2 * SECOND));
         }
         let first = if options.routes { self.topology.pools().len() - 1 } else { 0 };
-        let is_asked =
-            |pool: &Pool| !matches!(&pool.kind, PoolKind::Sharded(it) if it.is_sentinels);
+        let is_asked = |pool: &Pool| !matches!(pool.kind, PoolKind::Sentinels(_));
         let count = self.topology.pools().iter().take_while(|pool| is_asked(pool)).count();
         for pool in first..count {
             let mut habits = self.habits(random, pool, large);
@@ -427,10 +428,8 @@ impl Scenario {
             true => random.between(large_len as u64 / 500 + 1, large_len as u64 / 200 + 32),
             false => random.scaled(64, 64 << 10),
         };
-        let databases = match &self.topology.pools()[pool].kind {
-            PoolKind::Store | PoolKind::Routed(_) => 4,
-            PoolKind::Sharded(sharded) => sharded.databases_allowed,
-        };
+        let servers = self.topology.pools()[pool].kind.servers();
+        let databases = servers.map_or(4, |set| set.options.databases_allowed);
         let requests = random.scaled(5, 300) as u32;
         let depth = random.scaled(1, 200);
         let batch = random.scaled(1, depth);
@@ -495,7 +494,7 @@ impl Scenario {
                 FaultKind::Drop | FaultKind::Restart => MILLI,
                 _ => random.scaled(20 * MILLI, longest),
             };
-            let mut aftermath = aftermath(pool);
+            let mut aftermath = aftermath(&pool.kind);
             if kind == FaultKind::Garble && options.routes {
                 // What is no line yet stays on a link that nobody uses, until it is silent
                 // for too long or used again.
@@ -524,11 +523,12 @@ impl Scenario {
 
     /// Most attempts to connect to a server of a pool within a second, with
     /// all links in trouble: each waits at least half the shortest pause.
-    pub fn attempts_max(&self, pool: &ShardedPool) -> usize {
+    pub fn attempts_max(&self, pool: &ServerSet) -> usize {
         // Of each protocol, for large values, for subscriptions, and of those who are tracked.
         let tracked = self.clients.iter().filter(|habits| habits.tracks).count();
-        let links = (2 * (usize::from(pool.server_connections) + 1) + 1) * self.workers + tracked;
-        links * (2 * SECOND / nanos(pool.reconnect_min) + 30) as usize
+        let links =
+            (2 * (usize::from(pool.options.server_connections) + 1) + 1) * self.workers + tracked;
+        links * (2 * SECOND / nanos(pool.options.reconnect_min) + 30) as usize
     }
 
     /// Most requests of probes that wait on a silent link: two each time one
@@ -544,8 +544,8 @@ impl Scenario {
     /// flight when there were so many.
     pub fn unasked_max(&self) -> usize {
         let brings = |pool: &&Pool| match &pool.kind {
-            PoolKind::Sharded(pool) => pool.warm_up.is_some(),
-            PoolKind::Store | PoolKind::Routed(_) => false,
+            PoolKind::Memcached(pool) => pool.warm_up.is_some(),
+            _ => false,
         };
         let in_flight = self.limits.link_in_flight_max as usize;
         let most = |pool: &Pool| 64 + 128 + pool.servers().len() * 2 * in_flight;
@@ -554,12 +554,9 @@ impl Scenario {
 
     /// Servers whose marker is looked at once a second.
     pub fn servers_looked_at(&self) -> u64 {
-        let is_looked_at = |pool: &ShardedPool| {
-            let is_flushed = pool.ejection.is_some_and(|it| it.rejoin == Rejoin::Flush);
-            is_flushed && pool.protocol != ServerProtocol::Redis
-        };
+        let is_flushed = |pool: &Pool| pool.ejection().is_some_and(|it| it.rejoin == Rejoin::Flush);
         let count = |pool: &Pool| match &pool.kind {
-            PoolKind::Sharded(pool) if is_looked_at(pool) => pool.servers.len() as u64,
+            PoolKind::Memcached(_) if is_flushed(pool) => pool.servers().len() as u64,
             _ => 0,
         };
         self.topology.pools().iter().map(count).sum()
@@ -567,11 +564,8 @@ impl Scenario {
 
     /// How long after the last fault everything must work again.
     pub fn recovery(&self) -> Nanos {
-        let longest = |pool: &Pool| match &pool.kind {
-            PoolKind::Store | PoolKind::Routed(_) => 0,
-            PoolKind::Sharded(pool) => aftermath(pool),
-        };
-        let longest = self.topology.pools().iter().map(longest).max().unwrap_or(0);
+        let longest =
+            self.topology.pools().iter().map(|pool| aftermath(&pool.kind)).max().unwrap_or(0);
         longest + self.cluster_recovery()
     }
 }
@@ -600,7 +594,8 @@ fn nanos(duration: Duration) -> Nanos {
 /// How long a pool may feel a fault that is over: what was queued meanwhile
 /// times out, links wait before they connect again, ejected servers wait for
 /// their probe, which may have failed just before the end.
-fn aftermath(pool: &ShardedPool) -> Nanos {
+fn aftermath(kind: &PoolKind) -> Nanos {
+    let Some(ServerSet { options: pool, .. }) = kind.servers() else { return 0 };
     let timeout = if pool.timeout == Duration::MAX { 0 } else { nanos(pool.timeout) };
     let connection = nanos(pool.connect_timeout) + nanos(pool.reconnect_max);
     let ejection = pool.ejection.map_or(0, |ejection| {
@@ -610,7 +605,7 @@ fn aftermath(pool: &ShardedPool) -> Nanos {
         };
         2 * nanos(ejection.for_) + quarantine
     });
-    let wait = pool.cluster.as_ref().and_then(|cluster| cluster.wait_for_primary);
+    let wait = kind.discovery().and_then(|discovery| discovery.wait_for_primary);
     2 * timeout + 2 * connection + ejection + 2 * wait.map_or(0, nanos) + SECOND
 }
 
@@ -660,7 +655,7 @@ fn pools(random: &mut Random, calm: bool, options: &Options) -> Vec<Pool> {
         .collect()
 }
 
-fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> ShardedPool {
+fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> ServerSet {
     let named = random.percent(50);
     let hosted = random.percent(30);
     let count = random.between(1, 5);
@@ -674,10 +669,11 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
         Server::parse(&format!("{host}:6379:{weight}{name}")).expect("a server line")
     });
     let millis = Duration::from_millis;
-    let mut pool = ShardedPool::with_servers(servers.collect());
-    pool.hash = random.pick(&Hash::ALL);
-    pool.distribution = random.pick(&[Distribution::Ketama, Distribution::Modula]);
-    pool.hash_tag = random.percent(50).then_some(HashTag::BRACES);
+    let mut set = ServerSet::new(servers.collect());
+    set.hash = random.pick(&Hash::ALL);
+    set.distribution = random.pick(&[Distribution::Ketama, Distribution::Modula]);
+    set.hash_tag = random.percent(50).then_some(HashTag::BRACES);
+    let pool = &mut set.options;
     pool.timeout = match calm {
         true => random.pick(&[millis(10_000), Duration::MAX]),
         false if random.percent(10) => Duration::MAX,
@@ -707,7 +703,7 @@ fn sharded(random: &mut Random, index: u64, calm: bool, options: &Options) -> Sh
     if !options.is_defective() && random.percent(30) {
         pool.circuit = Some(circuit(random));
     }
-    pool
+    set
 }
 
 fn circuit(random: &mut Random) -> Circuit {
@@ -723,42 +719,41 @@ fn circuit(random: &mut Random) -> Circuit {
 }
 
 fn speak_memcached(pool: &mut Pool, random: &mut Random) {
-    let PoolKind::Sharded(pool) = &mut pool.kind else { return };
-    pool.protocol = random.pick(&[ServerProtocol::MemcachedText, ServerProtocol::MemcachedMeta]);
-    (pool.database, pool.databases_allowed, pool.password) = (0, 1, None);
-    if let Some(ejection) = &mut pool.ejection
+    let Some(mut servers) = pool.kind.servers().cloned() else { return };
+    let dialect = random.pick(&[Dialect::Text, Dialect::Meta]);
+    let options = &mut servers.options;
+    (options.database, options.databases_allowed, options.password) = (0, 1, None);
+    if let Some(ejection) = &mut options.ejection
         && random.percent(70)
     {
         ejection.rejoin = Rejoin::Flush;
     }
+    pool.kind = PoolKind::Memcached(MemcachedPool { servers, dialect, user: None, warm_up: None });
 }
 
 /// The first of the pools, and another that it gets what it misses from.
 fn warmed_up(mut pools: Vec<Pool>, random: &mut Random, options: &Options) -> Vec<Pool> {
     let mut old = sharded(random, pools.len() as u64, options.memcached, options);
-    (old.link_in_flight_max, old.link_output_len_max) = (256, 256 << 10);
-    old.timeout = Duration::from_millis(random.scaled(100, 1000));
+    let settings = &mut old.options;
+    (settings.link_in_flight_max, settings.link_output_len_max) = (256, 256 << 10);
+    settings.timeout = Duration::from_millis(random.scaled(100, 1000));
     // A server that is given up is one whose items may be missed.
-    (old.ejection, old.circuit) = (None, None);
+    (settings.ejection, settings.circuit) = (None, None);
     pools.truncate(1);
     pools.push(Pool { name: "old".to_owned(), kind: PoolKind::Sharded(old) });
     for pool in &mut pools {
         speak_memcached(pool, random);
-        let PoolKind::Sharded(sharded) = &mut pool.kind else { continue };
-        sharded.protocol = ServerProtocol::MemcachedText;
+        let PoolKind::Memcached(memcached) = &mut pool.kind else { continue };
+        memcached.dialect = Dialect::Text;
         if pool.name != "old" {
             let (from, ttl_max) = ("old".to_owned(), Duration::from_secs(3600));
-            sharded.warm_up = Some(WarmUp { from, ttl_max, lasts: None });
+            memcached.warm_up = Some(WarmUp { from, ttl_max, lasts: None });
         }
     }
     pools
 }
 
 fn password_of(pool: &Pool) -> Option<String> {
-    match &pool.kind {
-        PoolKind::Sharded(pool) => {
-            pool.password.as_ref().map(|password| password.expose().to_owned())
-        }
-        PoolKind::Store | PoolKind::Routed(_) => None,
-    }
+    let password = pool.kind.servers()?.options.password.as_ref();
+    password.map(|password| password.expose().to_owned())
 }

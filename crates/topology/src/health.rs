@@ -44,8 +44,8 @@ use keyway_base::Time;
 use crate::first_look::{FirstLook, LookStep};
 use crate::strangers::Strangers;
 use crate::{
-    BackendId, CircuitBoard, Ejection, FailureReason, GenerationCell, Pool, PoolKind, ReadBoard,
-    Rejoin, Topology,
+    BackendId, CircuitBoard, Ejection, FailureReason, GenerationCell, Pool, ReadBoard, Rejoin,
+    Topology,
 };
 
 /// How long a claim to probe a backend lasts before another worker may take
@@ -297,7 +297,7 @@ impl Cell {
 
 /// Whether the servers of a pool are found out while it serves.
 fn is_found_out(pool: &Pool) -> bool {
-    matches!(&pool.kind, PoolKind::Sharded(sharded) if sharded.cluster.is_some())
+    pool.kind.discovery().is_some()
 }
 
 /// The health of every backend of one topology, shared by the workers.
@@ -760,7 +760,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Epoch, Pool, PoolKind, Server, ShardedPool};
+    use crate::{ClusterPool, Discovery, Epoch, Pool, PoolKind, Server, ServerSet, SlotQuery};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -804,7 +804,8 @@ mod tests {
         let pools = ejections.iter().enumerate().map(|(pool, &ejection)| {
             let servers =
                 (1..=count).map(|port| Server::parse(&format!("h:{port}")).unwrap()).collect();
-            let sharded = ShardedPool { ejection, ..ShardedPool::with_servers(servers) };
+            let mut sharded = ServerSet::new(servers);
+            sharded.options.ejection = ejection;
             Pool { name: format!("pool{pool}"), kind: PoolKind::Sharded(sharded) }
         });
         Topology::new(Epoch(1), pools.collect())
@@ -963,22 +964,9 @@ mod tests {
     #[test]
     fn places_of_a_cluster_are_nobodys_in_the_pool_that_follows() {
         let listed = topology(1, &[None]);
-        let PoolKind::Sharded(sharded) = &listed.pools()[0].kind else { panic!("it is sharded") };
-        let servers = &sharded.servers;
-        let cluster = crate::ClusterPool {
-            wait_for_primary: None,
-            seeds: vec![servers[0].endpoint.clone()],
-            nodes_max: 1,
-            discovery: Default::default(),
-            refresh: SECOND,
-            redirections_max: 1,
-            retry_percent: None,
-            reads: Default::default(),
-            primaries: Vec::new(),
-            sentinels: None,
-        };
-        let found = ShardedPool { cluster: Some(Box::new(cluster)), ..sharded.clone() };
-        let pool = Pool { name: "pool0".into(), kind: PoolKind::Sharded(found) };
+        let seeds = vec![listed.pools()[0].servers()[0].endpoint.clone()];
+        let found = ClusterPool::new(SlotQuery::Slots, Discovery::new(seeds, 1));
+        let pool = Pool { name: "pool0".into(), kind: PoolKind::Cluster(found) };
         let found = Topology::new(Epoch(2), vec![pool]);
         let failing = Word { state: HealthState::Failing, failures: 1, ..Word::default() };
         for (from, to, goes_on) in [
@@ -1006,9 +994,8 @@ mod tests {
         };
         for (circuit, is_held) in [(None, false), (None, true), (Some(circuit), false)] {
             let plain = topology(1, &[None]);
-            let PoolKind::Sharded(sharded) = &plain.pools()[0].kind else { panic!("sharded") };
-            let sharded = ShardedPool { circuit, ..sharded.clone() };
-            let pool = Pool { name: "pool0".into(), kind: PoolKind::Sharded(sharded) };
+            let mut pool = plain.pools()[0].clone();
+            pool.kind.servers_mut().expect("it has servers").options.circuit = circuit;
             let board = HealthBoard::new(&Topology::new(Epoch(1), vec![pool]));
             if is_held {
                 board.eject(BackendId(0));

@@ -13,6 +13,7 @@
 
 mod circuit;
 mod cluster;
+mod discovery;
 mod distribution;
 mod endpoint;
 mod failure;
@@ -25,12 +26,15 @@ mod history;
 mod info_replication;
 mod outlier;
 mod pool;
+mod reads;
 mod reply_reader;
 mod ring;
 mod routed;
 mod sentinel;
 mod server;
+mod server_set;
 mod strangers;
+mod topology;
 mod view_error;
 
 pub use circuit::{Circuit, CircuitBoard, CircuitChange, CircuitState};
@@ -39,6 +43,7 @@ pub use cluster::{
     NodeHealth, NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners,
     key_slot,
 };
+pub use discovery::{ClusterPool, Discovery, PrimarySource, ReplicatedPool, SlotQuery};
 pub use distribution::Distribution;
 pub use endpoint::{Endpoint, EndpointError};
 pub use failure::FailureReason;
@@ -50,10 +55,8 @@ pub use health::{HealthBoard, HealthState, RejoinClaim, StateChange};
 pub use history::OffsetHistory;
 pub use info_replication::{ConnectedReplica, InfoReplication, PrimaryLink};
 pub use outlier::{OUTLIER_PERIOD, OutlierChange, OutlierReason, Outliers, ReadBoard, ReadPeriod};
-pub use pool::{
-    Backend, BackendId, ClusterPool, Discovery, Ejection, Epoch, HedgeAfter, HedgePolicy, Password,
-    Pool, PoolKind, ReadFrom, ReadPolicy, Rejoin, ServerProtocol, ShardedPool, Topology, WarmUp,
-};
+pub use pool::{MemcachedPool, Pool, PoolKind, WarmUp};
+pub use reads::{HedgeAfter, HedgePolicy, ReadFrom, ReadPolicy};
 pub use ring::Ring;
 pub use routed::{
     ASKED_MAX, CHILDREN_MAX, DEPTH_MAX, FailoverPool, Gutter, MirrorPool, MissThenPool, PrefixPool,
@@ -64,4 +67,6 @@ pub use sentinel::{
     primary_address,
 };
 pub use server::{Server, ServerError};
+pub use server_set::{Ejection, Password, Rejoin, ServerOptions, ServerSet};
+pub use topology::{Backend, BackendId, Epoch, Topology};
 pub use view_error::{NODES_MAX, VIEW_LEN_MAX, ViewError};

@@ -1,18 +1,18 @@
 //! Where keys go with each distribution that is not twemproxy's, in figures
 //! written down once: no release may move a key.
 
-use keyway_topology::{Distribution, Hash, Server, ShardedPool};
+use keyway_topology::{Distribution, Hash, Server, ServerSet};
 
-fn pool(distribution: Distribution, hash: Hash, lines: &[&str]) -> ShardedPool {
+fn pool(distribution: Distribution, hash: Hash, lines: &[&str]) -> ServerSet {
     let servers = lines.iter().map(|line| Server::parse(line).unwrap()).collect();
-    let mut pool = ShardedPool::with_servers(servers);
+    let mut pool = ServerSet::new(servers);
     pool.hash = hash;
     pool.distribution = distribution;
     pool
 }
 
 /// The index of each key's server, one digit each.
-fn digits(pool: &ShardedPool, keys: impl Iterator<Item = String>) -> String {
+fn digits(pool: &ServerSet, keys: impl Iterator<Item = String>) -> String {
     let ring = pool.ring(|_| true);
     keys.map(|key| ring.pick(pool.hash_key(key.as_bytes()), 0).unwrap().to_string()).collect()
 }

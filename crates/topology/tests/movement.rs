@@ -1,7 +1,7 @@
 //! How many keys move when a server is added or removed: about its share, and
 //! no others but where a distribution says so.
 
-use keyway_topology::{Distribution, Server, ShardedPool};
+use keyway_topology::{Distribution, Server, ServerSet};
 
 const KEYS: usize = 20_000;
 const SIZES: [usize; 5] = [3, 5, 8, 10, 16];
@@ -22,7 +22,7 @@ fn server(nth: usize) -> Server {
 /// The name of each key's server.
 fn places(distribution: Distribution, servers: &[usize]) -> Vec<usize> {
     let list = servers.iter().map(|&nth| server(nth)).collect();
-    let mut pool = ShardedPool::with_servers(list);
+    let mut pool = ServerSet::new(list);
     pool.distribution = distribution;
     pool.hash = distribution.default_hash();
     let ring = pool.ring(|_| true);
@@ -119,7 +119,7 @@ fn weights_are_shares_with_rendezvous_and_maglev() {
     for distribution in [Distribution::Rendezvous, Distribution::Maglev] {
         let lines = weights.map(|weight| format!("h{weight}:1:{weight}"));
         let servers = lines.iter().map(|line| Server::parse(line).unwrap()).collect();
-        let mut pool = ShardedPool::with_servers(servers);
+        let mut pool = ServerSet::new(servers);
         pool.distribution = distribution;
         let ring = pool.ring(|_| true);
         let mut counts = [0u32; 4];

@@ -1,6 +1,6 @@
 //! Every key lands where twemproxy puts it: keys are set through a real
 //! nutcracker in front of real redis-servers, and each server must then hold
-//! exactly the keys that [`ShardedPool`] assigns to it.
+//! exactly the keys that [`ServerSet`] assigns to it.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use keyway_topology::{Distribution, Endpoint, Hash, HashTag, Ring, Server, ShardedPool};
+use keyway_topology::{Distribution, Endpoint, Hash, HashTag, Ring, Server, ServerSet};
 
 const WATCHDOG: Duration = Duration::from_secs(20);
 const KEY_COUNT: usize = 1_200;
@@ -184,7 +184,7 @@ impl Redis {
 struct Case {
     what: String,
     port: u16,
-    pool: ShardedPool,
+    pool: ServerSet,
     /// The lines nutcracker reads, `pool` made of the same.
     lines: Vec<String>,
     /// The server at which nobody listens.
@@ -194,7 +194,7 @@ struct Case {
 impl Case {
     fn new(what: &str, hash: Hash, distribution: Distribution, lines: &[String]) -> Case {
         let servers = lines.iter().map(|line| Server::parse(line).unwrap()).collect();
-        let mut pool = ShardedPool::with_servers(servers);
+        let mut pool = ServerSet::new(servers);
         pool.hash = hash;
         pool.distribution = distribution;
         let what = format!("{what}_{}_{}", hash.name(), distribution.name());

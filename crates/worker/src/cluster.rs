@@ -13,8 +13,9 @@ use doubts::{Doubts, Verdict};
 use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
-    Applied, ClusterMap, ClusterPool, ClusterView, ConnectedReplica, Endpoint, GroupView,
-    InfoReplication, LeftOut, OffsetHistory, Ring, ShardedPool,
+    Applied, ClusterMap, ClusterPool, ClusterView, ConnectedReplica, Discovery, Endpoint,
+    GroupView, InfoReplication, LeftOut, OffsetHistory, PrimarySource, ReplicatedPool, Ring,
+    ServerSet, SlotQuery,
 };
 use parking_lot::Mutex;
 use redundancy::{Redundancy, ShardChange};
@@ -118,7 +119,9 @@ pub(crate) struct Learned {
 /// A cluster, as the process knows it.
 #[derive(Debug)]
 pub struct Cluster {
-    settings: ClusterPool,
+    settings: Discovery,
+    source: MapSource,
+    primaries: Vec<String>,
     /// The ring over the names of the primaries, of a pool that is no cluster.
     names: Option<Arc<Ring>>,
     map: Mutex<Arc<ClusterMap>>,
@@ -175,16 +178,52 @@ pub struct Cluster {
     pub totals: ClusterTotals,
 }
 
+/// Who tells which server of a pool holds which keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapSource {
+    /// The servers of a Redis Cluster, which tell the owners of slots.
+    Slots(SlotQuery),
+    /// Servers, or sentinels, that tell who is a primary.
+    Primaries(PrimarySource),
+}
+
+impl MapSource {
+    fn primaries(&self) -> Vec<String> {
+        match self {
+            MapSource::Slots(_) => Vec::new(),
+            MapSource::Primaries(source) => source.primaries(),
+        }
+    }
+}
+
 impl Cluster {
-    /// A cluster of which only the seeds are known; `None` for a pool that is none.
-    pub fn new(pool: &ShardedPool) -> Option<Cluster> {
-        let settings = ClusterPool::clone(pool.cluster.as_ref()?);
-        let (places, primaries) = (pool.servers.len() as u16, settings.primaries.len());
-        let map = ClusterMap::of_seeds(&settings.seeds, places, primaries);
+    /// A Redis Cluster of which only the seeds are known.
+    pub fn of_slots(pool: &ClusterPool) -> Cluster {
+        Cluster::new(&pool.servers, pool.discovery.clone(), MapSource::Slots(pool.query), None)
+    }
+
+    /// Primaries with replicas, of which only the seeds are known.
+    pub fn of_primaries(pool: &ReplicatedPool) -> Cluster {
+        let source = MapSource::Primaries(pool.source.clone());
+        let ring = Arc::new(pool.ring_of_primaries());
+        Cluster::new(&pool.servers, pool.discovery.clone(), source, Some(ring))
+    }
+
+    fn new(
+        servers: &ServerSet,
+        settings: Discovery,
+        source: MapSource,
+        names: Option<Arc<Ring>>,
+    ) -> Cluster {
+        let primaries = source.primaries();
+        let (places, primary_count) = (servers.servers.len(), primaries.len());
+        let map = ClusterMap::of_seeds(&settings.seeds, places as u16, primary_count);
         let map = Arc::new(map.of_nodes(settings.nodes_max));
-        Some(Cluster {
-            names: pool.ring_of_primaries().map(Arc::new),
+        Cluster {
+            names,
             settings,
+            source,
+            primaries,
             version: AtomicU64::new(map.version()),
             logged: Mutex::new(Arc::clone(&map)),
             map: Mutex::new(map),
@@ -202,22 +241,22 @@ impl Cluster {
             answered_at: AtomicU64::new(0),
             waits_until: AtomicU64::new(0),
             next_lags: AtomicU64::new(0),
-            lags: (0..pool.servers.len()).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            lags: (0..places).map(|_| AtomicU64::new(u64::MAX)).collect(),
             histories: Mutex::default(),
             lags_asked: AtomicU64::new(0),
-            lags_told: (0..pool.servers.len()).map(|_| AtomicU64::new(0)).collect(),
+            lags_told: (0..places).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
             trouble: Mutex::new(Trouble::new("none was asked yet")),
-            redundancy: Mutex::new(Redundancy::new(primaries)),
+            redundancy: Mutex::new(Redundancy::new(primary_count)),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
-        })
+        }
     }
 
     /// Goes on with what the pool that this one replaces knew of its shards' replicas: a shard that
     /// has lost its replicas is told of again.
     pub fn inherit_redundancy(&self, old: &Cluster) {
-        if self.settings.primaries == old.settings.primaries {
+        if self.primaries == old.primaries {
             self.redundancy.lock().inherit(&old.redundancy.lock());
         }
     }
@@ -246,9 +285,32 @@ impl Cluster {
         self.redundancy.lock().lost_count() as u64
     }
 
-    /// As configured.
-    pub fn settings(&self) -> &ClusterPool {
+    /// How its servers are found out.
+    pub fn settings(&self) -> &Discovery {
         &self.settings
+    }
+
+    /// Who tells which server holds which keys.
+    pub(crate) fn source(&self) -> &MapSource {
+        &self.source
+    }
+
+    /// Whether it is a Redis Cluster, whose keys have slots.
+    pub(crate) fn has_slots(&self) -> bool {
+        matches!(self.source, MapSource::Slots(_))
+    }
+
+    /// Names of the primaries that keys are placed on. None where keys have slots.
+    pub(crate) fn primaries(&self) -> &[String] {
+        &self.primaries
+    }
+
+    /// The name of the pool of its sentinels, if it has some.
+    pub(crate) fn sentinels(&self) -> Option<&str> {
+        match &self.source {
+            MapSource::Primaries(PrimarySource::Sentinels { pool, .. }) => Some(pool),
+            MapSource::Primaries(PrimarySource::Servers) | MapSource::Slots(_) => None,
+        }
     }
 
     /// The ring by a map.
@@ -400,7 +462,7 @@ impl Cluster {
     /// The same with what to change in the file, where that is known, for the pool of this name.
     pub(crate) fn trouble_in(&self, pool: &str) -> String {
         let trouble = self.trouble();
-        let asked = self.settings.sentinels.as_deref().unwrap_or(pool);
+        let asked = self.sentinels().unwrap_or(pool);
         match advice(asked, &trouble).filter(|_| !trouble.contains(" [pool.")) {
             Some(advice) => format!("{trouble}; {advice}"),
             None => trouble,

@@ -5,10 +5,11 @@
 //! asked. So its pool remembers it by address as well, and a worker that gives the server a place
 //! takes it out of use there.
 
-use crate::{Cluster, Plan, PoolKind};
+use crate::{Cluster, Plan};
 use keyway_topology::{BackendId, Endpoint};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Most addresses that a pool remembers. A pool of fewer than 65,536 places never has as many
 /// servers held at once; more would let an operator's script fill memory with servers that are gone.
@@ -136,10 +137,7 @@ impl Plan {
     }
 
     fn cluster(&self, pool: usize) -> Option<&Cluster> {
-        match &self.pools[pool].kind {
-            PoolKind::Sharded { cluster, .. } => cluster.as_deref(),
-            _ => None,
-        }
+        self.pools[pool].kind.cluster().map(Arc::as_ref)
     }
 
     /// Says of the servers of pools that take the place of others in `old`, at the positions that

@@ -22,6 +22,7 @@ mod monitors;
 mod notices;
 mod pause;
 mod plan;
+mod pool_kind;
 mod readers;
 mod redirects;
 mod standing;
@@ -29,7 +30,7 @@ mod turn;
 
 pub use crate::core::{Core, Figures, Leftovers};
 pub use channels::Channels;
-pub use cluster::{Cluster, ClusterTotals};
+pub use cluster::{Cluster, ClusterTotals, MapSource};
 pub use entrance::{Entrance, Tally};
 pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
@@ -38,8 +39,10 @@ pub use mail::{Adopted, Follow, Mail};
 pub use monitors::Monitors;
 pub use notices::{Notice, Notices, PoolNotices};
 pub use pause::Pause;
-pub use plan::{
-    ListenerPlan, Plan, PoolKind, PoolPlan, Retired, RoutePlan, WarmUpPlan, share_scripts,
+pub use plan::{ListenerPlan, Plan, PoolPlan, Retired};
+pub use pool_kind::{
+    DiscoveredPlan, MemcachedPlan, PoolKind, RoutePlan, ShardedPlan, Upstream, WarmUpPlan,
+    share_scripts,
 };
 pub use redirects::Redirects;
 pub use standing::{Standing, backend_state};

@@ -1,10 +1,9 @@
 //! What the servers of a pool do that finds them out, for those who look at it.
 
-use crate::{Cluster, Plan, PoolKind};
+use crate::{Cluster, Plan};
 use keyway_metrics::{BackendRole, ClusterFigures};
 use keyway_topology::{
-    BackendId, CircuitState, ClusterMap, Discovery, FailureReason, NodeHealth, PlaceRole,
-    PlacedNode,
+    BackendId, CircuitState, ClusterMap, FailureReason, NodeHealth, PlaceRole, PlacedNode,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,7 +33,7 @@ impl Cluster {
         Some(Standing {
             role,
             of: self.primary_of(&map, node, role),
-            slots: self.settings().discovery.has_slots().then(|| map.owned_by(place)),
+            slots: self.has_slots().then(|| map.owned_by(place)),
             zone: node.zone.as_deref().map(str::to_owned),
             lag_millis: self.lag_millis(place).filter(|_| role == REPLICA),
             tenure: node.tenure,
@@ -54,12 +53,11 @@ impl Cluster {
         if (0..map.place_count()).any(|place| map.is_serving(place)) {
             return None;
         }
-        let what = match self.settings().discovery.has_slots() {
+        let what = match self.has_slots() {
             true => "nobody has told who has which slot",
             false => "nobody has told who is the primary",
         };
-        let named =
-            self.settings().primaries.iter().filter(|_| self.settings().sentinels.is_some());
+        let named = self.primaries().iter().filter(|_| self.sentinels().is_some());
         let names: Vec<&str> = named.map(String::as_str).collect();
         let what = match &names[..] {
             [] => what.to_owned(),
@@ -75,7 +73,7 @@ impl Cluster {
     /// reached.
     pub fn figures(&self, is_down: impl Fn(usize) -> bool) -> ClusterFigures {
         let map = self.map();
-        let has_slots = self.settings().discovery.has_slots();
+        let has_slots = self.has_slots();
         let is_reachable = |place: &usize| {
             let is_sound = |node: &PlacedNode| node.health != NodeHealth::Failed;
             map.is_serving(*place) && map.node(*place).is_some_and(is_sound) && !is_down(*place)
@@ -117,8 +115,8 @@ impl Cluster {
     }
 
     fn primary_of(&self, map: &ClusterMap, node: &PlacedNode, role: &str) -> Option<String> {
-        if self.settings().discovery == Discovery::Sentinel {
-            return self.settings().primaries.get(usize::from(node.group?)).cloned();
+        if self.sentinels().is_some() {
+            return self.primaries().get(usize::from(node.group?)).cloned();
         }
         match node.role {
             PlaceRole::Replica { of: Some(primary) } if role == REPLICA => {
@@ -166,10 +164,7 @@ fn told_of(plan: &Plan, id: BackendId) -> Option<&'static str> {
 /// The cluster of a server, and the server's place there.
 fn cluster_of(plan: &Plan, id: BackendId) -> Option<(&Cluster, usize)> {
     let backend = plan.topology.backend(id)?;
-    match &plan.pools[backend.pool_index].kind {
-        PoolKind::Sharded { cluster: Some(cluster), .. } => Some((cluster, backend.server_index)),
-        _ => None,
-    }
+    Some((plan.pools[backend.pool_index].kind.cluster()?, backend.server_index))
 }
 
 fn told_down(node: &PlacedNode) -> Option<&'static str> {

@@ -1,6 +1,6 @@
 //! What differs between two configurations, as lines for the log: no secret is ever in them.
 
-use keyway_config::{Config, PoolKindConfig, describe};
+use keyway_config::{Config, describe};
 use std::collections::BTreeMap;
 
 /// Longest text of a value; a pool of many servers has a longer one.
@@ -181,9 +181,9 @@ fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
     }
     for pool in &new.pools {
         let before = old.pools.iter().find(|other| other.name == pool.name);
-        if let Some(PoolKindConfig::Sharded(old)) = before.map(|before| &before.kind)
-            && let PoolKindConfig::Sharded(new) = &pool.kind
-            && is_changed(&old.pool.password, &new.pool.password)
+        if let Some((old, _)) = before.and_then(|before| before.kind.servers())
+            && let Some((new, _)) = pool.kind.servers()
+            && is_changed(&old.options.password, &new.options.password)
         {
             lines.push(format!("pool {}: password changed", pool.name));
         }

@@ -6,7 +6,7 @@
 
 use keyway_base::Time;
 use keyway_config::{Config, ListenAddr, ListenerConfig, PoolConfig, PoolKindConfig, ServerConfig};
-use keyway_topology::{Epoch, PoolKind, RoutedPool};
+use keyway_topology::{Epoch, PrimarySource, RoutedPool};
 use keyway_worker::Retired;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -157,23 +157,21 @@ fn unchanged(old: &Config, new: &Config, names: &[Option<usize>]) -> Vec<bool> {
         let Some(position) = *position else { return false };
         match (&old.pools[position].kind, &new.pools[index].kind) {
             (PoolKindConfig::Store(_), PoolKindConfig::Store(_)) => true,
-            (PoolKindConfig::Sharded(was), PoolKindConfig::Sharded(is)) => {
-                let tls = |it: &Option<keyway_config::TlsConfig>| {
-                    it.as_ref().map(|tls| tls.settings.clone())
-                };
-                let kinds =
-                    (&old_topology.pools()[position].kind, &new_topology.pools()[index].kind);
-                let is_same = match kinds {
-                    (PoolKind::Sharded(was), PoolKind::Sharded(is)) => was == is,
-                    _ => false,
-                };
-                is_same && was.clients_max == is.clients_max && tls(&was.tls) == tls(&is.tls)
-            }
             (PoolKindConfig::Routed(was), PoolKindConfig::Routed(is)) => {
                 let here = |child: u16| names[usize::from(child)].map_or(u16::MAX, |at| at as u16);
                 was.clients_max == is.clients_max && was.pool == is.pool.with_children(here)
             }
-            _ => false,
+            (was, is) => {
+                let (Some((_, was)), Some((_, is))) = (was.servers(), is.servers()) else {
+                    return false;
+                };
+                let tls = |it: &Option<keyway_config::TlsConfig>| {
+                    it.as_ref().map(|tls| tls.settings.clone())
+                };
+                old_topology.pools()[position].kind == new_topology.pools()[index].kind
+                    && was.clients_max == is.clients_max
+                    && tls(&was.tls) == tls(&is.tls)
+            }
         }
     };
     names.iter().enumerate().map(is_same).collect()
@@ -190,12 +188,17 @@ fn drop_dependents(new: &Config, same: &mut [bool]) -> bool {
             PoolKindConfig::Routed(routed) => {
                 routed.pool.children().into_iter().map(usize::from).collect()
             }
-            PoolKindConfig::Sharded(sharded) => {
-                let warm_up = sharded.pool.warm_up.as_ref().map(|warm_up| &warm_up.from);
-                let cluster = sharded.pool.cluster.as_ref();
-                let sentinels = cluster.and_then(|cluster| cluster.sentinels.as_ref());
-                warm_up.into_iter().chain(sentinels).filter_map(|name| position(name)).collect()
+            PoolKindConfig::Memcached(pool, _) => {
+                let from = pool.warm_up.as_ref().map(|warm_up| &warm_up.from);
+                from.and_then(|name| position(name)).into_iter().collect()
             }
+            PoolKindConfig::Replicated(pool, _) => match &pool.source {
+                PrimarySource::Servers => Vec::new(),
+                PrimarySource::Sentinels { pool, .. } => position(pool).into_iter().collect(),
+            },
+            PoolKindConfig::Sharded(..)
+            | PoolKindConfig::Cluster(..)
+            | PoolKindConfig::Sentinels(..) => Vec::new(),
         };
         if same[index] && relies_on.iter().any(|&other| !same[other]) {
             dropped.push(index);

@@ -18,7 +18,6 @@ use keyway_base::Fault;
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Expect, Head, Outcome, Verb, Wire, compose_request, write_reply,
 };
-use keyway_topology::ServerProtocol;
 
 /// A client of memcached, as far as its bytes are concerned.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,16 +28,6 @@ pub struct MemcachedClient {
     pub skip: u64,
     /// Longest item it may store, in bytes.
     pub item_len_max: u32,
-}
-
-/// What servers that speak `protocol` are asked in; `None` for Redis.
-pub fn dialect_of(protocol: ServerProtocol) -> Option<Dialect> {
-    match protocol {
-        ServerProtocol::Redis => None,
-        ServerProtocol::MemcachedText => Some(Dialect::Text),
-        ServerProtocol::MemcachedMeta => Some(Dialect::Meta),
-        ServerProtocol::MemcachedBinary => Some(Dialect::Binary),
-    }
 }
 
 /// What requests in `dialect` are framed as.

@@ -179,7 +179,7 @@ fn wrong_with(read: &StreamRead, stream: &Stream, held: &[EntryId]) -> Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_topology::{Epoch, Topology};
+    use keyway_topology::{Epoch, Pool, PoolKind, Topology};
 
     const NAME: &[u8] = b"t";
 
@@ -189,7 +189,8 @@ mod tests {
     /// Of a pool that is a store.
     fn ledger() -> Ledger {
         let topology = Topology::new(Epoch::default(), Vec::new());
-        Ledger::new(vec![None], 0, Arc::new(HealthBoard::new(&topology)))
+        let pool = Pool { name: String::new(), kind: PoolKind::Store };
+        Ledger::new(&[pool], 0, Arc::new(HealthBoard::new(&topology)))
     }
 
     /// What the check says of a stream with three entries, the first two given.

@@ -16,21 +16,21 @@ pub(super) fn build(
     (network, servers, ledger): (&mut Network, &mut Vec<Server>, &mut Ledger),
     random: &mut Random,
 ) -> Option<Box<ClusterSim>> {
-    let PoolKind::Sharded { pool, .. } = &plan.pools[0].kind else { return None };
-    let (cluster, events) = (pool.cluster.as_ref()?, scenario.cluster.clone()?);
+    let kind = &plan.pools[0].kind;
+    let (cluster, events) = (kind.cluster()?.settings(), scenario.cluster.clone()?);
+    let pool = &kind.upstream()?.servers;
     servers.clear();
     for (index, member) in events.members.iter().enumerate() {
         network.names.insert(format!("{}:{}", member.host, member.port), index);
         network.attempts_max[index] = scenario.attempts_max(pool);
-        let password = pool.password.as_ref().map(|password| password.expose());
+        let password = pool.options.password.as_ref().map(|password| password.expose());
         let wishes = (None, scenario.knows_hello[0]);
         let server = Server::new((index, 0), 0, password, scenario.service, wishes, random.fork());
         servers.push(server);
     }
-    if let Some(PoolKind::Sharded { pool, addresses, .. }) =
-        plan.pools.get(1).map(|pool| &pool.kind).filter(|_| events.sentinels > 0)
-    {
-        for address in addresses {
+    if let Some(PoolKind::Sentinels(upstream)) = plan.pools.get(1).map(|pool| &pool.kind) {
+        let pool = &upstream.servers;
+        for address in &upstream.addresses {
             let index = servers.len();
             network.names.insert(address.to_string(), index);
             network.attempts_max[index] = scenario.attempts_max(pool);
@@ -59,9 +59,7 @@ impl Sim {
     /// Nobody goes back to a primary that was replaced, whatever a sentinel says that has
     /// not heard of it.
     pub(super) fn check_reigns(&mut self) -> Result<(), String> {
-        let PoolKind::Sharded { cluster: Some(shared), .. } =
-            &self.plan.pools[self.cluster_position()].kind
-        else {
+        let Some(shared) = self.plan.pools[self.cluster_position()].kind.cluster() else {
             return Ok(());
         };
         let count = |cluster: &ClusterSim| cluster.reigns().iter().map(Vec::len).sum();
@@ -113,21 +111,13 @@ impl Sim {
     }
 
     fn cluster_map(&self) -> Option<Arc<ClusterMap>> {
-        match &self.plan.pools[self.cluster_position()].kind {
-            PoolKind::Sharded { cluster: Some(cluster), .. } => Some(cluster.map()),
-            _ => None,
-        }
+        self.plan.pools[self.cluster_position()].kind.cluster().map(|cluster| cluster.map())
     }
 
     /// The longest age of a view of the cluster.
     fn refresh(&self) -> Nanos {
-        match &self.plan.pools[self.cluster_position()].kind {
-            PoolKind::Sharded { pool, .. } => {
-                let cluster = pool.cluster.as_ref();
-                cluster.map_or(0, |cluster| cluster.refresh.as_nanos() as Nanos)
-            }
-            _ => 0,
-        }
+        let cluster = self.plan.pools[self.cluster_position()].kind.cluster();
+        cluster.map_or(0, |cluster| cluster.settings().refresh.as_nanos() as Nanos)
     }
 
     /// Compares the map with the cluster. The error names the first slot that differs.

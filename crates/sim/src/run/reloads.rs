@@ -15,7 +15,7 @@ use crate::network::{ConnectMode, MILLI};
 use keyway_base::Time;
 use keyway_metrics::{Layout, PoolLayout};
 use keyway_topology::{
-    Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Server as Listed, ShardedPool,
+    Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Server as Listed, ServerSet,
     Topology,
 };
 use keyway_worker::{Entrance, Follow, ListenerPlan, PoolPlan, Retired};
@@ -101,10 +101,10 @@ impl Reloads {
             return pools;
         }
         for &pool in &self.changeable {
-            if let TopologyKind::Sharded(sharded) = &mut pools[pool].kind
+            if let Some(set) = pools[pool].kind.servers_mut()
                 && self.random.percent(30)
             {
-                sharded.connect_timeout += Duration::from_millis(1);
+                set.options.connect_timeout += Duration::from_millis(1);
             }
         }
         pools.extend(self.neighbours(topology));
@@ -131,7 +131,8 @@ impl Reloads {
                 let host = hosts.swap_remove(random.index(hosts.len()));
                 Listed::parse(&address(host)).expect("a server line")
             });
-            let mut pool = ShardedPool::with_servers(servers.collect());
+            let mut set = ServerSet::new(servers.collect());
+            let pool = &mut set.options;
             let millis = Duration::from_millis;
             pool.timeout = millis(random.pick(&[200, 500, 1000]));
             pool.connect_timeout = millis(random.pick(&[50, 300]));
@@ -145,7 +146,7 @@ impl Reloads {
                     rejoin: Rejoin::Serve,
                 });
             }
-            pools.push(Pool { name: name.to_owned(), kind: TopologyKind::Sharded(pool) });
+            pools.push(Pool { name: name.to_owned(), kind: TopologyKind::Sharded(set) });
         }
         pools
     }
@@ -164,10 +165,11 @@ fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
     };
     let is_changeable = |(at, pool): &(usize, &Pool)| match &pool.kind {
         // Sentinels are replaced with the pool that asks them, and never alone.
-        TopologyKind::Sharded(sharded) => {
-            sharded.ejection.is_none() && !sharded.is_sentinels && !is_bound(*at)
-        }
-        TopologyKind::Store | TopologyKind::Routed(_) => false,
+        TopologyKind::Sharded(_)
+        | TopologyKind::Memcached(_)
+        | TopologyKind::Cluster(_)
+        | TopologyKind::Replicated(_) => pool.ejection().is_none() && !is_bound(*at),
+        TopologyKind::Store | TopologyKind::Sentinels(_) | TopologyKind::Routed(_) => false,
     };
     pools.filter(is_changeable).map(|(at, _)| at).collect()
 }
@@ -390,9 +392,7 @@ fn next_version(
         let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), 0);
         if let Some(old) = heir_of[index].map(|old| &before.pools[old]) {
             (pool.errors, pool.noted) = (Arc::clone(&old.errors), Arc::clone(&old.noted));
-            if let (PoolKind::Sharded { scripts, .. }, PoolKind::Sharded { scripts: before, .. }) =
-                (&mut pool.kind, &old.kind)
-            {
+            if let (Some(scripts), Some(before)) = (pool.kind.scripts_mut(), old.kind.scripts()) {
                 *scripts = Arc::clone(before);
             }
             pool.inherit_notices(old);

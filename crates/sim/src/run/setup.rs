@@ -13,9 +13,9 @@ use keyway_command::Class;
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_proxy::{QueueBudget, SlowLog, local::ClientRegistry, local::Facts};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
-use keyway_topology::{HealthBoard, Pool, PoolKind as TopologyKind, ServerProtocol, Topology};
+use keyway_topology::{HealthBoard, Pool, PoolKind as TopologyKind, ServerSet, Topology};
 use keyway_users::Users;
-use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan, RoutePlan, WarmUpPlan};
+use keyway_worker::{ListenerPlan, Pause, Plan, PoolKind, PoolPlan};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -31,10 +31,8 @@ impl Facts for SimFacts {
 }
 
 pub(super) fn links_of(pool: &keyway_topology::Pool) -> usize {
-    match &pool.kind {
-        TopologyKind::Store | TopologyKind::Routed(_) => 0,
-        TopologyKind::Sharded(pool) => pool.servers.len() * usize::from(pool.server_connections),
-    }
+    let links = |set: &ServerSet| set.servers.len() * usize::from(set.options.server_connections);
+    pool.kind.servers().map_or(0, links)
 }
 
 /// What requests are counted by.
@@ -66,58 +64,33 @@ pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
 
 /// What serves a pool, which is one of `pools`.
 pub(super) fn pool_plan(pool: &Pool, pools: &[Pool], seed: u64) -> PoolPlan {
-    match &pool.kind {
-        TopologyKind::Store => {
-            let store = Store::new(StoreConfig {
-                memory_max: 0,
-                policy: EvictionPolicy::NoEviction,
-                databases: 4,
-                shards: Some(4),
-                seed,
-                ..StoreConfig::default()
-            });
-            let (databases, kind) = (4, PoolKind::Store(Arc::new(store)));
-            PoolPlan {
-                name: pool.name.clone(),
-                databases,
-                clients_max: 0,
-                pause: Pause::default(),
-                errors: Arc::default(),
-                noted: Arc::default(),
-                slow_log: Arc::default(),
-                scripts: Arc::default(),
-                notices: Default::default(),
-                kind,
-            }
-        }
-        TopologyKind::Sharded(sharded) => PoolPlan {
-            name: pool.name.clone(),
-            databases: sharded.databases_allowed,
-            clients_max: 0,
-            pause: Pause::default(),
-            errors: Arc::default(),
-            noted: Arc::default(),
-            slow_log: Arc::new(SlowLog::new(sharded.slower_than, sharded.slow_log_len_max)),
-            scripts: Arc::default(),
-            notices: Default::default(),
-            kind: PoolKind::sharded(sharded.clone()).warmed_up(WarmUpPlan::new(
-                sharded,
-                pools,
-                Time(0),
-            )),
-        },
-        TopologyKind::Routed(routed) => PoolPlan {
-            name: pool.name.clone(),
-            databases: 1,
-            clients_max: 0,
-            pause: Pause::default(),
-            errors: Arc::default(),
-            noted: Arc::default(),
-            slow_log: Arc::default(),
-            scripts: Arc::default(),
-            notices: Default::default(),
-            kind: PoolKind::Routed(Box::new(RoutePlan::new(routed.clone(), pools, Time(0)))),
-        },
+    let open = || {
+        Arc::new(Store::new(StoreConfig {
+            memory_max: 0,
+            policy: EvictionPolicy::NoEviction,
+            databases: 4,
+            shards: Some(4),
+            seed,
+            ..StoreConfig::default()
+        }))
+    };
+    let options = pool.kind.servers().map(|set| &set.options);
+    let databases = match &pool.kind {
+        TopologyKind::Store => 4,
+        _ => options.map_or(1, |options| options.databases_allowed),
+    };
+    let slow_log = options.map(|it| SlowLog::new(it.slower_than, it.slow_log_len_max));
+    PoolPlan {
+        name: pool.name.clone(),
+        databases,
+        clients_max: 0,
+        pause: Pause::default(),
+        errors: Arc::default(),
+        noted: Arc::default(),
+        slow_log: Arc::new(slow_log.unwrap_or_default()),
+        scripts: Arc::default(),
+        notices: Default::default(),
+        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, open),
     }
 }
 
@@ -164,17 +137,20 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
 /// Where a pool gets what it misses from.
 fn old_pool(topology: &Topology, pool: &Pool) -> Option<usize> {
     match &pool.kind {
-        TopologyKind::Sharded(sharded) => topology.pool_index(&sharded.warm_up.as_ref()?.from),
-        TopologyKind::Store | TopologyKind::Routed(_) => None,
+        TopologyKind::Memcached(pool) => topology.pool_index(&pool.warm_up.as_ref()?.from),
+        _ => None,
     }
 }
 
 fn is_memcached(scenario: &Scenario, pool: u16) -> bool {
     match &scenario.topology.pools()[usize::from(pool)].kind {
-        TopologyKind::Sharded(pool) => pool.protocol != ServerProtocol::Redis,
-        TopologyKind::Store => false,
-        // No scenario leads to anything else.
-        TopologyKind::Routed(_) => true,
+        // No scenario leads to anything but memcached.
+        TopologyKind::Memcached(_) | TopologyKind::Routed(_) => true,
+        TopologyKind::Store
+        | TopologyKind::Sharded(_)
+        | TopologyKind::Cluster(_)
+        | TopologyKind::Replicated(_)
+        | TopologyKind::Sentinels(_) => false,
     }
 }
 
@@ -191,11 +167,7 @@ pub(super) fn build_world(
         .enumerate()
         .map(|(index, habits)| Client::new(index, habits.clone(), random.fork()))
         .collect();
-    let known = pools.iter().map(|pool| match &pool.kind {
-        TopologyKind::Store | TopologyKind::Routed(_) => None,
-        TopologyKind::Sharded(sharded) => Some(sharded.clone()),
-    });
-    let mut ledger = Ledger::new(known.collect(), servers_count, Arc::clone(&plan.health));
+    let mut ledger = Ledger::new(pools, servers_count, Arc::clone(&plan.health));
     ledger.know_old_pools(pools.iter().map(|pool| old_pool(&scenario.topology, pool)).collect());
     ledger.know_reaches(pools.iter().map(|pool| Reach::of(pool, pools)).collect());
     let mut network = Network::new(
@@ -210,18 +182,19 @@ pub(super) fn build_world(
     }
     let mut servers = Vec::new();
     for (pool_index, pool) in plan.pools.iter().enumerate() {
-        let PoolKind::Sharded { pool, addresses, .. } = &pool.kind else { continue };
-        for address in addresses.iter().filter(|_| scenario.cluster.is_none()) {
+        let Some(upstream) = pool.kind.upstream() else { continue };
+        let settings = &upstream.servers.options;
+        for address in upstream.addresses.iter().filter(|_| scenario.cluster.is_none()) {
             let index = servers.len();
             network.names.insert(address.to_string(), index);
-            network.attempts_max[index] = scenario.attempts_max(pool);
-            let password = pool.password.as_ref().map(|password| password.expose());
+            network.attempts_max[index] = scenario.attempts_max(&upstream.servers);
+            let password = settings.password.as_ref().map(|password| password.expose());
             let defect = options.defect.filter(|_| index == 0);
             let (place, service) = ((index, pool_index), scenario.service);
             let wishes = (defect, scenario.knows_hello[pool_index]);
             let mut server =
-                Server::new(place, pool.database, password, service, wishes, random.fork());
-            if pool.protocol != ServerProtocol::Redis {
+                Server::new(place, settings.database, password, service, wishes, random.fork());
+            if matches!(pool.kind, PoolKind::Memcached(_)) {
                 server.speak_memcached();
             }
             servers.push(server);

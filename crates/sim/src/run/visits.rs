@@ -3,7 +3,8 @@
 use super::*;
 use crate::scenario::START;
 use crate::visitor::{Place, Tongue, Visitor};
-use keyway_topology::{Pool, PoolKind as TopologyKind, ServerProtocol};
+use keyway_memcache::Dialect;
+use keyway_topology::{Pool, PoolKind as TopologyKind};
 use std::collections::BTreeSet;
 
 /// Visitors start within this span.
@@ -15,17 +16,14 @@ fn place(scenario: &Scenario, index: usize, pool: &Pool) -> Place {
         TopologyKind::Store => Tongue::Redis { is_store: true, hears: true, tracks: true },
         // No scenario leads to anything but servers that are told in text.
         TopologyKind::Routed(_) => Tongue::Memcached { all: true },
-        TopologyKind::Sharded(sharded) => match sharded.protocol {
-            ServerProtocol::Redis => {
-                let hears = scenario.cluster.is_none();
-                Tongue::Redis {
-                    is_store: false,
-                    hears,
-                    tracks: hears && scenario.knows_hello[index],
-                }
-            }
-            protocol => Tongue::Memcached { all: protocol == ServerProtocol::MemcachedText },
-        },
+        TopologyKind::Memcached(pool) => Tongue::Memcached { all: pool.dialect == Dialect::Text },
+        TopologyKind::Sharded(_)
+        | TopologyKind::Cluster(_)
+        | TopologyKind::Replicated(_)
+        | TopologyKind::Sentinels(_) => {
+            let hears = scenario.cluster.is_none();
+            Tongue::Redis { is_store: false, hears, tracks: hears && scenario.knows_hello[index] }
+        }
     };
     let password = scenario.passwords[index].clone();
     Place { listener: index as u16, tongue, password, value_len: scenario.value_len_max }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::{EventKind, Member};
 use keyway_topology::{
-    ClusterPool, Discovery, Endpoint, HedgeAfter, HedgePolicy, ReadFrom, ReadPolicy,
+    ClusterPool, Discovery, Endpoint, HedgeAfter, HedgePolicy, ReadFrom, ReadPolicy, SlotQuery,
 };
 
 /// What is done by those who care for a cluster, and harms nobody.
@@ -41,35 +41,28 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
     };
     let reads = reads(random, copies > 0);
     let is_bounded = reads.hedge.is_some() && random.percent(30);
-    let settings = ClusterPool {
+    let query = random.pick(&[SlotQuery::Slots, SlotQuery::Shards, SlotQuery::Nodes]);
+    let settings = Discovery {
         seeds,
         nodes_max,
-        discovery: random.pick(&[Discovery::Slots, Discovery::Shards, Discovery::Nodes]),
         refresh: Duration::from_millis(random.scaled(200, 4000)),
         redirections_max: random.between(6, 16) as u8,
         retry_percent: is_bounded.then_some(20),
         wait_for_primary: wait_for_primary(random),
         reads,
-        primaries: Vec::new(),
-        sentinels: None,
     };
     // What a seed that is no member took is nobody's for a while.
     let is_nowhere = |seed: &Endpoint| seed.to_string().ends_with(&nowhere);
     let lost = settings.seeds.iter().filter(|seed| is_nowhere(seed)).count();
     let refresh = nanos(settings.refresh);
     let mut drawn = sharded(random, 0, calm, options);
-    drawn.ejection = None;
-    (drawn.database, drawn.databases_allowed) = (0, 1);
-    let of_cluster = ShardedPool::of_cluster(settings);
-    let pool = ShardedPool {
-        servers: of_cluster.servers,
-        hash: of_cluster.hash,
-        hash_tag: of_cluster.hash_tag,
-        distribution: of_cluster.distribution,
-        cluster: of_cluster.cluster,
-        ..drawn
-    };
-    let aftermath = aftermath(&pool) + refresh;
+    drawn.options.ejection = None;
+    (drawn.options.database, drawn.options.databases_allowed) = (0, 1);
+    let mut pool = ClusterPool::new(query, settings);
+    pool.servers.options = drawn.options;
+    let places = pool.servers.servers.len() - lost;
+    let kind = PoolKind::Cluster(pool);
+    let aftermath = aftermath(&kind) + refresh;
     let is_lossy = !calm && random.percent(70);
     let event = |random: &mut Random| {
         let kind = match is_lossy && random.percent(50) {
@@ -90,7 +83,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
         is_strict: random.percent(50),
         aftermath,
-        places: pool.servers.len() - lost,
+        places,
         nodes_max,
         leaves_after: refresh + random.scaled(MILLI, SECOND),
         groups: 0,
@@ -98,7 +91,7 @@ pub(super) fn cluster(random: &mut Random, calm: bool, options: &Options) -> (Po
         kills_clients: false,
         members,
     };
-    (Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) }, plan)
+    (Pool { name: "pool0".to_owned(), kind }, plan)
 }
 
 /// Longest wait of requests for a primary that is gone, if they wait.
@@ -167,11 +160,8 @@ fn hedge(random: &mut Random) -> HedgePolicy {
 }
 
 impl Scenario {
-    fn cluster_pool(&self) -> Option<&ClusterPool> {
-        match &self.topology.pools()[0].kind {
-            PoolKind::Sharded(pool) => pool.cluster.as_deref(),
-            _ => None,
-        }
+    fn discovery(&self) -> Option<&Discovery> {
+        self.topology.pools()[0].kind.discovery()
     }
 
     /// How many servers there are.
@@ -181,20 +171,17 @@ impl Scenario {
     }
 
     /// The pool that a server is of.
-    pub(super) fn pool_of(&self, server: usize) -> Option<&ShardedPool> {
+    pub(super) fn pool_of(&self, server: usize) -> Option<&Pool> {
         let pool = match &self.cluster {
             Some(plan) => &self.topology.pools()[usize::from(server >= plan.members.len())],
             None => self.topology.backend(self.topology.all_ids().nth(server)?)?.pool,
         };
-        match &pool.kind {
-            PoolKind::Sharded(pool) => Some(pool),
-            _ => None,
-        }
+        pool.kind.servers().map(|_| pool)
     }
 
     /// Clients of a cluster do what it has, and expect of copies what these have.
     pub(super) fn restrain_clients(&mut self) {
-        let (Some(plan), Some(pool)) = (&self.cluster, self.cluster_pool()) else { return };
+        let (Some(plan), Some(pool)) = (&self.cluster, self.discovery()) else { return };
         let staleness = match (&pool.reads.from, pool.reads.pin_after_write) {
             (ReadFrom::Primary, _) => Staleness::Never,
             (_, Some(_)) => Staleness::UntilWrite,
@@ -212,7 +199,7 @@ impl Scenario {
 
     /// How long after the last event and fault everything about the cluster is known.
     pub(super) fn cluster_recovery(&self) -> Nanos {
-        self.cluster_pool().map_or(0, |pool| nanos(pool.refresh) + SECOND)
+        self.discovery().map_or(0, |pool| nanos(pool.refresh) + SECOND)
     }
 
     /// Requests that servers of a cluster may send to one link, which takes them although

@@ -6,7 +6,7 @@ use crate::client::{Habits, Mute};
 use crate::network::{MICRO, MILLI, Nanos, SECOND};
 use crate::random::Random;
 use crate::world::{Fault, FaultKind};
-use keyway_topology::{Pool, PoolKind, RoutedPool, ServerProtocol};
+use keyway_topology::{Pool, PoolKind, RoutedPool};
 
 /// How late an error may be beyond the timeout, and what the network adds.
 const LATE_MAX: Nanos = 110 * MILLI;
@@ -27,9 +27,12 @@ impl Scenario {
         self.starts.clear();
         let (pool, listener) = (like.pool, like.listener);
         let is_memcached = match &self.topology.pools()[pool].kind {
-            PoolKind::Sharded(it) => it.protocol != ServerProtocol::Redis,
-            PoolKind::Routed(_) => true,
-            PoolKind::Store => false,
+            PoolKind::Memcached(_) | PoolKind::Routed(_) => true,
+            PoolKind::Store
+            | PoolKind::Sharded(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_) => false,
         };
         let plain = Habits {
             requests: 80,
@@ -96,7 +99,7 @@ impl Scenario {
         let count = self.server_count();
         let server = if count > 0 { random.index(count) } else { 0 };
         let Some(pool) = self.pool_of(server) else { return };
-        let aftermath = aftermath(pool);
+        let aftermath = aftermath(&pool.kind);
         let (at, lasts) =
             (START + random.below(2 * SECOND), random.scaled(100 * MILLI, 3 * SECOND));
         self.faults.push(Fault { at, lasts, server, kind: FaultKind::Stall, aftermath });
@@ -108,11 +111,6 @@ impl Scenario {
 fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
     let of = |child: &u16| longest(pools, usize::from(*child));
     match &pools[pool].kind {
-        PoolKind::Sharded(sharded) => {
-            let wait = sharded.cluster.as_ref().and_then(|cluster| cluster.wait_for_primary);
-            Some(nanos(sharded.timeout) + wait.map_or(0, nanos) + LATE_MAX)
-        }
-        PoolKind::Store => None,
         PoolKind::Routed(routed) => {
             let children = routed.children();
             let times = || children.iter().filter_map(of);
@@ -125,6 +123,11 @@ fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
                 }
                 _ => times().max(),
             }
+        }
+        kind => {
+            let wait = kind.discovery().and_then(|discovery| discovery.wait_for_primary);
+            let timeout = nanos(kind.servers()?.options.timeout);
+            Some(timeout + wait.map_or(0, nanos) + LATE_MAX)
         }
     }
 }

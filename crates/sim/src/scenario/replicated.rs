@@ -4,10 +4,13 @@
 use super::clusters::{EVENTS_LAST, members, reads, wait_for_primary};
 use super::*;
 use crate::cluster::EventKind;
-use keyway_topology::{ClusterPool, Discovery, Endpoint};
+use keyway_topology::{Discovery, Endpoint, PrimarySource, ReplicatedPool, ServerOptions};
 
 /// What a primary is called, by its number.
 pub const NAME: &str = "alpha";
+
+/// The pool of the sentinels.
+const SENTINELS: &str = "pool0/sentinels";
 
 /// The hosts of sentinels begin with this.
 const SENTINEL_HOST: &str = "10.8.1";
@@ -35,60 +38,59 @@ pub(super) fn replicated(
         Endpoint::tcp(&member.host, member.port).expect("an endpoint")
     };
     let listed = members.iter().filter(|member| member.is_member && !has_sentinels).map(endpoint);
-    let settings = ClusterPool {
+    let settings = Discovery {
         seeds: listed.collect(),
         nodes_max: groups * (1 + copies) + random.between(0, 8) as u16,
-        discovery: if has_sentinels { Discovery::Sentinel } else { Discovery::Roles },
         refresh: Duration::from_millis(random.scaled(200, 2000)),
         redirections_max: random.between(6, 16) as u8,
         reads: reads(random, true),
-        primaries: (0..groups).map(|number| format!("{NAME}{number}")).collect(),
-        sentinels: has_sentinels.then(|| "pool0/sentinels".to_owned()),
         retry_percent: None,
         wait_for_primary: wait_for_primary(random),
     };
     let refresh = nanos(settings.refresh);
     let mut drawn = sharded(random, 0, calm, options);
-    drawn.ejection = None;
-    (drawn.database, drawn.databases_allowed) = (0, 1);
-    let found_out = ShardedPool::of_cluster(settings);
-    let pool = ShardedPool {
-        servers: found_out.servers,
-        hash: Hash::Crc16,
-        hash_tag: Some(HashTag::BRACES),
-        distribution: Distribution::Modula,
-        cluster: found_out.cluster,
-        ..drawn
+    drawn.options.ejection = None;
+    (drawn.options.database, drawn.options.databases_allowed) = (0, 1);
+    let source = match has_sentinels {
+        true => PrimarySource::Sentinels {
+            pool: SENTINELS.to_owned(),
+            primaries: (0..groups).map(|number| format!("{NAME}{number}")).collect(),
+        },
+        false => PrimarySource::Servers,
     };
+    let mut pool = ReplicatedPool::new(source, settings);
+    let asked = sentinel_pool(&drawn.options, sentinels).map(PoolKind::Sentinels);
+    let set = &mut pool.servers;
+    (set.hash, set.hash_tag, set.distribution) =
+        (Hash::Crc16, Some(HashTag::BRACES), Distribution::Modula);
+    set.options = drawn.options;
+    let pool = Pool { name: "pool0".to_owned(), kind: PoolKind::Replicated(pool) };
     let plan = plan(random, calm, &pool, (members, groups, sentinels));
     let mut plan = ClusterPlan { aftermath: plan.aftermath + 2 * refresh, ..plan };
-    let asked = sentinel_pool(&pool, sentinels);
     plan.aftermath += asked.as_ref().map_or(0, aftermath);
-    let pool = Pool { name: "pool0".to_owned(), kind: PoolKind::Sharded(pool) };
-    let asked = asked
-        .map(|asked| Pool { name: "pool0/sentinels".to_owned(), kind: PoolKind::Sharded(asked) });
+    let asked = asked.map(|kind| Pool { name: SENTINELS.to_owned(), kind });
     (std::iter::once(pool).chain(asked).collect(), plan)
 }
 
-fn sentinel_pool(pool: &ShardedPool, sentinels: usize) -> Option<ShardedPool> {
+fn sentinel_pool(options: &ServerOptions, sentinels: usize) -> Option<ServerSet> {
     let server = |number| Server::parse(&format!("{SENTINEL_HOST}.{number}:26379"));
     let servers: Vec<Server> =
         (0..sentinels).map(|number| server(number).expect("a server line")).collect();
     let second = Duration::from_secs(1);
-    (!servers.is_empty()).then(|| ShardedPool {
-        is_sentinels: true,
-        timeout: pool.timeout.min(second),
-        connect_timeout: pool.connect_timeout,
-        reconnect_min: pool.reconnect_min,
-        reconnect_max: pool.reconnect_max.min(second),
-        ..ShardedPool::with_servers(servers)
-    })
+    let options = ServerOptions {
+        timeout: options.timeout.min(second),
+        connect_timeout: options.connect_timeout,
+        reconnect_min: options.reconnect_min,
+        reconnect_max: options.reconnect_max.min(second),
+        ..ServerOptions::default()
+    };
+    (!servers.is_empty()).then(|| ServerSet { options, ..ServerSet::new(servers) })
 }
 
 fn plan(
     random: &mut Random,
     calm: bool,
-    pool: &ShardedPool,
+    pool: &Pool,
     (members, groups, sentinels): (Vec<crate::cluster::Member>, u16, usize),
 ) -> ClusterPlan {
     let is_lossy = !calm && random.percent(70);
@@ -114,9 +116,9 @@ fn plan(
             .then(|| ((first_sentinel + random.below(sentinels as u64)) as u16, 2 * SECOND)),
         lag: (50 * MICRO, random.scaled(MILLI, 300 * MILLI)),
         is_strict: false,
-        aftermath: aftermath(pool),
-        places: pool.servers.len(),
-        nodes_max: pool.servers.len() as u16,
+        aftermath: aftermath(&pool.kind),
+        places: pool.servers().len(),
+        nodes_max: pool.servers().len() as u16,
         leaves_after: SECOND,
         groups: usize::from(groups),
         sentinels,

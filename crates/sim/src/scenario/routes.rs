@@ -2,9 +2,10 @@
 
 use super::{Options, sharded, speak_memcached};
 use crate::random::Random;
+use keyway_memcache::Dialect;
 use keyway_topology::{
-    FailoverPool, MirrorPool, MissThenPool, Pool, PoolKind, PrefixPool, RoutedPool, ServerProtocol,
-    ShadowBy, ShadowPool, Wait,
+    FailoverPool, MirrorPool, MissThenPool, Pool, PoolKind, PrefixPool, RoutedPool, ShadowBy,
+    ShadowPool, Wait,
 };
 use std::time::Duration;
 
@@ -54,11 +55,12 @@ fn prefixes() -> Vec<(Box<[u8]>, u16)> {
 fn leaf(random: &mut Random, index: u64, calm: bool, options: &Options) -> Pool {
     let mut sharded = sharded(random, index, calm, options);
     // Keys have one place each, and their requests one connection.
-    (sharded.ejection, sharded.circuit, sharded.server_connections) = (None, None, 1);
+    let settings = &mut sharded.options;
+    (settings.ejection, settings.circuit, settings.server_connections) = (None, None, 1);
     let mut pool = Pool { name: format!("pool{index}"), kind: PoolKind::Sharded(sharded) };
     speak_memcached(&mut pool, random);
-    if let PoolKind::Sharded(sharded) = &mut pool.kind {
-        sharded.protocol = ServerProtocol::MemcachedText;
+    if let PoolKind::Memcached(memcached) = &mut pool.kind {
+        memcached.dialect = Dialect::Text;
     }
     pool
 }

@@ -149,7 +149,7 @@ impl Server {
     fn check_channel(&self, channel: &[u8], ledger: &mut Ledger) {
         let Some(known) = &ledger.pools[self.pool] else { return };
         // Sentinels tell Keyway itself.
-        let is_of_clients = known.is_static && !known.pool.is_sentinels;
+        let is_of_clients = known.is_static && !known.is_of_sentinels;
         if is_of_clients && ledger.home(self.pool, channel) != Some(self.index) {
             ledger.fail(|| format!("{} was looked for on server {}", clip(channel), self.index));
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Epoch, Pool, PoolKind, Server, ShardedPool};
+use crate::{Epoch, Pool, PoolKind, Server, ServerSet};
 use proptest::prelude::*;
 
 const BACKEND: BackendId = BackendId(1);
@@ -21,7 +21,8 @@ fn board_with(circuit: Option<Circuit>) -> CircuitBoard {
     let servers: Vec<Server> =
         (1..3).map(|port| Server::parse(&format!("h:{port}")).unwrap()).collect();
     let pool = |name: &str, circuit| {
-        let sharded = ShardedPool { circuit, ..ShardedPool::with_servers(servers.clone()) };
+        let mut sharded = ServerSet::new(servers.clone());
+        sharded.options.circuit = circuit;
         Pool { name: name.to_owned(), kind: PoolKind::Sharded(sharded) }
     };
     CircuitBoard::new(&Topology::new(Epoch(1), vec![pool("a", circuit), pool("b", None)]))

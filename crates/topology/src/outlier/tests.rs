@@ -1,5 +1,5 @@
 use super::*;
-use crate::{ClusterPool, Discovery, Epoch, Pool, PoolKind, ReadFrom, ReadPolicy, ShardedPool};
+use crate::{ClusterPool, Discovery, Epoch, Pool, PoolKind, ReadFrom, ReadPolicy, SlotQuery};
 use proptest::prelude::*;
 
 const OUTLIERS: Outliers = Outliers {
@@ -16,19 +16,9 @@ fn at(millis: u64) -> Time {
 }
 
 fn board_of(outliers: Option<Outliers>, nodes_max: u16) -> (ReadBoard, Vec<BackendId>) {
-    let cluster = ClusterPool {
-        seeds: Vec::new(),
-        nodes_max,
-        discovery: Discovery::Slots,
-        refresh: Duration::from_secs(1),
-        redirections_max: 3,
-        reads: ReadPolicy { from: ReadFrom::Nearest, outliers, ..ReadPolicy::default() },
-        primaries: Vec::new(),
-        sentinels: None,
-        retry_percent: None,
-        wait_for_primary: None,
-    };
-    let kind = PoolKind::Sharded(ShardedPool::of_cluster(cluster));
+    let reads = ReadPolicy { from: ReadFrom::Nearest, outliers, ..ReadPolicy::default() };
+    let discovery = Discovery { reads, ..Discovery::new(Vec::new(), nodes_max) };
+    let kind = PoolKind::Cluster(ClusterPool::new(SlotQuery::Slots, discovery));
     let topology = Topology::new(Epoch(1), vec![Pool { name: "a".to_owned(), kind }]);
     let ids = (0..u32::from(nodes_max)).map(BackendId).collect();
     (ReadBoard::new(&topology), ids)

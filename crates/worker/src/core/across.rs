@@ -13,7 +13,7 @@ use super::scripts::{Given, Loads, Preload, Shown, give_script};
 use super::stateful::Asked;
 use super::tracking::caching_request;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
@@ -300,8 +300,10 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, .. } = &pool.kind else { return Step::Started };
-        if !sharded.allow_flush {
+        let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {
+            return Step::Started;
+        };
+        if !sharded.options.allow_flush {
             let text = format!(
                 "ERR '{}' is refused: it would empty every server of the pool; set allow_flush = \
                  true in [pool.{}] to let clients do so",
@@ -312,7 +314,7 @@ impl Plane {
         }
         let mut narrowed = Vec::new();
         let mut request = *request;
-        if request.command.verb == Verb::Flushall && sharded.databases_allowed <= 1 {
+        if request.command.verb == Verb::Flushall && sharded.options.databases_allowed <= 1 {
             reply::array(&mut narrowed, request.args.len());
             reply::bulk(&mut narrowed, b"FLUSHDB");
             request.args.from(1).for_each(|arg| reply::bulk(&mut narrowed, arg));
@@ -417,7 +419,7 @@ impl Plane {
             let next = in_use.first_from(usize::from(errand.server) + 1);
             errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
         }
-        let PoolState::Sharded(state) = &self.pools[errand.pool as usize] else { return };
+        let PoolState::Servers(state) = &self.pools[errand.pool as usize] else { return };
         let own = sessions.get(errand.session).and_then(|it| self.own_link(it, errand.server));
         let shared = || state.link(errand.server, errand.session.index(), errand.protocol);
         let index = own.unwrap_or_else(shared);

@@ -3,7 +3,6 @@
 //! spends half of its time waiting for it.
 
 use super::Plane;
-use crate::PoolKind;
 use keyway_base::ByteRange;
 use keyway_proxy::Session;
 use keyway_resp::{ParseLimits, Parsed, parse_request};
@@ -39,7 +38,7 @@ impl Plane {
         bytes: &[u8],
         limits: &ParseLimits,
     ) -> usize {
-        let PoolKind::Store(store) = &self.plan.pools[session.pool as usize].kind else {
+        let Some(store) = self.plan.pools[session.pool as usize].kind.store() else {
             return usize::MAX / 2;
         };
         let Scratch { args, hints } = &mut self.ahead;

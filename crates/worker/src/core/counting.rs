@@ -1,7 +1,6 @@
 //! Requests, their errors and their latencies, counted by class and by command.
 
 use super::Plane;
-use crate::PoolKind;
 use keyway_base::Fault;
 use keyway_command::{Counted, Request};
 use keyway_metrics::RequestCells;
@@ -29,10 +28,7 @@ impl Plane {
         self.count_fault(pool, counted, Fault::StoreFull);
         let plan = &self.plan.pools[pool as usize];
         if plan.notices.store_full.is_due(self.clock.now) {
-            let memory_max = match &plan.kind {
-                PoolKind::Store(store) => store.config().memory_max,
-                PoolKind::Sharded { .. } | PoolKind::Routed(_) => 0,
-            };
+            let memory_max = plan.kind.store().map_or(0, |store| store.config().memory_max);
             tracing::warn!(pool = plan.name, memory_max, "store is full: writes are refused");
         }
     }

@@ -80,7 +80,7 @@ impl Core {
             return index;
         }
         match &self.plane.pools[usize::from(slot.pool)] {
-            PoolState::Sharded(state) => state.link(slot.backend, DETOUR, slot.link.protocol()),
+            PoolState::Servers(state) => state.link(slot.backend, DETOUR, slot.link.protocol()),
             _ => index,
         }
     }

@@ -8,7 +8,7 @@ use super::store_transactions::{tells_of_all, unserved};
 use super::tracking::forget_caching;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::advice::{advice, advice_of_tls};
-use crate::{Plan, PoolKind, PoolPlan};
+use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
 use keyway_base::{ByteRange, Fault, Key, Part};
 use keyway_command::{
     Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
@@ -21,7 +21,7 @@ use keyway_proxy::{
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
 use keyway_store::{Context, Insertions, Store, Transfer};
-use keyway_topology::{Distribution, ShardedPool};
+use keyway_topology::{Distribution, ServerSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,14 +74,16 @@ impl Plane {
         let mut asked = Asked { key, session, busy, request: &request };
         match &pool.kind {
             PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),
-            PoolKind::Sharded { pool: sharded, cluster, .. } => {
-                if cluster.is_some() && self.awaits_map(&mut asked) {
+            PoolKind::Sharded(ShardedPlan { upstream, .. })
+            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
+            | PoolKind::Sentinels(upstream) => {
+                self.dispatch_to_servers(links, (pool, upstream), &mut asked)
+            }
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
+                if self.awaits_map(&mut asked) {
                     return Step::Wait;
                 }
-                if asked.session.is_special() {
-                    return self.dispatch_special(links, pool, sharded, &mut asked);
-                }
-                self.send_on::<false>(links, pool, sharded, &mut asked)
+                self.dispatch_to_servers(links, (pool, &plan.upstream), &mut asked)
             }
             PoolKind::Routed(routes) => {
                 self.dispatch_routed(links, plan, (pool, routes), &mut asked)
@@ -106,14 +108,34 @@ impl Plane {
         }
         match &pool.kind {
             PoolKind::Store(store) => self.serve(links, pool, store, asked),
-            PoolKind::Sharded { pool: sharded, cluster, .. } => {
-                if cluster.is_some() && self.awaits_map(asked) {
+            PoolKind::Sharded(ShardedPlan { upstream, .. })
+            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
+            | PoolKind::Sentinels(upstream) => {
+                self.send_on::<false>(links, pool, &upstream.servers, asked)
+            }
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
+                if self.awaits_map(asked) {
                     return Step::Wait;
                 }
-                self.send_on::<false>(links, pool, sharded, asked)
+                self.send_on::<false>(links, pool, &plan.upstream.servers, asked)
             }
             PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
         }
+    }
+
+    /// Starts a request to the servers of the client's own pool.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
+    fn dispatch_to_servers(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        (pool, upstream): (&PoolPlan, &Upstream),
+        asked: &mut Asked,
+    ) -> Step {
+        if asked.session.is_special() {
+            return self.dispatch_special(links, pool, &upstream.servers, asked);
+        }
+        self.send_on::<false>(links, pool, &upstream.servers, asked)
     }
 
     /// Starts a request to an embedded store.
@@ -218,7 +240,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
-        sharded: &ShardedPool,
+        sharded: &ServerSet,
         asked: &mut Asked,
     ) -> Step {
         if asked.session.tracking.is_some() {
@@ -242,14 +264,14 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
-        sharded: &ShardedPool,
+        sharded: &ServerSet,
         asked: &mut Asked,
     ) -> Step {
         let random = match sharded.distribution {
             Distribution::Random => self.next_random() as u32,
             _ => 0,
         };
-        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+        let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
             unreachable!("the state of a pool is of its kind");
         };
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
@@ -447,7 +469,8 @@ impl Plane {
         if !slot.link.is_awaited() {
             self.wake_link(index, slot);
         }
-        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
+        let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        else {
             return;
         };
         // A client counts databases from the pool's own.
@@ -467,7 +490,8 @@ impl Plane {
         if slot.link.state() != LinkState::Ready {
             self.note_patience(slot);
         }
-        if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
+        if let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        {
             let timeout = options.timeout.unwrap_or(options.connect_timeout);
             self.note_deadline(Some(self.clock.now + timeout));
         }
@@ -650,10 +674,8 @@ impl Plane {
         let name = request.command.name.replace('|', " ");
         match route {
             Route::CrossSlot { servers } => {
-                let tag = match &pool.kind {
-                    PoolKind::Sharded { pool, .. } => pool.hash_tag.map(|tag| tag.to_string()),
-                    PoolKind::Store(_) | PoolKind::Routed(_) => None,
-                };
+                let upstream = pool.kind.upstream();
+                let tag = upstream.and_then(|it| it.servers.hash_tag).map(|tag| tag.to_string());
                 self.refuse(session, busy, |out| {
                     write_crossslot(&name, servers, tag.as_deref(), out);
                 });
@@ -691,36 +713,32 @@ impl Plane {
     /// refuses connections, if it does.
     #[cold]
     pub(super) fn describe_backend(&self, index: u16, backend: u16) -> String {
-        match &self.plan.pools[index as usize].kind {
-            kind @ PoolKind::Sharded { .. } => {
-                let label = kind.label(usize::from(backend));
-                let address = kind.address(usize::from(backend));
-                let address = address.map_or_else(|| label.clone(), |address| address.to_string());
-                let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
-                let name = if label == address { address } else { format!("{label} ({address})") };
-                if let Some(waited) = self.waited {
-                    return format!("{name} ({})", Self::waited_words(waited));
-                }
-                let trouble = &self.troubles[id.index()];
-                let pool = &self.plan.pools[index as usize].name;
-                match (&trouble.refusal, trouble.tls) {
-                    (Some((_, said)), _) => match advice(pool, said) {
-                        Some(advice) => format!("{name} (it said '{said}'; {advice})"),
-                        None => format!("{name} (it said '{said}')"),
-                    },
-                    (None, None) if trouble.is_mute() => {
-                        format!(
-                            "{name} (it ends connections before it answers; {})",
-                            advice_of_tls(pool)
-                        )
-                    }
-                    (None, Some(fault)) => {
-                        format!("{name} ({})", self.tls_words((index, backend), fault))
-                    }
-                    (None, None) => name,
-                }
+        let kind = &self.plan.pools[index as usize].kind;
+        if kind.upstream().is_none() {
+            return "store".to_owned();
+        }
+        let label = kind.label(usize::from(backend));
+        let address = kind.address(usize::from(backend));
+        let address = address.map_or_else(|| label.clone(), |address| address.to_string());
+        let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
+        let name = if label == address { address } else { format!("{label} ({address})") };
+        if let Some(waited) = self.waited {
+            return format!("{name} ({})", Self::waited_words(waited));
+        }
+        let trouble = &self.troubles[id.index()];
+        let pool = &self.plan.pools[index as usize].name;
+        match (&trouble.refusal, trouble.tls) {
+            (Some((_, said)), _) => match advice(pool, said) {
+                Some(advice) => format!("{name} (it said '{said}'; {advice})"),
+                None => format!("{name} (it said '{said}')"),
+            },
+            (None, None) if trouble.is_mute() => {
+                format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
             }
-            PoolKind::Store(_) | PoolKind::Routed(_) => "store".to_owned(),
+            (None, Some(fault)) => {
+                format!("{name} ({})", self.tls_words((index, backend), fault))
+            }
+            (None, None) => name,
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::Core;
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::Time;
 use std::time::Duration;
 
@@ -76,7 +76,8 @@ impl Core {
             raise(&mut figures.link_in_flight_max, link.in_flight());
             raise(&mut figures.link_output_max, link.unsent_len());
             raise(&mut figures.link_input_max, link.input_len());
-            let PoolKind::Sharded { options, .. } = &self.plane.plan.pools[slot.pool as usize].kind
+            let Some(Upstream { options, .. }) =
+                self.plane.plan.pools[slot.pool as usize].kind.upstream()
             else {
                 continue;
             };

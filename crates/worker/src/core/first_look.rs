@@ -88,7 +88,7 @@ impl Plane {
             return None;
         }
         match &self.pools[place.pool_index] {
-            PoolState::Sharded(state) => Some(state.probe_link(place.server_index)),
+            PoolState::Servers(state) => Some(state.probe_link(place.server_index)),
             _ => None,
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::super::tests::{connected_core_with, core_with, pass_to};
     use super::*;
     use keyway_net::ConnectFault;
-    use keyway_topology::{HealthState, ShardedPool};
+    use keyway_topology::{HealthState, ServerOptions};
 
     fn unknown(mut core: Core) -> Core {
         let health = &core.plane.plan.health;
@@ -130,7 +130,7 @@ mod tests {
         asked.expect("it is asked within the spread")
     }
 
-    fn short(pool: &mut ShardedPool) {
+    fn short(pool: &mut ServerOptions) {
         pool.timeout = Duration::from_millis(200);
     }
 

@@ -290,7 +290,7 @@ impl Plane {
 
     /// Which servers are read may be said by listeners and users.
     fn follow_readers(&mut self, index: usize) {
-        if let PoolState::Sharded(state) = &mut self.pools[index]
+        if let PoolState::Servers(state) = &mut self.pools[index]
             && let Some(cluster) = &state.cluster
         {
             state.readers = cluster.readers(&self.plan, index);

@@ -196,9 +196,7 @@ impl Plane {
 
     /// What empties a server of the pool before it is used again.
     pub(super) fn flush_command(&self, pool: usize) -> &'static str {
-        if let PoolKind::Sharded { options, .. } = &self.plan.pools[pool].kind
-            && options.memcached.is_some()
-        {
+        if matches!(self.plan.pools[pool].kind, PoolKind::Memcached(_)) {
             return "flush_all";
         }
         if self.plan.pools[pool].databases > 1 { "FLUSHALL" } else { "FLUSHDB" }
@@ -225,7 +223,7 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_topology::{Epoch, Pool, PoolKind, Server, ShardedPool, Topology};
+    use keyway_topology::{Epoch, Pool, PoolKind, Server, ServerSet, Topology};
 
     const SERVER: u16 = 3;
 
@@ -236,8 +234,7 @@ mod tests {
     fn change(to: HealthState) -> StateChange {
         let from = if to == HealthState::Up { HealthState::Failing } else { HealthState::Up };
         let reason = Some(FailureReason::Timeout);
-        let kind =
-            PoolKind::Sharded(ShardedPool::with_servers(vec![Server::parse("h:1").unwrap()]));
+        let kind = PoolKind::Sharded(ServerSet::new(vec![Server::parse("h:1").unwrap()]));
         let topology = Topology::new(Epoch(1), vec![Pool { name: "pool".into(), kind }]);
         StateChange {
             backend: topology.backend_id(0, 0),

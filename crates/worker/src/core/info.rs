@@ -5,7 +5,7 @@ use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkSlot, Plane};
 use crate::standing::backend_state;
-use crate::{Cluster, Plan, PoolKind};
+use crate::{Cluster, Plan, Upstream};
 use keyway_command::{Args, Join as Rule};
 use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};
 use keyway_resp::{Protocol, reply};
@@ -62,7 +62,7 @@ impl Plane {
     fn info_of_one(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, .. } = &pool.kind else {
+        let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {
             return Step::Started;
         };
         let wanted = String::from_utf8_lossy(&asked.request.args[2]).into_owned();
@@ -98,7 +98,8 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
     let Some((query, protocol)) = join.report.as_deref() else { return };
     let pool = usize::from(join.pool);
     let kind = &plan.pools[pool].kind;
-    let PoolKind::Sharded { pool: sharded, options, cluster, .. } = kind else { return };
+    let Some(Upstream { servers: sharded, options, .. }) = kind.upstream() else { return };
+    let cluster = kind.cluster();
     let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
     // Of each place, where it is among those that have a server.
     let mut of_place = vec![None; sharded.servers.len()];
@@ -111,7 +112,7 @@ pub(super) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
             name: kind.label(index),
             address: address.to_string(),
             health,
-            standing: cluster.as_ref().map_or_else(String::new, |it| standing(it, index)),
+            standing: cluster.map_or_else(String::new, |it| standing(it, index)),
             latency_micros: plan.facts.backend_latency_micros(join.pool, index),
             info: Err(format!("it is {health}{why} and was not asked")),
         });

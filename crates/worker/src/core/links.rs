@@ -3,7 +3,7 @@ use super::pools::PoolState;
 use super::reply::{release_all, release_overdue, release_waiting};
 use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
 use keyway_memcache::Verb;
@@ -300,7 +300,7 @@ impl Core {
                 continue;
             }
             let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
-            let PoolState::Sharded(state) = &self.plane.pools[place.pool_index] else { continue };
+            let PoolState::Servers(state) = &self.plane.pools[place.pool_index] else { continue };
             let index = state.probe_link(place.server_index);
             let Core { links, plane, .. } = self;
             let slot = &mut links[index];
@@ -387,8 +387,8 @@ pub(super) fn next_generation(generation: u32) -> u32 {
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {
-    matches!(&plane.plan.pools[pool as usize].kind,
-        PoolKind::Sharded { pool, .. } if pool.preconnect)
+    let upstream = plane.plan.pools[pool as usize].kind.upstream();
+    upstream.is_some_and(|upstream| upstream.servers.options.preconnect)
 }
 
 /// Why the exchanges of a lost connection fail.
@@ -425,7 +425,7 @@ impl Plane {
     /// How links of a pool connect and wait.
     #[inline]
     pub(super) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
-        let PoolKind::Sharded { options, .. } = &self.plan.pools[pool as usize].kind else {
+        let Some(Upstream { options, .. }) = self.plan.pools[pool as usize].kind.upstream() else {
             unreachable!("only sharded pools have links");
         };
         options
@@ -547,7 +547,8 @@ impl Plane {
             self.ask_about(slot, Internal::Flush);
         }
         self.ask_about(slot, Internal::Probe);
-        if let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind {
+        if let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        {
             let deadline = slot.link.deadline(options);
             self.note_deadline(deadline);
         }

@@ -80,7 +80,7 @@ pub use figures::Figures;
 pub(crate) use health_log::HealthLog;
 pub use leftovers::Leftovers;
 
-use crate::{Plan, PoolKind};
+use crate::Plan;
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
@@ -575,7 +575,7 @@ impl Core {
         let mut more = false;
         let plan = Arc::clone(&self.plane.plan);
         for (index, pool) in plan.pools.iter().enumerate() {
-            if let PoolKind::Store(store) = &pool.kind {
+            if let Some(store) = pool.kind.store() {
                 more |= store.tick(self.plane.clock);
                 if store.notifies() {
                     self.plane.settle_upkeep(index as u16, store);

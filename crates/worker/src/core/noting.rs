@@ -2,7 +2,7 @@
 //! chance are looked at once they were started, and all that are large.
 
 use super::Plane;
-use crate::{PoolKind, PoolPlan};
+use crate::{PoolPlan, Upstream};
 use keyway_base::{ByteRange, Limits};
 use keyway_command::{Args, KeyFlags, Request, Verb};
 use keyway_memcache as memcache;
@@ -252,7 +252,7 @@ impl Plane {
     #[inline(never)]
     pub(super) fn note_big_reply(&mut self, pool: u16, big: &BigReply) {
         let plan = Arc::clone(&self.plan.pools[usize::from(pool)]);
-        let PoolKind::Sharded { options, .. } = &plan.kind else { return };
+        let Some(Upstream { options, .. }) = plan.kind.upstream() else { return };
         if (big.whole as usize) < self.noting.big_from {
             return;
         }

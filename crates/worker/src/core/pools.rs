@@ -2,11 +2,11 @@ use super::cluster::{ClusterState, Hedging, Readers};
 use super::links::next_generation;
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
-use crate::{Plan, PoolKind};
+use crate::{Plan, PoolKind, Upstream};
 use keyway_base::Time;
 use keyway_proxy::{Budget, Link};
 use keyway_resp::Protocol;
-use keyway_topology::{BackendId, Ring, ServerProtocol, ShardedPool};
+use keyway_topology::{BackendId, Ring, ServerSet};
 use std::ops::Range;
 
 /// The lane of sessions whose replies are large: they share a connection to each
@@ -22,10 +22,10 @@ pub(super) enum PoolState {
     /// Nothing: the store is shared and always there, and other pools see to theirs.
     None,
     /// Which links lead to its servers, and the ring over those in use.
-    Sharded(ShardedState),
+    Servers(ServersState),
 }
 
-pub(super) struct ShardedState {
+pub(super) struct ServersState {
     /// Who its servers are, where that is found out.
     pub(super) cluster: Option<ClusterState>,
     /// Who is read instead of a primary; only where replicas are.
@@ -53,18 +53,18 @@ pub(super) struct ShardedState {
 
 impl PoolState {
     pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
-        let PoolKind::Sharded { pool, cluster, .. } = &plan.pools[index].kind else {
-            return PoolState::None;
-        };
+        let kind = &plan.pools[index].kind;
+        let Some(Upstream { servers: pool, .. }) = kind.upstream() else { return PoolState::None };
+        let cluster = kind.cluster();
         if plan.retired(index as u16).is_some() {
             return PoolState::None;
         }
         let mut own = Vec::new();
-        let connections = usize::from(pool.server_connections.max(1));
+        let connections = usize::from(pool.options.server_connections.max(1));
         let to_resp3 = pool.servers.len() * connections;
-        let protocols: &[Protocol] = match pool.protocol {
-            ServerProtocol::Redis => &[Protocol::Resp2, Protocol::Resp3],
-            _ => &[Protocol::Resp2],
+        let protocols: &[Protocol] = match kind {
+            PoolKind::Memcached(_) => &[Protocol::Resp2],
+            _ => &[Protocol::Resp2, Protocol::Resp3],
         };
         for &protocol in protocols {
             for backend in 0..pool.servers.len() {
@@ -92,13 +92,13 @@ impl PoolState {
         }
         let first_link = room_for(links, own);
         let health_epoch = plan.health.pool_epoch(index);
-        let cluster = cluster.as_ref().map(ClusterState::new);
+        let cluster = cluster.map(ClusterState::new);
         let ring = match &cluster {
             Some(cluster) => cluster.ring(),
             None => build_ring(plan, index, pool),
         };
         let idle = vec![Vec::new(); pool.servers.len()];
-        PoolState::Sharded(ShardedState {
+        PoolState::Servers(ServersState {
             readers: cluster.as_ref().and_then(|cluster| cluster.readers(plan, index)),
             hedging: cluster.as_ref().and_then(ClusterState::hedging),
             retries: cluster.as_ref().and_then(ClusterState::retries),
@@ -118,7 +118,7 @@ impl PoolState {
     pub(super) fn links(&self, servers: usize) -> Range<LinkIndex> {
         match self {
             PoolState::None => 0..0,
-            PoolState::Sharded(state) => {
+            PoolState::Servers(state) => {
                 let count = servers * state.connections;
                 // Those for RESP3 wait until a client speaks it.
                 state.first_link..state.first_link + count
@@ -129,8 +129,8 @@ impl PoolState {
     /// Follows the health board: rebuilds the ring if who may be used changed.
     /// Returns whether it did.
     pub(super) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
-        let (PoolState::Sharded(state), PoolKind::Sharded { pool, .. }) =
-            (self, &plan.pools[index].kind)
+        let (PoolState::Servers(state), Some(Upstream { servers: pool, .. })) =
+            (self, plan.pools[index].kind.upstream())
         else {
             return false;
         };
@@ -172,11 +172,11 @@ fn room_for(links: &mut Vec<LinkSlot>, own: Vec<LinkSlot>) -> LinkIndex {
     first
 }
 
-fn build_ring(plan: &Plan, index: usize, pool: &ShardedPool) -> Ring {
+fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
     pool.ring(|server| plan.health.is_usable(plan.topology.backend_id(index, server)))
 }
 
-impl ShardedState {
+impl ServersState {
     /// The link of a server for a session of that lane that speaks `protocol`: always
     /// the same one, so that a client's requests to one server keep their order.
     #[inline]

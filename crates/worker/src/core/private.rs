@@ -53,7 +53,7 @@ impl Plane {
         (pool, server): (u16, u16),
         protocol: Protocol,
     ) -> Option<LinkIndex> {
-        let PoolState::Sharded(state) = &mut self.pools[pool as usize] else { return None };
+        let PoolState::Servers(state) = &mut self.pools[pool as usize] else { return None };
         let idle = &mut state.idle[usize::from(server)];
         let is_fit = |&index: &LinkIndex| {
             let link = &links[index].link;
@@ -147,7 +147,7 @@ impl Plane {
         if is_spoilt || slot.link.state() != LinkState::Ready {
             return self.discards.push(index);
         }
-        let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
+        let PoolState::Servers(state) = &mut self.pools[slot.pool as usize] else { return };
         state.idle[usize::from(slot.backend)].push(index);
         self.trim_idle(index, slot);
     }
@@ -155,7 +155,7 @@ impl Plane {
     /// Ends an idle link if there are too many for its server, and nothing is
     /// in flight on it: that may be an `EXEC`.
     fn trim_idle(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        let PoolState::Sharded(state) = &mut self.pools[slot.pool as usize] else { return };
+        let PoolState::Servers(state) = &mut self.pools[slot.pool as usize] else { return };
         let idle = &mut state.idle[usize::from(slot.backend)];
         if idle.len() > IDLE_MAX && slot.link.in_flight() == 0 {
             idle.retain(|&one| one != index);
@@ -247,7 +247,7 @@ impl Plane {
 
     /// Whether a command waits on this link for keys that live elsewhere now.
     pub(super) fn is_displaced(&self, slot: &LinkSlot) -> bool {
-        let PoolState::Sharded(state) = &self.pools[usize::from(slot.pool)] else { return false };
+        let PoolState::Servers(state) = &self.pools[usize::from(slot.pool)] else { return false };
         let server = |hash: &u32| state.ring.pick(*hash, 0);
         slot.awaited_keys.iter().any(|hash| server(hash) != Some(slot.backend))
     }
@@ -345,7 +345,7 @@ impl Core {
         slot.client_id = None;
         slot.unblock = None;
         slot.awaits_retry = false;
-        if let PoolState::Sharded(state) = &mut plane.pools[pool as usize] {
+        if let PoolState::Servers(state) = &mut plane.pools[pool as usize] {
             state.idle[usize::from(backend)].retain(|&idle| idle != index);
         }
         slot.is_free = true;

@@ -614,11 +614,9 @@ fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
         return super::info::write_report(plan, join, out);
     }
     let kind = &plan.pools[join.pool as usize].kind;
-    let crate::PoolKind::Sharded { pool, .. } = kind else {
-        unreachable!("only sharded pools join");
-    };
+    let servers = kind.upstream().map_or(0, |upstream| upstream.servers.servers.len());
     let labels: Vec<_> = if join.fault().is_some() || join.has_errors() {
-        (0..pool.servers.len()).map(|server| kind.label(server)).collect()
+        (0..servers).map(|server| kind.label(server)).collect()
     } else {
         Vec::new()
     };

@@ -12,7 +12,6 @@ use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
-use crate::PoolKind;
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
@@ -168,14 +167,15 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, scripts, .. } = &pool.kind else {
+        let (Some(upstream), Some(scripts)) = (pool.kind.upstream(), pool.kind.scripts()) else {
             return Step::Started;
         };
+        let sharded = &upstream.servers;
         let first = match request.args.get(2) {
             Some(b"0") => self.in_use(session.pool).first_from(0),
             _ => None,
         };
-        let PoolState::Sharded(state) = &self.pools[session.pool as usize] else {
+        let PoolState::Servers(state) = &self.pools[session.pool as usize] else {
             unreachable!("the state of a pool is of its kind");
         };
         let server = match route_script(request, sharded, &state.ring, first, &mut self.keys) {
@@ -326,10 +326,8 @@ impl Plane {
 
     /// The scripts of a sharded pool.
     pub(super) fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
-        let PoolKind::Sharded { scripts, .. } = &self.plan.pools[pool as usize].kind else {
-            unreachable!("only sharded pools run scripts");
-        };
-        scripts
+        let scripts = self.plan.pools[pool as usize].kind.scripts();
+        scripts.expect("its servers run scripts")
     }
 }
 

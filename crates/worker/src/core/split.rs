@@ -6,7 +6,7 @@ use super::input::Step;
 use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkSlot, Plane};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::Key;
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Busy, Join, Owner, Session};
@@ -83,10 +83,7 @@ impl Plane {
     ) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
-        let PoolKind::Sharded { pool: sharded, cluster, .. } = &pool.kind else {
-            unreachable!("only sharded pools split");
-        };
-        if cluster.is_some() {
+        if pool.kind.cluster().is_some() {
             return self.split_by_slot(links, &mut Asked { key, session, busy, request }, split);
         }
         let stride = usize::from(split.args_per_key);
@@ -99,7 +96,6 @@ impl Plane {
             let link = self.link_of(session, scratch.servers[0]);
             return self.forward(links, key, session, busy, request, link);
         }
-        debug_assert_eq!(scratch.counts.len(), sharded.servers.len());
         let work = Work { request, cut: Cut::Keys { args_per_key: stride }, rule: split.join };
         self.send_fragments(scratch, links, key, session, busy, work)
     }
@@ -148,10 +144,12 @@ impl Plane {
         request: &Request,
         stride: usize,
     ) -> Option<usize> {
-        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[pool as usize].kind else {
+        let Some(Upstream { servers: sharded, .. }) =
+            self.plan.pools[pool as usize].kind.upstream()
+        else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+        let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
         scratch.servers.clear();
         scratch.counts.clear();
         scratch.counts.resize(sharded.servers.len(), 0);
@@ -307,7 +305,7 @@ impl Plane {
 
     pub(super) fn link_of(&self, session: &Session, server: u16) -> super::LinkIndex {
         match &self.pools[session.pool as usize] {
-            PoolState::Sharded(state) => match self.own_link(session, server) {
+            PoolState::Servers(state) => match self.own_link(session, server) {
                 Some(own) => own,
                 None => state.link(server, session.lane, session.identity.protocol),
             },

@@ -10,7 +10,7 @@
 use super::input::Step;
 use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::{Fault, Key, Time};
 use keyway_command::{Across, Counted, Handling, Request, Verb};
 use keyway_proxy::local::{Unblock, UnblockReason};
@@ -145,11 +145,12 @@ impl Plane {
             _ => {}
         }
         let random = self.next_random() as u32;
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[asked.session.pool as usize].kind
+        let Some(Upstream { servers: pool, .. }) =
+            self.plan.pools[asked.session.pool as usize].kind.upstream()
         else {
             return Ok(None);
         };
-        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+        let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
             return Ok(None);
         };
         let server = match route_whole(request, pool, &state.ring, random, &mut self.keys) {
@@ -438,7 +439,7 @@ impl Plane {
     /// where these say.
     fn ring_number(&self, pool: u16) -> u64 {
         match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(state) if state.cluster.is_none() => state.health_epoch,
+            PoolState::Servers(state) if state.cluster.is_none() => state.health_epoch,
             _ => 0,
         }
     }
@@ -477,11 +478,12 @@ impl Plane {
         }
         let home = transaction.home();
         let random = self.next_random() as u32;
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[asked.session.pool as usize].kind
+        let Some(Upstream { servers: pool, .. }) =
+            self.plan.pools[asked.session.pool as usize].kind.upstream()
         else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[asked.session.pool as usize] else {
+        let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
             return None;
         };
         // Without keys any server will do; always the same one.
@@ -585,7 +587,8 @@ impl Plane {
     /// Hashes of the request's keys, where a pool has several servers and keys
     /// have places.
     pub(super) fn hashes_of(&mut self, asked: &Asked) -> Vec<u32> {
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(asked.session.pool)].kind
+        let Some(Upstream { servers: pool, .. }) =
+            self.plan.pools[usize::from(asked.session.pool)].kind.upstream()
         else {
             return Vec::new();
         };
@@ -607,7 +610,7 @@ impl Plane {
         server: u16,
     ) -> Option<LinkIndex> {
         let pool = asked.session.pool;
-        let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+        let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
         let protocol = asked.session.identity.protocol;
         let shared = state.link(server, asked.session.lane, protocol);
         if let Some(fault) = self.refused(&links[shared]) {
@@ -652,12 +655,12 @@ impl Plane {
     fn server_of_keys(&mut self, asked: &Asked) -> Result<u16, Route> {
         let random = self.next_random() as u32;
         let pool = asked.session.pool as usize;
-        let (PoolKind::Sharded { pool, .. }, PoolState::Sharded(state)) =
-            (&self.plan.pools[pool].kind, &self.pools[pool])
+        let (Some(Upstream { servers, .. }), PoolState::Servers(state)) =
+            (self.plan.pools[pool].kind.upstream(), &self.pools[pool])
         else {
             return Err(Route::Unrouted);
         };
-        match route_whole(asked.request, pool, &state.ring, random, &mut self.keys) {
+        match route_whole(asked.request, servers, &state.ring, random, &mut self.keys) {
             Route::One(server) => Ok(server),
             other => Err(other),
         }
@@ -738,7 +741,7 @@ impl Core {
         let slot = &mut links[index];
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
         let Some(reason) = slot.unblock else { return };
-        let PoolState::Sharded(state) = &plane.pools[slot.pool as usize] else { return };
+        let PoolState::Servers(state) = &plane.pools[slot.pool as usize] else { return };
         let index = state.link(slot.backend, session.index(), Protocol::default());
         let slot = &mut links[index];
         if !slot.link.has_room(plane.link_options(slot.pool)) {

@@ -12,7 +12,6 @@
 use super::input::Step;
 use super::stateful::Asked;
 use super::{Core, Plane};
-use crate::PoolKind;
 use crate::handouts::Handout;
 use indexmap::IndexMap;
 use keyway_base::{Key, Slab, Time};
@@ -187,7 +186,7 @@ impl Plane {
     pub(super) fn forget_waiting(&mut self, session: &Session) {
         let client = session.identity.id;
         let Some(waiting) = self.store_blocking.waiting.get(&client) else { return };
-        if let PoolKind::Store(store) = &self.plan.pools[usize::from(session.pool)].kind {
+        if let Some(store) = self.plan.pools[usize::from(session.pool)].kind.store() {
             store.cancel(&waiting.waiter);
         }
         self.end_waiting(client);
@@ -215,7 +214,7 @@ impl Plane {
     ) {
         let Some(waiting) = self.store_blocking.waiting.get(&client) else { return };
         let Some(session) = sessions.get(waiting.session) else { return };
-        let PoolKind::Store(store) = &self.plan.pools[usize::from(session.pool)].kind else {
+        let Some(store) = self.plan.pools[usize::from(session.pool)].kind.store() else {
             return;
         };
         if store.cancel(&waiting.waiter) {

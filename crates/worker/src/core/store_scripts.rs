@@ -14,7 +14,7 @@ use super::stateful::Asked;
 use super::store_slow::is_timed;
 use super::store_tracking::{Settlement, is_of_everything};
 use super::store_transactions::{is_executed, unserved};
-use crate::{Plan, PoolKind, PoolPlan};
+use crate::{Plan, PoolPlan};
 use indexmap::IndexMap;
 use keyway_base::{Clock, Time, glob, rdb};
 use keyway_command::{Flags, Handling, Request, Verb};
@@ -491,7 +491,7 @@ impl Plane {
         if is_read_only && !flags.no_writes {
             return Err("ERR Can not execute a script with write flag using *_ro command.".into());
         }
-        let PoolKind::Store(store) = &pool.kind else { return Ok(()) };
+        let Some(store) = pool.kind.store() else { return Ok(()) };
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         if !flags.allow_oom && !flags.no_writes && !store.has_room_for(request, context) {
@@ -511,7 +511,7 @@ impl Plane {
         out: &mut Vec<u8>,
         work: impl FnOnce(Rc<dyn Host>, Arc<Run>, &mut Vec<u8>),
     ) -> Option<Settlement> {
-        let PoolKind::Store(store) = &pool.kind else { return None };
+        let Some(store) = pool.kind.store() else { return None };
         let hold = match store.begin_script() {
             Ok(hold) => hold,
             Err(busy) => {
@@ -555,10 +555,7 @@ impl Plane {
 }
 
 fn store_busy(pool: &PoolPlan) -> Option<Busy> {
-    match &pool.kind {
-        PoolKind::Store(store) => store.busy(),
-        PoolKind::Sharded { .. } | PoolKind::Routed(_) => None,
-    }
+    pool.kind.store()?.busy()
 }
 
 /// SCRIPT and FUNCTION with their subcommands.

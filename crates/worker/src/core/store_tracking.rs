@@ -12,7 +12,6 @@
 use super::input::Step;
 use super::stateful::Asked;
 use super::{Core, Plane};
-use crate::PoolKind;
 use crate::invalidations::{Client, Table, Told, What};
 use crate::readers::Readers;
 use indexmap::{IndexMap, IndexSet};
@@ -150,7 +149,7 @@ impl Plane {
             return;
         }
         let plan = Arc::clone(&self.plan);
-        let PoolKind::Store(store) = &plan.pools[session.pool as usize].kind else { return };
+        let Some(store) = plan.pools[session.pool as usize].kind.store() else { return };
         let table = Arc::clone(self.table(session.pool));
         let prefixes = prefixes_of(session.tracking.as_deref());
         table.change_prefixes(id, (&prefixes, &BTreeSet::new()));

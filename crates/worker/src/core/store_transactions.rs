@@ -16,7 +16,7 @@ use super::stateful::{Asked, ForKeys};
 use super::store_slow::is_timed;
 use super::store_tracking::Settlement;
 use super::{LinkSlot, Plane};
-use crate::{PoolKind, PoolPlan};
+use crate::PoolPlan;
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
 use keyway_proxy::pubsub::SubscriptionKind;
@@ -124,7 +124,7 @@ impl Plane {
 
     /// Watches keys no more.
     pub(super) fn unwatch_keys(&mut self, pool: u16, watched: WatchedKeys) {
-        let PoolKind::Store(store) = &self.plan.pools[usize::from(pool)].kind else { return };
+        let Some(store) = self.plan.pools[usize::from(pool)].kind.store() else { return };
         watched.keys().for_each(|(database, key)| store.unwatch(database, key, &watched.mark));
     }
 

@@ -23,7 +23,7 @@ use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
-use keyway_topology::{Distribution, ServerProtocol};
+use keyway_topology::Distribution;
 use std::time::Duration;
 
 /// Most arguments behind the value, such as `EX 10`.
@@ -73,19 +73,22 @@ impl Plane {
         args: &mut Vec<ByteRange>,
     ) -> Begun {
         let sharded = match &pool.kind {
-            PoolKind::Sharded { pool: sharded, cluster: None, .. } => sharded,
+            PoolKind::Sharded(plan) => &plan.upstream.servers,
             PoolKind::Store(store) => {
                 return self.begin_landing(pool, store, (session, busy), (bytes, end), args);
             }
-            _ => return Begun::No,
+            PoolKind::Memcached(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_)
+            | PoolKind::Routed(_) => return Begun::No,
         };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
         else {
             return Begun::No;
         };
-        let is_redis = sharded.protocol == ServerProtocol::Redis;
         let is_free = session.identity.is_free && is_plain(session);
-        if !is_redis || !pool.pause.is_unused() || !is_free {
+        if !pool.pause.is_unused() || !is_free {
             return Begun::No;
         }
         // Empty ones stand for what is still to come.
@@ -99,7 +102,7 @@ impl Plane {
             Distribution::Random => self.next_random() as u32,
             _ => 0,
         };
-        let PoolState::Sharded(state) = &self.pools[usize::from(session.pool)] else {
+        let PoolState::Servers(state) = &self.pools[usize::from(session.pool)] else {
             return Begun::No;
         };
         let Route::One(server) = route(&request, sharded, &state.ring, random, &mut self.keys)

@@ -1,12 +1,12 @@
 use super::*;
-use crate::{ListenerPlan, PoolKind, PoolPlan, RoutePlan};
+use crate::{ListenerPlan, PoolKind, PoolPlan};
 use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
     Ejection, Epoch, HealthBoard, HealthState, Pool, PoolKind as TopologyKind, Rejoin, Server,
-    ShardedPool, Topology,
+    ServerOptions, ServerSet, Topology,
 };
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) fn connected_core() -> Core {
     connected_core_with(|_| ())
 }
 
-pub(super) fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+pub(super) fn connected_core_with(change: impl FnOnce(&mut ServerOptions)) -> Core {
     let mut core = core_with(change);
     core.on_connecting(0);
     core.on_connected(0, Socket(1));
@@ -33,26 +33,28 @@ pub(super) fn connected_core_with(change: impl FnOnce(&mut ShardedPool)) -> Core
 }
 
 /// A core with one pool of one server, to which nobody connected yet.
-pub(super) fn core_with(change: impl FnOnce(&mut ShardedPool)) -> Core {
+pub(super) fn core_with(change: impl FnOnce(&mut ServerOptions)) -> Core {
     let (plan, cells) = plan_with(change);
     Core::new(plan, cells, 1)
 }
 
 /// What a worker starts from: a plan with one pool of one server.
-pub(crate) fn plan_with(change: impl FnOnce(&mut ShardedPool)) -> (Arc<Plan>, WorkerCells) {
+pub(crate) fn plan_with(change: impl FnOnce(&mut ServerOptions)) -> (Arc<Plan>, WorkerCells) {
     let server = Server::parse("127.0.0.1:1:1 alpha").unwrap();
-    let mut pool = ShardedPool::with_servers(vec![server]);
-    change(&mut pool);
+    let mut pool = ServerSet::new(vec![server]);
+    change(&mut pool.options);
     plan_of(vec![Pool { name: "pool".to_owned(), kind: TopologyKind::Sharded(pool) }])
+}
+
+/// A core with one pool of this kind, without connections.
+pub(super) fn core_of_kind(kind: TopologyKind) -> Core {
+    let (plan, cells) = plan_of(vec![Pool { name: "pool".to_owned(), kind }]);
+    Core::new(plan, cells, 1)
 }
 
 /// The same with these pools, of servers or leading to others; the first has a listener.
 pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
     let topology = Arc::new(Topology::new(Epoch(1), pools.clone()));
-    let servers = |kind: &TopologyKind| match kind {
-        TopologyKind::Sharded(pool) => pool.servers.len(),
-        _ => 0,
-    };
     let registry = Registry::new(Layout {
         classes: &[""; keyway_command::Class::ALL.len()],
         commands: &keyway_command::COUNTED_NAMES,
@@ -60,7 +62,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             .iter()
             .map(|pool| PoolLayout {
                 name: pool.name.clone(),
-                backends: vec!["alpha".to_owned(); servers(&pool.kind)],
+                backends: vec!["alpha".to_owned(); pool.servers().len()],
                 is_retired: false,
             })
             .collect(),
@@ -122,13 +124,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
         slow_log: Arc::default(),
         scripts: Arc::default(),
         notices: Default::default(),
-        kind: match &pool.kind {
-            TopologyKind::Sharded(sharded) => PoolKind::sharded(sharded.clone()),
-            TopologyKind::Routed(routed) => {
-                PoolKind::Routed(Box::new(RoutePlan::new(routed.clone(), pools, Time(0))))
-            }
-            TopologyKind::Store => panic!("a plan without stores"),
-        },
+        kind: PoolKind::new(&pool.kind, (pools, Time(0)), None, || panic!("a plan without stores")),
     }
 }
 
@@ -204,7 +200,7 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
     }
 }
 
-pub(super) fn with_ejection(pool: &mut ShardedPool) {
+pub(super) fn with_ejection(pool: &mut ServerOptions) {
     pool.timeout = Duration::from_millis(100);
     pool.ejection =
         Some(Ejection { after_failures: 3, for_: Duration::from_secs(30), rejoin: Rejoin::Serve });

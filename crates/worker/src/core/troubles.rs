@@ -3,7 +3,7 @@
 //! many clients a server ends.
 
 use super::{LinkSlot, Plane};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::{BackendFault, ReplyBound, Time};
 use keyway_net::{Address, ConnectFault, TlsFault};
 use keyway_proxy::LinkState;
@@ -269,7 +269,8 @@ impl Plane {
             return None;
         }
         let text = String::from_utf8_lossy(line);
-        let PoolKind::Sharded { options, .. } = &self.plan.pools[slot.pool as usize].kind else {
+        let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        else {
             return None;
         };
         // A server that repeats what it was sent may cut it off.

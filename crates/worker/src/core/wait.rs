@@ -102,7 +102,7 @@ impl Plane {
         let pool = asked.session.pool;
         let mut leased = Vec::with_capacity(servers.len());
         for &server in servers {
-            let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+            let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
             let shared = state.link(server, asked.session.lane, Protocol::Resp2);
             if let Some(fault) = self.refused(&links[shared]) {
                 leased.push((server, Err(fault)));

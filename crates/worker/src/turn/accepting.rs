@@ -1,7 +1,7 @@
 //! Clients that wait are taken in, or told that there is no room.
 
 use super::Worker;
-use crate::{Adopted, PoolKind};
+use crate::Adopted;
 use keyway_base::{Fault, Key, LimitFault};
 use keyway_metrics::CloseReason;
 use keyway_net::{Accept, Away, Io, ListenerIndex, Peer, Socket};
@@ -161,10 +161,8 @@ impl<I: Io> Worker<I> {
     /// Returns whether every request has had its reply or an error after so long.
     #[cold]
     fn is_overdue(&self, waited: Duration) -> bool {
-        let timeouts = self.plan.pools.iter().filter_map(|pool| match &pool.kind {
-            PoolKind::Sharded { options, .. } => Some(options.timeout.unwrap_or(Duration::MAX)),
-            PoolKind::Store(_) | PoolKind::Routed(_) => None,
-        });
+        let upstreams = self.plan.pools.iter().filter_map(|pool| pool.kind.upstream());
+        let timeouts = upstreams.map(|it| it.options.timeout.unwrap_or(Duration::MAX));
         let longest = timeouts.max().unwrap_or_default().max(Duration::from_secs(1));
         waited > longest.saturating_mul(REPLY_TIMEOUTS_MAX)
     }

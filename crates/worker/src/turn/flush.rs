@@ -25,10 +25,8 @@ const HOLD_DEPTH_MAX: u64 = 4;
 /// Returns whether the server is a memcached server on TLS. Output to it is cut into records that
 /// memcached reads whole.
 fn needs_records(plan: &Plan, slot: &LinkSlot) -> bool {
-    match &plan.pools[usize::from(slot.pool)].kind {
-        PoolKind::Sharded { options, tls: Some(_), .. } => options.memcached.is_some(),
-        _ => false,
-    }
+    let kind = &plan.pools[usize::from(slot.pool)].kind;
+    matches!(kind, PoolKind::Memcached(_)) && kind.tls().is_some()
 }
 
 /// From when on a reply counts as late: silence is told in seconds.

@@ -5,14 +5,15 @@ use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
 use super::rounds::About;
-use crate::PoolKind;
 use crate::cluster::{Learned, Lesson, Speaker, Telling};
+use crate::{MapSource, Upstream};
 use keyway_base::{BackendFault, Fault, Time};
 use keyway_command::{Counted, Request};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterMap, ClusterView, Discovery, Endpoint, LeftOut, PlaceRole, SLOT_COUNT, ViewError,
+    Asked, ClusterMap, ClusterView, Endpoint, LeftOut, PlaceRole, PrimarySource, SLOT_COUNT,
+    SlotQuery, ViewError,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,13 +101,13 @@ impl Core {
             return self.hear_group((pool, place), number, reply);
         }
         let asked = self.plane.take_question(pool, place, number);
-        if let Some(About::Slots(discovery)) = asked {
-            self.hear_slots((pool, place), discovery, reply);
+        if let Some(About::Slots(query)) = asked {
+            self.hear_slots((pool, place), query, reply);
         }
     }
 
     /// Hears what a server says of its cluster.
-    fn hear_slots(&mut self, (pool, place): (u16, u16), discovery: Discovery, reply: &[u8]) {
+    fn hear_slots(&mut self, (pool, place): (u16, u16), query: SlotQuery, reply: &[u8]) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let Some(node) = state.map.node(usize::from(place)) else {
             return self.plane.end_unanswered(pool);
@@ -116,7 +117,7 @@ impl Core {
         let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
         let asked = Asked { endpoint: &from, wants_tls };
         let knows_slots = map.is_known() && map.owners().owned_count() > 0;
-        let view = read_view(discovery, reply, asked).and_then(|view| {
+        let view = read_view(query, reply, asked).and_then(|view| {
             match view.owners.owned_count() {
                 // It was reset, or is not of a cluster yet.
                 0 if knows_slots => Err(ViewError::NoSlots),
@@ -128,7 +129,7 @@ impl Core {
             shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
         }
         match view {
-            Ok(view) if self.asks_another_before(pool, discovery, &view) => {}
+            Ok(view) if self.asks_another_before(pool, query, &view) => {}
             Ok(view) => self.learn_slots((pool, place), &view),
             Err(error) => {
                 let what = format!("what {from} says of it {error}");
@@ -151,17 +152,17 @@ impl Core {
     /// Asks another server if one tells of slots that nobody has, where somebody is known
     /// to have them or nothing is known yet: a cluster that is being made, or a server that
     /// knows too little. Whoever answers next is believed.
-    fn asks_another_before(&mut self, pool: u16, asked: Discovery, view: &ClusterView) -> bool {
+    fn asks_another_before(&mut self, pool: u16, asked: SlotQuery, view: &ClusterView) -> bool {
         let Some(state) = self.plane.cluster_state(pool) else { return false };
         // Some servers tell no slots of a shard with a dead primary when asked so.
-        let may_omit = asked == Discovery::Shards;
+        let may_omit = asked == SlotQuery::Shards;
         let may_be_more = may_omit || !state.map.is_known() || state.map.loses_slots_by(view);
         let Some(round) = self.plane.cluster.rounds.get_mut(&pool) else { return false };
         if view.is_whole() || !may_be_more || std::mem::replace(&mut round.is_doubted, true) {
             return false;
         }
         // Epochs are told in the words of the pool only.
-        self.ask_someone(pool, if may_omit { Discovery::Slots } else { asked })
+        self.ask_someone(pool, if may_omit { SlotQuery::Slots } else { asked })
     }
 
     fn learn_slots(&mut self, (pool, place): (u16, u16), view: &ClusterView) {
@@ -196,8 +197,8 @@ impl Core {
 
     pub(super) fn ask_if_due(&mut self, pool: u16) {
         let plan = Arc::clone(&self.plane.plan);
-        let PoolKind::Sharded { options, cluster: Some(shared), .. } =
-            &plan.pools[usize::from(pool)].kind
+        let kind = &plan.pools[usize::from(pool)].kind;
+        let (Some(Upstream { options, .. }), Some(shared)) = (kind.upstream(), kind.cluster())
         else {
             return;
         };
@@ -206,12 +207,12 @@ impl Core {
         if !shared.try_claim(now, now + patience) {
             return;
         }
-        let is_asked = match shared.settings().discovery {
-            Discovery::Sentinel => self.ask_sentinels(pool),
-            Discovery::Roles => self.ask_roles(pool),
-            discovery => {
+        let is_asked = match shared.source() {
+            MapSource::Primaries(PrimarySource::Sentinels { .. }) => self.ask_sentinels(pool),
+            MapSource::Primaries(PrimarySource::Servers) => self.ask_roles(pool),
+            MapSource::Slots(query) => {
                 self.plane.begin_round(pool);
-                self.ask_someone(pool, discovery)
+                self.ask_someone(pool, *query)
             }
         };
         if !is_asked {
@@ -224,7 +225,7 @@ impl Core {
     pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<(u16, LinkIndex)> {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
-        let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return None };
+        let PoolState::Servers(state) = &self.plane.pools[usize::from(pool)] else { return None };
         let cluster = state.cluster.as_ref()?;
         let map = &cluster.map;
         // One that has left, as the others say, knows least of them. All that mislead may
@@ -256,14 +257,14 @@ impl Core {
     }
 
     /// Asks a server about its cluster. Returns whether there was one to ask.
-    pub(super) fn ask_someone(&mut self, pool: u16, discovery: Discovery) -> bool {
+    pub(super) fn ask_someone(&mut self, pool: u16, query: SlotQuery) -> bool {
         let Some(whom) = self.someone_to_ask(pool) else { return false };
-        let word: &[u8] = match discovery {
-            Discovery::Shards => b"SHARDS",
-            Discovery::Nodes => b"NODES",
-            _ => b"SLOTS",
+        let word: &[u8] = match query {
+            SlotQuery::Slots => b"SLOTS",
+            SlotQuery::Shards => b"SHARDS",
+            SlotQuery::Nodes => b"NODES",
         };
-        self.ask_about(pool, whom, &[b"CLUSTER", word], About::Slots(discovery));
+        self.ask_about(pool, whom, &[b"CLUSTER", word], About::Slots(query));
         true
     }
 
@@ -381,7 +382,7 @@ impl Plane {
 
     /// Others are asked first from now on.
     pub(super) fn distrust(&mut self, pool: u16, place: u16) {
-        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+        if let PoolState::Servers(state) = &mut self.pools[usize::from(pool)]
             && let Some(cluster) = &mut state.cluster
             && !cluster.misleading.contains(&place)
         {
@@ -390,7 +391,7 @@ impl Plane {
     }
 
     fn trust_all(&mut self, pool: u16) {
-        if let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)]
+        if let PoolState::Servers(state) = &mut self.pools[usize::from(pool)]
             && let Some(cluster) = &mut state.cluster
         {
             cluster.misleading.clear();
@@ -488,14 +489,10 @@ impl Plane {
     }
 }
 
-fn read_view(
-    discovery: Discovery,
-    reply: &[u8],
-    asked: Asked<'_>,
-) -> Result<ClusterView, ViewError> {
-    match discovery {
-        Discovery::Shards => ClusterView::from_shards(reply, asked),
-        Discovery::Nodes => ClusterView::from_nodes(reply, asked),
+fn read_view(query: SlotQuery, reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+    match query {
+        SlotQuery::Shards => ClusterView::from_shards(reply, asked),
+        SlotQuery::Nodes => ClusterView::from_nodes(reply, asked),
         _ => ClusterView::from_slots(reply, asked),
     }
 }

@@ -5,12 +5,12 @@ use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use super::discover::tell_changes;
 use super::rounds::About;
+use crate::Plan;
 use crate::cluster::{Lesson, Speaker, Telling};
-use crate::{Plan, PoolKind};
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Discovery, Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary,
-    WatchedReplica, primary_address,
+    Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary, WatchedReplica,
+    primary_address,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,12 +47,9 @@ pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
     let position = |name: &str| {
         (0..plan.pools.len()).find(|&index| plan.pools[index].name == name && is_live(index))
     };
-    let of_pool = |(index, pool): (usize, &std::sync::Arc<crate::PoolPlan>)| match &pool.kind {
-        PoolKind::Sharded { cluster: Some(cluster), .. } if is_live(index) => {
-            let name = cluster.settings().sentinels.as_deref()?;
-            Some((position(name)? as u16, index as u16))
-        }
-        _ => None,
+    let of_pool = |(index, pool): (usize, &std::sync::Arc<crate::PoolPlan>)| {
+        let name = pool.kind.cluster().filter(|_| is_live(index))?.sentinels()?;
+        Some((position(name)? as u16, index as u16))
     };
     plan.pools.iter().enumerate().filter_map(of_pool).collect()
 }
@@ -64,8 +61,8 @@ impl Core {
         let now = self.plane.clock.now;
         let Some(of) = self.plane.sentinels_of(pool) else { return false };
         let Some(state) = self.plane.cluster_state(pool) else { return false };
-        let names = state.shared.settings().primaries.clone();
-        let PoolState::Sharded(state) = &self.plane.pools[usize::from(of)] else { return false };
+        let names = state.shared.primaries().to_vec();
+        let PoolState::Servers(state) = &self.plane.pools[usize::from(of)] else { return false };
         let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
         let links: Vec<(u16, LinkIndex)> = (0..count)
             .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
@@ -94,7 +91,7 @@ impl Core {
     /// Asks every server of a pool what it is. Returns whether there was one to ask.
     pub(super) fn ask_roles(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
-        let PoolState::Sharded(state) = &self.plane.pools[usize::from(pool)] else { return false };
+        let PoolState::Servers(state) = &self.plane.pools[usize::from(pool)] else { return false };
         let Some(cluster) = &state.cluster else { return false };
         let links: Vec<(u16, LinkIndex)> = cluster
             .map
@@ -155,7 +152,7 @@ impl Core {
         let shared = Arc::clone(&state.shared);
         let refresh = shared.settings().refresh;
         self.tell_unwatched(pool, &told);
-        if shared.settings().discovery == Discovery::Roles {
+        if shared.sentinels().is_none() {
             self.tell_rivals(pool, &told.roles);
             match self.elect(pool, &told.roles) {
                 Some(view) => self.learn_group(pool, 0, &view),
@@ -196,7 +193,7 @@ impl Core {
     ) -> Result<(), ViewError> {
         let primary = WatchedPrimary::from_primary(reply)?;
         let Some(state) = self.plane.cluster_state(pool) else { return Ok(()) };
-        let name = state.shared.settings().primaries.get(usize::from(group));
+        let name = state.shared.primaries().get(usize::from(group));
         if name.is_none_or(|name| **name != *primary.name) {
             return Err(ViewError::Expected("the primary that it was asked about"));
         }
@@ -288,7 +285,7 @@ impl Core {
     /// Tells of primaries that no sentinel watches.
     fn tell_unwatched(&self, pool: u16, told: &Told) {
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        let names = &state.shared.settings().primaries;
+        let names = &state.shared.primaries();
         let named = told.unwatched.difference(&told.known);
         let Some(primary) = named.filter_map(|&group| names.get(usize::from(group))).next() else {
             return;

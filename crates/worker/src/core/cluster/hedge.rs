@@ -5,9 +5,10 @@
 //! Who waits is kept in a [`Hedge`] as long as both are out. The reply that comes first
 //! takes it away, so the other one finds nobody: an ordinary late reply.
 
-use super::super::pools::{PoolState, ShardedState};
+use super::super::pools::{PoolState, ServersState};
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::readers::{Look, LookOf, Standing, chooser_of};
+use crate::Upstream;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
 use keyway_metrics::Recent;
@@ -165,7 +166,7 @@ impl Plane {
     #[inline]
     pub(in super::super) fn note_read(&mut self, slot: &mut LinkSlot) {
         slot.link.note_read();
-        if let PoolState::Sharded(ShardedState { hedging: Some(hedging), .. }) =
+        if let PoolState::Servers(ServersState { hedging: Some(hedging), .. }) =
             &mut self.pools[usize::from(slot.pool)]
         {
             hedging.reads += 1;
@@ -175,7 +176,7 @@ impl Plane {
 
     fn hedging(&mut self, pool: u16) -> Option<&mut Hedging> {
         match &mut self.pools[usize::from(pool)] {
-            PoolState::Sharded(state) => state.hedging.as_deref_mut(),
+            PoolState::Servers(state) => state.hedging.as_deref_mut(),
             PoolState::None => None,
         }
     }
@@ -184,7 +185,7 @@ impl Plane {
     pub(super) fn tend_hedging(&mut self, pool: u16) {
         let now = self.clock.now;
         let Plane { pools, cells, .. } = self;
-        let PoolState::Sharded(ShardedState { hedging: Some(hedging), cluster, .. }) =
+        let PoolState::Servers(ServersState { hedging: Some(hedging), cluster, .. }) =
             &mut pools[usize::from(pool)]
         else {
             return;
@@ -248,7 +249,7 @@ impl Plane {
         let primary = self.primary_of(pool, request)?;
         let (now, options) = (self.clock.now, std::sync::Arc::clone(self.link_options(pool)));
         let Plane { pools, plan, .. } = self;
-        let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else { return None };
+        let PoolState::Servers(state) = &mut pools[usize::from(pool)] else { return None };
         let mut readers = state.readers.take()?;
         let lag_max = readers.policy().lag_max;
         let unready = readers.of_mut(listener).unready();
@@ -274,12 +275,12 @@ impl Plane {
 
     /// The server that has the first key of a request, in the place of primaries.
     fn primary_of(&mut self, pool: u16, request: &[u8]) -> Option<u16> {
-        let crate::PoolKind::Sharded { pool: sharded, .. } =
-            &self.plan.pools[usize::from(pool)].kind
+        let Some(Upstream { servers: sharded, .. }) =
+            self.plan.pools[usize::from(pool)].kind.upstream()
         else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
         let limits = ParseLimits::of(&self.plan.limits);
         let (args, inline, keys) = (&mut self.args, &mut self.inline, &mut self.keys);
         let parsed = parse_request(request, &limits, args, inline).ok()?;

@@ -75,7 +75,7 @@ impl Core {
         if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
             return;
         }
-        let PoolState::Sharded(sharded) = &self.plane.pools[usize::from(pool)] else { return };
+        let PoolState::Servers(sharded) = &self.plane.pools[usize::from(pool)] else { return };
         let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
         let links: Vec<LinkIndex> =
             primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
@@ -156,24 +156,18 @@ fn replica_at<'a, 'b>(
 mod tests {
     use super::*;
     use keyway_base::Time;
-    use keyway_topology::{ClusterPool, Discovery, ReadPolicy, ShardedPool};
+    use keyway_topology::{Discovery, PrimarySource, ReplicatedPool};
     use std::time::Duration;
 
     /// A pool to which these names lead to these addresses.
     fn cluster(hosts: &[(&str, &str)]) -> Cluster {
-        let pool = ShardedPool::of_cluster(ClusterPool {
-            seeds: Vec::new(),
-            nodes_max: 3,
-            discovery: Discovery::Sentinel,
+        let discovery = Discovery {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
-            retry_percent: None,
-            wait_for_primary: None,
-            reads: ReadPolicy::default(),
-            primaries: vec!["one".to_owned()],
-            sentinels: None,
-        });
-        let cluster = Cluster::new(&pool).unwrap();
+            ..Discovery::new(Vec::new(), 3)
+        };
+        let cluster =
+            Cluster::of_primaries(&ReplicatedPool::new(PrimarySource::Servers, discovery));
         for (name, address) in hosts {
             assert!(cluster.try_claim_host(name, Time(0)));
             cluster.note_host(name, Some(address.parse().unwrap()));

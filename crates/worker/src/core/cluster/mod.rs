@@ -39,12 +39,12 @@ use readers::USERS;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
-use super::pools::{PoolState, ShardedState};
+use super::pools::{PoolState, ServersState};
 use super::reply::release_all;
 use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use crate::plan::address_of;
-use crate::{Cluster, Plan, PoolKind};
+use crate::pool_kind::address_of;
+use crate::{Cluster, Plan, Upstream};
 use keyway_base::{Key, Time};
 use keyway_command::Handling;
 use keyway_net::Address;
@@ -121,8 +121,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(plan: &Plan) -> State {
         let is_cluster = |&index: &usize| {
-            plan.retired(index as u16).is_none()
-                && matches!(&plan.pools[index].kind, PoolKind::Sharded { cluster: Some(_), .. })
+            plan.retired(index as u16).is_none() && plan.pools[index].kind.cluster().is_some()
         };
         let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
         State { pools, sentinels: groups::sentinels(plan), ..State::default() }
@@ -172,7 +171,7 @@ impl ClusterState {
 
     /// Whether its keys have slots, which it takes together and no others.
     pub(super) fn has_slots(&self) -> bool {
-        self.shared.settings().discovery.has_slots()
+        self.shared.has_slots()
     }
 
     /// Who is read, as the pool at `index`, its listeners and users say.
@@ -243,7 +242,7 @@ impl Core {
     /// Goes by the latest map from here on.
     #[cold]
     fn adopt_map(&mut self, pool: u16) {
-        let PoolState::Sharded(state) = &mut self.plane.pools[usize::from(pool)] else { return };
+        let PoolState::Servers(state) = &mut self.plane.pools[usize::from(pool)] else { return };
         let Some(cluster) = &mut state.cluster else { return };
         let plan = &self.plane.plan;
         let latest = cluster.shared.map();
@@ -278,7 +277,7 @@ impl Core {
     fn move_subscriptions(&mut self, pool: u16) {
         let Core { links, plane, .. } = self;
         plane.pubsub.is_moving = true;
-        let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
+        let PoolState::Servers(state) = &plane.pools[usize::from(pool)] else { return };
         let place_count = state.cluster.as_ref().map_or(0, |cluster| cluster.map.place_count());
         let is_ready = |place: &u16| {
             links[state.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
@@ -387,7 +386,7 @@ impl Plane {
     #[inline]
     pub(super) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
         match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(state) => state.cluster.as_ref(),
+            PoolState::Servers(state) => state.cluster.as_ref(),
             PoolState::None => None,
         }
     }
@@ -399,7 +398,8 @@ impl Plane {
 
     /// The slot of a key; `None` where there are none.
     pub(super) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        let Some(Upstream { servers: sharded, .. }) =
+            self.plan.pools[usize::from(pool)].kind.upstream()
         else {
             return None;
         };
@@ -410,11 +410,12 @@ impl Plane {
     /// What of a key's whereabouts stays when it comes to another server: its slot, or
     /// which of the primaries it belongs to. `None` where servers are listed.
     pub(super) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[usize::from(pool)].kind
+        let Some(Upstream { servers: sharded, .. }) =
+            self.plan.pools[usize::from(pool)].kind.upstream()
         else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
         match state.cluster.as_ref()?.has_slots() {
             true => self.slot_of(pool, key),
             false => state.ring.primary_of(sharded.hash_key(key), 0),
@@ -496,7 +497,7 @@ impl Plane {
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble_in(name);
         let reads_replicas_only = match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
+            PoolState::Servers(ServersState { readers: Some(readers), .. }) => {
                 readers.any(|from| *from == ReadFrom::Replica)
             }
             _ => false,

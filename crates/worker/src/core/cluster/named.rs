@@ -160,7 +160,7 @@ impl Core {
             return;
         }
         named.asked.insert(server, (now, true));
-        let PoolState::Sharded(state) = &self.plane.pools[usize::from(server.0)] else { return };
+        let PoolState::Servers(state) = &self.plane.pools[usize::from(server.0)] else { return };
         let index = state.link(server.1, 0, Protocol::Resp2);
         if self.links[index].link.is_down(now) {
             self.plane.cluster.named.missed.push(server);

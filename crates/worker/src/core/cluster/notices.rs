@@ -53,7 +53,7 @@ impl Plane {
     pub(in super::super) fn hear_notice(&mut self, from: u16, frame: &[u8]) {
         let about = self.asked_about(from);
         let Some(state) = self.cluster_state(about) else { return };
-        let names = &state.shared.settings().primaries;
+        let names = &state.shared.primaries();
         let is_ours = |word: &[u8]| names.iter().any(|name| name.as_bytes() == word);
         let payload = payload_of(frame).unwrap_or_default();
         if payload.split(|byte| *byte == b' ').any(is_ours) {

@@ -1,6 +1,6 @@
 //! Which server a read goes to, where replicas may be read.
 
-use super::super::pools::{PoolState, ShardedState};
+use super::super::pools::{PoolState, ServersState};
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
@@ -263,7 +263,7 @@ fn by_share<'n>(
 /// What a worker knows of a pool's servers now.
 pub(super) struct LookOf<'l> {
     pub(super) plan: &'l Plan,
-    pub(super) state: &'l ShardedState,
+    pub(super) state: &'l ServersState,
     pub(super) links: &'l [LinkSlot],
     pub(super) pool: u16,
     pub(super) primary: u16,
@@ -324,7 +324,7 @@ impl Plane {
     #[inline]
     pub(in super::super) fn reads_replicas(&self, asked: &mut Asked) -> bool {
         match &self.pools[usize::from(asked.session.pool)] {
-            PoolState::Sharded(ShardedState { readers: Some(readers), .. }) => {
+            PoolState::Servers(ServersState { readers: Some(readers), .. }) => {
                 may_read(readers, asked, self.clock.now)
             }
             _ => false,
@@ -334,7 +334,7 @@ impl Plane {
     /// Notes that a session has sent what may write, by another way than other requests.
     #[inline]
     pub(in super::super) fn note_write(&self, session: &mut Session, busy: &Busy) {
-        if let PoolState::Sharded(ShardedState { readers: Some(readers), .. }) =
+        if let PoolState::Servers(ServersState { readers: Some(readers), .. }) =
             &self.pools[usize::from(session.pool)]
         {
             session.identity.wrote_at = self.clock.now;
@@ -353,7 +353,7 @@ impl Plane {
     ) -> Reader {
         let (now, pool) = (self.clock.now, session.pool);
         let Plane { pools, plan, .. } = self;
-        let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else {
+        let PoolState::Servers(state) = &mut pools[usize::from(pool)] else {
             return Reader::Primary;
         };
         let Some(mut readers) = state.readers.take() else { return Reader::Primary };
@@ -437,7 +437,7 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_topology::{Asked as AskedOf, ClusterPool, ClusterView, Discovery, ShardedPool};
+    use keyway_topology::{Asked as AskedOf, ClusterPool, ClusterView, Discovery, SlotQuery};
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
@@ -447,19 +447,13 @@ mod tests {
 
     /// A cluster whose primary at port 1 has replicas at 2, 3 and 4.
     fn readers(reads: ReadPolicy) -> (Readers, BTreeMap<u16, u16>) {
-        let settings = ClusterPool {
-            seeds: vec![endpoint(1)],
-            nodes_max: 8,
-            discovery: Discovery::Slots,
+        let discovery = Discovery {
             refresh: Duration::from_secs(1),
             redirections_max: 3,
-            retry_percent: None,
-            wait_for_primary: None,
             reads,
-            primaries: Vec::new(),
-            sentinels: None,
+            ..Discovery::new(vec![endpoint(1)], 8)
         };
-        let cluster = Cluster::new(&ShardedPool::of_cluster(settings)).unwrap();
+        let cluster = Cluster::of_slots(&ClusterPool::new(SlotQuery::Slots, discovery));
         let node = |port: u16| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");
         let reply =
             format!("*1\r\n*6\r\n:0\r\n:16383\r\n{}{}{}{}", node(1), node(2), node(3), node(4));

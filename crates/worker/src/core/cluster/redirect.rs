@@ -14,7 +14,7 @@ use super::super::pools::PoolState;
 use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::named::Onward;
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
@@ -216,7 +216,7 @@ impl Core {
             // Its client has left; what was made for the request ends with a reply.
             return self.give_up(from, one);
         };
-        let PoolState::Sharded(state) = &plane.pools[usize::from(pool)] else { return };
+        let PoolState::Servers(state) = &plane.pools[usize::from(pool)] else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
         // On the link of a primary that is gone it waits for that.
@@ -510,10 +510,11 @@ impl Plane {
         (at, backend): (u16, u16),
         one: &Redirected,
     ) -> Option<u16> {
-        let PoolKind::Sharded { pool, .. } = &self.plan.pools[usize::from(at)].kind else {
+        let Some(Upstream { servers: pool, .. }) = self.plan.pools[usize::from(at)].kind.upstream()
+        else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[usize::from(at)] else { return None };
+        let PoolState::Servers(state) = &self.pools[usize::from(at)] else { return None };
         let found = self.with_first_key(&one.request, |key| place(pool, &state.ring, key, 0));
         found.unwrap_or_else(|| Some(self.place_without_keys((at, backend), one)))
     }

@@ -7,7 +7,7 @@ use super::super::{Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Sent};
 use keyway_command::Class;
 use keyway_proxy::{Budget, Exchange};
-use keyway_topology::ClusterPool;
+use keyway_topology::Discovery;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const LEAST: u64 = 10;
 
 /// The bound of a pool, if it has one.
-pub(super) fn budget(settings: &ClusterPool) -> Option<Box<Budget>> {
+pub(super) fn budget(settings: &Discovery) -> Option<Box<Budget>> {
     Some(Box::new(Budget::new(settings.retry_percent?, WINDOW, LEAST)))
 }
 
@@ -77,7 +77,7 @@ impl Plane {
 
     fn note_asked(&mut self, pool: u16) {
         let Plane { pools, cells, clock, .. } = self;
-        let PoolState::Sharded(state) = &mut pools[usize::from(pool)] else { return };
+        let PoolState::Servers(state) = &mut pools[usize::from(pool)] else { return };
         if let Some(budget) = &mut state.retries {
             let of_pool = cells.pool(usize::from(pool));
             let asked = |class: Class| of_pool.calls_of_class(class as usize);
@@ -101,7 +101,7 @@ impl Plane {
     pub(super) fn may_retry(&mut self, pool: u16) -> bool {
         self.note_asked(pool);
         let now = self.clock.now;
-        let PoolState::Sharded(state) = &mut self.pools[usize::from(pool)] else { return true };
+        let PoolState::Servers(state) = &mut self.pools[usize::from(pool)] else { return true };
         let may = state.retries.as_mut().is_none_or(|budget| budget.try_spend(now));
         if let (false, Some(cluster)) = (may, &state.cluster) {
             cluster.shared.totals.retries_refused.fetch_add(1, Relaxed);

@@ -3,8 +3,9 @@
 
 use super::super::{Core, Plane};
 use super::groups::Told;
+use crate::MapSource;
 use keyway_base::Time;
-use keyway_topology::Discovery;
+use keyway_topology::SlotQuery;
 use std::time::Duration;
 
 /// How long a server may be silent before one more is asked. Shorter asks two where one
@@ -30,7 +31,7 @@ pub(super) struct Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Who has which slot, in these words.
-    Slots(Discovery),
+    Slots(SlotQuery),
     /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
     /// leads a fail-over its other answers are still about the old one.
     Address(u16),
@@ -105,8 +106,9 @@ impl Core {
             self.plane.distrust(pool, place);
         }
         let Some(state) = self.plane.cluster_state(pool) else { return };
-        let discovery = state.shared.settings().discovery;
-        self.ask_someone(pool, discovery);
+        if let MapSource::Slots(query) = *state.shared.source() {
+            self.ask_someone(pool, query);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::pools::PoolState;
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
 use super::{ClusterState, Reader};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_command::Split;
 use keyway_proxy::Owner;
 use keyway_resp::reply;
@@ -105,10 +105,10 @@ impl Plane {
     /// Finds the slot and server of each key. Returns whether all have one.
     fn place_slots(&self, scratch: &mut Scratch, asked: &Asked, stride: usize) -> bool {
         let pool = usize::from(asked.session.pool);
-        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[pool].kind else {
+        let Some(Upstream { servers: sharded, .. }) = self.plan.pools[pool].kind.upstream() else {
             return false;
         };
-        let PoolState::Sharded(state) = &self.pools[pool] else { return false };
+        let PoolState::Servers(state) = &self.pools[pool] else { return false };
         // Servers of no cluster take any keys together.
         let has_slots = state.cluster.as_ref().is_some_and(ClusterState::has_slots);
         for index in (1..asked.request.args.len()).step_by(stride) {
@@ -147,7 +147,7 @@ impl Plane {
     /// Whether replicas of the session's pool are read.
     fn has_readers(&self, pool: u16) -> bool {
         matches!(&self.pools[usize::from(pool)],
-            PoolState::Sharded(state) if state.readers.is_some())
+            PoolState::Servers(state) if state.readers.is_some())
     }
 
     /// Sends each fragment to its server, if all of the links have room.

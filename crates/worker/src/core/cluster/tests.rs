@@ -1,4 +1,4 @@
-use super::super::tests::{client, core_with, output, pass_to};
+use super::super::tests::{client, core_of_kind, output, pass_to};
 use super::*;
 use crate::cluster::{Lesson, Speaker};
 use keyway_base::{BackendFault, Fault, Sent, Time};
@@ -6,7 +6,8 @@ use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, ReadPolicy, ShardedPool,
+    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, PoolKind, ReadPolicy,
+    SlotQuery,
 };
 use std::time::Duration;
 
@@ -39,20 +40,15 @@ fn core_reading(reads: ReadPolicy) -> Core {
 
 /// A core that knows no cluster yet and has no connections.
 fn core_of(reads: ReadPolicy, wait_for_primary: Option<Duration>) -> Core {
-    core_with(|pool| {
-        *pool = ShardedPool::of_cluster(ClusterPool {
-            seeds: vec![endpoint(1)],
-            nodes_max: 3,
-            discovery: Discovery::Slots,
-            refresh: Duration::from_secs(1),
-            redirections_max: 3,
-            retry_percent: None,
-            wait_for_primary,
-            reads,
-            primaries: Vec::new(),
-            sentinels: None,
-        });
-    })
+    let discovery = Discovery {
+        refresh: Duration::from_secs(1),
+        redirections_max: 3,
+        wait_for_primary,
+        reads,
+        ..Discovery::new(vec![endpoint(1)], 3)
+    };
+    let pool = ClusterPool::new(SlotQuery::Slots, discovery);
+    core_of_kind(PoolKind::Cluster(pool))
 }
 
 fn connect(core: &mut Core, port: u16) {
@@ -73,7 +69,7 @@ fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
 }
 
 fn link(core: &Core, port: u16) -> LinkIndex {
-    let PoolState::Sharded(state) = &core.plane.pools[0] else { panic!("servers") };
+    let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("servers") };
     let map = &state.cluster.as_ref().unwrap().map;
     state.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
 }
@@ -100,7 +96,7 @@ fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
 fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_restored() {
     let mut core = core();
     let place = |core: &Core| {
-        let PoolState::Sharded(state) = &core.plane.pools[0] else { panic!("servers") };
+        let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("servers") };
         state.cluster.as_ref().unwrap().map.place_of(&endpoint(2))
     };
     let is_out = |core: &Core| {

@@ -1,7 +1,7 @@
 //! What is answered without asking the store or a server.
 
 use super::{Call, Plane, Step};
-use crate::{PoolKind, PoolPlan};
+use crate::{PoolKind, PoolPlan, Upstream};
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_reply};
 use keyway_store::{EvictionPolicy, Store};
 
@@ -73,8 +73,8 @@ impl Plane {
 
     #[cold]
     fn refuse_flush(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Option<Step> {
-        let PoolKind::Sharded { pool: sharded, .. } = &pool.kind else { return None };
-        if sharded.allow_flush {
+        let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else { return None };
+        if sharded.options.allow_flush {
             return None;
         }
         self.count_memcached(call);
@@ -93,7 +93,7 @@ impl Plane {
         let is_inside = INSIDE.iter().any(|inside| inside.as_bytes() == word);
         let store = match &pool.kind {
             PoolKind::Store(store) => Some(store),
-            PoolKind::Sharded { pool: sharded, .. } if sharded.protocol.is_memcached() => {
+            PoolKind::Memcached(_) => {
                 // memcached sends no end line here: the client would take the next reply for the
                 // end.
                 if !matches!(word, b"sizes_enable" | b"sizes_disable") {

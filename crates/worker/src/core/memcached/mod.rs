@@ -16,7 +16,7 @@ pub(super) use access::was_let;
 
 use super::input::Step;
 use super::{LinkSlot, Plane};
-use crate::{Plan, PoolKind, PoolPlan};
+use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{
@@ -224,7 +224,7 @@ impl Plane {
             let limits = ParseLimits::of(&plan.limits, len_max);
             if pos > 0
                 && session.identity.authenticated
-                && let PoolKind::Store(store) = &pool.kind
+                && let Some(store) = pool.kind.store()
             {
                 requests.look_ahead(store, rest, (wire, &limits));
             }
@@ -450,20 +450,28 @@ impl Plane {
     ) -> Step {
         match &pool.kind {
             PoolKind::Store(store) => self.serve_memcached((pool, store), call),
-            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
-            PoolKind::Sharded { pool: sharded, options, warm_up, cluster, .. } => {
-                if options.memcached.is_none() {
-                    if cluster.is_some() && self.awaits_map_for((call.key, call.session)) {
-                        return Step::Wait;
-                    }
-                    return self.send_to_redis(links, (pool, sharded), call);
-                }
-                let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
-                if let Some(warm_up) = warm_up {
-                    return self.warm_memcached(links, (pool, sharded, warm_up), dialect, call);
-                }
-                self.send_memcached(links, (pool, sharded), dialect, call)
+            PoolKind::Sharded(ShardedPlan { upstream, .. }) | PoolKind::Sentinels(upstream) => {
+                self.send_to_redis(links, (pool, &upstream.servers), call)
             }
+            PoolKind::Memcached(plan) => {
+                let servers = &plan.upstream.servers;
+                if let Some(warm_up) = &plan.warm_up {
+                    return self.warm_memcached(
+                        links,
+                        (pool, servers, warm_up),
+                        plan.dialect,
+                        call,
+                    );
+                }
+                self.send_memcached(links, (pool, servers), plan.dialect, call)
+            }
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
+                if self.awaits_map_for((call.key, call.session)) {
+                    return Step::Wait;
+                }
+                self.send_to_redis(links, (pool, &plan.upstream.servers), call)
+            }
+            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
         }
     }
 

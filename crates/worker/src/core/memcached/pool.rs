@@ -15,7 +15,7 @@ use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of,
 use keyway_proxy::{Owner, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
-use keyway_topology::{Distribution, SLOT_COUNT, ShardedPool, key_slot};
+use keyway_topology::{Distribution, SLOT_COUNT, ServerSet, key_slot};
 use std::sync::Arc;
 
 /// Room for splitting one request.
@@ -129,7 +129,7 @@ impl Plane {
     pub(super) fn send_memcached(
         &mut self,
         links: &mut [LinkSlot],
-        (pool, sharded): (&PoolPlan, &ShardedPool),
+        (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -157,7 +157,7 @@ impl Plane {
 
     /// A number where one decides.
     #[inline]
-    fn random_for(&mut self, sharded: &ShardedPool) -> u64 {
+    fn random_for(&mut self, sharded: &ServerSet) -> u64 {
         match sharded.distribution {
             Distribution::Random => self.next_random(),
             _ => 0,
@@ -165,21 +165,16 @@ impl Plane {
     }
 
     #[inline]
-    pub(super) fn server_of(
-        &mut self,
-        pool: u16,
-        sharded: &ShardedPool,
-        key: &[u8],
-    ) -> Option<u16> {
+    pub(super) fn server_of(&mut self, pool: u16, sharded: &ServerSet, key: &[u8]) -> Option<u16> {
         let random = (self.random_for(sharded) >> 32) as u32;
-        let PoolState::Sharded(state) = &self.pools[usize::from(pool)] else { return None };
+        let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
         place(sharded, &state.ring, key, random)
     }
 
     #[inline]
     pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> LinkIndex {
         match &self.pools[usize::from(pool)] {
-            PoolState::Sharded(state) => state.link(server, lane, Protocol::Resp2),
+            PoolState::Servers(state) => state.link(server, lane, Protocol::Resp2),
             PoolState::None => unreachable!("only sharded pools have links"),
         }
     }
@@ -278,7 +273,7 @@ impl Plane {
     fn send_items(
         &mut self,
         links: &mut [LinkSlot],
-        (pool, sharded): (&PoolPlan, &ShardedPool),
+        (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -292,7 +287,7 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut [LinkSlot],
-        (pool, sharded): (&PoolPlan, &ShardedPool),
+        (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -321,21 +316,16 @@ impl Plane {
     }
 
     /// Finds which keys go together, and where. Returns whether all have a server.
-    fn place_items(
-        &mut self,
-        scratch: &mut Scratch,
-        sharded: &ShardedPool,
-        call: &Call<'_>,
-    ) -> bool {
+    fn place_items(&mut self, scratch: &mut Scratch, sharded: &ServerSet, call: &Call<'_>) -> bool {
         // A cluster takes the keys of one slot together and no others.
-        let by_slot = sharded.cluster.as_ref().is_some_and(|it| it.discovery.has_slots());
+        let by_slot = self.has_slots(call.session.pool);
         scratch.owners.clear();
         scratch.servers.clear();
         scratch.fragments.clear();
         let groups = if by_slot { SLOT_COUNT } else { sharded.servers.len() };
         scratch.fragments.resize(groups, NO_FRAGMENT);
         let mut random = self.random_for(sharded);
-        let PoolState::Sharded(state) = &self.pools[usize::from(call.session.pool)] else {
+        let PoolState::Servers(state) = &self.pools[usize::from(call.session.pool)] else {
             return false;
         };
         let (bytes, keys) = call.request.key_ranges(call.bytes);
@@ -383,7 +373,7 @@ impl Plane {
     fn send_to_all(
         &mut self,
         links: &mut [LinkSlot],
-        (pool, sharded): (&PoolPlan, &ShardedPool),
+        (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         (call, rule): (&mut Call<'_>, Rule),
     ) -> Step {
@@ -407,7 +397,7 @@ impl Plane {
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
         if is_ours || rule == Rule::Sums {
             // Of a cluster all servers that have slots are asked.
-            for server in rest.into_iter().filter(|_| sharded.cluster.is_none()) {
+            for server in rest.into_iter().filter(|_| pool.kind.cluster().is_none()) {
                 let state = plan.health.state(plan.topology.backend_id(index, server));
                 gather.add_out(server as u16, state.label());
             }

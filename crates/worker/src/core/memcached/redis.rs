@@ -11,7 +11,7 @@ use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, co
 use keyway_proxy::Session;
 use keyway_proxy::memcached::Gather;
 use keyway_proxy::memcached::redis::{Question, Terms, Way, script};
-use keyway_topology::ShardedPool;
+use keyway_topology::ServerSet;
 
 /// A request whose bytes a link has.
 pub(super) struct Put {
@@ -58,7 +58,7 @@ impl Plane {
     pub(super) fn send_to_redis(
         &mut self,
         links: &mut [LinkSlot],
-        (pool, sharded): (&PoolPlan, &ShardedPool),
+        (pool, sharded): (&PoolPlan, &ServerSet),
         call: &mut Call<'_>,
     ) -> Step {
         match Way::of(call.head(), call.request.keys.len()) {

@@ -40,7 +40,7 @@ impl Core {
                 continue;
             }
             for server in 0..configured.servers().len() {
-                let PoolState::Sharded(state) = &self.plane.pools[pool] else { continue };
+                let PoolState::Servers(state) = &self.plane.pools[pool] else { continue };
                 let index = state.probe_link(server);
                 let Core { links, plane, .. } = self;
                 let slot = &mut links[index];
@@ -80,9 +80,9 @@ impl Plane {
     /// Whether the pool's servers are told apart by generations.
     fn has_generations(&self, pool: u16) -> bool {
         match &self.plan.pools[usize::from(pool)].kind {
-            PoolKind::Sharded { pool, options, .. } => {
-                options.memcached.is_some()
-                    && pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
+            PoolKind::Memcached(plan) => {
+                let ejection = plan.upstream.servers.options.ejection;
+                ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
             }
             _ => false,
         }

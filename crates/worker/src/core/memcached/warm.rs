@@ -10,7 +10,7 @@ use super::pool::dialect_for;
 use super::{Call, Plane, Step};
 use crate::core::across::Due;
 use crate::core::{LinkIndex, LinkSlot};
-use crate::{PoolKind, PoolPlan, WarmUpPlan};
+use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::Counted;
 use keyway_memcache::{
@@ -19,7 +19,7 @@ use keyway_memcache::{
 };
 use keyway_proxy::memcached::{Aim, Gather, Haul, Place, Terms, Warming, Warmth, warmth_of};
 use keyway_proxy::{Owner, Session};
-use keyway_topology::ShardedPool;
+use keyway_topology::ServerSet;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -91,11 +91,9 @@ enum Old {
     Unusable,
 }
 
-fn warm_up_of(plan: &crate::Plan, pool: u16) -> Option<(&ShardedPool, &WarmUpPlan)> {
-    match &plan.pools[usize::from(pool)].kind {
-        PoolKind::Sharded { pool, warm_up: Some(warm_up), .. } => Some((pool, warm_up)),
-        _ => None,
-    }
+fn warm_up_of(plan: &crate::Plan, pool: u16) -> Option<(&ServerSet, &WarmUpPlan)> {
+    let kind = &plan.pools[usize::from(pool)].kind;
+    Some((&kind.upstream()?.servers, kind.warm_up()?))
 }
 
 impl Plane {
@@ -105,7 +103,7 @@ impl Plane {
     pub(super) fn warm_memcached(
         &mut self,
         links: &mut [LinkSlot],
-        (pool, sharded, warm_up): (&PoolPlan, &ShardedPool, &WarmUpPlan),
+        (pool, sharded, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
         to: Dialect,
         call: &mut Call<'_>,
     ) -> Step {
@@ -165,7 +163,7 @@ impl Plane {
     }
 
     /// Whether the only key of a request has the same server in both pools.
-    fn stays(&mut self, (sharded, warm_up): (&ShardedPool, &WarmUpPlan), call: &Call<'_>) -> bool {
+    fn stays(&mut self, (sharded, warm_up): (&ServerSet, &WarmUpPlan), call: &Call<'_>) -> bool {
         if call.request.keys.len() != 1 {
             return false;
         }
@@ -178,7 +176,7 @@ impl Plane {
     /// that does comes with it.
     fn hauls_of_write(
         &mut self,
-        (sharded, warm_up): (&ShardedPool, &WarmUpPlan),
+        (sharded, warm_up): (&ServerSet, &WarmUpPlan),
         warmth: Warmth,
         call: &Call<'_>,
     ) -> Option<(Vec<Haul>, bool)> {
@@ -219,11 +217,10 @@ impl Plane {
 
     fn old_place(&mut self, warm_up: &WarmUpPlan, key: &[u8], to: u16) -> Old {
         let plan = Arc::clone(&self.plan);
-        let PoolKind::Sharded { pool: old, .. } = &plan.pools[usize::from(warm_up.from)].kind
-        else {
+        let Some(old) = plan.pools[usize::from(warm_up.from)].kind.upstream() else {
             return Old::Unusable;
         };
-        match self.server_of(warm_up.from, old, key) {
+        match self.server_of(warm_up.from, &old.servers, key) {
             Some(from) if warm_up.same[usize::from(from)] == Some(to) => Old::Same,
             Some(from) => Old::Server(from),
             None => Old::Unusable,
@@ -494,9 +491,7 @@ impl Plane {
     fn resume_warmed(&mut self, links: &mut [LinkSlot], warming: &Warming, call: &mut Call<'_>) {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(warming.pool)];
-        let PoolKind::Sharded { pool: sharded, warm_up: Some(warm_up), .. } = &pool.kind else {
-            return;
-        };
+        let Some((sharded, warm_up)) = warm_up_of(&plan, warming.pool) else { return };
         match warming.refusal() {
             Some((backend, fault)) => {
                 let text = self.describe_backend(warm_up.from, backend);

@@ -1,7 +1,7 @@
 use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
 use keyway_proxy::local::{Unblock, UnblockReason};
-use keyway_topology::ShardedPool;
+use keyway_topology::ServerOptions;
 use std::time::Duration;
 
 /// The reply to `CLIENT ID`, which comes first on a private link.
@@ -38,7 +38,7 @@ fn settle(core: &mut Core) {
     }
 }
 
-fn short_timeouts(pool: &mut ShardedPool) {
+fn short_timeouts(pool: &mut ServerOptions) {
     pool.timeout = Duration::from_millis(100);
     pool.connect_timeout = Duration::from_secs(1);
 }

@@ -113,14 +113,15 @@ impl PubSub {
     /// A pool has come to a position.
     pub(super) fn begin_pool(&mut self, plan: &Plan, index: usize) {
         let mut own = Vec::new();
-        if let PoolKind::Sharded { pool, cluster, .. } = &plan.pools[index].kind
+        let kind = &plan.pools[index].kind;
+        if let Some(upstream) = kind.upstream()
             && plan.retired(index as u16).is_none()
         {
-            let link = || match cluster {
+            let link = || match kind.cluster() {
                 Some(_) => SubscriberLink::of_cluster(),
                 None => SubscriberLink::default(),
             };
-            own.extend((0..pool.servers.len()).map(|backend| SubscriberSlot {
+            own.extend((0..upstream.servers.servers.len()).map(|backend| SubscriberSlot {
                 link: link(),
                 pool: index as u16,
                 backend: backend as u16,
@@ -130,7 +131,7 @@ impl PubSub {
                 is_busy: false,
                 attempted: Time(0),
                 is_avoided: false,
-                is_sentinel: pool.is_sentinels,
+                is_sentinel: matches!(kind, PoolKind::Sentinels(_)),
                 is_spare: false,
             }));
         }

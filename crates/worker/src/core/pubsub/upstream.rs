@@ -1,7 +1,7 @@
 use super::super::pools::PoolState;
 use super::super::{Core, Plane};
 use super::{SubscriberIndex, SubscriberSlot};
-use crate::PoolKind;
+use crate::Upstream;
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
 use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
@@ -211,10 +211,12 @@ impl Plane {
         kind: SubscriptionKind,
         name: &[u8],
     ) -> Option<u16> {
-        let PoolKind::Sharded { pool: sharded, .. } = &self.plan.pools[pool as usize].kind else {
+        let Some(Upstream { servers: sharded, .. }) =
+            self.plan.pools[pool as usize].kind.upstream()
+        else {
             return None;
         };
-        let PoolState::Sharded(state) = &self.pools[pool as usize] else { return None };
+        let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
         let text = placing_text(kind, name).unwrap_or(name);
         // Where keys are placed by chance a channel still has one place.
         let chance = sharded.hash_key(text);

@@ -9,7 +9,7 @@ use super::super::input::Step;
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
 use super::routes_of;
-use crate::{Plan, PoolKind, RoutePlan};
+use crate::{Plan, RoutePlan};
 use keyway_base::Time;
 use keyway_command::{Across, Flags, Handling, Request, Verb};
 use keyway_memcache::{Asked as Wanted, Dialect, Head};
@@ -129,9 +129,8 @@ impl Plane {
             wants.note_write(split, now);
         }
         // A store, or a pool that leads on, has not been told of scripts.
-        let reader = end_of(plan, split.read, true).filter(|&reader| {
-            matches!(plan.pools[usize::from(reader)].kind, PoolKind::Sharded { .. })
-        });
+        let reader = end_of(plan, split.read, true)
+            .filter(|&reader| plan.pools[usize::from(reader)].kind.scripts().is_some());
         let end = reader.filter(|_| reads).unwrap_or(writer);
         let own = std::mem::replace(&mut asked.session.pool, end);
         let step = self.dispatch_led(links, &plan.pools[usize::from(end)], asked);

@@ -5,7 +5,7 @@ use keyway_base::{BackendFault, Key, Time};
 use keyway_net::Socket;
 use keyway_proxy::Identity;
 use keyway_proxy::local::ClientEntry;
-use keyway_topology::HealthState;
+use keyway_topology::{HealthState, ServerOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ fn a_receiver_that_is_named_late_is_named_in_time_for_the_next_request() {
 
 /// The session's own link, standing, on which one key was read, when its server
 /// falls silent at so many milliseconds.
-fn silent_from(change: impl FnOnce(&mut ShardedPool), millis: u64) -> (Core, Key<Session>) {
+fn silent_from(change: impl FnOnce(&mut ServerOptions), millis: u64) -> (Core, Key<Session>) {
     let mut core = connected_core_with(change);
     pass_to(&mut core, millis);
     let client = client(&mut core);
@@ -191,7 +191,7 @@ fn tend_to(core: &mut Core, from: u64, end: u64) -> Option<(u64, LinkIndex)> {
 #[test]
 fn a_link_that_gives_no_sign_ends_within_the_bound_and_its_client_forgets() {
     for asks in [false, true] {
-        let short = |pool: &mut ShardedPool| pool.timeout = Duration::from_secs(2);
+        let short = |pool: &mut ServerOptions| pool.timeout = Duration::from_secs(2);
         let (mut core, client) = silent_from(short, 0);
         if asks {
             core.on_client_bytes(client, b"GET b\r\n");
@@ -211,7 +211,7 @@ fn a_link_that_gives_no_sign_ends_within_the_bound_and_its_client_forgets() {
 
 #[test]
 fn who_waits_for_a_slow_reply_is_told_within_the_bound_and_keeps_the_link() {
-    let long = |pool: &mut ShardedPool| pool.timeout = Duration::from_secs(60);
+    let long = |pool: &mut ServerOptions| pool.timeout = Duration::from_secs(60);
     let (mut core, client) = silent_from(long, 0);
     core.on_client_bytes(client, b"GET b\r\n");
     assert_eq!(tend_to(&mut core, 100, 20_000), None);

@@ -30,7 +30,7 @@ use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
 use keyway_proxy::{Busy, Session};
 use keyway_resp::{Protocol, reply};
-use keyway_topology::ShardedPool;
+use keyway_topology::ServerSet;
 
 /// Bytes unsent on a link of one session, above which no more of its requests
 /// are started. More would let each tracked client hold as much for each server;
@@ -124,7 +124,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
-        sharded: &ShardedPool,
+        sharded: &ServerSet,
         asked: &mut Asked,
     ) -> Step {
         let (session, request) = (&*asked.session, asked.request);
@@ -164,7 +164,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
-        sharded: &ShardedPool,
+        sharded: &ServerSet,
         asked: &mut Asked,
     ) -> Step {
         match self.dispatch_stateful(links, asked) {

@@ -1,11 +1,11 @@
-use super::super::super::tests::{client, core_with, output, pass_to};
+use super::super::super::tests::{client, core_of_kind, output, pass_to};
 use super::*;
 use keyway_base::BackendFault;
 use keyway_net::Socket;
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, ReadFrom, ReadPolicy,
-    ShardedPool,
+    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, PoolKind, ReadFrom,
+    ReadPolicy, SlotQuery,
 };
 
 const PORTS: [u16; 3] = [1, 2, 3];
@@ -18,20 +18,15 @@ fn endpoint(port: u16) -> Endpoint {
 fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
     let after = HedgeAfter::Fixed(Duration::from_millis(10));
     let hedge = Some(HedgePolicy { after, budget_percent: percent });
-    let mut core = core_with(|pool| {
-        *pool = ShardedPool::of_cluster(ClusterPool {
-            seeds: vec![endpoint(1)],
-            nodes_max: 4,
-            discovery: Discovery::Slots,
-            refresh: Duration::from_secs(100),
-            redirections_max: 3,
-            retry_percent,
-            wait_for_primary: None,
-            reads: ReadPolicy { from, hedge, ..ReadPolicy::default() },
-            primaries: Vec::new(),
-            sentinels: None,
-        });
-    });
+    let discovery = Discovery {
+        refresh: Duration::from_secs(100),
+        redirections_max: 3,
+        retry_percent,
+        reads: ReadPolicy { from, hedge, ..ReadPolicy::default() },
+        ..Discovery::new(vec![endpoint(1)], 4)
+    };
+    let pool = ClusterPool::new(SlotQuery::Slots, discovery);
+    let mut core = core_of_kind(PoolKind::Cluster(pool));
     let node = |port| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");
     let nodes: String = PORTS.map(node).concat();
     let slots = format!("*1\r\n*5\r\n:0\r\n:16383\r\n{nodes}");
@@ -49,7 +44,7 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
 }
 
 fn link(core: &Core, port: u16) -> LinkIndex {
-    let PoolState::Sharded(state) = &core.plane.pools[0] else { panic!("servers") };
+    let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("servers") };
     let map = &state.cluster.as_ref().unwrap().map;
     state.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
 }

@@ -13,8 +13,8 @@ use keyway_proxy::{Identity, LinkState};
 use keyway_resp::Protocol;
 use keyway_topology::{
     Asked, ClusterPool, ClusterView, Discovery, Endpoint, FailoverPool, MirrorPool, Pool,
-    PoolKind as Kind, PrefixPool, ReadPolicy, RoutedPool, Server, ShadowBy, ShadowPool,
-    ShardedPool, Wait,
+    PoolKind as Kind, PrefixPool, RoutedPool, Server, ServerSet, ShadowBy, ShadowPool, SlotQuery,
+    Wait,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -106,24 +106,18 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random(seed);
-        let mut cluster = ShardedPool::of_cluster(ClusterPool {
-            seeds: vec![endpoint(1)],
-            nodes_max: 3,
-            discovery: Discovery::Slots,
+        let discovery = Discovery {
             refresh: Duration::from_secs(100),
             redirections_max: 3 + random.below(8) as u8,
-            retry_percent: None,
-            wait_for_primary: None,
-            reads: ReadPolicy::default(),
-            primaries: Vec::new(),
-            sentinels: None,
-        });
+            ..Discovery::new(vec![endpoint(1)], 3)
+        };
+        let mut cluster = ClusterPool::new(SlotQuery::Slots, discovery);
         // Links that are full as well.
         if random.below(3) == 0 {
-            cluster.link_in_flight_max = 2;
+            cluster.servers.options.link_in_flight_max = 2;
         }
-        let other = ShardedPool::with_servers(vec![Server::parse("127.0.0.1:9:1 it").unwrap()]);
-        let kinds = [("cluster", Kind::Sharded(cluster)), ("other", Kind::Sharded(other))];
+        let other = ServerSet::new(vec![Server::parse("127.0.0.1:9:1 it").unwrap()]);
+        let kinds = [("cluster", Kind::Cluster(cluster)), ("other", Kind::Sharded(other))];
         let leading = leading().into_iter().map(|(name, pool)| (name, Kind::Routed(pool)));
         let pools = kinds.into_iter().chain(leading);
         let pools: Vec<Pool> =
@@ -177,7 +171,7 @@ impl World {
 
     fn link(&self, node: usize) -> Option<LinkIndex> {
         let pool = if node == 0 { OTHER } else { CLUSTER };
-        let PoolState::Sharded(state) = &self.core.plane.pools[usize::from(pool)] else {
+        let PoolState::Servers(state) = &self.core.plane.pools[usize::from(pool)] else {
             panic!("servers")
         };
         let place = match node {

@@ -2,7 +2,7 @@ use super::super::super::tests::{output, pass_to, plan_of};
 use super::*;
 use keyway_net::Socket;
 use keyway_topology::{
-    FailoverPool, MirrorPool, Pool, PoolKind, RoutedPool, Server, ShardedPool, Wait,
+    FailoverPool, MirrorPool, Pool, PoolKind, RoutedPool, Server, ServerSet, Wait,
 };
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const SECOND: usize = 6;
 /// requests.
 fn core(leading: RoutedPool) -> Core {
     let leaf = |name: &str, in_flight_max| {
-        let mut pool = ShardedPool::with_servers(vec![Server::parse("127.0.0.1:9:1 it").unwrap()]);
-        pool.timeout = Duration::from_millis(TIMEOUT);
-        pool.link_in_flight_max = in_flight_max;
+        let mut pool = ServerSet::new(vec![Server::parse("127.0.0.1:9:1 it").unwrap()]);
+        pool.options.timeout = Duration::from_millis(TIMEOUT);
+        pool.options.link_in_flight_max = in_flight_max;
         Pool { name: name.to_owned(), kind: PoolKind::Sharded(pool) }
     };
     let top = Pool { name: "top".to_owned(), kind: PoolKind::Routed(leading) };
