@@ -10,7 +10,7 @@ use keyway_proxy::Identity;
 use keyway_proxy::local::{self, ClientRegistry, LocalContext};
 use keyway_resp::reply;
 use keyway_route::{Route, route};
-use keyway_topology::{Distribution, Server, ShardedPool};
+use keyway_topology::{Distribution, Server, ServerSet};
 
 /// Words that key specs and options look for, and counts at their edges.
 const WORDS: [&str; 32] = [
@@ -133,7 +133,7 @@ fn keys_lie_among_the_arguments(request: &Request, choices: &mut Choices) {
 fn routes_to_a_server_there_is(request: &Request, choices: &mut Choices) {
     let servers = ["a:1:1 x", "b:2:2 y", "c:3:1 z"].map(|text| Server::parse(text).expect("valid"));
     let distribution = choices.pick(&[Distribution::Modula, Distribution::Random]);
-    let pool = ShardedPool { distribution, ..ShardedPool::with_servers(servers.to_vec()) };
+    let pool = ServerSet { distribution, ..ServerSet::new(servers.to_vec()) };
     let live = choices.byte();
     let ring = pool.ring(|server| live >> server & 1 == 0);
     match route(request, &pool, &ring, u32::from(choices.byte()) << 24, &mut Vec::new()) {

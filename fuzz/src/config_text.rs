@@ -2,7 +2,8 @@
 //! a configuration, never a panic. What is accepted is described in words that
 //! mean the same, and what is imported is accepted.
 
-use keyway_config::{Config, ConfigError, PoolKindConfig, describe, import};
+use keyway_config::{Config, ConfigError, describe, import};
+use keyway_topology::ServerSet;
 
 /// Runs the target on one input: the first byte chooses the reader.
 pub fn run(data: &[u8]) {
@@ -49,9 +50,7 @@ fn describing_keeps_the_meaning(config: &Config) {
 }
 
 fn has_password(config: &Config) -> bool {
+    let has_secret = |(set, _): (&ServerSet, _)| set.options.password.is_some();
     config.listeners.iter().any(|listener| listener.password.is_some())
-        || config.pools.iter().any(|pool| match &pool.kind {
-            PoolKindConfig::Sharded(sharded) => sharded.pool.password.is_some(),
-            PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => false,
-        })
+        || config.pools.iter().filter_map(|pool| pool.kind.servers()).any(has_secret)
 }

@@ -9,19 +9,20 @@ use crate::worker_ops::registry;
 use crate::worker_ops::wires::{End, Wires};
 use keyway_base::{Clock, Limits, Time};
 use keyway_memcache::{
-    Asker, Item, Outcome, ParseLimits, Parsed, Request, Verb, Wire, parse_request, write_end,
-    write_reply,
+    Asker, Dialect, Item, Outcome, ParseLimits, Parsed, Request, Verb, Wire, parse_request,
+    write_end, write_reply,
 };
 use keyway_net::{Mailbox, Mailer};
 use keyway_proxy::local::ClientRegistry;
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_store::{Store, StoreConfig};
 use keyway_topology::{
-    Distribution, Ejection, Epoch, FailoverPool, Gutter, HealthBoard, MirrorPool, MissThenPool,
-    Password, Pool, PoolKind as TopologyKind, PrefixPool, RateLimitedPool, Rejoin, RoutedPool,
-    Server as ServerName, ServerProtocol, ShadowBy, ShadowPool, ShardedPool, Topology, Wait,
+    Distribution, Ejection, Epoch, FailoverPool, Gutter, HealthBoard, MemcachedPool, MirrorPool,
+    MissThenPool, Password, Pool, PoolKind as TopologyKind, PrefixPool, RateLimitedPool, Rejoin,
+    RoutedPool, Server as ServerName, ServerOptions, ServerSet, ShadowBy, ShadowPool, Topology,
+    Wait,
 };
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, Worker};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -439,26 +440,23 @@ fn limits(choices: &mut Choices) -> Limits {
     }
 }
 
-fn pool(choices: &mut Choices) -> ShardedPool {
+fn pool(choices: &mut Choices) -> MemcachedPool {
     let servers = (1..=SERVERS)
         .map(|port| ServerName::parse(&format!("h:{port}:1 s{port}")).expect("a valid server"));
-    let protocol = choices.pick(&[
-        ServerProtocol::MemcachedMeta,
-        ServerProtocol::MemcachedText,
-        ServerProtocol::MemcachedBinary,
-    ]);
+    let dialect = choices.pick(&[Dialect::Meta, Dialect::Text, Dialect::Binary]);
     let rejoin = choices.pick(&[Rejoin::Serve, Rejoin::Flush]);
     let ejection = Ejection { after_failures: 2, for_: Duration::from_secs(1), rejoin };
-    ShardedPool {
-        protocol,
-        distribution: Distribution::Modula,
+    let options = ServerOptions {
         timeout: Duration::from_millis(400),
         server_connections: if choices.flip() { 2 } else { 1 },
         password: choices.flip().then(|| Password::new("secret")),
         ejection: choices.flip().then_some(ejection),
         allow_flush: choices.flip(),
-        ..ShardedPool::with_servers(servers.collect())
-    }
+        ..ServerOptions::default()
+    };
+    let distribution = Distribution::Modula;
+    let servers = ServerSet { distribution, options, ..ServerSet::new(servers.collect()) };
+    MemcachedPool { servers, dialect, user: None, warm_up: None }
 }
 
 /// Pools 2 to 7, which lead to the servers, the store and each other.
@@ -488,17 +486,18 @@ fn routed_pools() -> Vec<RoutedPool> {
     ]
 }
 
-fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
-    pool.link_in_flight_max = limits.link_in_flight_max;
-    pool.link_output_len_max = limits.link_output_len_max;
-    let store = Store::new(StoreConfig {
+fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
+    let options = &mut pool.servers.options;
+    options.link_in_flight_max = limits.link_in_flight_max;
+    options.link_output_len_max = limits.link_output_len_max;
+    let store = Arc::new(Store::new(StoreConfig {
         memory_max: 1 << 20,
         shards: Some(2),
         seed: 7,
         ..StoreConfig::default()
-    });
+    }));
     let pools = vec![
-        Pool { name: "servers".to_owned(), kind: TopologyKind::Sharded(pool.clone()) },
+        Pool { name: "servers".to_owned(), kind: TopologyKind::Memcached(pool) },
         Pool { name: "store".to_owned(), kind: TopologyKind::Store },
     ];
     let named = |routed: RoutedPool| {
@@ -539,18 +538,15 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
             .map(|pool| listener(pool, password.filter(|_| pool == 1)))
             .collect(),
         user_reads: Vec::new(),
-        pools: vec![
-            pool_plan("servers", PoolKind::sharded(pool)),
-            pool_plan("store", PoolKind::Store(Arc::new(store))),
-        ]
-        .into_iter()
-        .chain(routed_pools().into_iter().map(|routed| {
-            let kind = routed.kind();
-            let plan = RoutePlan::new(routed, topology.pools(), Time(1_000_000_000));
-            pool_plan(kind, PoolKind::Routed(Box::new(plan)))
-        }))
-        .map(Arc::new)
-        .collect(),
+        pools: topology
+            .pools()
+            .iter()
+            .map(|pool| {
+                let begins = (topology.pools(), Time(1_000_000_000));
+                let kind = PoolKind::new(&pool.kind, begins, None, || Arc::clone(&store));
+                Arc::new(pool_plan(&pool.name, kind))
+            })
+            .collect(),
         health: Arc::new(HealthBoard::new(&topology)),
         topology,
         clients: Arc::new(ClientRegistry::default()),

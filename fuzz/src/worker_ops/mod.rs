@@ -19,10 +19,10 @@ use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_store::{EvictionPolicy, Store, StoreConfig};
 use keyway_topology::{
     Distribution, Ejection, Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind,
-    RateLimitedPool, ReadWriteSplitPool, Rejoin, RoutedPool, Server as ServerName, ShardedPool,
-    Topology,
+    RateLimitedPool, ReadWriteSplitPool, Rejoin, RoutedPool, Server as ServerName, ServerOptions,
+    ServerSet, Topology,
 };
-use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, RoutePlan, Worker};
+use keyway_worker::{ListenerPlan, Mail, Pause, Plan, PoolKind, PoolPlan, Worker};
 use peers::{Client, Ledger, Server};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -73,9 +73,10 @@ struct Run {
 impl Run {
     fn new(choices: &mut Choices) -> Self {
         let pool = pool(choices);
-        let (databases, links_per_server) = (pool.database, usize::from(pool.server_connections));
+        let (databases, links_per_server) =
+            (pool.options.database, usize::from(pool.options.server_connections));
         let quarantines =
-            pool.ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Quarantine(None));
+            pool.options.ejection.is_some_and(|it| it.rejoin == Rejoin::Quarantine(None));
         let plan = plan(pool, limits(choices), choices.flip().then_some(PASSWORD));
         let registry = registry(&plan.topology);
         let cells = registry.start_worker().expect("room for one worker");
@@ -336,7 +337,7 @@ fn limits(choices: &mut Choices) -> Limits {
     }
 }
 
-fn pool(choices: &mut Choices) -> ShardedPool {
+fn pool(choices: &mut Choices) -> ServerSet {
     let servers = (1..=SERVERS)
         .map(|port| ServerName::parse(&format!("h:{port}:1 s{port}")).expect("a valid server"));
     let switches = choices.byte();
@@ -348,8 +349,7 @@ fn pool(choices: &mut Choices) -> ShardedPool {
         Rejoin::Quarantine(None),
     ]);
     let ejection = Ejection { after_failures: 2, for_: EJECTED_FOR, rejoin };
-    ShardedPool {
-        distribution: if on(0) { Distribution::Random } else { Distribution::Modula },
+    let options = ServerOptions {
         timeout: if on(1) { Duration::MAX } else { Duration::from_millis(400) },
         server_connections: if on(2) { 2 } else { 1 },
         preconnect: on(3),
@@ -357,17 +357,20 @@ fn pool(choices: &mut Choices) -> ShardedPool {
         database: if on(5) { 5 } else { 0 },
         databases_allowed: if on(6) { DATABASES } else { 1 },
         ejection: on(7).then_some(ejection),
-        ..ShardedPool::with_servers(servers.collect())
-    }
+        ..ServerOptions::default()
+    };
+    let distribution = if on(0) { Distribution::Random } else { Distribution::Modula };
+    ServerSet { distribution, options, ..ServerSet::new(servers.collect()) }
 }
 
 fn routed(routed: RoutedPool) -> Pool {
     Pool { name: "led".to_owned(), kind: TopologyKind::Routed(routed) }
 }
 
-fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Plan> {
-    pool.link_in_flight_max = limits.link_in_flight_max;
-    pool.link_output_len_max = limits.link_output_len_max;
+fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan> {
+    pool.options.link_in_flight_max = limits.link_in_flight_max;
+    pool.options.link_output_len_max = limits.link_output_len_max;
+    let databases_allowed = pool.options.databases_allowed;
     let store = Store::new(StoreConfig {
         memory_max: 1 << 20,
         policy: EvictionPolicy::default(),
@@ -377,7 +380,7 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         ..StoreConfig::default()
     });
     let pools = vec![
-        Pool { name: "servers".to_owned(), kind: TopologyKind::Sharded(pool.clone()) },
+        Pool { name: "servers".to_owned(), kind: TopologyKind::Sharded(pool) },
         Pool { name: "store".to_owned(), kind: TopologyKind::Store },
         routed(RoutedPool::ReadWriteSplit(ReadWriteSplitPool {
             write: 0,
@@ -392,13 +395,11 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
             burst: 1 << 30,
         })),
     ];
-    let plan_of = |routed: &Pool, pools: &[Pool]| match &routed.kind {
-        TopologyKind::Routed(routed) => {
-            PoolKind::Routed(Box::new(RoutePlan::new(routed.clone(), pools, Time(0))))
-        }
-        _ => PoolKind::sharded(pool.clone()),
-    };
-    let led = [plan_of(&pools[2], &pools), plan_of(&pools[3], &pools)];
+    let store = Arc::new(store);
+    let plan_of =
+        |pool: &Pool| PoolKind::new(&pool.kind, (&pools, Time(0)), None, || Arc::clone(&store));
+    let [servers, store, led @ ..] = [0, 1, 2, 3].map(|index: usize| plan_of(&pools[index]));
+    let led: [PoolKind; 2] = led;
     let topology = Arc::new(Topology::new(Epoch(1), pools));
     let pool_plan = |name: &str, databases, kind| PoolPlan {
         name: name.to_owned(),
@@ -431,8 +432,8 @@ fn plan(mut pool: ShardedPool, limits: Limits, password: Option<&str>) -> Arc<Pl
         listeners: vec![listener(0, None), listener(1, password), listener(SPLIT as u16, None)],
         user_reads: Vec::new(),
         pools: [
-            pool_plan("servers", pool.databases_allowed, PoolKind::sharded(pool)),
-            pool_plan("store", DATABASES, PoolKind::Store(Arc::new(store))),
+            pool_plan("servers", databases_allowed, servers),
+            pool_plan("store", DATABASES, store),
         ]
         .into_iter()
         .chain(led.map(|kind| pool_plan("led", 1, kind)))

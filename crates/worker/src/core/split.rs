@@ -144,11 +144,7 @@ impl Plane {
         request: &Request,
         stride: usize,
     ) -> Option<usize> {
-        let Some(Upstream { servers: sharded, .. }) =
-            self.plan.pools[pool as usize].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
         let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
         scratch.servers.clear();
         scratch.counts.clear();

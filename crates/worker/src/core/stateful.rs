@@ -478,11 +478,8 @@ impl Plane {
         }
         let home = transaction.home();
         let random = self.next_random() as u32;
-        let Some(Upstream { servers: pool, .. }) =
-            self.plan.pools[asked.session.pool as usize].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: pool, .. } =
+            self.plan.pools[asked.session.pool as usize].kind.upstream()?;
         let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
             return None;
         };

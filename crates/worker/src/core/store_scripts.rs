@@ -511,7 +511,7 @@ impl Plane {
         out: &mut Vec<u8>,
         work: impl FnOnce(Rc<dyn Host>, Arc<Run>, &mut Vec<u8>),
     ) -> Option<Settlement> {
-        let Some(store) = pool.kind.store() else { return None };
+        let store = pool.kind.store()?;
         let hold = match store.begin_script() {
             Ok(hold) => hold,
             Err(busy) => {

@@ -269,10 +269,7 @@ impl Plane {
             return None;
         }
         let text = String::from_utf8_lossy(line);
-        let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { options, .. } = self.plan.pools[slot.pool as usize].kind.upstream()?;
         // A server that repeats what it was sent may cut it off.
         let is_secret = |password: &String| {
             let begin: String = password.chars().take(SECRET_LEN).collect();

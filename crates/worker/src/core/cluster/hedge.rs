@@ -275,11 +275,8 @@ impl Plane {
 
     /// The server that has the first key of a request, in the place of primaries.
     fn primary_of(&mut self, pool: u16, request: &[u8]) -> Option<u16> {
-        let Some(Upstream { servers: sharded, .. }) =
-            self.plan.pools[usize::from(pool)].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
         let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
         let limits = ParseLimits::of(&self.plan.limits);
         let (args, inline, keys) = (&mut self.args, &mut self.inline, &mut self.keys);

@@ -398,11 +398,8 @@ impl Plane {
 
     /// The slot of a key; `None` where there are none.
     pub(super) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Some(Upstream { servers: sharded, .. }) =
-            self.plan.pools[usize::from(pool)].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
         let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
         self.has_slots(pool).then_some(slot as u16)
     }
@@ -410,11 +407,8 @@ impl Plane {
     /// What of a key's whereabouts stays when it comes to another server: its slot, or
     /// which of the primaries it belongs to. `None` where servers are listed.
     pub(super) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
-        let Some(Upstream { servers: sharded, .. }) =
-            self.plan.pools[usize::from(pool)].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
         let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
         match state.cluster.as_ref()?.has_slots() {
             true => self.slot_of(pool, key),

@@ -510,10 +510,7 @@ impl Plane {
         (at, backend): (u16, u16),
         one: &Redirected,
     ) -> Option<u16> {
-        let Some(Upstream { servers: pool, .. }) = self.plan.pools[usize::from(at)].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: pool, .. } = self.plan.pools[usize::from(at)].kind.upstream()?;
         let PoolState::Servers(state) = &self.pools[usize::from(at)] else { return None };
         let found = self.with_first_key(&one.request, |key| place(pool, &state.ring, key, 0));
         found.unwrap_or_else(|| Some(self.place_without_keys((at, backend), one)))

@@ -73,7 +73,7 @@ impl Plane {
 
     #[cold]
     fn refuse_flush(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Option<Step> {
-        let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else { return None };
+        let Upstream { servers: sharded, .. } = pool.kind.upstream()?;
         if sharded.options.allow_flush {
             return None;
         }

@@ -211,11 +211,7 @@ impl Plane {
         kind: SubscriptionKind,
         name: &[u8],
     ) -> Option<u16> {
-        let Some(Upstream { servers: sharded, .. }) =
-            self.plan.pools[pool as usize].kind.upstream()
-        else {
-            return None;
-        };
+        let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
         let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
         let text = placing_text(kind, name).unwrap_or(name);
         // Where keys are placed by chance a channel still has one place.
