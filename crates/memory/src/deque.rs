@@ -277,4 +277,27 @@ mod tests {
         }
         assert!(moved > 20 && seen[0] > 0, "{seen:?}");
     }
+
+    #[test]
+    fn room_is_given_back_whichever_way_elements_leave() {
+        for way in 0..4 {
+            let mut deque = Deque::default();
+            (0..1_000).for_each(|value| deque.push_back(value));
+            (0..1_000).for_each(|value| deque.insert(0, value));
+            while !deque.is_empty() {
+                let (len, middle) = (deque.len(), deque.front.len());
+                let taken = match way {
+                    0 => deque.pop_front(),
+                    1 => deque.pop_back(),
+                    2 => deque.remove(1.min(len - 1)),
+                    _ => deque.remove(middle.min(len - 1)),
+                };
+                assert!(taken.is_some());
+                for vector in [&deque.front, &deque.back] {
+                    let (room, len) = (vector.capacity(), vector.len());
+                    assert!(room <= 4 * len + ROOM_MIN, "{room} for {len}, way {way}");
+                }
+            }
+        }
+    }
 }

@@ -242,6 +242,7 @@ mod tests {
             }
             assert_eq!((lines.len(), lines.is_empty()), (model.len(), model.is_empty()));
             check_room(&lines);
+            assert_eq!(heap.slot_bytes(), i64::from(lines.capacity) * LINE_LEN as i64);
             assert_eq!(lines.directory_len as usize, nodes::bytes(&lines.segments));
             if let Some(index) = model.len().checked_sub(1).map(|last| state as usize % (last + 1))
             {
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(lines.bytes(), 0);
         lines.push(memory, [1; 8]);
         lines.clear(memory);
-        assert!(heap.page_bytes() <= 8 * (64 << 10));
+        assert_eq!((lines.bytes(), heap.slot_bytes()), (0, 0));
     }
 
     #[test]

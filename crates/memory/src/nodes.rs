@@ -340,4 +340,34 @@ mod tests {
         assert_eq!(node_room(SLOT_LEN_MAX + 1), SLOT_LEN_MAX + 1);
         assert_eq!(boxed_len::<[u8; 9]>(), 16);
     }
+
+    #[test]
+    fn a_node_that_grows_and_shrinks_leaves_no_block_behind() {
+        // 1,664 and 7,168 bytes, and one byte more than any slot has.
+        let lens = [1_664, SLOT_LEN_MAX, SLOT_LEN_MAX + 1];
+        let mut node = copy_of(&[5; 1_664]);
+        assert_eq!(&*node, &[5; 1_664]);
+        let mut places = [(); 3].map(|()| std::collections::BTreeSet::new());
+        for round in 0..300 {
+            let turn = round % 4;
+            let at = if turn == 3 { 1 } else { turn };
+            let more = lens[at].saturating_sub(node.len());
+            append(&mut node, &[5; SLOT_LEN_MAX + 1][..more]);
+            node.truncate(lens[at]);
+            node.shrink_to_fit();
+            assert!(node.capacity() == lens[at] && node.iter().all(|byte| *byte == 5));
+            places[at].insert(node.as_ptr());
+        }
+        assert!(places.iter().all(|places| places.len() < 30), "blocks are used again");
+    }
+
+    #[test]
+    fn the_longest_nodes_grow_without_a_second_block() {
+        let mut node: Node<u64> = empty();
+        (0..500_000).for_each(|value| node.push(value));
+        node.reserve_exact(1_000_000);
+        node.shrink_to_fit();
+        assert_eq!(heap().discarded_bytes(), 0);
+        assert!(node.iter().copied().eq(0..500_000));
+    }
 }
