@@ -779,6 +779,9 @@ pub unsafe fn large_bytes(block: NonNull<u8>) -> usize {
 }
 
 #[cfg(test)]
+mod laws;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -159,6 +159,7 @@ impl<T> IndexMut<usize> for Deque<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allocator_api2::vec::Vec as NodeVec;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -199,6 +200,9 @@ mod tests {
                 prop_assert_eq!(deque.last(), model.back());
                 let at = place % (model.len() + 2);
                 prop_assert_eq!(deque.get(at), model.get(at));
+                prop_assert_eq!(deque.get_mut(at), model.get_mut(at));
+                let room = deque.front.capacity() + deque.back.capacity();
+                prop_assert_eq!(deque.bytes() >= room * size_of::<Box<usize>>(), true);
                 deque.relocate();
             }
         }
@@ -216,5 +220,84 @@ mod tests {
         assert!(queue.bytes() < 16 << 10, "{}", queue.bytes());
         while queue.pop_back().is_some() {}
         assert!(queue.bytes() < 256, "{}", queue.bytes());
+    }
+
+    #[test]
+    fn an_element_at_the_seam_goes_to_the_shorter_vector() {
+        for (front, back) in [(3, 5), (5, 3), (4, 4)] {
+            let mut deque = Deque::default();
+            (0..front).for_each(|value| deque.front.push(value));
+            (0..back).for_each(|value| deque.back.push(value));
+            deque.insert(front, 9);
+            let grown = (deque.front.len() - front, deque.back.len() - back);
+            assert_eq!(grown, if front <= back { (1, 0) } else { (0, 1) });
+            assert_eq!(deque[front], 9);
+        }
+    }
+
+    #[test]
+    fn room_is_given_back_once_most_of_it_is_unused() {
+        for (capacity, len) in (0..80).flat_map(|room| (0..=room).map(move |len| (room, len))) {
+            let mut vector: Node<u64> = NodeVec::with_capacity_in(capacity, nodes::Nodes);
+            vector.extend(0..len as u64);
+            trim(&mut vector);
+            let is_unused = capacity > 4 * len + ROOM_MIN;
+            assert_eq!(vector.capacity(), if is_unused { 2 * len } else { capacity });
+            assert!(vector.iter().copied().eq(0..len as u64));
+        }
+    }
+
+    #[test]
+    fn vectors_on_sparse_pages_move_and_are_counted() {
+        // Both vectors take 2,560 bytes, a length that nothing else here has.
+        let mut deques: Vec<Deque<u64>> = Vec::new();
+        for _ in 0..200 {
+            let mut deque = Deque::default();
+            deque.front.reserve_exact(320);
+            deque.back.reserve_exact(320);
+            deque.front.extend((0..3).rev());
+            deque.back.extend(3..6);
+            assert_eq!(deque.bytes(), 2 * 2_560);
+            deques.push(deque);
+        }
+        let mut nth = 0;
+        deques.retain(|_| {
+            nth += 1;
+            nth % 5 == 0
+        });
+        let (mut moved, mut seen) = (0, [0; 3]);
+        for deque in &mut deques {
+            let places = [deque.front.as_ptr(), deque.back.as_ptr()];
+            let count = deque.relocate();
+            let changed = [deque.front.as_ptr() != places[0], deque.back.as_ptr() != places[1]];
+            assert_eq!(count, changed.map(u64::from).iter().sum::<u64>());
+            assert!(deque.iter().copied().eq(0..6));
+            moved += count;
+            seen[count as usize] += 1;
+        }
+        assert!(moved > 20 && seen[0] > 0, "{seen:?}");
+    }
+
+    #[test]
+    fn room_is_given_back_whichever_way_elements_leave() {
+        for way in 0..4 {
+            let mut deque = Deque::default();
+            (0..1_000).for_each(|value| deque.push_back(value));
+            (0..1_000).for_each(|value| deque.insert(0, value));
+            while !deque.is_empty() {
+                let (len, middle) = (deque.len(), deque.front.len());
+                let taken = match way {
+                    0 => deque.pop_front(),
+                    1 => deque.pop_back(),
+                    2 => deque.remove(1.min(len - 1)),
+                    _ => deque.remove(middle.min(len - 1)),
+                };
+                assert!(taken.is_some());
+                for vector in [&deque.front, &deque.back] {
+                    let (room, len) = (vector.capacity(), vector.len());
+                    assert!(room <= 4 * len + ROOM_MIN, "{room} for {len}, way {way}");
+                }
+            }
+        }
     }
 }

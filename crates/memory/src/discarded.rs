@@ -157,3 +157,143 @@ impl Heap {
         Memory { heap: self, arena: 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Elements of 64 bytes each.
+    struct Elements(usize);
+
+    impl Discard for Elements {
+        fn bytes(&self) -> usize {
+            self.0 * 64
+        }
+
+        fn free_some(&mut self, _: Memory<'_>, steps: &mut u32) -> bool {
+            let freed = self.0.min(*steps as usize);
+            self.0 -= freed;
+            *steps -= freed as u32;
+            self.0 == 0
+        }
+    }
+
+    #[test]
+    fn what_is_discarded_is_freed_in_as_many_steps_as_are_allowed() {
+        let heap = Heap::new(1);
+        let mut steps = 10;
+        assert!(!heap.free_discarded(&mut steps), "nothing is discarded");
+        assert_eq!(steps, 10);
+        heap.discard(Box::new(Elements(100)));
+        heap.discard(Box::new(Elements(50)));
+        let mut left = 150;
+        assert_eq!(heap.discarded_bytes(), 150 * 64);
+        // Each structure that is taken up costs a step, each element another.
+        for (allowed, freed, unused) in
+            [(11, 10, 0), (41, 40, 0), (0, 0, 0), (61, 60, 0), (99, 40, 58)]
+        {
+            let mut steps = allowed;
+            left -= freed;
+            assert_eq!(heap.free_discarded(&mut steps), left > 0);
+            assert_eq!((heap.discarded_bytes(), steps), (left * 64, unused));
+        }
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_long_block_is_freed_piece_by_piece_before_structures_are() {
+        let heap = Heap::new(1);
+        let block = heap.large(5 * PIECE_LEN + 1000);
+        // SAFETY: the block is live and not used again.
+        let len = unsafe { heap.free_large(block) } as i64;
+        assert_eq!(heap.discarded_bytes(), len);
+        heap.discard(Box::new(Elements(10)));
+        let mut pieces = 0;
+        while heap.discarded_bytes() > 10 * 64 {
+            let before = heap.discarded_bytes();
+            // One piece for so many steps, and no less for fewer.
+            let mut steps = if pieces % 2 == 0 { STEPS_PER_PIECE } else { 1 };
+            assert!(heap.free_discarded(&mut steps) && steps == 0);
+            let freed = before - heap.discarded_bytes();
+            assert!(freed > 0 && freed <= PIECE_LEN as i64, "{freed}");
+            pieces += 1;
+        }
+        assert!((6..=7).contains(&pieces), "{pieces}");
+        assert_eq!(heap.discarded_bytes(), 10 * 64);
+        let mut steps = 12;
+        assert!(!heap.free_discarded(&mut steps));
+        assert_eq!(steps, 1);
+
+        // Several pieces and the structure behind them in one call.
+        // SAFETY: the block is live and not used again.
+        _ = unsafe { heap.free_large(heap.large(3 * PIECE_LEN)) };
+        heap.discard(Box::new(Elements(10)));
+        let mut steps = 10 * STEPS_PER_PIECE;
+        assert!(!heap.free_discarded(&mut steps));
+        assert!(steps >= 5 * STEPS_PER_PIECE && heap.discarded_bytes() == 0);
+    }
+
+    #[test]
+    fn a_block_no_longer_than_a_piece_is_freed_at_once() {
+        let heap = Heap::new(1);
+        // SAFETY: the blocks are live and not used again.
+        unsafe {
+            heap.free_large(heap.large(PIECE_LEN / 2));
+            assert_eq!(heap.discarded_bytes(), 0);
+            // Of a long one only what was written counts.
+            heap.free_unfilled(heap.large(3 * PIECE_LEN), PIECE_LEN / 2);
+            assert_eq!(heap.discarded_bytes(), 0);
+            let used = 3 * PIECE_LEN / 2;
+            heap.free_unfilled(heap.large(3 * PIECE_LEN), used);
+            assert!((used..used + 64).contains(&(heap.discarded_bytes() as usize)));
+        }
+        let mut steps = u32::MAX;
+        assert!(!heap.free_discarded(&mut steps));
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_piece_that_is_given_back_loses_its_bytes_and_the_rest_keeps_them() {
+        let len = 4 * PIECE_LEN + 5 * PIECE_ALIGN + 100;
+        let layout = Layout::from_size_align(len, 16).expect("a layout");
+        // SAFETY: the layout is not empty; all of the block is written.
+        let start = unsafe {
+            let start = NonNull::new(std::alloc::alloc(layout)).expect("memory");
+            start.write_bytes(7, len);
+            start
+        };
+        // SAFETY: the block is not used again, but for what is left of it.
+        let mut block = unsafe { Block::new(start, layout, len) };
+        let byte = |at: usize| {
+            // SAFETY: the block is not freed before its last piece is.
+            unsafe { start.add(at).read() }
+        };
+        let mut left = len;
+        while left > PIECE_LEN {
+            let (freed, is_gone) = block.free_some();
+            assert!(!is_gone && freed > 0 && freed <= PIECE_LEN);
+            left -= freed;
+            assert_eq!(block.left, left);
+            assert!((start.addr().get() + left).is_multiple_of(PIECE_LEN));
+            let whole = freed / PIECE_ALIGN * PIECE_ALIGN;
+            assert!((0..left).step_by(4096).all(|at| byte(at) == 7) && byte(left - 1) == 7);
+            assert!((left..left + whole).step_by(4096).all(|at| byte(at) == 0));
+        }
+        assert_eq!(block.free_some(), (left, true));
+        assert_eq!(block.left, 0);
+    }
+
+    #[test]
+    fn a_block_costs_steps_by_its_length_unless_it_has_steps_of_its_own() {
+        let piece = STEPS_PER_PIECE;
+        for (bytes, steps) in [
+            (0, 0),
+            (PIECE_LEN / 256, piece / 256),
+            (PIECE_LEN / 2, piece / 2),
+            (PIECE_LEN, piece),
+            (PIECE_LEN + 1, 0),
+        ] {
+            assert_eq!(steps_of_block(bytes), steps, "{bytes}");
+        }
+    }
+}

@@ -200,6 +200,23 @@ impl<T: Copy> Lines<T> {
 mod tests {
     use super::*;
 
+    /// Each segment has room for its entries, and little more is taken than is used.
+    fn check_room(lines: &Lines<[u64; 8]>) {
+        let room = lines.capacity as usize;
+        assert_eq!(lines.segment_count(), room.div_ceil(SEGMENT_LEN));
+        for segment in &lines.segments {
+            // SAFETY: a segment is a live slot.
+            let slot = unsafe { crate::slot_capacity(segment.cast()) };
+            assert_eq!(slot, room.min(SEGMENT_LEN) * LINE_LEN);
+        }
+        assert_eq!(lines.bytes(), room * LINE_LEN + nodes::bytes(&lines.segments));
+        let unused = room - lines.len();
+        assert!(unused < SEGMENT_LEN && (room > SEGMENT_LEN || room <= 4 * lines.len()));
+        for index in [0, lines.len().saturating_sub(1)].into_iter().filter(|_| !lines.is_empty()) {
+            assert!(std::ptr::eq(lines.place(index), lines.get(index)));
+        }
+    }
+
     #[test]
     fn lines_agree_with_a_vector_and_give_their_memory_back() {
         let heap = Heap::new(1);
@@ -211,13 +228,21 @@ mod tests {
         for step in 0..steps {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let grows = state >> 60 < if step < steps / 2 { 9 } else { 7 };
+            let (before, room) = (lines.len(), lines.capacity as usize);
             if grows {
                 lines.push(memory, [step; 8]);
                 model.push([step; 8]);
             } else {
                 assert_eq!(lines.pop(memory), model.pop());
             }
-            assert_eq!(lines.len(), model.len());
+            // A short array moves when it is full, and when three quarters of it are unused.
+            let is_kept = if grows { before < room } else { lines.len() > room / 4 };
+            if room <= SEGMENT_LEN && is_kept {
+                assert_eq!(lines.capacity as usize, room);
+            }
+            assert_eq!((lines.len(), lines.is_empty()), (model.len(), model.is_empty()));
+            check_room(&lines);
+            assert_eq!(heap.slot_bytes(), i64::from(lines.capacity) * LINE_LEN as i64);
             assert_eq!(lines.directory_len as usize, nodes::bytes(&lines.segments));
             if let Some(index) = model.len().checked_sub(1).map(|last| state as usize % (last + 1))
             {
@@ -230,6 +255,76 @@ mod tests {
         assert_eq!(lines.bytes(), 0);
         lines.push(memory, [1; 8]);
         lines.clear(memory);
-        assert!(heap.page_bytes() <= 8 * (64 << 10));
+        assert_eq!((lines.bytes(), heap.slot_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn segments_on_sparse_pages_move_and_keep_their_entries() {
+        let heap = Heap::new(1);
+        let memory = Memory { heap: &heap, arena: 0 };
+        let mut all: Vec<Lines<[u64; 8]>> = (0..200)
+            .map(|nth| {
+                let mut lines = Lines::new();
+                (0..40).for_each(|at| lines.push(memory, [nth * 100 + at; 8]));
+                lines
+            })
+            .collect();
+        // A table of a few entries in each page is left.
+        for (nth, lines) in all.iter_mut().enumerate() {
+            if nth % 8 != 0 {
+                lines.clear(memory);
+                assert!(lines.is_empty() && lines.bytes() == 0 && !lines.compact(memory, 0));
+            }
+        }
+        let (mut moved, mut stayed) = (0, 0);
+        for (nth, lines) in all.iter_mut().enumerate().step_by(8) {
+            assert_eq!(lines.segment_count(), 3);
+            for segment in 0..4 {
+                let places = lines.segments.clone();
+                let directory = lines.segments.as_ptr();
+                let has_moved = lines.compact(memory, segment);
+                let is_elsewhere = lines.segments.as_ptr() != directory;
+                let changed = places.iter().zip(&lines.segments).map(|(old, new)| old != new);
+                let changed: Vec<usize> =
+                    changed.enumerate().filter_map(|(at, is)| is.then_some(at)).collect();
+                assert!(changed.iter().all(|at| *at == segment));
+                assert!(!is_elsewhere || segment == 0);
+                assert_eq!(has_moved, is_elsewhere || !changed.is_empty());
+                moved += changed.len();
+                stayed += usize::from(!has_moved);
+                check_room(lines);
+            }
+            for at in 0..40 {
+                assert_eq!(lines.get(at), &[nth as u64 * 100 + at as u64; 8]);
+            }
+        }
+        assert!(moved > 20 && stayed > 25, "{moved} moved, {stayed} stayed");
+    }
+
+    #[test]
+    fn only_the_first_segment_brings_the_directory_along() {
+        // Directories of 500 segments take 4,096 bytes each.
+        let heap = Heap::new(1);
+        let memory = Memory { heap: &heap, arena: 0 };
+        let mut all: Vec<Lines<[u64; 8]>> = (0..60)
+            .map(|_| {
+                let mut lines = Lines::new();
+                (0..500 * SEGMENT_LEN as u64).for_each(|at| lines.push(memory, [at; 8]));
+                lines
+            })
+            .collect();
+        for lines in all.iter_mut().enumerate().filter(|(nth, _)| nth % 5 != 0) {
+            lines.1.clear(memory);
+        }
+        let mut moved = 0;
+        for lines in all.iter_mut().step_by(5) {
+            let directory = lines.segments.as_ptr();
+            lines.compact(memory, 1);
+            assert_eq!(lines.segments.as_ptr(), directory);
+            lines.compact(memory, 0);
+            moved += usize::from(lines.segments.as_ptr() != directory);
+            assert!(lines.get(8_000 - 1) == &[7_999; 8] && lines.get(3) == &[3; 8]);
+        }
+        assert!(moved > 0);
     }
 }

@@ -341,4 +341,91 @@ mod tests {
         drop(guard);
         assert!(lock.try_lock().is_some());
     }
+
+    #[test]
+    fn a_lock_tells_its_guard_and_its_holder() {
+        let lock = Lock::new(());
+        let holder = Holder::of_thread();
+        let state = || (lock.is_taken(), lock.is_guarded(), lock.holder(), lock.is_held());
+        assert_eq!(state(), (false, false, None, false));
+        let guard = lock.lock();
+        assert_eq!(state(), (true, true, None, false));
+        lock.keep(guard, holder);
+        assert_eq!(state(), (true, false, Some(holder.0), true));
+        let guard = lock.lock();
+        assert_eq!(state(), (true, true, Some(holder.0), true));
+        drop(guard);
+        assert_eq!(state(), (true, false, Some(holder.0), true));
+        lock.release(holder);
+        assert_eq!(state(), (false, false, None, false));
+        assert_eq!(Holder::of_thread(), holder);
+    }
+
+    #[test]
+    fn a_thread_that_begins_to_hold_locks_is_holding_until_it_ends() {
+        let holder = Holder::of_thread();
+        assert!(!Holder::is_holding());
+        holder.set_holding(true);
+        assert!(Holder::is_holding());
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!Holder::is_holding(), "another thread"));
+        });
+        holder.set_holding(false);
+        assert!(!Holder::is_holding());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_release_of_a_lock_returns_after_it() {
+        let (lock, is_over) = (Lock::new(()), AtomicU32::new(0));
+        let holder = Holder::of_thread();
+        for round in 1..=20 {
+            lock.hold(holder);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    lock.wait_until_released();
+                    is_over.load(Ordering::Relaxed)
+                });
+                std::thread::yield_now();
+                is_over.store(round, Ordering::Relaxed);
+                lock.release(holder);
+                assert_eq!(waiter.join().ok(), Some(round));
+            });
+        }
+    }
+
+    #[test]
+    fn a_thread_that_waits_gets_the_lock_once_it_is_free_though_nobody_else_comes() {
+        let (lock, turn) = (Lock::new(0), AtomicU32::new(0));
+        let rounds = if cfg!(miri) { 5 } else { 300 };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=rounds {
+                    while turn.load(Ordering::Acquire) != 2 * round - 1 {
+                        std::thread::yield_now();
+                    }
+                    *lock.lock() += 1;
+                    turn.store(2 * round, Ordering::Release);
+                }
+            });
+            for round in 1..=rounds {
+                let guard = lock.lock();
+                turn.store(2 * round - 1, Ordering::Release);
+                std::thread::yield_now();
+                drop(guard);
+                while turn.load(Ordering::Acquire) != 2 * round {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert_eq!(*lock.lock(), rounds);
+    }
+
+    #[test]
+    fn a_waiter_spins_a_bounded_number_of_times() {
+        let mut spins = 0;
+        for count in 1..=2 * SPINS_MAX {
+            pause(&mut spins);
+            assert_eq!(spins, count.min(SPINS_MAX));
+        }
+    }
 }

@@ -35,3 +35,27 @@ pub fn give_back_freed_memory() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_LEN_MIN);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_takes_its_header_and_what_is_left_of_its_last_unit() {
+        let mapped = 128 << 10;
+        for (len, bytes) in [
+            (0, 0),
+            (1, 32),
+            (24, 32),
+            (25, 48),
+            (40, 48),
+            (41, 64),
+            (mapped - 1, mapped + 16),
+            (mapped, mapped + 4096),
+            (mapped + 4080, mapped + 4096),
+            (mapped + 4081, mapped + 8192),
+        ] {
+            assert_eq!(allocated(len), bytes, "{len}");
+        }
+    }
+}

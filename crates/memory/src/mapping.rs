@@ -186,4 +186,80 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_region_contains_its_own_addresses_alone() {
+        for region in [Region::map(0), Region::map_small_pages(40 << 20)] {
+            let (first, last) = (region.at(0), region.at(region.len() - 1));
+            assert!(region.contains(first) && region.contains(last));
+            let beside = [first.addr().get() - 1, last.addr().get() + 1];
+            for at in beside.into_iter().filter_map(std::num::NonZero::new) {
+                assert!(!region.contains(first.with_addr(at)));
+            }
+        }
+    }
+
+    #[test]
+    fn only_large_stores_have_huge_pages_and_runs_never() {
+        for (mapped, is_huge) in [(0, false), (HUGE_FROM - 1, false), (HUGE_FROM, true)] {
+            let (region, small) = (Region::map(mapped), Region::map_small_pages(mapped));
+            assert_eq!((region.is_huge(), small.is_huge()), (is_huge, false));
+            assert_eq!(region.len(), small.len());
+        }
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_region_takes_no_address_but_its_own_and_gives_it_back() {
+        // Lengths of no whole huge pages: the system aligns mappings of others on its own.
+        let filler_len = 3 * ALIGN + (64 << 10);
+        let region = |nth: usize| {
+            let len = ALIGN + nth * nth % 31 * (64 << 10);
+            Region { start: map_aligned(len), len, huge: false }
+        };
+        let mut kept = Vec::new();
+        for nth in 0..40 {
+            // SAFETY: a new anonymous mapping of which only the first page is touched.
+            let filler = unsafe {
+                let (protection, flags) =
+                    (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let at = libc::mmap(std::ptr::null_mut(), filler_len, protection, flags, -1, 0);
+                assert_ne!(at, libc::MAP_FAILED);
+                NonNull::new(at.cast::<u8>()).expect("a mapping")
+            };
+            kept.push((filler, region(nth)));
+        }
+        for (filler, region) in &kept {
+            assert!(region.at(0).addr().get().is_multiple_of(ALIGN));
+            // SAFETY: both are mapped, and nobody else has them.
+            unsafe {
+                for at in (0..filler_len).step_by(64 << 10) {
+                    assert_eq!(filler.add(at).read(), 0);
+                }
+                region.at(0).write(1);
+                region.at(region.len() - 1).write(1);
+            }
+        }
+        for (filler, region) in kept {
+            drop(region);
+            // SAFETY: as above; it is not used again.
+            assert_eq!(unsafe { libc::munmap(filler.as_ptr().cast(), filler_len) }, 0);
+        }
+        if std::env::var_os("KEYWAY_SANITIZED").is_some() {
+            return;
+        }
+        // Other tests map and unmap meanwhile, but not as much.
+        let pages = || {
+            let sizes = std::fs::read_to_string("/proc/self/statm").expect("the process's size");
+            sizes.split(' ').next().and_then(|it| it.parse::<usize>().ok()).expect("a number")
+        };
+        let before = pages();
+        // The next is mapped while the last is there, and so at another place.
+        let mut last = region(0);
+        for nth in 1..16_000 {
+            last = region(nth);
+        }
+        drop(last);
+        assert!(pages() < before + (2 << 30) / 4096, "{before} pages before, {} now", pages());
+    }
 }

@@ -249,4 +249,125 @@ mod tests {
         relocate(&mut node);
         assert!(node.iter().copied().eq(0..300));
     }
+
+    #[test]
+    fn nodes_on_sparse_pages_move_with_what_is_in_them() {
+        // 1,408 bytes each: nothing else here has that length.
+        let mut all: Vec<Node<u64>> = Vec::new();
+        let mut boxes: Vec<NodeBox<[u64; 176]>> = Vec::new();
+        for nth in 0..400 {
+            let mut node = Vec::with_capacity_in(176, Nodes);
+            node.push(nth);
+            all.push(node);
+            boxes.push(boxed([nth; 176]));
+        }
+        assert_eq!((bytes(&all[0]), boxed_len::<[u64; 176]>()), (1_408, 1_408));
+        let mut nth = 0;
+        let mut is_kept = || {
+            nth += 1;
+            nth % 6 == 0
+        };
+        all.retain(|_| is_kept());
+        boxes.retain(|_| is_kept());
+        let (mut moved, mut stayed) = ([0; 2], [0; 2]);
+        for node in &mut all {
+            let (place, first, room) = (node.as_ptr(), node[0], node.capacity());
+            let is_moved = relocate(node);
+            assert_eq!(node.as_ptr() != place, is_moved);
+            assert_eq!((&node[..], node.capacity()), (&[first][..], room));
+            moved[0] += usize::from(is_moved);
+            stayed[0] += usize::from(!is_moved);
+        }
+        for value in boxes {
+            let (place, first) = (&raw const *value, value[0]);
+            let (value, is_moved) = relocate_boxed(value);
+            assert_eq!(&raw const *value != place, is_moved);
+            assert!(value.iter().all(|it| *it == first));
+            moved[1] += usize::from(is_moved);
+            stayed[1] += usize::from(!is_moved);
+        }
+        assert!(moved.iter().chain(&stayed).all(|count| *count > 0), "{moved:?} {stayed:?}");
+    }
+
+    #[test]
+    fn nodes_of_the_longest_slots_move_and_longer_ones_stay() {
+        type Longest = [u8; SLOT_LEN_MAX];
+        type Longer = [u8; SLOT_LEN_MAX + 1];
+        let (mut nodes, mut boxes) = (Vec::<Node<u8>>::new(), Vec::<NodeBox<Longest>>::new());
+        for _ in 0..90 {
+            nodes.push(Vec::with_capacity_in(SLOT_LEN_MAX, Nodes));
+            boxes.push(boxed([3; SLOT_LEN_MAX]));
+        }
+        let mut nth = 0;
+        let mut is_kept = || {
+            nth += 1;
+            nth % 4 == 0
+        };
+        nodes.retain(|_| is_kept());
+        boxes.retain(|_| is_kept());
+        assert!(nodes.iter_mut().any(relocate));
+        assert!(boxes.into_iter().any(|it| relocate_boxed(it).1));
+        assert!(!relocate(&mut Vec::<u8, _>::with_capacity_in(SLOT_LEN_MAX + 1, Nodes)));
+        assert!(!relocate(&mut empty::<u8>()));
+        let (longer, is_moved) = relocate_boxed(boxed::<Longer>([4; SLOT_LEN_MAX + 1]));
+        assert!(!is_moved && longer.iter().all(|byte| *byte == 4));
+        assert!(!relocate_boxed(boxed(())).1);
+    }
+
+    #[test]
+    fn threads_take_nodes_from_all_arenas_in_turn() {
+        let count = HEAP.arena_count();
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        assert_eq!(count, all.min(ARENAS_MAX));
+        // More threads than other tests start meanwhile.
+        let mut seen = vec![false; count];
+        for _ in 0..64 * count {
+            let (first, again) =
+                std::thread::spawn(|| (arena(), arena())).join().expect("no panic");
+            assert_eq!(first, again);
+            seen[first] = true;
+        }
+        assert!(seen.iter().all(|is_seen| *is_seen), "{seen:?}");
+    }
+
+    #[test]
+    fn a_node_takes_what_its_block_takes_and_may_use_all_of_a_slot() {
+        assert_eq!((node_len(0), boxed_len::<()>()), (0, 0));
+        for len in [1, 8, 9, 65, 1_000, SLOT_LEN_MAX] {
+            assert_eq!(node_len(len), block_len(len));
+            assert_eq!((node_room(len), node_len(node_room(len))), (block_len(len), node_len(len)));
+        }
+        assert_eq!(node_room(SLOT_LEN_MAX + 1), SLOT_LEN_MAX + 1);
+        assert_eq!(boxed_len::<[u8; 9]>(), 16);
+    }
+
+    #[test]
+    fn a_node_that_grows_and_shrinks_leaves_no_block_behind() {
+        // 1,664 and 7,168 bytes, and one byte more than any slot has.
+        let lens = [1_664, SLOT_LEN_MAX, SLOT_LEN_MAX + 1];
+        let mut node = copy_of(&[5; 1_664]);
+        assert_eq!(&*node, &[5; 1_664]);
+        let mut places = [(); 3].map(|()| std::collections::BTreeSet::new());
+        for round in 0..300 {
+            let turn = round % 4;
+            let at = if turn == 3 { 1 } else { turn };
+            let more = lens[at].saturating_sub(node.len());
+            append(&mut node, &[5; SLOT_LEN_MAX + 1][..more]);
+            node.truncate(lens[at]);
+            node.shrink_to_fit();
+            assert!(node.capacity() == lens[at] && node.iter().all(|byte| *byte == 5));
+            places[at].insert(node.as_ptr());
+        }
+        assert!(places.iter().all(|places| places.len() < 30), "blocks are used again");
+    }
+
+    #[test]
+    fn the_longest_nodes_grow_without_a_second_block() {
+        let mut node: Node<u64> = empty();
+        (0..500_000).for_each(|value| node.push(value));
+        node.reserve_exact(1_000_000);
+        node.shrink_to_fit();
+        assert_eq!(heap().discarded_bytes(), 0);
+        assert!(node.iter().copied().eq(0..500_000));
+    }
 }

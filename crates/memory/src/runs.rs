@@ -225,6 +225,18 @@ impl Area {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    impl Runs {
+        /// Bytes of the system's pages held, counted anew.
+        pub fn held(&self) -> Held {
+            let pages = |area: &Area| {
+                area.taken.len() * 64 / PAGE_UNITS
+                    - area.free_pages(0..area.taken.len() * 64).count()
+            };
+            (self.areas.iter().map(pages).sum::<usize>() * PAGE_UNITS * UNIT_LEN) as Held
+        }
+    }
 
     #[test]
     fn runs_in_use_never_overlap_and_what_is_held_is_told() {
@@ -252,6 +264,7 @@ mod tests {
             }
             let used: usize = live.iter().map(|(_, len, _)| len).sum();
             assert!(held >= used as Held, "{held} bytes held of {used}");
+            assert!(step % 16 != 0 || held == runs.held());
         }
         for (run, len, _) in live {
             held += runs.give(run, len);
@@ -272,5 +285,157 @@ mod tests {
             assert_eq!((taken, runs.give(run, new)), (0, 0), "pages came and went");
         }
         assert!(runs.warm_len <= WARM_MAX);
+    }
+
+    /// Whether `units` units in a row are free, by trying each place.
+    fn fits(area: &Area, units: usize) -> bool {
+        let all = area.taken.len() * 64;
+        (0..=all - units).any(|start| (start..start + units).all(|unit| !area.is_taken(unit)))
+    }
+
+    fn next(state: &mut u64) -> usize {
+        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (*state >> 33) as usize
+    }
+
+    #[test]
+    fn a_search_finds_a_free_run_wherever_it_is_and_only_there() {
+        let mut state = 11;
+        let (mut found, mut refused) = (0, 0);
+        for _ in 0..if cfg!(miri) { 20 } else { 4_000 } {
+            let mut area = Area::new(Region::map_small_pages(0));
+            let all = area.taken.len() * 64;
+            // Nearly all is taken but for a few holes, which may lie across the hand.
+            area.mark(0..all, true);
+            area.hand = next(&mut state) % area.taken.len();
+            for _ in 0..3 {
+                let len = 1 + next(&mut state) % RUN_UNITS_MAX;
+                let place = next(&mut state) % (all - len);
+                let at_hand = (area.hand * 64).saturating_sub(next(&mut state) % len);
+                let start = if next(&mut state).is_multiple_of(2) { place } else { at_hand };
+                area.mark(start..(start + len).min(all), false);
+            }
+            let units = 1 + next(&mut state) % RUN_UNITS_MAX;
+            match area.search(units) {
+                Some(start) => {
+                    assert!(start + units <= all);
+                    assert!((start..start + units).all(|unit| !area.is_taken(unit)));
+                    found += 1;
+                }
+                None => {
+                    assert!(!fits(&area, units), "{units} units, hand {}", area.hand);
+                    assert!(area.take(units).is_none() && area.free_max < units);
+                    refused += 1;
+                }
+            }
+        }
+        assert!(cfg!(miri) || found > 500 && refused > 500, "{found} found, {refused} refused");
+    }
+
+    #[test]
+    fn a_search_goes_on_where_the_last_one_ended() {
+        let mut area = Area::new(Region::map_small_pages(0));
+        let start = |area: &Area, run: NonNull<u8>| {
+            (run.addr().get() - area.region.at(0).addr().get()) / UNIT_LEN
+        };
+        for (nth, units) in [128, 128, 64, 128, 100].into_iter().enumerate() {
+            let (run, _) = area.take(units).expect("room");
+            assert_eq!(start(&area, run), [0, 128, 256, 320, 448][nth]);
+        }
+        // Holes behind the hand are left until the end of the region was reached.
+        area.give(0, 128);
+        let (run, _) = area.take(100).expect("room");
+        assert_eq!(start(&area, run), 548);
+        area.give(256 * UNIT_LEN, 64);
+        while let Some((run, _)) = area.take(128) {
+            if start(&area, run) < 548 {
+                assert_eq!(start(&area, run), 0);
+                return;
+            }
+        }
+        panic!("the hole at the start was not found");
+    }
+
+    #[test]
+    fn what_a_run_leaves_free_is_found_again() {
+        let mut runs = Runs::new();
+        let count = Region::map_small_pages(0).len() / RUN_LEN_MAX;
+        let all: Vec<_> = (0..count).map(|_| runs.take(RUN_LEN_MAX).0).collect();
+        assert_eq!(runs.areas.len(), 1);
+        // More than are kept warm, so that some go back to the region.
+        let mut held = runs.held();
+        for run in &all {
+            held += runs.give(*run, RUN_LEN_MAX);
+            assert_eq!(runs.held(), held);
+        }
+        assert_eq!(held, WARM_MAX as Held, "as much as may is kept warm");
+        for _ in 0..count {
+            held += runs.take(RUN_LEN_MAX).1;
+            assert_eq!(runs.held(), held);
+        }
+        assert_eq!(runs.areas.len(), 1);
+        runs.take(UNIT_LEN);
+        assert_eq!(runs.areas.len(), 2);
+        // The first region was full when it was last looked at.
+        all.iter().for_each(|run| _ = runs.give(*run, RUN_LEN_MAX));
+        let again: BTreeSet<_> = (0..count).map(|_| runs.take(RUN_LEN_MAX).0).collect();
+        assert_eq!(again, all.into_iter().collect());
+    }
+
+    #[test]
+    fn the_length_last_taken_or_given_longest_ago_makes_room() {
+        let lens = [126, 127, 128].map(|units| units * UNIT_LEN);
+        let warm = |runs: &Runs| lens.map(|len| runs.warm[len / UNIT_LEN].runs.len());
+        // The last use of the first length is a take in one case and a give in the other.
+        for last_is_take in [true, false] {
+            let mut runs = Runs::new();
+            let [first, second, third] = lens.map(|len| [(); 4].map(|()| runs.take(len).0));
+            let kept = if last_is_take { 4 } else { 3 };
+            first[..kept].iter().for_each(|run| _ = runs.give(*run, lens[0]));
+            second.iter().for_each(|run| _ = runs.give(*run, lens[1]));
+            match last_is_take {
+                true => _ = runs.take(lens[0]),
+                false => _ = runs.give(first[3], lens[0]),
+            }
+            let [kept, mut others, _] = warm(&runs);
+            for run in third {
+                runs.give(run, lens[2]);
+                assert!(warm(&runs)[0] == kept && warm(&runs)[1] <= others);
+                others = warm(&runs)[1];
+            }
+            assert!(others < 4, "some made room");
+        }
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn the_pages_of_a_freed_run_lose_their_bytes_and_the_others_keep_theirs() {
+        let mut area = Area::new(Region::map_small_pages(0));
+        // Runs of 1 to 40 units in a row, each filled, of which every third is freed.
+        let mut runs = Vec::new();
+        for units in 1..=40 {
+            let (run, _) = area.take(units).expect("room");
+            // SAFETY: the run has that many bytes.
+            unsafe { run.write_bytes(7, units * UNIT_LEN) };
+            runs.push((run, units));
+        }
+        let start = area.region.at(0).addr().get();
+        let mut held = 0;
+        for (run, units) in runs.iter().skip(2).step_by(3) {
+            held -= area.give(run.addr().get() - start, *units);
+        }
+        let mut lost = 0;
+        for page in 0..runs.iter().map(|(_, units)| units).sum::<usize>() / PAGE_UNITS {
+            let units = page * PAGE_UNITS..(page + 1) * PAGE_UNITS;
+            let is_free = !units.clone().any(|unit| area.is_taken(unit));
+            for unit in units {
+                // SAFETY: the unit lies in the region.
+                let byte = unsafe { area.region.at(unit * UNIT_LEN).read() };
+                assert_eq!(byte, if is_free { 0 } else { 7 }, "unit {unit}");
+            }
+            lost += usize::from(is_free);
+        }
+        assert_eq!(held as usize, lost * PAGE_UNITS * UNIT_LEN);
+        assert!(lost > 20, "{lost} pages");
     }
 }

@@ -669,6 +669,9 @@ impl Link {
 }
 
 #[cfg(test)]
+mod laws;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use keyway_base::Sent;

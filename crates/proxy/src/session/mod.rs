@@ -314,3 +314,6 @@ impl Session {
         self.busy.as_ref().is_some_and(|busy| may_go_on(busy))
     }
 }
+
+#[cfg(test)]
+mod laws;

@@ -1,0 +1,218 @@
+//! Laws of sessions: what a session tells of itself, for every combination of what it depends on.
+
+use super::*;
+use crate::course::RelayFor;
+use keyway_base::Key;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+fn session() -> Session {
+    Session::new(3, 0, Identity::new(1, true, Time(0)))
+}
+
+/// All combinations of so many truths.
+fn all<const N: usize>() -> impl Iterator<Item = [bool; N]> {
+    (0..1 << N).map(|bits: u32| std::array::from_fn(|at| bits >> at & 1 != 0))
+}
+
+/// Buffers with a request on its way, output and unparsed input, as wanted.
+fn busy([has_request, has_output, has_input]: [bool; 3]) -> Box<Busy> {
+    let mut busy = Box::<Busy>::default();
+    if has_request {
+        busy.order.reserve();
+    }
+    if has_output {
+        busy.output.buf().extend_from_slice(b"+OK\r\n");
+    }
+    if has_input {
+        busy.keep_input(b"*1\r\n");
+    }
+    busy
+}
+
+#[test]
+fn a_session_is_at_rest_once_nothing_is_left_and_has_delivered_without_regard_to_input() {
+    assert!(session().is_at_rest() && session().has_delivered());
+    for has in all::<3>() {
+        let session = Session { busy: Some(busy(has)), ..session() };
+        assert_eq!(session.is_at_rest(), has == [false; 3], "{has:?}");
+        assert_eq!(session.has_delivered(), !has[0] && !has[1], "{has:?}");
+    }
+}
+
+#[test]
+fn a_session_is_quiet_once_no_request_is_on_its_way_heard_or_not() {
+    for [has_request, is_unheard] in all() {
+        let session = Session { unheard: u32::from(is_unheard), ..session() };
+        let busy = busy([has_request, true, true]);
+        assert_eq!(session.is_quiet(&busy), !has_request && !is_unheard);
+    }
+}
+
+#[test]
+fn a_paused_session_goes_on_with_room_and_behind_a_barrier_when_it_is_quiet() {
+    let narrow = Limits { session_in_flight_max: 1, ..Limits::default() };
+    assert!(!session().is_waiting_for_itself(&narrow), "it waits for nothing");
+    for [has_request, is_unheard, barrier, has_room] in all() {
+        let session = Session {
+            busy: Some(busy([has_request, false, true])),
+            unheard: u32::from(is_unheard),
+            barrier,
+            ..session()
+        };
+        let limits = if has_room { Limits::default() } else { narrow };
+        let is_held = barrier && (has_request || is_unheard);
+        let may_start = has_room || !has_request;
+        assert_eq!(session.is_waiting_for_itself(&limits), may_start && !is_held);
+    }
+}
+
+#[test]
+fn output_above_the_hard_bound_or_a_client_that_takes_nothing_ends_a_session() {
+    let limits = Limits { session_output_len_hard: 5, ..Limits::default() };
+    assert!(!session().is_overgrown(&limits));
+    assert!(Session { is_cut: true, ..session() }.is_overgrown(&limits));
+    for (len, is_overgrown) in [(0, false), (5, false), (6, true), (50, true)] {
+        let mut busy = busy([false; 3]);
+        busy.output.buf().resize(len, b'x');
+        let session = Session { busy: Some(busy), ..session() };
+        assert_eq!(session.is_overgrown(&limits), is_overgrown, "{len} bytes");
+        assert!(Session { is_cut: true, ..session }.is_overgrown(&limits));
+    }
+}
+
+#[test]
+fn output_waits_only_for_replies_to_come_and_never_when_it_is_long_or_cannot_be_sent() {
+    let (asked, now) = (Time(0), Time(1_000_000));
+    assert_eq!(session().held_until(now), None);
+    for [has_request, is_long, send_blocked, closing] in all() {
+        let mut busy = busy([has_request, true, false]);
+        busy.hold.note_asked(asked);
+        let len = if is_long { OUTPUT_HELD_MAX } else { OUTPUT_HELD_MAX - 1 };
+        busy.output.buf().resize(len, b'x');
+        let mut session = Session { busy: Some(busy), send_blocked, closing, ..session() };
+        let waits = has_request && !is_long && !send_blocked && !closing;
+        // Half as long as the first reply took.
+        let until = waits.then_some(Time(1_500_000));
+        assert_eq!(session.held_until(now), until, "{has_request} {is_long}");
+    }
+}
+
+/// Each thing that a client can begin, alone.
+fn begun() -> [Stateful; 6] {
+    let budget = Arc::new(QueueBudget::new(1 << 20));
+    let watch = Watch { home: 0, ring: 0, link: Some(1) };
+    [
+        Stateful { transaction: Some(Transaction::new(&budget)), ..Stateful::default() },
+        Stateful { watch: Some(watch), ..Stateful::default() },
+        Stateful { watched: Some(Box::new(WatchedKeys::new(&budget))), ..Stateful::default() },
+        Stateful { blocked_on: vec![2], ..Stateful::default() },
+        Stateful { waits_on_store: true, ..Stateful::default() },
+        Stateful { home: Some(7), ..Stateful::default() },
+    ]
+}
+
+#[test]
+fn what_a_client_has_begun_is_special_and_some_of_it_blocks() {
+    assert!(!session().is_special() && !session().is_blocked());
+    for (which, stateful) in begun().into_iter().enumerate() {
+        assert_eq!((stateful.has_begun(), stateful.is_over()), (which != 5, false), "{which}");
+        let session = Session { stateful: Some(Box::new(stateful)), ..session() };
+        assert!(session.is_special());
+        assert_eq!(session.is_blocked(), which == 3 || which == 4, "{which}");
+    }
+    let none = Stateful::default();
+    assert!(none.is_over() && !none.has_begun());
+    let tracks = || Some(Box::<Tracking>::default());
+    assert!(Session { tracking: tracks(), ..session() }.is_special());
+    let stateful = Some(Box::new(none));
+    let both = Session { tracking: tracks(), stateful, ..session() };
+    assert!(both.is_special() && !both.is_blocked());
+}
+
+#[test]
+fn state_of_which_nothing_is_left_is_forgotten_and_all_other_is_kept() {
+    for (which, stateful) in begun().into_iter().enumerate() {
+        let mut session = Session { stateful: Some(Box::new(stateful)), ..session() };
+        session.tidy();
+        assert!(session.stateful.is_some(), "{which}");
+        // Lent to another pool it stays so, whatever else ends.
+        session.stateful.as_mut().expect("kept").home = Some(7);
+        let taken = session.take_stateful().expect("what was begun");
+        assert_eq!((taken.has_begun(), taken.home), (which != 5, Some(7)));
+        let left = session.stateful.as_deref().expect("where it belongs");
+        assert_eq!((left.has_begun(), left.home), (false, Some(7)));
+        session.go_home();
+        assert_eq!((session.pool, session.stateful.is_some()), (7, false));
+        session.go_home();
+        assert_eq!(session.pool, 7);
+        // What was begun in its own pool is taken whole.
+        session.stateful = Some(Box::new(Stateful { home: None, ..*taken }));
+        assert_eq!(session.take_stateful().map(|it| it.has_begun()), Some(which != 5));
+        assert!(session.stateful.is_none() && session.take_stateful().is_none());
+    }
+    let stateful = Stateful { waits_on_store: true, home: Some(7), ..Stateful::default() };
+    let mut lent = Session { stateful: Some(Box::new(stateful)), ..session() };
+    lent.go_home();
+    assert_eq!((lent.pool, lent.is_blocked()), (7, true), "what it waits for is kept");
+    let mut over = Session { stateful: Some(Box::default()), ..session() };
+    over.tidy();
+    assert!(over.stateful.is_none());
+}
+
+#[test]
+fn what_a_client_has_begun_is_told_until_it_has_ended() {
+    let mut session = session();
+    let told = |session: &mut Session| {
+        session.note_state();
+        session.identity.live.get()
+    };
+    assert_eq!(told(&mut session), ClientState::default());
+    for (which, stateful) in begun().into_iter().enumerate() {
+        session.stateful = Some(Box::new(stateful));
+        let multi = (which == 0).then_some(0);
+        let is_watching = which == 1 || which == 2;
+        let state = ClientState { multi, is_watching, ..ClientState::default() };
+        assert_eq!(told(&mut session), state, "{which}");
+        let stateful = session.stateful.as_mut().expect("begun");
+        if let Some(watch) = &mut stateful.watch {
+            watch.link = None;
+        }
+        if let Some(watched) = &stateful.watched {
+            watched.mark.store(true, Ordering::Relaxed);
+        }
+        assert_eq!(told(&mut session), ClientState { is_dirty: is_watching, ..state }, "{which}");
+        session.stateful = None;
+        assert_eq!(told(&mut session), ClientState::default());
+    }
+    session.is_monitor = true;
+    assert_eq!(told(&mut session), ClientState { is_monitor: true, ..ClientState::default() });
+    session.is_monitor = false;
+    assert_eq!(told(&mut session), ClientState::default());
+    let mut subscriptions = Subscriptions::default();
+    for (count, kind) in SubscriptionKind::ALL.into_iter().enumerate() {
+        for nth in 0..=count {
+            subscriptions.add(kind, &format!("name {nth}").as_bytes().into());
+        }
+    }
+    session.subscriptions = Some(Box::new(subscriptions));
+    let state = ClientState { subscriptions: [1, 2, 3], ..ClientState::default() };
+    assert_eq!(told(&mut session), state);
+    session.subscriptions = None;
+    assert_eq!(told(&mut session), ClientState::default());
+    // What is not looked at is not written either.
+    session.identity.live.set(&state);
+    assert_eq!(told(&mut session), state);
+}
+
+#[test]
+fn a_relay_keeps_the_fault_that_its_reply_tells_of_and_a_client_has_none() {
+    let fault = Fault::Denied;
+    let mut client = session();
+    client.note_fault(fault);
+    assert!(client.relay.is_none());
+    let relay = Relay::new(RelayFor::Nobody, Key::NONE, 0);
+    let mut session = Session { relay: Some(relay), ..session() };
+    session.note_fault(fault);
+    assert_eq!(session.relay.and_then(|relay| relay.fault), Some(fault));
+}
