@@ -375,7 +375,7 @@ impl ClusterSim {
         let index = usize::from(node);
         scene.servers[index].drop_connections(scene.network);
         scene.network.modes[index] = ConnectMode::Accept;
-        self.is_alive[index] = true;
+        (self.is_alive[index], self.back_since[index]) = (true, self.view.version);
         self.view.members[index].has_failed = false;
         self.view.is_down = false;
         let primary = self.view.members[index].replica_of;

@@ -110,6 +110,9 @@ pub struct ClusterSim {
     /// How it is.
     view: View,
     is_alive: Vec<bool>,
+    /// By server: the version of the cluster when the server last came back from the dead. Nobody
+    /// tells it of an earlier one: what was on its way to it is lost.
+    back_since: Vec<u64>,
     /// Something is happening to these.
     busy: BTreeSet<u16>,
     moving: BTreeMap<u16, Moving>,
@@ -182,11 +185,12 @@ impl ClusterSim {
         }
         let sentinels = std::iter::repeat_n(true, plan.sentinels);
         let is_alive = view.members.iter().map(|member| member.is_member).chain(sentinels);
-        let is_alive = is_alive.collect();
+        let is_alive: Vec<bool> = is_alive.collect();
         let groups = plan.groups;
         let mut cluster = Self {
             plan,
             view,
+            back_since: vec![0; is_alive.len()],
             is_alive,
             busy: BTreeSet::new(),
             moving: BTreeMap::new(),
@@ -229,8 +233,10 @@ impl ClusterSim {
             Step::Begin(_) if now >= self.plan.ends_at => {}
             Step::Begin(kind) => self.begin(kind, scene),
             Step::Adopt(node, view) => {
-                if self.is_alive[usize::from(node)] && !self.gone.contains(&node) {
-                    scene.servers[usize::from(node)].adopt(view, scene.network, scene.ledger);
+                let index = usize::from(node);
+                let is_lost = !self.is_alive[index] || view.version < self.back_since[index];
+                if !is_lost && !self.gone.contains(&node) {
+                    scene.servers[index].adopt(view, scene.network, scene.ledger);
                 }
             }
             Step::Migrate(slot) => self.migrate(slot, scene),
