@@ -76,8 +76,8 @@ pub struct ClusterPlan {
     pub kills_clients: bool,
 }
 
-/// For so long a slot that has moved back does not turn again: longer than any request that
-/// was sent on takes to arrive.
+/// For so long a slot that has moved back does not turn again, and a slot on its way back does not
+/// arrive: longer than any request that was sent on takes to arrive.
 const TURNS_AGAIN: Nanos = 250 * MILLI;
 
 /// What is to be done at a moment.
@@ -118,6 +118,8 @@ pub struct ClusterSim {
     moving: BTreeMap<u16, Moving>,
     /// When a slot that had just moved began to move back.
     turned: BTreeMap<u16, Nanos>,
+    /// By slot: which server had it before its owner, and until when.
+    had: Vec<(u16, Nanos)>,
     /// Servers that have left, and those that never come.
     gone: BTreeSet<u16>,
     disputed: Vec<u16>,
@@ -195,6 +197,7 @@ impl ClusterSim {
             busy: BTreeSet::new(),
             moving: BTreeMap::new(),
             turned: BTreeMap::new(),
+            had: vec![(NOBODY, 0); SLOTS],
             gone: BTreeSet::new(),
             disputed: Vec::new(),
             reigns,
