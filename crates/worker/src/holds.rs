@@ -135,7 +135,7 @@ impl Plan {
         })
     }
 
-    fn cluster(&self, pool: usize) -> Option<&Cluster> {
+    pub(crate) fn cluster(&self, pool: usize) -> Option<&Cluster> {
         match &self.pools[pool].kind {
             PoolKind::Sharded { cluster, .. } => cluster.as_deref(),
             _ => None,
