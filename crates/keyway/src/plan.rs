@@ -293,6 +293,7 @@ pub fn next_plan(sources: &Sources, old: &Version, merge: &Merge) -> Version {
         monitors: Arc::clone(&before.monitors),
         redirects: Arc::clone(&before.redirects),
     });
+    plan.follow_maps(before, heir_of);
     plan.follow_holds(before, heir_of);
     watch(sources, &plan, &registry, Some((before, counted)));
     Version { plan, registry, facts }

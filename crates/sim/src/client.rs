@@ -8,12 +8,13 @@ mod habits;
 mod mute;
 mod reads;
 mod stateful;
+mod unread;
 mod verdict;
 
 use crate::large::is_part_of_large;
 use crate::ledger::{Circumstances, Ledger};
 use crate::model::{CounterModel, Fate, KeyModel};
-use crate::network::{ConnId, INITIATOR, MICRO, MILLI, Nanos, Network, Received, Sent};
+use crate::network::{ConnId, INITIATOR, MICRO, Nanos, Network, Received, Sent};
 use crate::random::Random;
 use crate::server::key_name;
 use crate::wire::{Value, clip, parse_value, write_request};
@@ -26,10 +27,7 @@ pub use habits::{Habits, Mix, Staleness};
 pub use mute::Mute;
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
-
-/// A client that takes nothing for so long may be ended where memory is wanted for others: half a
-/// second as the worker sees it, which hears of it later.
-const STALLED_MIN: Nanos = 490 * MILLI;
+use unread::Unread;
 
 enum Ask {
     Exactly(Value),
@@ -124,10 +122,7 @@ pub struct Client {
     read_from: Nanos,
     write_from: Nanos,
     last_progress: Nanos,
-    /// Longest time in which it took nothing, of the present connection.
-    unread_max: Nanos,
-    /// When it looked for something to read last.
-    read_at: Nanos,
+    unread: Unread,
     tags: u64,
     /// Workers are being stopped: being cut off is no violation any more.
     draining: bool,
@@ -168,8 +163,7 @@ impl Client {
             front_asked_at: 0,
             answered_asked_at: 0,
             read_from: 0,
-            unread_max: 0,
-            read_at: 0,
+            unread: Unread::default(),
             write_from: 0,
             last_progress: 0,
             tags: 0,
@@ -381,10 +375,10 @@ impl Client {
         let Some(conn) = self.conn else { return };
         let len = self.random.between(1, self.habits.read_len as u64) as usize;
         let outcome = network.recv(conn, INITIATOR, len, &mut self.input);
-        self.unread_max = self.unread_max.max(network.now - self.read_at);
-        self.read_at = network.now;
+        self.unread.look(network.now);
         match outcome {
-            Received::Data(_) => {
+            Received::Data(len) => {
+                self.unread.take(len, network.options().capacity, network.now);
                 self.last_progress = network.now;
                 self.take_replies(network, ledger);
                 let pause = self.random.below(self.habits.pause / 4 + 1);
@@ -393,7 +387,7 @@ impl Client {
                     network.wake_client(self.index, network.now);
                 }
             }
-            Received::Empty => {}
+            Received::Empty => self.unread.take(0, 0, network.now),
             Received::End | Received::Failed => {
                 self.on_end(outcome == Received::Failed, network, ledger);
             }
@@ -404,7 +398,7 @@ impl Client {
         let is_missing = self.expected.iter().any(|expected| !expected.is_silent);
         let is_cut = is_part_of_large(&self.input);
         // For want of memory, where more waits for clients than may.
-        let is_ended = self.unread_max >= STALLED_MIN && self.habits.may_be_ended;
+        let is_ended = self.unread.is_stalled() && self.habits.may_be_ended;
         let may_close = self.draining || self.habits.may_be_killed || is_cut || is_ended;
         let (is_due, may_lose) = match self.phase {
             Phase::Leaving { may_lose } => (true, may_lose),
@@ -433,7 +427,7 @@ impl Client {
             if self.connections_left == 0 || self.draining { Phase::Done } else { Phase::Running };
         self.write_from = network.now;
         self.read_from = network.now;
-        (self.read_at, self.unread_max) = (network.now, 0);
+        self.unread.begin(network.now);
     }
 
     fn act(&mut self, network: &mut Network, ledger: &mut Ledger) {

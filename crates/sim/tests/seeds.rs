@@ -232,6 +232,21 @@ fn no_seed_with_reloads_breaks_a_law() {
     }
 }
 
+/// Each broke a law once. A pool that a reload had replaced had forgotten its cluster: requests
+/// failed before a server was asked (3802, 13984, 5938, 9691), or went back to a primary that the
+/// sentinels had replaced (3840).
+#[test]
+fn seeds_in_which_a_pool_of_a_cluster_is_replaced_break_no_law_any_more() {
+    let clusters = Options { clusters: true, ..Options::default() };
+    let replicated = Options { replicated: true, ..Options::default() };
+    for (options, seeds) in [(clusters, &[3802, 13984][..]), (replicated, &[3840, 5938, 9691])] {
+        for &seed in seeds {
+            let violation = run_seed(seed, &options).err();
+            assert_eq!(violation.map(|violation| violation.text), None, "seed {seed}");
+        }
+    }
+}
+
 /// Seeds of each kind with clients that do not read.
 const MUTE_SEEDS: u64 = 25;
 

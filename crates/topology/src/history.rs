@@ -18,7 +18,7 @@ const MOMENTS_MAX: usize = 64;
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a primary's history was at some moments.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OffsetHistory {
     /// Ascending in both.
     moments: VecDeque<(Time, u64)>,

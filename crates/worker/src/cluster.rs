@@ -3,6 +3,7 @@
 
 mod doubts;
 mod hosts;
+mod inherited;
 mod redundancy;
 mod trouble;
 

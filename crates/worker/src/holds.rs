@@ -136,7 +136,7 @@ impl Plan {
         })
     }
 
-    fn cluster(&self, pool: usize) -> Option<&Cluster> {
+    pub(crate) fn cluster(&self, pool: usize) -> Option<&Cluster> {
         self.pools[pool].kind.cluster().map(Arc::as_ref)
     }
 

@@ -278,10 +278,11 @@ impl Link {
 
     /// Whether the connection stands and somebody waits for a reply that is
     /// not overdue yet. If not, the next request may need a connection, and
-    /// has the earliest timeout.
+    /// has the earliest timeout: also behind what only prepares the connection for it.
     #[inline]
     pub fn is_awaited(&self) -> bool {
-        self.fifo.len() > self.abandoned && self.state == LinkState::Ready && !self.is_uneven
+        let first = self.fifo.get(self.abandoned);
+        first.is_some_and(Exchange::is_timed) && self.state == LinkState::Ready && !self.is_uneven
     }
 
     /// Number of exchanges whose reply somebody other than the worker waits for.

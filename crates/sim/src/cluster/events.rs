@@ -101,7 +101,15 @@ impl ClusterSim {
         let keys = scene.servers[usize::from(moving.from)].keys_of(slot);
         let is_over = scene.network.now >= self.plan.ends_at;
         if keys.is_empty() || is_over {
-            return self.end_move(slot, false, scene);
+            // A request that was sent on by ASK before the slot turned may still be on its way to
+            // the server that gives the slot back. If the slot had arrived by then, the next
+            // request of the client would overtake it. No client of Redis can prevent that.
+            return match self.turned.get(&slot).map(|&at| at + TURNS_AGAIN) {
+                Some(at) if at > scene.network.now && !is_over => {
+                    self.at(scene.network, at, Step::Migrate(slot));
+                }
+                _ => self.end_move(slot, false, scene),
+            };
         }
         let key = &keys[self.random.index(keys.len())];
         self.move_key(key, (moving.from, moving.to), scene);
@@ -127,7 +135,7 @@ impl ClusterSim {
         }
         // Back again, before everybody has heard of it.
         let is_quiet = !self.busy.contains(&to) && !self.busy.contains(&from);
-        let goes_on = !at_once && is_quiet && scene.network.now < self.plan.ends_at;
+        let goes_on = !at_once && is_quiet && scene.network.now + TURNS_AGAIN < self.plan.ends_at;
         // Not back and forth while somebody may still be on his way who was sent on by ASK: a
         // server to which the slot comes for the second time takes his write although the other
         // has the key again. Redis does so, whoever the client is.
@@ -148,7 +156,19 @@ impl ClusterSim {
         for key in scene.servers[usize::from(from)].keys_of(slot) {
             self.move_key(&key, (from, to), scene);
         }
-        self.view.owners[usize::from(slot)] = to;
+        self.set_owner(slot, to, scene);
+    }
+
+    /// A slot that comes back at once may meet requests that were sent on while it was away, and
+    /// others overtake them.
+    fn set_owner(&mut self, slot: u16, to: u16, scene: &mut Scene) {
+        let (now, index) = (scene.network.now, usize::from(slot));
+        let from = std::mem::replace(&mut self.view.owners[index], to);
+        let (had, until) = std::mem::replace(&mut self.had[index], (from, now));
+        if had == to && now < until + TURNS_AGAIN {
+            scene.ledger.on_dispute(slot, true);
+            scene.ledger.on_dispute(slot, false);
+        }
         scene.ledger.on_slot_changed(slot);
     }
 
@@ -171,8 +191,7 @@ impl ClusterSim {
             self.move_key(&key, (from, to), scene);
         }
         for &slot in slots {
-            self.view.owners[usize::from(slot)] = to;
-            scene.ledger.on_slot_changed(slot);
+            self.set_owner(slot, to, scene);
         }
     }
 
@@ -229,11 +248,8 @@ impl ClusterSim {
             }
         }
         self.view.members[usize::from(old)].replica_of = Some(heir);
-        for (slot, owner) in self.view.owners.iter_mut().enumerate() {
-            if *owner == old {
-                *owner = heir;
-                scene.ledger.on_slot_changed(slot as u16);
-            }
+        for slot in self.slots_owned_by(old) {
+            self.set_owner(slot, heir, scene);
         }
         self.next_epoch(heir);
     }
@@ -375,7 +391,7 @@ impl ClusterSim {
         let index = usize::from(node);
         scene.servers[index].drop_connections(scene.network);
         scene.network.modes[index] = ConnectMode::Accept;
-        self.is_alive[index] = true;
+        (self.is_alive[index], self.back_since[index]) = (true, self.view.version);
         self.view.members[index].has_failed = false;
         self.view.is_down = false;
         let primary = self.view.members[index].replica_of;

@@ -76,8 +76,8 @@ pub struct ClusterPlan {
     pub kills_clients: bool,
 }
 
-/// For so long a slot that has moved back does not turn again: longer than any request that
-/// was sent on takes to arrive.
+/// For so long a slot that has moved back does not turn again, and a slot on its way back does not
+/// arrive: longer than any request that was sent on takes to arrive.
 const TURNS_AGAIN: Nanos = 250 * MILLI;
 
 /// What is to be done at a moment.
@@ -110,11 +110,16 @@ pub struct ClusterSim {
     /// How it is.
     view: View,
     is_alive: Vec<bool>,
+    /// By server: the version of the cluster when the server last came back from the dead. Nobody
+    /// tells it of an earlier one: what was on its way to it is lost.
+    back_since: Vec<u64>,
     /// Something is happening to these.
     busy: BTreeSet<u16>,
     moving: BTreeMap<u16, Moving>,
     /// When a slot that had just moved began to move back.
     turned: BTreeMap<u16, Nanos>,
+    /// By slot: which server had it before its owner, and until when.
+    had: Vec<(u16, Nanos)>,
     /// Servers that have left, and those that never come.
     gone: BTreeSet<u16>,
     disputed: Vec<u16>,
@@ -182,15 +187,17 @@ impl ClusterSim {
         }
         let sentinels = std::iter::repeat_n(true, plan.sentinels);
         let is_alive = view.members.iter().map(|member| member.is_member).chain(sentinels);
-        let is_alive = is_alive.collect();
+        let is_alive: Vec<bool> = is_alive.collect();
         let groups = plan.groups;
         let mut cluster = Self {
             plan,
             view,
+            back_since: vec![0; is_alive.len()],
             is_alive,
             busy: BTreeSet::new(),
             moving: BTreeMap::new(),
             turned: BTreeMap::new(),
+            had: vec![(NOBODY, 0); SLOTS],
             gone: BTreeSet::new(),
             disputed: Vec::new(),
             reigns,
@@ -229,8 +236,10 @@ impl ClusterSim {
             Step::Begin(_) if now >= self.plan.ends_at => {}
             Step::Begin(kind) => self.begin(kind, scene),
             Step::Adopt(node, view) => {
-                if self.is_alive[usize::from(node)] && !self.gone.contains(&node) {
-                    scene.servers[usize::from(node)].adopt(view, scene.network, scene.ledger);
+                let index = usize::from(node);
+                let is_lost = !self.is_alive[index] || view.version < self.back_since[index];
+                if !is_lost && !self.gone.contains(&node) {
+                    scene.servers[index].adopt(view, scene.network, scene.ledger);
                 }
             }
             Step::Migrate(slot) => self.migrate(slot, scene),

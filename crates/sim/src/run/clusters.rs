@@ -147,8 +147,8 @@ impl Sim {
             return Ok(());
         }
         if self.reloads.is_some() {
-            // A pool that has just been replaced learns the map anew, and nobody may ask it for
-            // anything: its view is as old as a refresh allows.
+            // A pool that has just been replaced goes on with the map of the one before, and nobody
+            // may ask it for anything: its view is as old as a refresh allows.
             let until = self.now() + 2 * self.refresh() + SECOND;
             self.run_until(|sim, now| now >= until || sim.check_map().is_ok())?;
         }

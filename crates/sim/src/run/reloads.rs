@@ -440,6 +440,7 @@ fn next_version(
         relief: Arc::clone(&before.relief),
         redirects: Arc::clone(&before.redirects),
     };
+    plan.follow_maps(before, |index| heir_of[index]);
     plan.follow_holds(before, |index| heir_of[index]);
     (Arc::new(plan), registry)
 }

@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 }
 
 /// What was told of one primary, or of a cluster.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Doubts {
     /// The epoch each has told of last, and how often in a row, since a later one came.
     told: BTreeMap<u16, (u64, u32)>,

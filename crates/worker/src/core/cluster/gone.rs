@@ -50,9 +50,11 @@ pub(super) struct Wait {
 }
 
 impl Wait {
+    /// A wait of `timeout` or, where that bounds it, of `wait_for_primary` and no less than
+    /// `least`.
     pub(super) fn new(
         (since, pool): (Time, u16),
-        timeout: Duration,
+        (timeout, least): (Duration, Duration),
         of: Option<&Arc<Cluster>>,
     ) -> Wait {
         let wait = of.and_then(|of| of.settings().wait_for_primary);
@@ -61,7 +63,7 @@ impl Wait {
             of.totals.primary_waiting.fetch_add(1, Relaxed);
             of.totals.primary_waits.fetch_add(1, Relaxed);
         }
-        let until = since + wait.unwrap_or(timeout);
+        let until = since + wait.map_or(timeout, |wait| wait.max(least));
         Wait { until, since, pool, of: of.cloned(), is_over: false, ended: None }
     }
 
@@ -138,11 +140,22 @@ impl Plane {
     #[cold]
     pub(in super::super) fn note_patience(&mut self, slot: &mut LinkSlot) {
         let wait = self.primary_wait(slot.pool).filter(|_| self.holds_unsent(slot));
+        let wait = wait.map(|wait| match slot.is_lost {
+            true => wait,
+            false => wait.max(self.unmet_wait(slot.pool)),
+        });
         slot.link.hold_unsent(wait);
         // The next request waits for so long, which may be less than `timeout`.
         self.note_deadline(wait.map(|wait| self.clock.now + wait));
         // If it is no primary any more, what is unsent may wait for less.
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+    }
+
+    /// Returns how long requests wait for a connection that nothing is wrong with, also where
+    /// `wait_for_primary` is shorter: without it they would wait so long.
+    fn unmet_wait(&self, pool: u16) -> Duration {
+        let options = self.link_options(pool);
+        options.timeout.unwrap_or(options.connect_timeout)
     }
 
     /// Notes that the connection of a link is lost, or could not be made.

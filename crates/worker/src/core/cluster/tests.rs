@@ -627,6 +627,29 @@ fn a_command_with_a_connection_of_its_own_waits_for_a_primary_that_cannot_be_rea
 }
 
 #[test]
+fn a_short_wait_for_a_primary_ends_no_request_earlier_than_without_it() {
+    let short = Some(Duration::from_millis(20));
+    let mut core = core_of(ReadPolicy::default(), short);
+    let client = client(&mut core);
+    ask(&mut core, client, "SET a 1\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.end_overdue_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client)
+    };
+    assert_eq!(told_at(&mut core, 500), "", "the first map is waited for");
+    learn(&mut core, &[(0, 16383, 1)]);
+    assert_eq!(told_at(&mut core, 510), "");
+    let index = link(&core, 1);
+    assert_eq!(core.plane.connects, [index]);
+    core.on_connecting(index);
+    assert_eq!(told_at(&mut core, 600), "", "the first connection is waited for");
+    core.on_connect_failed(index, ConnectFault::Refused);
+    assert!(told_at(&mut core, 700).contains("waited"), "the primary is gone");
+}
+
+#[test]
 fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     let mut core = core();
     let asked = |core: &mut Core| [1, 2].map(|port| send(core, port).contains("CLUSTER"));

@@ -115,6 +115,22 @@ fn plain() -> Core {
 }
 
 #[test]
+fn a_read_behind_what_makes_its_connection_one_to_a_replica_has_a_timeout() {
+    let mut core = plain();
+    let timeout = core.plane.link_options(0).timeout.unwrap();
+    for millis in [10, 20] {
+        pass(&mut core, millis);
+        core.plane.next_deadline = None;
+        let client = client(&mut core);
+        core.on_client_bytes(client, b"GET a\r\n");
+        let due = core.plane.next_deadline;
+        assert!(due.is_some_and(|due| due <= core.clock().now + timeout), "{due:?}");
+        let port = sent_to(&mut core);
+        hear(&mut core, port, "$1\r\nx\r\n");
+    }
+}
+
+#[test]
 fn the_first_answer_is_told_and_the_other_is_not() {
     for late_is_first in [false, true] {
         let mut core = plain();

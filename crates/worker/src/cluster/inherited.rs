@@ -1,0 +1,109 @@
+//! A pool that a reload has replaced by another one with the same servers: the new pool goes on
+//! with what was found out. Otherwise requests would fail until a server is asked, and a sentinel
+//! that has missed a fail-over would be believed again.
+
+use super::Cluster;
+use crate::Plan;
+use keyway_topology::Endpoint;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+impl Plan {
+    /// Has pools go on with what the pools in `old` that they replace knew of the same servers.
+    /// `heir_of` tells the position of the pool that the one at a position replaces. To be called
+    /// before any worker follows this plan.
+    pub fn follow_maps(&self, old: &Plan, heir_of: impl Fn(usize) -> Option<usize>) {
+        for pool in 0..self.pools.len() {
+            let Some(before) = heir_of(pool) else { continue };
+            let (Some(new), Some(was)) = (self.cluster(pool), old.cluster(before)) else {
+                continue;
+            };
+            if new.finds_out_as(was) && self.sentinels_of(new) == old.sentinels_of(was) {
+                new.inherit(was);
+            }
+        }
+    }
+
+    /// Where the sentinels are that a cluster asks, if it asks any.
+    fn sentinels_of(&self, cluster: &Cluster) -> Vec<Endpoint> {
+        let Some(name) = cluster.sentinels() else { return Vec::new() };
+        let pool = self.topology.pools().iter().find(|pool| pool.name == name);
+        let servers = pool.into_iter().flat_map(|pool| pool.servers());
+        servers.map(|server| server.endpoint.clone()).collect()
+    }
+}
+
+impl Cluster {
+    /// Whether both ask the same servers about the same primaries, and have as many places.
+    fn finds_out_as(&self, other: &Cluster) -> bool {
+        let (own, its) = (&self.settings, &other.settings);
+        own.seeds == its.seeds
+            && own.nodes_max == its.nodes_max
+            && self.source == other.source
+            && self.lags.len() == other.lags.len()
+    }
+
+    /// Goes on with what another one knows. Servers are asked again at once.
+    fn inherit(&self, old: &Cluster) {
+        let known = old.map.lock();
+        *self.map.lock() = (*known).clone();
+        self.version.store(known.version(), Release);
+        self.logged.lock().clone_from(&old.logged.lock());
+        self.doubts.lock().clone_from(&old.doubts.lock());
+        drop(known);
+        self.histories.lock().clone_from(&old.histories.lock());
+        self.lags_asked.store(old.lags_asked.load(Relaxed), Relaxed);
+        for (own, its) in self.lags.iter().zip(&old.lags) {
+            own.store(its.load(Relaxed), Relaxed);
+        }
+        for (own, its) in self.lags_told.iter().zip(&old.lags_told) {
+            own.store(its.load(Relaxed), Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Lesson, Speaker};
+    use super::*;
+    use keyway_base::Time;
+    use keyway_topology::{Discovery, GroupView, PrimarySource, ReplicatedPool};
+
+    fn endpoint(port: u16) -> Endpoint {
+        Endpoint::Tcp { host: "h".into(), port }
+    }
+
+    fn cluster(seed: u16) -> Cluster {
+        let source = PrimarySource::Sentinels {
+            pool: "pool/sentinels".to_owned(),
+            primaries: vec!["main".to_owned()],
+        };
+        let discovery = Discovery::new(vec![endpoint(seed)], 4);
+        Cluster::of_primaries(&ReplicatedPool::new(source, discovery))
+    }
+
+    fn told(port: u16, epoch: u64) -> GroupView {
+        let replicas = Vec::new();
+        GroupView { group: 0, primary: endpoint(port), epoch: Some(epoch), replicas }
+    }
+
+    #[test]
+    fn a_pool_that_replaces_another_knows_its_primaries_and_believes_no_earlier_epoch() {
+        let late = Speaker { place: 0, of: 3, times: 2 };
+        let (old, new) = (cluster(1), cluster(1));
+        assert!(matches!(old.learn_group(&told(1, 5), late, Time(1)), Lesson::New(_)));
+        assert!(matches!(old.learn_group(&told(2, 6), late, Time(2)), Lesson::New(_)));
+        assert!(new.finds_out_as(&old) && !new.map().is_known());
+        new.inherit(&old);
+        assert!(matches!(new.learn_group(&told(1, 5), late, Time(3)), Lesson::Stale));
+        let map = new.map();
+        assert_eq!((new.version(), map.version()), (old.version(), old.version()));
+        let primary = map.primary(0).and_then(|place| map.node(usize::from(place)));
+        assert_eq!(primary.map(|node| &node.endpoint), Some(&endpoint(2)));
+        assert!(matches!(new.learn_group(&told(2, 6), late, Time(3)), Lesson::Same));
+    }
+
+    #[test]
+    fn a_pool_that_asks_other_servers_asks_them_first() {
+        assert!(!cluster(1).finds_out_as(&cluster(2)));
+    }
+}
