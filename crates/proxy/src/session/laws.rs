@@ -50,18 +50,18 @@ fn a_session_is_quiet_once_no_request_is_on_its_way_heard_or_not() {
 }
 
 #[test]
-fn a_paused_session_goes_on_with_room_and_behind_a_barrier_when_it_is_quiet() {
+fn a_paused_session_goes_on_with_room_and_behind_a_fence_when_it_is_quiet() {
     let narrow = Limits { session_in_flight_max: 1, ..Limits::default() };
     assert!(!session().is_waiting_for_itself(&narrow), "it waits for nothing");
-    for [has_request, is_unheard, barrier, has_room] in all() {
+    for [has_request, is_unheard, is_fenced, has_room] in all() {
         let session = Session {
             busy: Some(busy([has_request, false, true])),
             unheard: u32::from(is_unheard),
-            barrier,
+            is_fenced,
             ..session()
         };
         let limits = if has_room { Limits::default() } else { narrow };
-        let is_held = barrier && (has_request || is_unheard);
+        let is_held = is_fenced && (has_request || is_unheard);
         let may_start = has_room || !has_request;
         assert_eq!(session.is_waiting_for_itself(&limits), may_start && !is_held);
     }

@@ -106,14 +106,13 @@ pub struct Session {
     /// Number of the ticket that its output waits for, until clients of other workers were told of
     /// its changes. 0: none.
     pub awaited: u64,
-    /// No request is started before every reply to those before it is here:
-    /// the one just started has another way to its server than they had.
-    pub barrier: bool,
+    /// See [`Session::fence`].
+    is_fenced: bool,
     /// A read of many keys is on its way over other pools, and may be asked again of a
     /// server that has answered it: a write waits until every reply is here.
     pub reads_many: bool,
     /// Requests on their way whose reply the client does not want: they have no
-    /// place in the order, and are waited for at a barrier like the others.
+    /// place in the order, and are waited for at a fence like the others.
     pub unheard: u32,
     /// The client's side of the connection is known to be closed.
     pub hung_up: bool,
@@ -171,7 +170,7 @@ impl Session {
             has_unwritten: false,
             is_dirty: false,
             awaited: 0,
-            barrier: false,
+            is_fenced: false,
             reads_many: false,
             unheard: 0,
             hung_up: false,
@@ -307,10 +306,29 @@ impl Session {
         self.busy.as_ref().is_none_or(|busy| busy.order.is_empty() && busy.output.is_empty())
     }
 
+    /// Starts no further request before every reply to those before it is here: the one just
+    /// started takes another way to its server than they took.
+    #[inline]
+    pub fn fence(&mut self) {
+        self.is_fenced = true;
+    }
+
+    /// Lets the next request start.
+    #[inline]
+    pub fn lift_fence(&mut self) {
+        self.is_fenced = false;
+    }
+
+    /// Whether a fence holds the next request back.
+    #[inline]
+    pub fn is_fenced(&self, busy: &Busy) -> bool {
+        self.is_fenced && !self.is_quiet(busy)
+    }
+
     /// Whether a paused session has room of its own again.
     pub fn is_waiting_for_itself(&self, limits: &Limits) -> bool {
-        let is_held = |busy: &Busy| self.barrier && !self.is_quiet(busy);
-        let may_go_on = |busy: &Busy| !is_held(busy) && busy.has_room(limits, self.reply_size);
+        let may_go_on =
+            |busy: &Busy| !self.is_fenced(busy) && busy.has_room(limits, self.reply_size);
         self.busy.as_ref().is_some_and(|busy| may_go_on(busy))
     }
 }

@@ -100,7 +100,7 @@ impl Plane {
             return None;
         }
         if !session.is_quiet(busy) {
-            session.barrier = true;
+            session.fence();
             return Some(Step::Wait);
         }
         let clients_max = self.plan.pools[usize::from(own)].clients_max;

@@ -513,7 +513,7 @@ impl Plane {
         if !is_last || self.scripts(errand.pool).script(&digest).is_none() {
             return false;
         }
-        session.barrier = true;
+        session.fence();
         true
     }
 

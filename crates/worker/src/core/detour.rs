@@ -55,7 +55,7 @@ impl Plane {
         }
         match session.is_quiet(busy) {
             true => session.lane = lane,
-            false => session.barrier = true,
+            false => session.fence(),
         }
     }
 

@@ -50,7 +50,7 @@ impl Core {
             session.is_resuming = false;
             let Some(mut busy) = session.busy.take() else {
                 // What it waited for came, and left, in the turn before.
-                session.barrier = false;
+                session.lift_fence();
                 session.paused = false;
                 if session.ended {
                     session.closing = true;
@@ -214,14 +214,14 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            let is_held = session.barrier && !session.is_quiet(busy);
+            let is_held = session.is_fenced(busy);
             if is_held || !busy.has_room(&self.plan.limits, session.reply_size) {
                 // The client itself holds its request up now, for as long as it likes.
                 is_new = true;
                 session.paused = true;
                 break;
             }
-            session.barrier = false;
+            session.lift_fence();
             let limits = parse_limits(&self.plan.limits, session);
             let rest = &bytes[pos..];
             if pos > 0 && pos >= ahead {
@@ -298,7 +298,7 @@ impl Plane {
         self.waited = led_from;
         session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
-        session.paused |= session.barrier && !session.is_quiet(busy);
+        session.paused |= session.is_fenced(busy);
         if session.paused && !was_paused {
             self.cells.pool(session.pool as usize).clients.pauses.add(1);
         }

@@ -63,7 +63,7 @@ impl Plane {
     #[cold]
     pub(super) fn start_monitor(&mut self, asked: &mut Asked) -> Step {
         if !asked.busy.order.is_empty() {
-            asked.session.barrier = true;
+            asked.session.fence();
             return Step::Wait;
         }
         if self.plan.limits.monitor_every == 0 {

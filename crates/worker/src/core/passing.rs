@@ -256,7 +256,7 @@ impl Core {
         session.reply_size.note(len);
         session.passing = Some(Passes { link: index, sequence, cut_at: None });
         // What it may begin next could have something to say in between.
-        session.barrier = true;
+        session.fence();
         session.paused = true;
         if session.lane != BULK {
             session.lane = BULK;

@@ -113,7 +113,7 @@ impl Plane {
         if !asked.session.is_quiet(asked.busy) {
             // What was loaded before is remembered once its reply is here, and
             // must not be after it was forgotten.
-            asked.session.barrier = true;
+            asked.session.fence();
             return Step::Wait;
         }
         if asked.request.command.verb == Verb::FunctionDelete {

@@ -4,7 +4,7 @@
 //! A transaction is held in the session until `EXEC` and goes out whole, on
 //! the shared link of its server, or on the private link that watches its
 //! keys. A blocking command waits on a private link. Whenever a session
-//! changes from one link to another, a barrier holds its next request back
+//! changes from one link to another, a fence holds its next request back
 //! until every reply is here: its requests are executed in their order.
 
 use super::input::Step;
@@ -259,7 +259,7 @@ impl Plane {
     #[cold]
     pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
         if !asked.session.is_quiet(asked.busy) {
-            asked.session.barrier = true;
+            asked.session.fence();
             return Step::Wait;
         }
         let plan = Arc::clone(&self.plan);
@@ -278,7 +278,7 @@ impl Plane {
 
     fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
         if !asked.session.is_quiet(asked.busy) {
-            asked.session.barrier = true;
+            asked.session.fence();
             return Step::Wait;
         }
         let server = match self.server_of_keys(asked) {
@@ -329,7 +329,7 @@ impl Plane {
         let stateful = asked.session.stateful.get_or_insert_default();
         stateful.watch = Some(Watch { home, ring, link: Some(index) });
         self.send_private(links, asked, index);
-        asked.session.barrier = true;
+        asked.session.fence();
         Step::Started
     }
 
@@ -386,7 +386,7 @@ impl Plane {
                 return Step::Started;
             }
             Some(_) if !asked.session.is_quiet(asked.busy) => {
-                asked.session.barrier = true;
+                asked.session.fence();
                 return Step::Wait;
             }
             None if transaction.queued() == 0 => {
@@ -430,7 +430,7 @@ impl Plane {
         if watch.is_some() {
             // The watch ended with it.
             self.release(links, index);
-            asked.session.barrier = true;
+            asked.session.fence();
         }
         Step::Started
     }
@@ -542,7 +542,7 @@ impl Plane {
         self.send_private(links, asked, index);
         self.note_deadline(until);
         asked.session.stateful.get_or_insert_default().blocked_on.push(index);
-        asked.session.barrier = true;
+        asked.session.fence();
         self.plan.clients.set_blocked(asked.session.identity.id, true);
         Step::Started
     }
@@ -568,7 +568,7 @@ impl Plane {
             return Some(Step::Started);
         }
         if !asked.session.is_quiet(asked.busy) {
-            asked.session.barrier = true;
+            asked.session.fence();
             return Some(Step::Wait);
         }
         if asked.session.hung_up || asked.session.ended {

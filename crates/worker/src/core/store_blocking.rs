@@ -65,7 +65,7 @@ impl Plane {
     #[cold]
     pub(super) fn block_on_store(&mut self, store: &Store, asked: &mut Asked) -> Step {
         if !asked.busy.order.is_empty() {
-            asked.session.barrier = true;
+            asked.session.fence();
             return Step::Wait;
         }
         let context = self.context_of(asked);
@@ -150,7 +150,7 @@ impl Plane {
             self.note_deadline(Some(deadline));
         }
         asked.session.stateful.get_or_insert_default().waits_on_store = true;
-        asked.session.barrier = true;
+        asked.session.fence();
         self.plan.clients.set_blocked(client, true);
     }
 

@@ -113,7 +113,7 @@ impl Plane {
             return Begun::No;
         }
         if !session.is_quiet(busy) {
-            session.barrier = true;
+            session.fence();
             return Begun::Wait;
         }
         let shared = self.link_of(session, server);
@@ -236,7 +236,10 @@ impl Plane {
             self.note_deadline(links[index].link.deadline(self.link_options(session.pool)));
         }
         // What follows waits for the reply, unless that is here.
-        session.barrier = !session.is_quiet(busy);
+        match session.is_quiet(busy) {
+            true => session.lift_fence(),
+            false => session.fence(),
+        }
         rest
     }
 

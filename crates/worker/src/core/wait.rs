@@ -162,7 +162,7 @@ impl Plane {
             return self.finish_join_now(join_key, asked.session, asked.busy);
         }
         asked.session.stateful.get_or_insert_default().blocked_on = blocked_on;
-        asked.session.barrier = true;
+        asked.session.fence();
         self.plan.clients.set_blocked(asked.session.identity.id, true);
     }
 

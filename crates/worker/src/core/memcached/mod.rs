@@ -199,14 +199,14 @@ impl Plane {
                 pos = bytes.len();
                 break;
             }
-            let is_held = session.barrier && !session.is_quiet(busy);
+            let is_held = session.is_fenced(busy);
             if is_held || !busy.has_room(&plan.limits, session.reply_size) {
                 // The client itself holds its request up now, for as long as it likes.
                 is_new = true;
                 session.paused = true;
                 break;
             }
-            session.barrier = false;
+            session.lift_fence();
             let rest = &bytes[pos..];
             let Some(client) = &mut session.memcached else { break };
             if client.skip > 0 {

@@ -134,7 +134,9 @@ impl Plane {
             return Step::Started;
         }
         let place = call.reserve();
-        call.session.barrier |= parts.len() > 1;
+        if parts.len() > 1 {
+            call.session.fence();
+        }
         let client = call.session.memcached.unwrap_or_default();
         let (owner, level) = above(call.key, call.session);
         if let Some(relay) = &mut call.session.relay {

@@ -120,7 +120,7 @@ impl Plane {
             }
             // Too many wait already: it is sent alone, when it can be the next.
             if self.memcached.warmings.len() >= WARMINGS_MAX && !call.session.is_quiet(call.busy) {
-                call.session.barrier = true;
+                call.session.fence();
                 return Step::Wait;
             }
             call.warm = Some(Warm::Watched);
@@ -131,7 +131,7 @@ impl Plane {
         };
         // What the client sent before comes first, and what it sends later last.
         if !call.session.is_quiet(call.busy) {
-            call.session.barrier = true;
+            call.session.fence();
             return Step::Wait;
         }
         for haul in &hauls {
@@ -141,7 +141,7 @@ impl Plane {
             }
         }
         self.count_memcached(call);
-        call.session.barrier = true;
+        call.session.fence();
         let wire = super::wire_of(call.head());
         let warming = Warming {
             session: call.key,

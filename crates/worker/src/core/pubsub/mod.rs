@@ -7,7 +7,7 @@
 //! | `deliver` | a message goes to every subscriber; who does not keep up |
 //! | `upstream` | what is subscribed where, confirmed, lost and subscribed anew |
 //!
-//! A request to subscribe is a barrier: it starts when every request before it
+//! A request to subscribe is a fence: it starts when every request before it
 //! was answered, and the next one starts when it was. So a confirmation is
 //! always the next thing to leave, and no message overtakes it.
 

@@ -32,7 +32,7 @@ impl Plane {
         if subscriptions.pending.is_some() {
             // Or it would be looked at over and over while replies before it
             // cannot be delivered.
-            session.barrier = true;
+            session.fence();
             self.commit_shown();
             return Some(Step::Wait);
         }
@@ -227,7 +227,7 @@ impl Plane {
         (kind, subscribes): (SubscriptionKind, bool),
     ) -> Step {
         if !busy.order.is_empty() {
-            session.barrier = true;
+            session.fence();
             return Step::Wait;
         }
         let mut subscriptions = session.subscriptions.take().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What a client sends next stays behind what it has on its way, when servers of a pool
 //! change places or one of them did not take a request.
 //!
-//! A client of the pool itself, and of pools that only choose, waits at its barrier. What
+//! A client of the pool itself, and of pools that only choose, waits at its fence. What
 //! trips have asked is a relay's: what the same client asks the same pool later waits
 //! until that has ended, as it does behind a relay that is stalled. That holds for copies
 //! as well, for which their client does not wait.
@@ -28,7 +28,7 @@ impl Core {
                 continue;
             }
             match session.relay {
-                None => session.barrier = true,
+                None => session.fence(),
                 // Those that ask for it are held; who waits for others must not be waited
                 // for by these.
                 Some(relay) if relay.has_trip => {}
@@ -95,7 +95,9 @@ fn is_in_flight(session: &Session) -> bool {
 fn holds_one(client: &mut Session) -> bool {
     let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
     let is_one = in_order + client.unheard as usize == 1;
-    client.barrier |= is_one;
+    if is_one {
+        client.fence();
+    }
     is_one
 }
 

@@ -347,7 +347,7 @@ impl Plane {
         let takes_steps = routes.looks_up || routes.has_warm_up;
         if !is_read && (takes_steps || session.reads_many) {
             if !session.is_quiet(busy) {
-                session.barrier = true;
+                session.fence();
                 return Some(Step::Wait);
             }
             session.reads_many = false;
@@ -359,7 +359,9 @@ impl Plane {
             return Some(Step::Wait);
         }
         session.reads_many |= is_read && is_many;
-        session.barrier |= takes_steps && !is_read && routes.has_warm_up;
+        if takes_steps && !is_read && routes.has_warm_up {
+            session.fence();
+        }
         None
     }
 }

@@ -159,7 +159,9 @@ impl Plane {
         asked.session.unheard += u32::from(is_silent);
         Self::end_skip(asked.session);
         // Its keys may be asked for by themselves, one by one, at the end of the turn.
-        asked.session.barrier |= parts.len() > 1;
+        if parts.len() > 1 {
+            asked.session.fence();
+        }
         let (client, level) = above(asked.key, asked.session);
         if let Some(relay) = &mut asked.session.relay {
             relay.has_trip = true;
@@ -249,7 +251,7 @@ impl Plane {
             Verb::Hello | Verb::Reset | Verb::ClientReply
                 if !asked.session.is_quiet(asked.busy) =>
             {
-                asked.session.barrier = true;
+                asked.session.fence();
                 return Step::Wait;
             }
             _ => {}

@@ -381,7 +381,7 @@ impl Core {
     #[cold]
     pub(super) fn hold_client(&mut self, client: Key<Session>) {
         if let Some(session) = self.sessions.get_mut(client) {
-            session.barrier = true;
+            session.fence();
         }
     }
 

@@ -76,7 +76,7 @@ impl Plane {
             return Begun::No;
         }
         if !session.is_quiet(busy) {
-            session.barrier = true;
+            session.fence();
             return Begun::Wait;
         }
         let Some(mut draft) = Draft::new(store, &request.args[1], value_len) else {

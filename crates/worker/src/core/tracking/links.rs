@@ -81,7 +81,7 @@ impl Plane {
         // Answered once the servers have done the same.
         way.place = (!is_silent).then(|| asked.busy.order.reserve());
         Self::end_skip(asked.session);
-        asked.session.barrier = true;
+        asked.session.fence();
         self.count(asked.session, asked.request);
         self.note_served(asked.session.pool, asked.request.command.counted());
     }

@@ -104,7 +104,7 @@ impl Plane {
             return Step::Started;
         }
         if !asked.session.is_quiet(asked.busy) {
-            asked.session.barrier = true;
+            asked.session.fence();
             return Step::Wait;
         }
         match self.read_tracking(asked) {
