@@ -260,6 +260,27 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    proptest! {
+        #[test]
+        fn eight_bytes_at_a_time_are_the_number_that_their_figures_are(
+            figures in vec(b'0'..=b'9', 0..9),
+            behind in prop_oneof![any::<u8>(), 0xa0..=0xcf_u8, Just(b' '), Just(b'\r')],
+            rest in any::<[u8; 9]>(),
+        ) {
+            let bytes = [&figures[..], &[behind][..], &rest[..]].concat();
+            let eight = <[u8; 8]>::try_from(&bytes[..8]).expect("eight bytes");
+            let count = eight.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let is_padded = eight[0] == b'0' && count > 1;
+            let number = std::str::from_utf8(&eight[..count]).ok().and_then(|it| it.parse().ok());
+            let is_one = (1..8).contains(&count) && !is_padded;
+            let expected = number.filter(|_| is_one).map(|number| (number, count));
+            prop_assert_eq!(number_of_eight(u64::from_le_bytes(eight)), expected);
+            if expected.is_some() {
+                prop_assert_eq!(any_number(&eight, 0), expected);
+            }
+        }
+    }
+
     /// The number behind a blank, read figure by figure.
     fn plain_number(buf: &[u8], blank: usize) -> Option<(u32, usize)> {
         let rest = buf.get(blank..)?.strip_prefix(b" ")?;

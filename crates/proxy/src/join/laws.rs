@@ -127,7 +127,10 @@ fn elements_of(case: &Case, part: &Part) -> Vec<String> {
     let any = |at: usize| ELEMENTS[(number(at).unsigned_abs() % 8) as usize].to_owned();
     match case.rule {
         Rule::Array => (0..part.keys as usize).map(any).collect(),
-        Rule::Concat | Rule::Union => (0..number(0).unsigned_abs() as usize % 4).map(any).collect(),
+        // A count of one figure, or of two.
+        Rule::Concat | Rule::Union => {
+            (0..[0, 1, 2, 12][number(0).unsigned_abs() as usize % 4]).map(any).collect()
+        }
         Rule::Counts => {
             let pair = |at: usize| [format!("$1\r\n{at}\r\n"), format!(":{}\r\n", number(at))];
             (0..case.len).flat_map(pair).collect()

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::course::RelayFor;
-use keyway_base::Key;
+use keyway_base::{Block, ByteRange, Key, Part};
+use keyway_command::{Args, Request};
+use keyway_users::Users;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 fn session() -> Session {
     Session::new(3, 0, Identity::new(1, true, Time(0)))
@@ -215,4 +218,175 @@ fn a_relay_keeps_the_fault_that_its_reply_tells_of_and_a_client_has_none() {
     let mut session = Session { relay: Some(relay), ..session() };
     session.note_fault(fault);
     assert_eq!(session.relay.and_then(|relay| relay.fault), Some(fault));
+}
+
+/// The reply `ten bytes!`, which lies elsewhere.
+fn part() -> Part {
+    let block: Block = Arc::from(&b"ten bytes!"[..]);
+    Part::of(&block, &block[..]).expect("it lies in the block")
+}
+
+#[test]
+fn what_is_undelivered_is_in_the_output_or_waits_for_replies_before_it() {
+    let mut busy = Box::<Busy>::default();
+    let places = [(); 3].map(|()| busy.order.reserve());
+    busy.output.buf().extend_from_slice(b"12345");
+    assert_eq!((busy.undelivered(), busy.parts_count()), (5, 0));
+    busy.order.complete(places[1], &mut busy.output, |out| out.extend_from_slice(b"678"));
+    assert_eq!((busy.undelivered(), busy.parts_count()), (8, 0));
+    let before = busy.undelivered();
+    busy.order.complete_with(places[2], &mut busy.output, part());
+    assert_eq!((busy.undelivered() >= before + 10, busy.parts_count()), (true, 1));
+    busy.output.append(part());
+    assert_eq!(busy.parts_count(), 2);
+    busy.order.complete(places[0], &mut busy.output, |_| ());
+    assert_eq!((busy.undelivered(), busy.parts_count()), (5 + 10 + 3 + 10, 2));
+    for (soft, has_room) in [(28, false), (29, true)] {
+        let limits = Limits { session_output_len_soft: soft, ..Limits::default() };
+        assert_eq!(busy.has_room(&limits, ReplySize::default()), has_room, "{soft}");
+    }
+}
+
+#[test]
+fn unparsed_input_is_what_came_but_for_what_was_parsed() {
+    let mut busy = Box::<Busy>::default();
+    let (mut all, mut parsed) = (Vec::new(), 0);
+    for step in 0..200_usize {
+        let bytes: Vec<u8> = (0..step % 7).map(|at| (step * 7 + at) as u8).collect();
+        busy.keep_input(&bytes);
+        all.extend_from_slice(&bytes);
+        assert_eq!((busy.unparsed(), busy.parsed), (&all[parsed..], 0));
+        let more = (step * 5 % 11).min(busy.unparsed().len());
+        (busy.parsed, parsed) = (busy.parsed + more, parsed + more);
+        assert_eq!(busy.unparsed(), &all[parsed..]);
+        assert_eq!(busy.is_empty(), parsed == all.len());
+    }
+}
+
+#[test]
+fn buffers_are_used_again_and_their_memory_is_counted_and_bounded() {
+    let mut pool = BusyPool::default();
+    let with = |capacity: usize| {
+        let mut busy = Box::<Busy>::default();
+        busy.input.reserve_exact(capacity);
+        busy.order.reserve();
+        busy.order.complete(0, &mut busy.output, |out| out.reserve_exact(300));
+        let held = busy.input.capacity() + busy.order.capacity() + busy.output.capacity();
+        assert!(busy.order.capacity() > 0 && busy.output.capacity() >= 300);
+        (busy, held + size_of::<Busy>())
+    };
+    let (mut first, first_len) = with(1_000);
+    (first.parsed, first.input_needed, first.counted) = (3, 9, 7);
+    first.input.extend_from_slice(b"all");
+    let (second, second_len) = with(2_000);
+    let places = [&raw const *first, &raw const *second];
+    pool.give(first);
+    assert_eq!(pool.held(), first_len);
+    pool.give(second);
+    assert_eq!(pool.held(), first_len + second_len);
+    let second = pool.take();
+    assert_eq!((&raw const *second, pool.held()), (places[1], first_len));
+    let first = pool.take();
+    assert_eq!((&raw const *first, pool.held()), (places[0], 0));
+    assert!(first.is_empty() && (first.parsed, first.input_needed, first.counted) == (0, 0, 0));
+    assert!(pool.take().input.capacity() == 0, "none is left");
+    // One set of buffers is kept up to a length, and all up to another.
+    pool.give(with(64 << 10).0);
+    assert_eq!(pool.held(), 0);
+    let mut given = 0;
+    for _ in 0..200 {
+        let (busy, len) = with(20_000);
+        pool.give(busy);
+        given += len;
+        let most = (1 << 20) / len * len;
+        assert_eq!(pool.held(), given.min(most), "{len} each");
+    }
+    pool.trim();
+    assert_eq!((pool.held(), pool.take().input.capacity()), (0, 0));
+}
+
+#[test]
+fn a_client_that_wrote_reads_where_it_writes_until_so_long_after_the_last_reply() {
+    let second = Duration::from_secs(1);
+    let at = |seconds: u64| Time(seconds * 1_000_000_000);
+    let mut identity = Identity::new(1, true, Time(0));
+    identity.pin(at(5));
+    identity.pin(at(3));
+    assert_eq!(identity.reads_primary_until, at(5));
+    identity.pin_anew(at(100));
+    assert_eq!(identity.reads_primary_until, at(5), "nothing is due");
+    identity.pin_for(2 * second, 7, at(10));
+    assert_eq!(identity.reads_primary_until, at(12));
+    identity.pin_anew(at(11));
+    assert_eq!(identity.reads_primary_until, at(13));
+    // The longest of those on their way counts for all.
+    identity.pin_for(second, 9, at(20));
+    assert_eq!(identity.reads_primary_until, at(21));
+    identity.on_reply(10, false, at(30));
+    assert_eq!(identity.reads_primary_until, at(21), "it is to a request behind the write");
+    identity.on_reply(9, false, at(30));
+    assert_eq!(identity.reads_primary_until, at(32));
+    identity.on_reply(8, true, at(40));
+    assert_eq!(identity.reads_primary_until, at(42));
+    identity.on_reply(8, true, at(50));
+    assert_eq!(identity.reads_primary_until, at(42), "none is on its way");
+    // Places begin anew.
+    identity.pin_for(second, 1, at(60));
+    identity.on_reply(u32::MAX, false, at(70));
+    assert_eq!(identity.reads_primary_until, at(71));
+}
+
+#[test]
+fn a_client_passes_once_it_is_let_in_unless_its_requests_must_be_looked_at() {
+    let ranges = [ByteRange::new(0, 3), ByteRange::new(3, 4)];
+    let request = Request::resolve(Args::new(b"GETk", &ranges)).expect("a known command");
+    let open = Users::plain(None);
+    let mut identity = Identity::new(1, false, Time(0));
+    assert!(!identity.passes(&request));
+    identity.begin(&open);
+    assert!(identity.authenticated && identity.is_free && !identity.is_bound);
+    assert!(identity.passes(&request));
+    identity.authenticated = false;
+    assert!(!identity.passes(&request));
+    identity.authenticated = true;
+    identity.is_bound = true;
+    assert!(!identity.passes(&request));
+    identity.begin(&Users::plain(Some("secret")));
+    assert!(!identity.authenticated && !identity.is_free && !identity.passes(&request));
+    assert_eq!(
+        (identity.user_name(), Identity::new(1, true, Time(0)).passes(&request)),
+        ("default", false)
+    );
+}
+
+#[test]
+fn a_budget_counts_what_is_taken_and_refused() {
+    let budget = Arc::new(QueueBudget::new(100));
+    let mut share = Share::new(&budget);
+    assert!(share.grow(60) && !share.grow(41) && share.grow(40));
+    assert_eq!((budget.taken(), budget.refused()), (100, 1));
+    budget.set_len_max(150);
+    assert_eq!(budget.len_max(), 150);
+    let mut other = Share::new(&budget);
+    assert!(other.grow(50) && !other.grow(1) && !share.grow(1));
+    assert_eq!((budget.taken(), budget.refused()), (150, 3));
+    drop(share);
+    assert_eq!(budget.taken(), 50);
+}
+
+#[test]
+fn a_refused_command_refuses_the_transaction_if_there_is_one() {
+    let [mut stateful, mut watching, ..] = begun();
+    stateful.refuse();
+    assert!(stateful.transaction.is_some_and(|it| it.is_refused()));
+    watching.refuse();
+    assert!(watching.transaction.is_none() && watching.watch.is_some());
+    let mut size = ReplySize::default();
+    assert_eq!(size.largest(), 0);
+    size.note(1_600);
+    size.note(5);
+    assert_eq!(size.largest(), 1_500);
+    let mut hold = Hold::default();
+    hold.note_asked(Time(5));
+    assert_eq!(hold.took(Time(12)), Duration::from_nanos(7));
 }
