@@ -156,6 +156,7 @@ impl Io for SimIo {
             network.read(self.worker, socket, &mut self.read_buf);
         if outcome != Received::Empty {
             station_moved(network, self.worker);
+            network.stations[self.worker].fed += u64::from(matches!(outcome, Received::Data(_)));
         }
         let by_ring = network.options().ring.is_some();
         match outcome {

@@ -19,6 +19,8 @@ pub struct Station {
     pub mail: bool,
     /// What it did in the turn under way, for the busy-loop oracle.
     pub moved: u64,
+    /// How often it read bytes in that turn.
+    pub fed: u64,
 }
 
 /// What a read by a worker has brought.

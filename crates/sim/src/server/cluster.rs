@@ -90,11 +90,13 @@ impl Server {
         let node = self.node();
         node.away.retain(|&slot, _| view.owners[usize::from(slot)] == me);
         node.here.retain(|&slot, _| view.owners[usize::from(slot)] != me);
+        let coming = node.here.clone();
         for conn in &mut self.conns {
             let Some(key) = conn.begun.blocked_on() else { continue };
             let slot = slot_of(key);
             let owner = view.owners[usize::from(slot)];
-            if owner != me && owner != NOBODY {
+            // Who was sent here by ASK stays while the slot is on its way.
+            if owner != me && owner != NOBODY && !coming.contains_key(&slot) {
                 conn.begun.blocked = None;
                 let text = format!("-MOVED {slot} {}\r\n", view.address(owner));
                 conn.output.extend_from_slice(text.as_bytes());

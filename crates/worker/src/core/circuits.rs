@@ -63,7 +63,12 @@ impl Plane {
     #[inline]
     pub(super) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
         let is_asked = (!slot.is_watched || self.is_asked_freely(slot)) && !slot.is_lost;
-        if is_asked && !slot.link.is_down(self.clock.now) { None } else { self.refuse_or_try(slot) }
+        if is_asked && !slot.link.is_down(self.clock.now) {
+            return None;
+        }
+        let fault = self.refuse_or_try(slot);
+        self.refused_in_vain.set(self.refused_in_vain.get() | fault.is_some());
+        fault
     }
 
     #[cold]

@@ -93,6 +93,7 @@ use pools::PoolState;
 use pubsub::PubSub;
 pub(crate) use pubsub::SubscriberIndex;
 pub(crate) use rights::Loss;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,6 +257,8 @@ pub(crate) struct Plane {
     /// For how long the client whose requests are being started has waited for a primary in
     /// vain: they wait no more.
     waited: Option<Duration>,
+    /// A request of that client was refused.
+    refused_in_vain: Cell<bool>,
     pub(crate) routes: routes::State,
     across: across::State,
     passing: passing::State,
@@ -331,6 +334,7 @@ impl Core {
             memcached: memcached::State::default(),
             cluster,
             waited: None,
+            refused_in_vain: Cell::new(false),
             routes: routes::State::default(),
             across: across::State::default(),
             passing: passing::State::default(),

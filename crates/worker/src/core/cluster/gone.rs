@@ -232,6 +232,7 @@ impl Plane {
     /// Returns how long a client has waited for a primary in vain, if the client is to be told.
     #[inline]
     pub(in super::super) fn waited_in_vain(&self, key: Key<Session>) -> Option<Duration> {
+        self.refused_in_vain.set(false);
         match self.cluster.unowned.is_empty() {
             true => None,
             false => self.looks_in_vain(key),
@@ -246,10 +247,18 @@ impl Plane {
         is_over.then(|| now.since(wait.since))
     }
 
-    /// A request of a client was started that had waited as long as it may.
+    /// A request of a client was started that had waited as long as it may. If a server was sent the
+    /// request after all, the next one waits for itself.
     #[cold]
     pub(in super::super) fn end_wait_in_vain(&mut self, key: Key<Session>) {
         let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
+        if !self.refused_in_vain.get() {
+            if !wait.is_over {
+                self.cluster.unowned.remove(&key.to_bits());
+                self.waited = None;
+            }
+            return;
+        }
         if let (Some(of), false) = (&wait.of, std::mem::replace(&mut wait.is_over, true)) {
             of.totals.primary_waits_over.fetch_add(1, Relaxed);
         }

@@ -488,6 +488,7 @@ impl Plane {
     #[cold]
     pub(super) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
         let state = self.cluster_state(pool)?;
+        self.refused_in_vain.set(true);
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble_in(name);
         let reads_replicas_only = match &self.pools[usize::from(pool)] {

@@ -650,6 +650,31 @@ fn a_short_wait_for_a_primary_ends_no_request_earlier_than_without_it() {
 }
 
 #[test]
+fn a_request_that_is_sent_when_its_wait_is_over_leaves_the_next_one_a_wait_of_its_own() {
+    let mut core = core_of(ReadPolicy::default(), Some(Duration::from_secs(3)));
+    learn(&mut core, &[(0, 16383, 1)]);
+    connect(&mut core, 1);
+    let (client, index) = (client(&mut core), link(&core, 1));
+    core.on_link_lost(index, BackendFault::Closed);
+    ask(&mut core, client, "SET a 1\r\n");
+    pass_to(&mut core, 3001);
+    connect(&mut core, 1);
+    core.resume_sessions(&mut Vec::new());
+    assert!(send(&mut core, 1).contains("SET"));
+    hear(&mut core, 1, "+OK\r\n");
+    core.on_link_lost(index, BackendFault::Closed);
+    ask(&mut core, client, "SET a 2\r\n");
+    for millis in [3010, 5000] {
+        pass_to(&mut core, millis);
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(output(&core, client), r"+OK\r\n");
+    }
+    pass_to(&mut core, 7000);
+    core.resume_sessions(&mut Vec::new());
+    assert!(output(&core, client).contains("waited"), "{}", output(&core, client));
+}
+
+#[test]
 fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     let mut core = core();
     let asked = |core: &mut Core| [1, 2].map(|port| send(core, port).contains("CLUSTER"));
