@@ -33,6 +33,16 @@ impl Class {
         Class::Admin,
     ];
 
+    /// Whether requests of this class may change data.
+    pub const fn may_write(self) -> bool {
+        match self {
+            Class::Read | Class::ReadMany => false,
+            Class::Write | Class::WriteMany | Class::Script | Class::Connection | Class::Admin => {
+                true
+            }
+        }
+    }
+
     /// The value of the metric label.
     pub const fn label(self) -> &'static str {
         match self {

@@ -333,6 +333,13 @@ impl Link {
         self.fifo.iter().any(|exchange| is_owed(exchange.owner))
     }
 
+    /// Returns whether the server has yet to answer a write whose time is up, and may still execute
+    /// it.
+    pub fn owes_late_write(&self) -> bool {
+        let is_late = |it: &Exchange| it.owner == Owner::None && it.counted.class().may_write();
+        self.fifo.iter().any(is_late)
+    }
+
     /// Whether a connection must be made for the requests that wait.
     pub fn wants_connection(&self, now: Time) -> bool {
         match self.state {

@@ -140,6 +140,8 @@ pub struct Session {
     pub relays: u32,
     /// Which of several connections to a server its requests take.
     pub lane: u32,
+    /// A write of it has timed out. Its server may still execute it.
+    pub has_late_write: bool,
     /// It is a client of memcached.
     pub memcached: Option<MemcachedClient>,
     /// What it has subscribed to; none for nearly all.
@@ -186,6 +188,7 @@ impl Session {
             relay: None,
             relays: 0,
             lane: 0,
+            has_late_write: false,
             memcached: None,
             subscriptions: None,
             identity,

@@ -2,12 +2,14 @@
 //! requests by another, beside it ([`DETOUR`]), and come back when it is through.
 //!
 //! A client changes over when it waits for nothing, so that its requests keep their order. What was
-//! sent before the large reply began to come waits for it: a server answers in order.
+//! sent before the large reply began to come waits for it: a server answers in order. A client stays
+//! while the server owes the reply to a write of it that has timed out: by another connection its
+//! next write could be executed before that one, which would then overwrite it.
 
 use super::pools::{BULK, DETOUR, PoolState};
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::Key;
-use keyway_proxy::{Busy, Session};
+use keyway_base::{Key, Slab};
+use keyway_proxy::{Busy, Exchange, Session};
 
 impl Plane {
     /// Chooses by which connections the next requests of a session go.
@@ -53,9 +55,23 @@ impl Plane {
         if lane == session.lane {
             return;
         }
+        if owes_late_write(links, session) {
+            return;
+        }
         match session.is_quiet(busy) {
             true => session.lane = lane,
             false => session.fence(),
+        }
+    }
+
+    /// Notes that the time of a request is up which its server may still execute.
+    #[cold]
+    pub(super) fn note_late(&self, sessions: &mut Slab<Session>, exchange: &Exchange) {
+        if exchange.counted.class().may_write()
+            && let Some(session) = self.session_of(exchange.owner)
+            && let Some(session) = sessions.get_mut(session)
+        {
+            session.has_late_write = true;
         }
     }
 
@@ -90,4 +106,13 @@ impl LinkSlot {
     fn is_obstructed(&self, len_min: usize) -> bool {
         self.link.is_passing() || self.link.has_part_of(len_min)
     }
+}
+
+/// Returns whether a connection that clients share owes the reply to a write that has timed out, where
+/// a write of this client has.
+#[cold]
+pub(super) fn owes_late_write(links: &[LinkSlot], session: &mut Session) -> bool {
+    let is_owed = |slot: &LinkSlot| !slot.is_private && slot.link.owes_late_write();
+    session.has_late_write = session.has_late_write && links.iter().any(is_owed);
+    session.has_late_write
 }

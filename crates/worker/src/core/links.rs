@@ -247,6 +247,9 @@ impl Core {
                     plane.note_in_vain(pool);
                     plane.waited = Some(now.since(exchange.asked()));
                 }
+                if ready {
+                    plane.note_late(sessions, exchange);
+                }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 plane.waited = None;
                 has_expired = true;

@@ -16,6 +16,7 @@
 //! From then on the client has its requests sent by connections of their own
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
 
+use super::detour::owes_late_write;
 use super::pools::BULK;
 use super::reply::Lent;
 use super::{Core, LinkIndex, LinkSlot, Plane};
@@ -150,7 +151,7 @@ impl Core {
     /// Upkeep, a few times a second.
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
-        self.plane.tend_bulk(&mut self.sessions);
+        self.plane.tend_bulk(&self.links, &mut self.sessions);
         if !self.plane.passing.bulk.is_empty() {
             self.plane.bound_beyond(&mut self.sessions);
         }
@@ -254,11 +255,12 @@ impl Core {
         }
         let (part, len) = slot.link.begin_passing();
         session.reply_size.note(len);
+        let stays = owes_late_write(links, session);
         session.passing = Some(Passes { link: index, sequence, cut_at: None });
         // What it may begin next could have something to say in between.
         session.fence();
         session.paused = true;
-        if session.lane != BULK {
+        if session.lane != BULK && !stays {
             session.lane = BULK;
             plane.passing.bulk.push(key);
         }
@@ -519,7 +521,7 @@ impl Plane {
     }
 
     /// Lets sessions whose replies are small again have the connections of most.
-    pub(super) fn tend_bulk(&mut self, sessions: &mut Slab<Session>) {
+    pub(super) fn tend_bulk(&mut self, links: &[LinkSlot], sessions: &mut Slab<Session>) {
         let small = self.plan.limits.pass_len() / 8;
         let mut bulk = std::mem::take(&mut self.passing.bulk);
         bulk.retain(|&key| {
@@ -535,7 +537,8 @@ impl Plane {
                 self.end_reply(key, session);
             }
             let is_over = is_quiet && !session.is_special();
-            if is_over && session.reply_size.largest() < small {
+            let is_small = session.reply_size.largest() < small;
+            if is_over && is_small && !owes_late_write(links, session) {
                 session.lane = key.index();
                 return false;
             }

@@ -1,4 +1,4 @@
-use super::super::tests::{client, connected_core, output, pass_to};
+use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
 use keyway_net::Socket;
 
@@ -184,4 +184,32 @@ fn a_reply_that_nobody_waits_for_any_more_is_read_on() {
     core.tend_large();
     assert_eq!(core.next_freed(), Some(0));
     assert!(!core.is_held(0));
+}
+
+#[test]
+fn a_client_whose_write_has_timed_out_goes_around_nothing_until_that_is_answered() {
+    for is_write in [false, true] {
+        let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(100));
+        let [reader, writer, other] = [(); 3].map(|()| client(&mut core));
+        core.on_client_bytes(reader, b"GET k\r\n");
+        let request: &[u8] = if is_write { b"SET a 1\r\n" } else { b"GET a\r\n" };
+        core.on_client_bytes(writer, request);
+        let len = core.links[0].link.unsent_len();
+        core.links[0].link.advance(len);
+        let value_len = core.plane.plan.limits.pass_len() + 100;
+        let mut part = format!("${value_len}\r\n").into_bytes();
+        let whole_len = part.len() + value_len + 2;
+        part.resize(whole_len - 50, b'x');
+        core.on_backend_bytes(0, &part).unwrap();
+        pass_to(&mut core, 1000);
+        assert!(output(&core, writer).contains("did not answer in time"));
+
+        core.on_client_bytes(other, b"SET b 1\r\n");
+        let detour = with_unsent(&core);
+        assert!(matches!(detour[..], [index] if core.links[index].is_detour), "{detour:?}");
+        core.on_client_bytes(writer, b"SET a 2\r\n");
+        let detour = &core.links[detour[0]];
+        assert_eq!(detour.link.in_flight(), if is_write { 1 } else { 2 });
+        assert_eq!(core.links[0].link.in_flight(), if is_write { 3 } else { 2 });
+    }
 }
