@@ -306,6 +306,11 @@ fn a_line_of_get_and_touch_is_as_long_as_a_server_takes() {
         let last = vec![b'b'; len - 2 - "gat 0 ".len() - count * 251];
         let keys: Vec<&[u8]> = std::iter::repeat_n(&first[..], count).chain([&last[..]]).collect();
         let composed = put(&head(Verb::GetTouch), &keys, Dialect::Text);
+        // What is in the output before the line does not count.
+        let mut out = vec![b'x'; 100];
+        let (verb, each) = (head(Verb::GetTouch), keys.iter().copied());
+        let behind = compose_request(&mut out, Dialect::Text, &verb, each, b"");
+        assert_eq!((behind.is_ok(), fits || out.len() == 100), (fits, true));
         match fits {
             true => assert_eq!(composed.map(|line| line.len()), Ok(len)),
             false => assert_eq!(composed, Err(Untranslatable::Line)),

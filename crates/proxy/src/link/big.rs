@@ -95,6 +95,7 @@ mod tests {
         for (reply, found) in [
             (&b"$5\r\nhello\r\n"[..], (0, 1, 11)),
             (b"*3\r\n$1\r\na\r\n$4\r\nlong\r\n$2\r\nbb\r\n", (1, 3, 4)),
+            (b"*2\r\n$1\r\na\r\n$1\r\nb\r\n", (0, 2, 1)),
             (b"*3\r\n$-1\r\n$4\r\nlong\r\n$-1\r\n", (1, 3, 4)),
             (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", (0, 1, 19)),
             (b"*0\r\n", (0, 1, 4)),

@@ -151,7 +151,7 @@ fn the_next_request_needs_no_look_at_its_time_while_an_earlier_one_is_awaited() 
     assert!(link.is_awaited());
     ask(&mut link, session(2), &[b'x'; TRANSFER_LEN], at(500));
     assert!(!link.is_awaited(), "a large request has a time of its own");
-    assert_eq!(ready().is_awaited(), false);
+    assert!(!ready().is_awaited());
 }
 
 #[test]
@@ -299,6 +299,15 @@ fn a_large_reply_passes_only_where_nothing_of_it_is_looked_at() {
     let mut link = ready();
     begun(&mut link, b"*2\r\n$100\r\nabc");
     assert_eq!(link.large_reply(50), None, "it has elements");
+    // In the handshake it is nobody's.
+    let mut link = Link::new(Protocol::Resp3);
+    link.on_connecting(&options(), at(0));
+    link.on_connected(&options(), at(0));
+    ask(&mut link, session(0), PING, at(0));
+    send(&mut link);
+    link.translates = false;
+    assert!(replies(&mut link, LARGE, at(1)).is_empty());
+    assert!(link.has_part_of(108) && link.large_reply(50).is_none());
     // A request is sent elsewhere in one piece only.
     let mut link = ready();
     link.follow_redirections();
@@ -394,6 +403,26 @@ fn the_largest_reply_is_told_once_with_its_request() {
     assert_eq!(told(&mut link), None);
     answer(&mut link, session(0), b"GET e\r\n", from);
     assert_eq!(told(&mut link), Some((b"GET e\r\n".to_vec(), whole(from))));
+}
+
+#[test]
+fn room_for_requests_under_way_is_made_by_those_that_were_answered() {
+    let limits = Limits { big_values_from: 100, ..Limits::default() };
+    let mut link = ready();
+    ask(&mut link, session(0), PING, at(0));
+    send(&mut link);
+    take(&mut link, &limits, b"+OK\r\n", at(0));
+    ask(&mut link, session(0), &[b'a'; 10_000], at(0));
+    ask(&mut link, session(1), &[b'b'; 1_000], at(0));
+    send(&mut link);
+    take(&mut link, &limits, b"+OK\r\n", at(0));
+    let request = [b'c'; 8_000];
+    ask(&mut link, session(2), &request, at(0));
+    send(&mut link);
+    take(&mut link, &limits, b"+OK\r\n", at(0));
+    let value = format!("$1000\r\n{}\r\n", "v".repeat(1_000));
+    assert_eq!(take(&mut link, &limits, value.as_bytes(), at(0)).len(), 1);
+    assert!(link.take_big().is_some_and(|big| big.request == request));
 }
 
 #[test]
@@ -691,8 +720,12 @@ fn a_server_is_dead_after_ten_timeouts_and_ten_seconds() {
 fn a_link_is_uneven_as_long_as_something_has_a_time_of_its_own() {
     let mut link = ready();
     link.follow_redirections();
-    let first = Exchange { owner: session(1), started: at(100), ..Exchange::PUSH };
+    let first = Exchange { owner: session(1), started: at(280), ..Exchange::PUSH };
     link.enqueue_redirected(&first, PING, at(280));
+    assert!(link.is_awaited(), "it has not waited");
+    send(&mut link);
+    assert_eq!(replies(&mut link, b"+OK\r\n", at(280)).len(), 1);
+    link.enqueue_redirected(&Exchange { started: at(100), ..first }, PING, at(280));
     ask(&mut link, session(0), PING, at(290));
     for (now, is_even) in [(310, false), (499, false), (500, true)] {
         link.handle_timeout(&options(), at(now), |_| ()).expect("alive");
@@ -941,13 +974,18 @@ fn a_large_item_passes_in_text_alone_and_the_next_element_is_looked_at() {
     assert!(replies(&mut link, &head, at(1)).is_empty());
     assert!(link.has_part_of(200) && link.large_reply(50).is_none());
 
-    for (expect, ends) in [(Expect::One, true), (Expect::List, false)] {
+    let small = &b"VALUE a 0 1\r\nx\r\n"[..];
+    for (expect, before, ends) in
+        [(Expect::One, &b""[..], true), (Expect::List, b"", false), (Expect::List, small, false)]
+    {
         let mut link = memcached(Dialect::Text);
         ask(&mut link, session(0), b"get k\r\n", at(0));
         link.set_expect(expect);
         send(&mut link);
         let limits = Limits { big_values_from: 10, ..Limits::default() };
-        assert!(take(&mut link, &limits, b"VALUE k 0 100\r\nabc", at(1)).is_empty());
+        assert!(
+            take(&mut link, &limits, &[before, b"VALUE k 0 100\r\nabc"].concat(), at(1)).is_empty()
+        );
         assert_eq!(link.large_reply(50), Some(session(0)));
         link.begin_passing();
         let rest = [&[b'x'; 97][..], b"\r\nEND\r\n"].concat();

@@ -615,4 +615,42 @@ mod tests {
             prop_assert!(!out.windows(5).any(|bytes| bytes == b"\n$-1\r" || bytes == b"\n*-1\r"));
         }
     }
+
+    #[test]
+    fn what_a_request_asks_for_tells_the_shape_of_its_reply() {
+        for (line, translation) in [
+            ("SPOP s", Translation::Nulls),
+            ("SPOP s 2", Translation::Set),
+            ("ZADD z 1 a", Translation::Nulls),
+            ("ZADD z ch 1 incr", Translation::Nulls),
+            ("ZADD z ch incr 1 a", Translation::Double),
+            ("ZADD z INCR 1 a", Translation::Double),
+            ("ZPOPMIN z", Translation::ScoredMember),
+            ("ZPOPMAX z 1", Translation::ScoredMembers),
+            ("ZRANGE z 0 1", Translation::Nulls),
+            ("ZRANGE z 0 1 WithScores", Translation::ScoredMembers),
+        ] {
+            assert_eq!(translation_of(line), translation, "{line}");
+        }
+    }
+
+    #[test]
+    fn nulls_and_maps_are_translated_wherever_they_lie() {
+        for (translation, reply, expected) in [
+            (
+                Translation::Nulls,
+                "*2\r\n$-1\r\n*2\r\n:1\r\n*-1\r\n",
+                "*2\r\n_\r\n*2\r\n:1\r\n_\r\n",
+            ),
+            (Translation::Nulls, "*0\r\n", "*0\r\n"),
+            (
+                Translation::Maps,
+                "*2\r\n*2\r\n$1\r\na\r\n:1\r\n*4\r\n$1\r\nb\r\n:2\r\n$1\r\nc\r\n$-1\r\n",
+                "*2\r\n%1\r\n$1\r\na\r\n:1\r\n%2\r\n$1\r\nb\r\n:2\r\n$1\r\nc\r\n_\r\n",
+            ),
+        ] {
+            let got = translated(translation, reply.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&got), expected);
+        }
+    }
 }

@@ -360,6 +360,20 @@ fn a_client_passes_once_it_is_let_in_unless_its_requests_must_be_looked_at() {
 }
 
 #[test]
+fn a_client_is_free_if_its_user_may_do_everything_and_its_logins_lead_nowhere() {
+    for (rules, is_bound, is_free) in
+        [("on nopass +@all ~* &*", false, true), ("on nopass +get ~*", false, false)]
+    {
+        let user = keyway_users::User::new("default", rules).expect("these are rules");
+        let users = Users::new(vec![Arc::new(user)]);
+        let mut identity = Identity::new(1, false, Time(0));
+        identity.begin(&users);
+        assert_eq!((identity.authenticated, identity.is_bound), (true, is_bound));
+        assert_eq!(identity.is_free, is_free, "{rules}");
+    }
+}
+
+#[test]
 fn a_budget_counts_what_is_taken_and_refused() {
     let budget = Arc::new(QueueBudget::new(100));
     let mut share = Share::new(&budget);

@@ -309,4 +309,34 @@ mod tests {
         assert_eq!(budget.taken(), 0);
         assert_eq!(second.queue(&[b'x'; 400], None, 800), Ok(()));
     }
+
+    #[test]
+    fn a_transaction_takes_frames_up_to_its_bound_and_each_script_once() {
+        let (mut transaction, _) = open(1 << 20);
+        let scripts = [b"a", b"b"].map(|text| Digest::of(text));
+        for script in [scripts[0], scripts[1], scripts[0]] {
+            assert_eq!(transaction.queue(b"1234", Some(script), 12), Ok(()));
+        }
+        assert_eq!(transaction.queue(b"5", None, 12), Err(QueueFault::TooLong));
+        assert_eq!((transaction.scripts(), transaction.queued()), (&scripts[..], 3));
+        assert!(!transaction.is_refused());
+        transaction.refuse();
+        assert!(transaction.is_refused() && transaction.scripts().is_empty());
+    }
+
+    #[test]
+    fn nearly_all_of_a_budget_can_be_used_and_room_grows_in_few_steps() {
+        let (mut transaction, budget) = open(100_000);
+        let mut steps = Vec::new();
+        while transaction.queue(&[b'x'; 50], None, 1 << 20).is_ok() {
+            if steps.last() != Some(&budget.taken()) {
+                steps.push(budget.taken());
+            }
+        }
+        assert!(transaction.requests().len() >= 100_000 / 9 * 8, "{steps:?}");
+        // Twice as much each time while there is enough, and then an eighth more.
+        assert!(steps.len() < 16, "{steps:?}");
+        let doubled = steps.windows(2).take_while(|pair| pair[1] == 2 * pair[0]).count();
+        assert!(doubled >= 5, "{steps:?}");
+    }
 }

@@ -60,7 +60,10 @@ mod tests {
         );
         assert_eq!(watched.keys().collect::<Vec<_>>(), [(0, &b"k"[..]), (1, b"k")]);
         assert_eq!(watched.add(0, &[b'x'; 1000]), None);
-        assert!(budget.taken() > 300);
+        // In two tables, and for each database.
+        assert_eq!(budget.taken(), 2 * (2 + KEY_OVERHEAD as u64));
+        assert_eq!(watched.add(0, b"longer"), Some(true));
+        assert_eq!(budget.taken(), 2 + 2 + 2 * 6 + 3 * KEY_OVERHEAD as u64);
         drop(watched);
         assert_eq!(budget.taken(), 0);
     }
