@@ -97,6 +97,8 @@ pub struct Session {
     pub waits_for_link: bool,
     /// Time since which its next request finds no room on a link.
     pub full_since: Option<Time>,
+    /// Time since which the socket may hold requests behind one that finds no room on a link.
+    pub unread_since: Option<Time>,
     /// A pause of its pool holds it back.
     pub is_held_back: bool,
     /// Replies to slow requests are on their way to it, and it is noted when it has them.
@@ -109,6 +111,8 @@ pub struct Session {
     /// No request is started before every reply to those before it is here:
     /// the one just started has another way to its server than they had.
     pub barrier: bool,
+    /// The worker has set that barrier: what it holds is not to overtake what was sent before.
+    pub keeps_order: bool,
     /// A read of many keys is on its way over other pools, and may be asked again of a
     /// server that has answered it: a write waits until every reply is here.
     pub reads_many: bool,
@@ -167,11 +171,13 @@ impl Session {
             paused: false,
             waits_for_link: false,
             full_since: None,
+            unread_since: None,
             is_held_back: false,
             has_unwritten: false,
             is_dirty: false,
             awaited: 0,
             barrier: false,
+            keeps_order: false,
             reads_many: false,
             unheard: 0,
             hung_up: false,
@@ -218,6 +224,11 @@ impl Session {
     #[inline]
     pub fn is_special(&self) -> bool {
         self.stateful.is_some() | self.tracking.is_some()
+    }
+
+    /// Holds the next requests until every reply to those before them is here: they go elsewhere.
+    pub fn keep_order(&mut self) {
+        (self.barrier, self.keeps_order) = (true, true);
     }
 
     /// Whether every request is over, one without a reply as well.
