@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Kind;
-use crate::backends::{PoolStatus, as_utc};
+use crate::backends::{AWAY, PoolStatus, as_utc};
 use crate::noted::NotedKeyList;
 use crate::problem::Problem;
 use crate::routes::{AdminState, ScriptKill, parameters};
@@ -579,7 +579,7 @@ fn eject(state: &dyn AdminState, api: &dyn Api, call: &Call<'_>) -> Result<Reply
     let word = if changed { "is ejected" } else { "was ejected already" };
     let mut message = format!("server {server} of pool {pool} {word}, until it is restored");
     if let Some(pool) = state.pools().iter().find(|one| one.name == pool)
-        && pool.backends.iter().all(|server| server.state == "ejected")
+        && pool.backends.iter().all(|server| matches!(server.state, "ejected" | AWAY))
     {
         message.push_str("; no other server of the pool is in use");
     }
@@ -590,13 +590,18 @@ fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
     let ServerName { pool, server } = body(call)?;
     checked_name("pool", &pool)?;
     checked_name("server", &server)?;
+    let is_away = state.pools().iter().filter(|one| one.name == pool).any(|one| {
+        let mut servers = one.backends.iter();
+        servers.any(|one| one.name == server && one.state == AWAY)
+    });
     let found = state.restore_backend(&pool, &server);
     let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
-    let word = if changed { "again" } else { "already" };
-    Ok(json(&Outcome {
-        changed,
-        message: format!("server {server} of pool {pool} is in use {word}"),
-    }))
+    let what = match (changed, is_away) {
+        (true, true) => "is away, and is in use when it comes back",
+        (true, false) => "is in use again",
+        (false, _) => "is in use already",
+    };
+    Ok(json(&Outcome { changed, message: format!("server {server} of pool {pool} {what}") }))
 }
 
 fn reload(api: &dyn Api) -> Result<Reply, Problem> {

@@ -15,6 +15,10 @@ pub struct PoolStatus {
     pub backends: Vec<BackendStatus>,
 }
 
+/// The state of a server that an operator has ejected and that has left since: it is ejected when
+/// it comes back.
+pub const AWAY: &str = "away";
+
 /// A backend as `GET /backends` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendStatus {
@@ -23,7 +27,7 @@ pub struct BackendStatus {
     /// Where it is.
     pub address: String,
     /// `unknown`, `up`, `failing`, `ejected`, `rejoining` or `quarantined`; of one in use also
-    /// `circuit-open`, `circuit-half-open` or `outlier`.
+    /// `circuit-open`, `circuit-half-open` or `outlier`. [`AWAY`] if it is not there.
     pub state: &'static str,
     /// Its latest failure since it was last up.
     pub reason: Option<&'static str>,

@@ -27,6 +27,6 @@ pub use api::{
     AfterDrain, Api, ClientStatus, Connections, EffectiveConfig, LogLevel, OPENAPI, ProcessStatus,
     Reloaded, SlowRequest, UpgradeState, UpgradeStatus,
 };
-pub use backends::{BackendStanding, BackendStatus, PoolStatus};
+pub use backends::{AWAY, BackendStanding, BackendStatus, PoolStatus};
 pub use noted::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};
 pub use routes::{AdminState, ScriptKill};

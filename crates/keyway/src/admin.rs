@@ -9,7 +9,7 @@ use crate::serve::{Started, wall_clock};
 use crate::upgrade;
 use keyway_config::{Config, IoDriver};
 use keyway_control::{
-    AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
+    AWAY, AdminState, AfterDrain, Api, BackendStanding, BackendStatus, ClientStatus, Connections,
     EffectiveConfig, LogLevel, NotedKeyList, PoolStatus, ProcessStatus, Reloaded, ScriptKill,
     SlowRequest,
 };
@@ -18,6 +18,7 @@ use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind, Standing, backend_state};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -30,6 +31,8 @@ pub struct Process {
     draining: AtomicBool,
     /// The state of each backend when last looked at, and since when.
     seen: Mutex<Vec<Seen>>,
+    /// The servers that are held out of use and are not there, by pool and address, and since when.
+    away: Mutex<BTreeMap<(String, String), u64>>,
     started_unix_seconds: u64,
     levers: Levers,
     settings: Settings,
@@ -117,7 +120,16 @@ impl Process {
         let seen = Mutex::new(vec![now; plan.health.backend_count()]);
         let current = RwLock::new(Current { plan, registry });
         let draining = AtomicBool::new(false);
-        Self { current, draining, seen, started_unix_seconds: unix_seconds(), levers, settings }
+        let away = Mutex::default();
+        Self {
+            current,
+            draining,
+            seen,
+            away,
+            started_unix_seconds: unix_seconds(),
+            levers,
+            settings,
+        }
     }
 
     /// Replaces the configuration that the admin address shows.
@@ -173,7 +185,33 @@ impl Process {
             }
         }
         let seen = seen.clone();
+        let held = current.live_pools().flat_map(|pool| {
+            let name = &current.plan.pools[pool].name;
+            current.plan.held_away(pool).into_iter().map(move |address| (name.clone(), address))
+        });
+        let mut away = self.away.lock();
+        let since = |one: &_| away.get(one).copied().unwrap_or_else(unix_seconds);
+        let now: BTreeMap<_, _> = held.map(|one| (one.clone(), since(&one))).collect();
+        *away = now;
         (current, seen)
+    }
+
+    /// The servers of a pool that are held out of use and are not there.
+    fn away(&self, pool: &str) -> Vec<BackendStatus> {
+        let away = self.away.lock();
+        let of_pool = away.iter().filter(|((of, _), _)| of == pool);
+        let status = |((_, address), since): (&(String, String), &u64)| BackendStatus {
+            name: address.clone(),
+            address: address.clone(),
+            state: AWAY,
+            reason: Some(FailureReason::Operator.label()),
+            since_unix_seconds: *since,
+            by_hand: true,
+            links: 0,
+            in_flight: 0,
+            standing: None,
+        };
+        of_pool.map(status).collect()
     }
 
     /// Notes what is told of the last seconds; about twice a second.
@@ -337,7 +375,8 @@ impl AdminState for Process {
             let totals: Vec<_> = current.registry.backend_totals(index).into_iter().collect();
             let status = |(name, id)| current.server_status(name, id, (&seen, &totals));
             let pool = &current.plan.pools[index];
-            let backends = current.backends(index).into_iter().map(status).collect();
+            let there = current.backends(index).into_iter().map(status);
+            let backends = there.chain(self.away(&pool.name)).collect();
             PoolStatus { name: pool.name.clone(), kind: pool.kind.name(), backends }
         };
         current.live_pools().map(told).collect()

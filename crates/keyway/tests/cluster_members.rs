@@ -61,6 +61,40 @@ fn a_node_is_replaced_under_load_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_server_that_is_held_and_has_left_is_listed_and_can_be_restored() {
+    let _watch = watchdog(WITHIN, "a held server leaves");
+    let mut cluster = RedisCluster::start(2, 1);
+    let keyway = serve(&cluster, &[("refresh", "\"500ms\"")], 1);
+    let replica = cluster.replicas_of(0)[0];
+    let address = cluster.address(replica).to_string();
+    let line = || {
+        let shown = ctl(&keyway, &["servers"]);
+        shown.lines().find(|line| line.contains(&address)).map(str::to_owned)
+    };
+    wait_until("it is known", WITHIN, || line().is_some());
+    assert!(ctl(&keyway, &["eject", "main", &address]).contains("is ejected"));
+    cluster.forget(replica);
+    wait_until("it is away", WITHIN, || line().is_some_and(|line| line.contains(" away ")));
+    assert!(line().is_some_and(|line| line.contains("operator")));
+    assert!(ctl(&keyway, &["restore", "main", &address]).contains("when it comes back"));
+    assert_eq!(line(), None, "nobody holds it");
+    let again = ctl(&keyway, &["restore", "main", &address]);
+    assert!(again.contains("there are"), "{again}");
+}
+
+/// What `keyway ctl` says, of whatever it does or refuses.
+fn ctl(keyway: &Keyway, words: &[&str]) -> String {
+    let port = keyway.admin().to_string();
+    let output = std::process::Command::new(KEYWAY)
+        .args(["ctl", "--admin", &port])
+        .args(words)
+        .output()
+        .expect("keyway runs");
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8(text).expect("it speaks UTF-8")
+}
+
+#[test]
 fn the_pool_goes_on_when_all_it_was_told_of_are_gone() {
     let _watch = watchdog(WITHIN, "seeds are gone");
     let mut cluster = RedisCluster::start(2, 1);

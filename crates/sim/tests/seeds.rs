@@ -286,6 +286,9 @@ fn beside_clients_that_do_not_read_all_others_are_answered_in_time() {
 /// deadline of a command that blocks was that of another server (458), a request waited for a
 /// server that nobody named (25, 308), and a request was given the time of the one before it
 /// (34, 149). A request whose time was over went to another server without any (4, 24, 112).
+/// Requests had a timeout of their own behind one that took as long: they were in the socket
+/// (30134), or waited for their order to be kept (50231). Servers had lost their places to others
+/// that joined, and waited for them (40013, 51096).
 #[test]
 fn seeds_of_slow_and_waiting_clients_that_broke_a_law_once_do_so_no_more() {
     let mutes = Options { mutes: true, ..Options::default() };
@@ -295,7 +298,7 @@ fn seeds_of_slow_and_waiting_clients_that_broke_a_law_once_do_so_no_more() {
     let kinds = [
         (Options { io: Some(Driver::Epoll), ..Options::default() }, &[67][..]),
         (Options { memcached: true, ..Options::default() }, &[34, 149]),
-        (clusters, &[25, 112, 308]),
+        (clusters, &[25, 112, 308, 30134, 40013, 50231, 51096]),
         (replicated, &[4, 24, 281, 458]),
         (memcached, &[218, 571]),
     ];

@@ -93,6 +93,15 @@ impl Plan {
         held
     }
 
+    /// The addresses of the servers of a pool that an operator has ejected and that have no place
+    /// in it now, as it does not have them: they are out of use when they come back.
+    pub fn held_away(&self, pool: usize) -> Vec<String> {
+        let Some(cluster) = self.cluster(pool) else { return Vec::new() };
+        let (mut held, map) = (cluster.holds.endpoints(), cluster.map());
+        held.retain(|endpoint| map.place_of(endpoint).is_none());
+        held.iter().map(Endpoint::to_string).collect()
+    }
+
     /// Ejects a server that the previous process had ejected by hand. Returns whether the pool
     /// exists and, if its servers are listed, has this server.
     pub fn hold(&self, pool: &str, address: &str) -> bool {

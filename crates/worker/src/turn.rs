@@ -517,6 +517,7 @@ impl<I: Io> Worker<I> {
             self.core.clear_unread(key);
             // The peer's end may have been told of while nothing was read.
             self.read_client(key, true);
+            self.core.end_reread(key);
         }
         if self.rereads.is_empty() {
             self.rereads = keys;
@@ -572,6 +573,7 @@ impl<I: Io> Worker<I> {
             self.core.end_pauses();
             self.core.send_retries();
             self.core.end_overdue_waits_for_maps();
+            self.core.release_crowded();
         }
         if self.core.plane.next_hedge().is_some_and(|due| due <= now) {
             self.core.send_hedges();

@@ -1,5 +1,6 @@
 //! Replies of the API, for people.
 
+use keyway_control::AWAY;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -41,8 +42,9 @@ pub fn config(body: &Value) -> String {
 pub fn pools(body: &Value) -> String {
     let mut rows = vec![head(&["pool", "kind", "servers", "in use"])];
     for pool in list(&body["pools"]) {
-        let servers = list(&pool["servers"]);
-        let is_out = |server: &&Value| {
+        let is_there = |server: &&Value| server["state"] != AWAY;
+        let servers: Vec<&Value> = list(&pool["servers"]).iter().filter(is_there).collect();
+        let is_out = |server: &&&Value| {
             let state = server["state"].as_str().unwrap_or_default();
             matches!(state, "ejected" | "rejoining" | "quarantined")
         };

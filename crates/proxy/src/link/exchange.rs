@@ -152,6 +152,12 @@ impl Exchange {
         (self.started, self.waited) = (now, 0);
     }
 
+    /// Counts its time from `since`, which is before `now`.
+    pub fn count_from(&mut self, since: Time, now: Time) {
+        self.begin_anew(since);
+        (self.waited, self.started) = (self.waited_until(now), now);
+    }
+
     /// The value of [`Exchange::waited`] when it moves to another link at `now`.
     pub(super) fn waited_until(&self, now: Time) -> u32 {
         let waited = now.since(self.asked()).as_millis();

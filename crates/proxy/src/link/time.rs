@@ -305,8 +305,11 @@ impl Link {
             return false;
         }
         let waited = Exchange { started: since, ..Exchange::PUSH }.waited_until(now);
-        let last = self.fifo.iter_mut().rev();
-        let its = last.take_while(|exchange| exchange.started == now && is_its(exchange.owner));
+        let is_own = |owner: Owner| matches!(owner, Owner::Internal(_));
+        let last = self.fifo.iter_mut().rev().take_while(|exchange| {
+            exchange.started == now && (is_own(exchange.owner) || is_its(exchange.owner))
+        });
+        let its = last.filter(|exchange| !is_own(exchange.owner));
         let count = its.map(|exchange| exchange.waited = waited).count();
         self.is_uneven |= count > 0;
         count > 0

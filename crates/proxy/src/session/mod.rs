@@ -97,6 +97,8 @@ pub struct Session {
     pub waits_for_link: bool,
     /// Time since which its next request finds no room on a link.
     pub full_since: Option<Time>,
+    /// Time since which the socket may hold requests behind one that finds no room on a link.
+    pub unread_since: Option<Time>,
     /// A pause of its pool holds it back.
     pub is_held_back: bool,
     /// Replies to slow requests are on their way to it, and it is noted when it has them.
@@ -108,6 +110,8 @@ pub struct Session {
     pub awaited: u64,
     /// See [`Session::fence`].
     is_fenced: bool,
+    /// The worker has set that fence: what it holds is not to overtake what was sent before.
+    keeps_order: bool,
     /// A read of many keys is on its way over other pools, and may be asked again of a
     /// server that has answered it: a write waits until every reply is here.
     pub reads_many: bool,
@@ -168,11 +172,13 @@ impl Session {
             paused: false,
             waits_for_link: false,
             full_since: None,
+            unread_since: None,
             is_held_back: false,
             has_unwritten: false,
             is_dirty: false,
             awaited: 0,
             is_fenced: false,
+            keeps_order: false,
             reads_many: false,
             unheard: 0,
             hung_up: false,
@@ -316,10 +322,21 @@ impl Session {
         self.is_fenced = true;
     }
 
+    /// As [`Session::fence`], on the worker's account: the next requests go elsewhere, and are not
+    /// to overtake those before them.
+    pub fn keep_order(&mut self) {
+        (self.is_fenced, self.keeps_order) = (true, true);
+    }
+
+    /// Whether the worker has set the fence, and not what the client has begun.
+    pub fn keeps_order(&self) -> bool {
+        self.keeps_order
+    }
+
     /// Lets the next request start.
     #[inline]
     pub fn lift_fence(&mut self) {
-        self.is_fenced = false;
+        (self.is_fenced, self.keeps_order) = (false, false);
     }
 
     /// Whether a fence holds the next request back.

@@ -273,6 +273,7 @@ impl ClusterSim {
         let count = self.view.members.iter().filter(|member| member.is_member).count();
         // A place is not another's for some time.
         let is_beyond = count > usize::from(self.plan.nodes_max);
+        self.was_crowded |= is_beyond;
         if is_beyond || count + self.gone.len() > self.plan.places {
             // Requests for its slots have no server until it has left.
             self.busy.insert(node);

@@ -130,6 +130,8 @@ pub struct ClusterSim {
     /// Of each that is no cluster's, whether a sentinel has gone back in time while so few had
     /// heard of the latest primary that most told of an earlier one. They are rightly believed.
     forgotten: Vec<bool>,
+    /// There were more servers than may have places.
+    was_crowded: bool,
     steps: Vec<Step>,
     random: Random,
 }
@@ -203,6 +205,7 @@ impl ClusterSim {
             reigns,
             first: shared,
             forgotten: vec![false; groups],
+            was_crowded: false,
             steps: Vec::new(),
             random,
         };
@@ -341,6 +344,11 @@ impl ClusterSim {
             let at = scene.network.now + self.random.scaled(low, high);
             scene.servers[index].receive(copied.clone(), at, scene.network);
         }
+    }
+
+    /// Whether there were ever more servers than may have places.
+    pub fn was_crowded(&self) -> bool {
+        self.was_crowded
     }
 
     /// Whether a server is there.

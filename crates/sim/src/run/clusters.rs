@@ -9,6 +9,10 @@ use std::collections::BTreeSet;
 /// its absence.
 const PLACE_KEPT: Nanos = 31 * SECOND;
 
+/// How long nobody else has a place behind that. A server that lost its own to one that joined, as
+/// they were more than `nodes_max`, waits for it.
+const PLACE_EMPTY: Nanos = 61 * SECOND;
+
 /// Makes the servers of the first pool those of a cluster.
 pub(super) fn build(
     scenario: &Scenario,
@@ -146,14 +150,18 @@ impl Sim {
         if self.cluster_map().is_none() {
             return Ok(());
         }
-        if self.reloads.is_some() {
+        let is_crowded = self.world.borrow().cluster.as_ref().is_some_and(|it| it.was_crowded());
+        let kept = if is_crowded { PLACE_KEPT + PLACE_EMPTY } else { PLACE_KEPT };
+        if self.reloads.is_some() || is_crowded {
             // A pool that has just been replaced goes on with the map of the one before, and nobody
-            // may ask it for anything: its view is as old as a refresh allows.
-            let until = self.now() + 2 * self.refresh() + SECOND;
+            // may ask it for anything: its view is as old as a refresh allows. One that was left
+            // out may have slots.
+            let waits = if is_crowded { kept } else { SECOND };
+            let until = self.now() + 2 * self.refresh() + waits;
             self.run_until(|sim, now| now >= until || sim.check_map().is_ok())?;
         }
         self.check_map()?;
-        let until = self.now() + PLACE_KEPT + 2 * self.refresh();
+        let until = self.now() + kept + 2 * self.refresh();
         self.run_until(|_, now| now >= until)?;
         let Some(map) = self.cluster_map() else { return Ok(()) };
         let world = self.world.borrow();

@@ -130,6 +130,7 @@ impl Plane {
             self.end_astray(key, session);
             return Some(Step::Started);
         }
+        self.bring_wait(key, own);
         self.mark_session_resuming(key, session);
         Some(Step::Wait)
     }

@@ -60,7 +60,7 @@ impl Plane {
         }
         match session.is_quiet(busy) {
             true => session.lane = lane,
-            false => session.fence(),
+            false => session.keep_order(),
         }
     }
 
@@ -87,18 +87,22 @@ impl Plane {
 }
 
 impl Core {
-    /// The connection for a question of the worker's own that would go by `index`: the one beside
-    /// it while a large reply comes there that its client does not take.
+    /// The connection for a question of the worker's own that would go by `index`. While a large
+    /// reply comes there that its client does not take, it is another to the same server that is
+    /// clear. If none is, the question waits there: until the reply is through, or its client was
+    /// cut off ([`passing`](super::passing)).
     pub(super) fn clear_link(&self, index: LinkIndex) -> LinkIndex {
-        let slot = &self.links[index];
+        let (slot, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
         let is_shared = !slot.is_private && !slot.is_beside();
-        if !is_shared || !slot.is_obstructed(self.plane.plan.limits.pass_len()) {
+        if !is_shared || !slot.is_obstructed(len_min) {
             return index;
         }
-        match &self.plane.pools[usize::from(slot.pool)] {
-            PoolState::Servers(state) => state.link(slot.backend, DETOUR, slot.link.protocol()),
-            _ => index,
-        }
+        let PoolState::Servers(state) = &self.plane.pools[usize::from(slot.pool)] else {
+            return index;
+        };
+        let lanes = [DETOUR, BULK].into_iter().chain(0..state.connections as u32);
+        let mut others = lanes.map(|lane| state.link(slot.backend, lane, slot.link.protocol()));
+        others.find(|&other| !self.links[other].is_obstructed(len_min)).unwrap_or(index)
     }
 }
 

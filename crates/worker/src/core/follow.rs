@@ -234,11 +234,11 @@ impl Plane {
             if !self.move_to(session, own) {
                 return self.end_astray(key, session);
             }
+            self.bring_wait(key, own);
             if session.waits_for_link {
                 // For what was there: it asks again where it is now.
                 (session.waits_for_link, session.is_held_back) = (false, false);
                 self.plan.clients.set_paused(session.identity.id, false);
-                self.forget_wait(key);
                 self.mark_session_resuming(key, session);
             }
         }

@@ -1,11 +1,13 @@
+use super::pools::BULK;
 use super::streaming::Begun;
 use super::tracking::forget_caching;
 use super::{Core, LinkIndex, LinkSlot, Plane};
-use keyway_base::{BackendFault, Fault, Key, Sent};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Verb;
 use keyway_proxy::{Busy, Owner, Session, write_fault};
-use keyway_resp::{ParseLimits, Parsed, parse_request};
+use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What became of a request.
 pub(super) enum Step {
@@ -15,7 +17,14 @@ pub(super) enum Step {
     Full(LinkIndex),
     /// It stays unparsed until the replies to those before it are here.
     Wait,
+    /// Too many requests are on their way over other pools: it stays unparsed until some have
+    /// ended.
+    Crowded,
 }
+
+/// Time left to a request that goes to a server when its own time is over. Longer tells a client
+/// later that the server does not answer; shorter ends requests that it would have answered.
+const LEFT: Duration = Duration::from_millis(50);
 
 /// Input capacity kept once everything is parsed, in bytes.
 const INPUT_KEPT_MAX: usize = 32 << 10;
@@ -204,7 +213,7 @@ impl Plane {
         // The next request counts as new unless an earlier one found no room.
         let mut is_new = session.full_since.is_none();
         let may_have_waited = !is_new || self.cluster.has_waiting();
-        let mut is_full = false;
+        let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.waited, waited);
         busy.input_needed = 0;
@@ -216,8 +225,14 @@ impl Plane {
             }
             let is_held = session.is_fenced(busy);
             if is_held || !busy.has_room(&self.plan.limits, session.reply_size) {
-                // The client itself holds its request up now, for as long as it likes.
-                is_new = true;
+                // The client itself holds its request up now, for as long as it likes, unless the
+                // worker keeps it from overtaking those before it.
+                is_held_up = !is_held || !self.waits_in_order(session);
+                if is_held_up {
+                    is_new = true;
+                } else if std::mem::take(&mut is_new) {
+                    (session.full_since, is_full) = (Some(self.clock.now), true);
+                }
                 session.paused = true;
                 break;
             }
@@ -252,7 +267,7 @@ impl Plane {
             match self.dispatch(links, (&plan, pool), (key, session), busy, frame, &args) {
                 Step::Started => {
                     if pos == 0 && may_have_waited {
-                        self.bring_waited(links, (key, &*session));
+                        since = self.waited_since((key, &*session));
                         if self.waited.is_some() {
                             self.end_wait_in_vain(key);
                         }
@@ -265,6 +280,21 @@ impl Plane {
                 }
                 Step::Wait => {
                     self.retract_shown(key);
+                    session.paused = true;
+                    break;
+                }
+                Step::Crowded => {
+                    self.retract_shown(key);
+                    if std::mem::take(&mut is_new) {
+                        session.full_since = Some(self.clock.now);
+                    }
+                    if let Some(text) = self.crowded_too_long(session) {
+                        self.refuse(session, busy, |out| reply::error(out, &text));
+                        pos += consumed;
+                        continue;
+                    }
+                    is_full = true;
+                    self.wait_among_trips(key, session);
                     session.paused = true;
                     break;
                 }
@@ -291,10 +321,12 @@ impl Plane {
                 }
             }
         }
-        // The time of one that was refused is not that of a request behind it.
-        if is_new || (pos > 0 && !is_full) {
-            session.full_since = None;
+        if let Some(since) = since {
+            self.bring_waited(links, key, since);
         }
+        let has_waited = since.is_some() || !is_new;
+        let is_over = is_new || (pos > 0 && !is_full);
+        self.settle_wait(session, is_over, has_waited && !is_held_up);
         self.waited = led_from;
         session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
@@ -307,26 +339,65 @@ impl Plane {
         pos
     }
 
-    /// Counts the time that a request waited before it was sent: for room, or for a server that
-    /// owns its keys.
+    /// Returns whether the time of a request counts while it waits for the replies to those before
+    /// it: they end within the timeout, as no client takes them slowly and none waits for longer.
     #[cold]
-    pub(super) fn bring_waited(
+    pub(super) fn waits_in_order(&self, session: &Session) -> bool {
+        let is_plain = !session.is_special() && session.passing.is_none() && session.lane != BULK;
+        session.keeps_order() && is_plain && self.primary_wait(session.pool).is_none()
+    }
+
+    /// Notes whether the next request of a session has waited already. The time of one that was
+    /// refused is not that of a request behind it, unless that was in the socket meanwhile.
+    #[inline]
+    pub(super) fn settle_wait(&self, session: &mut Session, is_over: bool, has_waited: bool) {
+        if session.full_since.is_some() || session.unread_since.is_some() {
+            if is_over {
+                let unread = session.unread_since.take();
+                session.full_since = unread.filter(|_| has_waited && session.unread);
+            } else if session.full_since == Some(self.clock.now) {
+                // It is another request that waits now, and what is behind waits for that.
+                session.unread_since = session.unread_since.map(|_| self.clock.now);
+            }
+        }
+    }
+
+    /// The time since which a request that is started now has waited, if it has: for room, for
+    /// another connection, or for a server that owns its keys.
+    #[cold]
+    pub(super) fn waited_since(
         &mut self,
-        links: &mut [LinkSlot],
         (key, session): (Key<Session>, &Session),
-    ) {
+    ) -> Option<Time> {
         // A relay that has waited behind another one only, and found room at once, goes to a server
         // that answers: its time begins now.
         let has_stalled = session.relay.is_none_or(|relay| relay.stalled.is_some());
         let full_since = session.full_since.filter(|_| has_stalled);
-        let since = self.end_wait_for_server(key).into_iter().chain(full_since).min();
-        let Some(since) = since else { return };
+        self.end_wait_for_server(key).into_iter().chain(full_since).min()
+    }
+
+    /// Counts the time that the requests of a client which were sent now waited before. If their
+    /// time is over, a little is left to them ([`LEFT`]).
+    #[cold]
+    pub(super) fn bring_waited(&mut self, links: &mut [LinkSlot], key: Key<Session>, since: Time) {
         for slot in links {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
+            let since = self.counts_from(slot.pool, since);
             if slot.link.backdate_last(is_its, (since, self.clock.now)) {
                 let timeout = self.plan.pools[usize::from(slot.pool)].kind.timeout();
                 self.note_deadline(timeout.map(|timeout| since + timeout));
             }
+        }
+    }
+
+    /// The time from which the timeout of a request counts that was asked at `asked` and goes to a
+    /// server now.
+    pub(super) fn counts_from(&self, pool: u16, asked: Time) -> Time {
+        let Some(timeout) = self.plan.pools[usize::from(pool)].kind.timeout() else { return asked };
+        let now = self.clock.now;
+        match now < asked + timeout {
+            true => asked,
+            false => now.before(timeout - LEFT.min(timeout / 2)),
         }
     }
 

@@ -418,8 +418,8 @@ impl Core {
     #[inline]
     pub(crate) fn may_read(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        if session.paused {
-            session.unread = true;
+        if session.paused && !std::mem::replace(&mut session.unread, true) {
+            session.unread_since = session.full_since.map(|_| self.plane.clock.now);
         }
         !session.paused && !session.closing
     }
@@ -443,6 +443,15 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(key) {
             session.unread = false;
             session.is_reread = false;
+        }
+    }
+
+    /// Notes that the client's socket was read again. If nothing was left there, the next request
+    /// is a new one.
+    pub(crate) fn end_reread(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if !session.paused && !session.unread {
+            (session.full_since, session.unread_since) = (None, None);
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct ServersState {
     /// First link of server 0; each server has `connections` in a row. Behind
     /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
-    connections: usize,
+    pub(super) connections: usize,
     /// From a link to the one for RESP3 in the same place.
     to_resp3: usize,
     /// First link for large values; each server has one, and one for RESP3 behind those of all.

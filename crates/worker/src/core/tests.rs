@@ -376,3 +376,50 @@ fn an_exec_waits_for_room_on_a_link_no_longer_than_the_timeout() {
     let sent = core.links[0].link.unsent().escape_ascii().to_string();
     assert!(sent.contains("EXEC") && !sent.contains(r"\n1\r"), "{sent}");
 }
+
+#[test]
+fn what_waits_unread_behind_a_request_without_room_has_no_second_timeout() {
+    let mut core = connected_core_with(|pool| {
+        pool.link_in_flight_max = 4;
+        pool.timeout = Duration::from_millis(100);
+    });
+    let (others, own) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    pass_to(&mut core, 50);
+    core.on_client_bytes(own, b"GET b\r\n");
+    pass_to(&mut core, 60);
+    assert!(!core.may_read(own), "its next request stays in the socket");
+    pass_to(&mut core, 100);
+    let mut unread = Vec::new();
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    let at = |core: &mut Core, unread: &mut Vec<Key<Session>>, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(unread);
+    };
+    at(&mut core, &mut unread, 150);
+    assert_eq!(output(&core, own).matches("; the request was not sent").count(), 1);
+    assert_eq!(unread, [own]);
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET b\r\n");
+    core.end_reread(own);
+    at(&mut core, &mut unread, 159);
+    assert_eq!(output(&core, own).matches("; the request was not sent").count(), 1);
+    at(&mut core, &mut unread, 160);
+    assert_eq!(output(&core, own).matches("; the request was not sent").count(), 2);
+    // What comes later has its own time.
+    core.on_client_bytes(own, b"GET b\r\n");
+    at(&mut core, &mut unread, 259);
+    assert_eq!(output(&core, own).matches("; the request was not sent").count(), 2);
+}
+
+#[test]
+fn a_request_whose_time_is_over_when_it_can_be_sent_has_a_little_left() {
+    let core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
+    let mut core = core;
+    pass_to(&mut core, 1000);
+    let at = |millis: u64| Time(millis * 1_000_000);
+    assert_eq!(core.plane.counts_from(0, at(601)), at(601));
+    for asked in [0, 100, 600] {
+        assert_eq!(core.plane.counts_from(0, at(asked)), at(650), "50 ms are left");
+    }
+}

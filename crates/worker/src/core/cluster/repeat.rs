@@ -85,14 +85,15 @@ impl Plane {
         }
     }
 
-    /// The exchange of a request that goes to another server. If the request's time is over, the
-    /// time counts anew: a request may wait longer behind a large reply of its client, and the
+    /// The exchange of a request that goes to another server. If the request's time is over, a
+    /// little is left to it: a request may wait longer behind a large reply of its client, and the
     /// other link does not know of that reply.
     pub(super) fn renewed(&self, pool: u16, exchange: &Exchange) -> Exchange {
         let (mut exchange, now) = (*exchange, self.clock.now);
-        let timeout = self.link_options(pool).timeout;
-        if timeout.is_some_and(|timeout| now >= exchange.asked() + timeout) {
-            exchange.begin_anew(now);
+        let asked = exchange.asked();
+        let since = self.counts_from(pool, asked);
+        if since > asked {
+            exchange.count_from(since, now);
         }
         exchange
     }

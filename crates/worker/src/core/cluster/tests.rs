@@ -1,4 +1,4 @@
-use super::super::tests::{client, core_of_kind, output, pass_to};
+use super::super::tests::{client, core_of_kind, output, pass_to, plan_of};
 use super::*;
 use crate::cluster::{Lesson, Speaker};
 use keyway_base::{BackendFault, Fault, Sent, Time};
@@ -6,7 +6,7 @@ use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, PoolKind, ReadPolicy,
+    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy,
     SlotQuery,
 };
 use std::time::Duration;
@@ -40,6 +40,10 @@ fn core_reading(reads: ReadPolicy) -> Core {
 
 /// A core that knows no cluster yet and has no connections.
 fn core_of(reads: ReadPolicy, wait_for_primary: Option<Duration>) -> Core {
+    core_of_kind(cluster_of(reads, wait_for_primary))
+}
+
+fn cluster_of(reads: ReadPolicy, wait_for_primary: Option<Duration>) -> PoolKind {
     let discovery = Discovery {
         refresh: Duration::from_secs(1),
         redirections_max: 3,
@@ -48,7 +52,7 @@ fn core_of(reads: ReadPolicy, wait_for_primary: Option<Duration>) -> Core {
         ..Discovery::new(vec![endpoint(1)], 3)
     };
     let pool = ClusterPool::new(SlotQuery::Slots, discovery);
-    core_of_kind(PoolKind::Cluster(pool))
+    PoolKind::Cluster(pool)
 }
 
 fn connect(core: &mut Core, port: u16) {
@@ -756,4 +760,31 @@ fn nothing_that_is_known_of_a_pool_that_ends_is_known_of_the_next_at_its_positio
     assert!(cluster.pools.is_empty() && cluster.rounds.is_empty() && cluster.silent.is_empty());
     assert!(cluster.retries.is_empty() && !core.has_heard_of_clusters());
     assert!(!core.plane.owes_answers(0, 1) && !core.plane.is_round_over(0));
+}
+
+#[test]
+fn a_client_that_waits_for_a_primary_waits_on_in_the_pool_that_replaces_its_own() {
+    let seconds = Duration::from_secs;
+    let pools = ["old", "new"].map(|name| Pool {
+        name: name.to_owned(),
+        kind: cluster_of(ReadPolicy::default(), Some(seconds(5))),
+    });
+    let (mut plan, cells) = plan_of(pools.into());
+    Arc::get_mut(&mut plan).unwrap().retired.push(crate::Retired {
+        pool: 0,
+        generation: 1,
+        is_replaced: true,
+        until: Time(0) + seconds(60),
+        left: Arc::default(),
+    });
+    let mut core = Core::new(plan, cells, 1);
+    let client = client(&mut core);
+    let state = core.plane.cluster_state(1).map(|state| Arc::clone(&state.shared));
+    let wait = gone::Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
+    core.plane.cluster.unowned.insert(client.to_bits(), wait);
+    assert!(core.plane.waited_in_vain(client).is_some(), "its own pool has ended");
+    core.plane.bring_wait(client, 1);
+    assert!(core.plane.waited_in_vain(client).is_none());
+    core.plane.clock.now = Time(0) + seconds(5);
+    assert!(core.plane.waited_in_vain(client).is_some(), "no longer than it would have");
 }

@@ -101,6 +101,18 @@ impl Plane {
         }
     }
 
+    /// A client that waits has become one of another pool, which took the place of its own: it
+    /// waits for that one's servers, and no longer than it would have.
+    pub(in super::super) fn bring_wait(&mut self, key: Key<Session>, pool: u16) {
+        let is_for_primary = self.primary_wait(pool).is_some();
+        let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
+        if wait.is_for_primary() == is_for_primary {
+            wait.pool = pool;
+        } else {
+            self.forget_wait(key);
+        }
+    }
+
     /// Returns the time until which a request may wait for a map or a server, and notes that it
     /// waits.
     pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {

@@ -190,7 +190,7 @@ impl Plane {
         // The next request is not one that found no room before.
         let mut is_new = session.full_since.is_none();
         let may_have_waited = !is_new || self.cluster.has_waiting();
-        let mut is_full = false;
+        let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.waited, waited);
         busy.input_needed = 0;
@@ -201,8 +201,14 @@ impl Plane {
             }
             let is_held = session.is_fenced(busy);
             if is_held || !busy.has_room(&plan.limits, session.reply_size) {
-                // The client itself holds its request up now, for as long as it likes.
-                is_new = true;
+                // The client itself holds its request up now, for as long as it likes, unless the
+                // worker keeps it from overtaking those before it.
+                is_held_up = !is_held || !self.waits_in_order(session);
+                if is_held_up {
+                    is_new = true;
+                } else if std::mem::take(&mut is_new) {
+                    (session.full_since, is_full) = (Some(self.clock.now), true);
+                }
                 session.paused = true;
                 break;
             }
@@ -245,7 +251,7 @@ impl Plane {
                             whose,
                             (request, rest, &mut is_new),
                         );
-                        is_full = matches!(step, Step::Full(_));
+                        is_full = matches!(step, Step::Full(_) | Step::Crowded);
                         if self.has_to_wait(links, (key, session), step) {
                             break;
                         }
@@ -265,12 +271,12 @@ impl Plane {
                 pos += consumed;
                 continue;
             }
-            is_full = matches!(step, Step::Full(_));
+            is_full = matches!(step, Step::Full(_) | Step::Crowded);
             if self.has_to_wait(links, (key, session), step) {
                 break;
             }
             if pos == 0 && may_have_waited {
-                self.bring_waited(links, (key, &*session));
+                since = self.waited_since((key, &*session));
                 if self.waited.is_some() {
                     self.end_wait_in_vain(key);
                 }
@@ -281,10 +287,12 @@ impl Plane {
                 self.note_memcached(pool, session, request, bytes);
             }
         }
-        // The time of one that was refused is not that of a request behind it.
-        if is_new || (pos > 0 && !is_full) {
-            session.full_since = None;
+        if let Some(since) = since {
+            self.bring_waited(links, key, since);
         }
+        let has_waited = since.is_some() || !is_new;
+        let is_over = is_new || (pos > 0 && !is_full);
+        self.settle_wait(session, is_over, has_waited && !is_held_up);
         session.identity.live.note_request(None, self.clock.now);
         if session.paused && !was_paused {
             self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
@@ -302,7 +310,11 @@ impl Plane {
         call: &mut Call<'_>,
         (step, is_new): (&Step, &mut bool),
     ) -> bool {
-        let Step::Full(link) = *step else { return false };
+        let link = match *step {
+            Step::Full(link) => link,
+            Step::Crowded => return self.is_refused_crowded(call, is_new),
+            Step::Started | Step::Wait => return false,
+        };
         if self.is_gone(&links[link]) {
             return false;
         }
@@ -317,6 +329,21 @@ impl Plane {
         true
     }
 
+    /// The same for one that finds no room among those on their way over other pools.
+    #[cold]
+    fn is_refused_crowded(&mut self, call: &mut Call<'_>, is_new: &mut bool) -> bool {
+        if std::mem::take(is_new) {
+            call.session.full_since = Some(self.clock.now);
+        }
+        let Some(text) = self.crowded_too_long(call.session) else { return false };
+        self.retract_shown(call.key);
+        self.cells.pool(usize::from(call.session.pool)).refused.of(Fault::Denied).add(1);
+        let words = text.strip_prefix("ERR ").unwrap_or(&text);
+        let error = Outcome::Error { kind: ErrorKind::Server, text: words.as_bytes() };
+        self.tell_memcached(call, &error);
+        true
+    }
+
     /// Whether a request could not be started; its session is resumed when it can.
     #[inline]
     fn has_to_wait(
@@ -328,6 +355,7 @@ impl Plane {
         match step {
             Step::Started => return false,
             Step::Wait => {}
+            Step::Crowded => self.wait_among_trips(key, session),
             Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => {}
             Step::Full(link) => {
                 if !session.waits_for_link {

@@ -111,7 +111,7 @@ impl Plane {
             return Step::Started;
         };
         let nature = nature_of(call.head());
-        let whose = (call.key, &mut *call.session, &*call.busy);
+        let whose = (&mut *call.session, &*call.busy);
         let count = call.request.keys.len();
         if let Some(step) = self.may_travel(routes, whose, (nature == Nature::Read, count > 1)) {
             return step;

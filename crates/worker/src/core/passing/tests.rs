@@ -1,6 +1,9 @@
 use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
+use crate::core::pools::{BULK, DETOUR, PoolState};
+use keyway_command::Counted;
 use keyway_net::Socket;
+use keyway_proxy::Owner;
 
 /// A large reply of which so much has come that its client must take it first, and who asked
 /// behind it.
@@ -211,5 +214,30 @@ fn a_client_whose_write_has_timed_out_goes_around_nothing_until_that_is_answered
         let detour = &core.links[detour[0]];
         assert_eq!(detour.link.in_flight(), if is_write { 1 } else { 2 });
         assert_eq!(core.links[0].link.in_flight(), if is_write { 3 } else { 2 });
+    }
+}
+
+#[test]
+fn a_question_of_the_worker_goes_by_a_connection_that_no_large_reply_obstructs() {
+    let mut core = connected_core();
+    let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("a pool with servers") };
+    let beside = |lane| state.link(0, lane, keyway_resp::Protocol::Resp2);
+    let (detour, bulk) = (beside(DETOUR), beside(BULK));
+    let mut part = b"$9000000\r\n".to_vec();
+    part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
+    for (index, lane, next) in [(0, 0, detour), (detour, DETOUR, bulk), (bulk, BULK, 0)] {
+        if index > 0 {
+            core.on_connecting(index);
+            core.on_connected(index, Socket(index as i32 + 1));
+        }
+        let client = client(&mut core);
+        core.sessions.get_mut(client).unwrap().lane = lane;
+        core.links[index].link.request_buf().extend_from_slice(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+        let owner = Owner::Session { session: client, sequence: 0 };
+        core.links[index].link.enqueue(owner, Counted::OWN, 20, Time(0));
+        let len = core.links[index].link.unsent_len();
+        core.links[index].link.advance(len);
+        core.on_backend_bytes(index, &part).unwrap();
+        assert_eq!(core.clear_link(0), next);
     }
 }

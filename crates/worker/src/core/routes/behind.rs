@@ -28,7 +28,7 @@ impl Core {
                 continue;
             }
             match session.relay {
-                None => session.fence(),
+                None => session.keep_order(),
                 // Those that ask for it are held; who waits for others must not be waited
                 // for by these.
                 Some(relay) if relay.has_trip => {}
@@ -96,7 +96,7 @@ fn holds_one(client: &mut Session) -> bool {
     let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
     let is_one = in_order + client.unheard as usize == 1;
     if is_one {
-        client.fence();
+        client.keep_order();
     }
     is_one
 }

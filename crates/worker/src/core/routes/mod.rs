@@ -31,7 +31,7 @@ pub(super) use split::Wants;
 use super::input::Step;
 use super::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
-use keyway_base::{Fault, Key, Slab};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
 use keyway_command::Counted;
 use keyway_memcache::Wire;
 use keyway_proxy::course::{Part, RelayFor, RouteTotals, Speech, Trip};
@@ -40,6 +40,7 @@ use keyway_resp::Protocol;
 use keyway_topology::RoutedPool;
 use relays::{Errand, Queues};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Bytes of requests that trips of one worker hold before clients wait. Larger lets
 /// slow children hold more memory; smaller stops clients of fast ones.
@@ -65,8 +66,8 @@ pub(crate) struct State {
     free: Vec<Session>,
     /// Relays on their way.
     relays: usize,
-    /// Clients that wait for trips to end.
-    waiting: Vec<Key<Session>>,
+    /// Clients that wait for trips to end, and until when; each is there once at most.
+    waiting: Vec<(Key<Session>, Time)>,
     /// Copies that are to be sent.
     copies: VecDeque<Errand>,
     /// Copies of each pool on their way, by its position.
@@ -339,7 +340,7 @@ impl Plane {
     pub(super) fn may_travel(
         &mut self,
         routes: &RoutePlan,
-        (key, session, busy): (Key<Session>, &mut Session, &Busy),
+        (session, busy): (&mut Session, &Busy),
         (is_read, is_many): (bool, bool),
     ) -> Option<Step> {
         // What is looked up or filled in, or an old pool is asked for first, must not
@@ -354,9 +355,7 @@ impl Plane {
         }
         // A relay is part of a trip that has its room.
         if session.relay.is_none() && !self.routes.has_room() {
-            self.routes.waiting.push(key);
-            session.waits_for_link = true;
-            return Some(Step::Wait);
+            return Some(Step::Crowded);
         }
         session.reads_many |= is_read && is_many;
         if takes_steps && !is_read && routes.has_warm_up {
@@ -366,7 +365,70 @@ impl Plane {
     }
 }
 
+impl Plane {
+    /// Has a client wait until there is room for another trip, or for as long as its request may
+    /// take.
+    #[cold]
+    pub(super) fn wait_among_trips(&mut self, key: Key<Session>, session: &mut Session) {
+        if std::mem::replace(&mut session.waits_for_link, true) {
+            return;
+        }
+        let since = session.full_since.unwrap_or(self.clock.now);
+        let until = self.longest_timeout(session.pool).map(|timeout| since + timeout);
+        self.note_deadline(until);
+        self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
+    }
+
+    /// What a client is told whose request has found no room among trips for as long as it may
+    /// take, if it has waited so long.
+    #[cold]
+    pub(super) fn crowded_too_long(&self, session: &mut Session) -> Option<String> {
+        let timeout = self.longest_timeout(session.pool)?;
+        if self.clock.now < session.full_since? + timeout {
+            return None;
+        }
+        session.note_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
+        let pool = &self.plan.pools[usize::from(session.pool)].name;
+        Some(format!(
+            "ERR too many requests to [pool.{pool}] wait for servers, and too few ended within \
+             {timeout:?}; the request was not sent"
+        ))
+    }
+
+    /// The longest `timeout` of the servers that a pool leads to; `None` if none of them has any.
+    fn longest_timeout(&self, pool: u16) -> Option<Duration> {
+        match &self.plan.pools[usize::from(pool)].kind {
+            PoolKind::Routed(routes) => {
+                let children = routes.pool.children();
+                children.into_iter().filter_map(|child| self.longest_timeout(child)).max()
+            }
+            kind => kind.timeout(),
+        }
+    }
+}
+
 impl Core {
+    /// Clients that have waited for trips to end for as long as they may look again.
+    pub(crate) fn release_crowded(&mut self) {
+        if self.plane.routes.waiting.is_empty() {
+            return;
+        }
+        let Core { sessions, plane, .. } = self;
+        let now = plane.clock.now;
+        let mut waiting = std::mem::take(&mut plane.routes.waiting);
+        waiting.retain(|&(key, until)| {
+            let Some(session) = sessions.get_mut(key) else { return false };
+            if now < until {
+                plane.note_deadline(Some(until));
+                return true;
+            }
+            session.waits_for_link = false;
+            plane.mark_session_resuming(key, session);
+            false
+        });
+        plane.routes.waiting = waiting;
+    }
+
     /// The sessions that have a client.
     pub(crate) fn client_keys(&self) -> Vec<Key<Session>> {
         let mut keys = self.sessions.keys();

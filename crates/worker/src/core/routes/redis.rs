@@ -125,7 +125,7 @@ impl Plane {
         let request = asked.request;
         let nature = nature_of(request);
         let is_read = nature == Nature::Read;
-        let whose = (asked.key, &mut *asked.session, &*asked.busy);
+        let whose = (&mut *asked.session, &*asked.busy);
         if let Some(step) = self.may_travel(routes, whose, (is_read, keys.len() > 1)) {
             return step;
         }

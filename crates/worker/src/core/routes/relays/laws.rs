@@ -64,3 +64,30 @@ fn requests_that_wait_behind_a_stalled_one_are_refused_by_their_own_time() {
     let (_, told) = play(RoutedPool::Mirror(mirror), b"SET a 1\r\n");
     assert_eq!(told, 10, "neither child answers any in time");
 }
+
+#[test]
+fn a_client_that_finds_no_room_among_trips_is_told_within_the_timeout() {
+    for (listener, expected) in [(2, 0), (2, 1)] {
+        let mut core =
+            core(RoutedPool::Failover(FailoverPool { children: vec![0, 1], gutter: None }));
+        let client = core.add_session(listener, 0, Identity::new(1, true, Time(0)));
+        // As much is held as may be.
+        core.plane.routes.held = usize::MAX / 2;
+        core.on_client_bytes(client, b"GET a\r\nGET b\r\n");
+        assert_eq!(core.plane.routes.waiting.len(), 1);
+        turn(&mut core, TIMEOUT - 1);
+        core.release_crowded();
+        assert_eq!(output(&core, client), "");
+        if expected == 0 {
+            core.plane.routes.held = 0;
+        }
+        pass_to(&mut core, TIMEOUT);
+        core.release_crowded();
+        core.resume_sessions(&mut Vec::new());
+        let told = output(&core, client);
+        let refused = told.matches("; the request was not sent").count();
+        assert_eq!(refused, 2 * expected, "{told}");
+        assert_eq!(core.plane.routes.trips.len(), 2 - 2 * expected);
+        assert!(core.plane.routes.waiting.is_empty());
+    }
+}
