@@ -1048,6 +1048,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_left_on_a_link_long_before_its_connection_does_not_end_that() {
+        let mut link = Link::default();
+        link.read_replica(true, at(0));
+        ask(&mut link, 0, at(600_000));
+        link.on_connecting(&options(), at(600_000));
+        link.on_connected(&options(), at(600_010));
+        link.begin_held(at(600_010));
+        let none = |one: &Exchange| panic!("{one:?}");
+        link.handle_timeout(&options(), at(600_020), none).expect("alive");
+        assert_eq!(link.deadline(&options()), Some(at(600_400)));
+    }
+
+    #[test]
     fn pauses_between_attempts_double_and_are_bounded() {
         let mut link = Link::default();
         for attempt in 0..10u32 {

@@ -59,11 +59,18 @@ impl Link {
         self.held_for = held_for;
     }
 
-    /// The connection stands: the time of what was held for it counts from now on.
+    /// The connection stands: the time of what was held for it counts from now on. What prepares the
+    /// connection may have been left here long ago, by a request that went elsewhere. It is as old as
+    /// the request behind it.
     pub fn begin_held(&mut self, now: Time) {
-        if self.held_for.is_some() {
-            let is_held = |it: &&mut Exchange| !matches!(it.owner, Owner::Internal(_));
-            self.fifo.iter_mut().filter(is_held).for_each(|exchange| exchange.begin_anew(now));
+        let mut next = now;
+        for exchange in self.fifo.iter_mut().rev() {
+            if matches!(exchange.owner, Owner::Internal(_)) {
+                exchange.started = next;
+            } else if self.held_for.is_some() {
+                exchange.begin_anew(now);
+            }
+            next = exchange.started;
         }
     }
 

@@ -197,12 +197,17 @@ impl Ledger {
         if kind != Refused::Elsewhere {
             return count > 0;
         }
+        // A request that is to be tried again is sent on again each time, and both count.
+        let since = book.refused.iter().rev().take_while(|(at, ..)| *at >= from);
+        let is_again = |kind: Refused| matches!(kind, Refused::TryAgain | Refused::Down);
+        let again = since.filter(|(_, slot, why)| is_again(*why) && slots.contains(slot)).count();
         // Whoever knows less sends on to who knows more, and that ends unless slots go on
         // to others meanwhile.
         let from = from.saturating_sub(book.settles);
         let changes = book.changes.iter().rev().take_while(|(at, _)| *at >= from);
         let changes = changes.filter(|(_, slot)| slots.contains(slot)).count();
-        count >= book.redirections_max && changes + HOPS >= book.redirections_max
+        count + again >= book.redirections_max
+            && changes + HOPS + 2 * again >= book.redirections_max
     }
 
     /// Writes to a key come in the order in which they were asked for, as only one

@@ -33,6 +33,10 @@ const AGAIN_MAX: Duration = Duration::from_millis(200);
 /// once: a pipeline waits once, and not once for each of its requests.
 const REFUSED_FOR: Duration = Duration::from_millis(100);
 
+/// Longest wait for a connection in a pool whose requests have no timeout. The attempt to connect
+/// ends long before.
+const UNMET_UNTIMED: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A request that was refused again so much later than it was sent is another one.
 pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
 
@@ -154,8 +158,7 @@ impl Plane {
     /// Returns how long requests wait for a connection that nothing is wrong with, also where
     /// `wait_for_primary` is shorter: without it they would wait so long.
     fn unmet_wait(&self, pool: u16) -> Duration {
-        let options = self.link_options(pool);
-        options.timeout.unwrap_or(options.connect_timeout)
+        self.link_options(pool).timeout.unwrap_or(UNMET_UNTIMED)
     }
 
     /// Notes that the connection of a link is lost, or could not be made.
