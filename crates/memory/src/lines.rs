@@ -301,6 +301,7 @@ mod tests {
         assert!(moved > 20 && stayed > 25, "{moved} moved, {stayed} stayed");
     }
 
+    #[cfg_attr(miri, ignore = "millions of entries")]
     #[test]
     fn only_the_first_segment_brings_the_directory_along() {
         // Directories of 500 segments take 4,096 bytes each.

@@ -151,7 +151,7 @@ fn the_next_request_needs_no_look_at_its_time_while_an_earlier_one_is_awaited() 
     assert!(link.is_awaited());
     ask(&mut link, session(2), &[b'x'; TRANSFER_LEN], at(500));
     assert!(!link.is_awaited(), "a large request has a time of its own");
-    assert_eq!(ready().is_awaited(), false);
+    assert!(!ready().is_awaited());
 }
 
 #[test]
