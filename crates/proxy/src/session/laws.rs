@@ -361,10 +361,13 @@ fn a_client_passes_once_it_is_let_in_unless_its_requests_must_be_looked_at() {
 
 #[test]
 fn a_client_is_free_if_its_user_may_do_everything_and_its_logins_lead_nowhere() {
-    for (rules, is_bound, is_free) in
-        [("on nopass +@all ~* &*", false, true), ("on nopass +get ~*", false, false)]
-    {
+    for (rules, pool, is_free) in [
+        ("on nopass +@all ~* &*", None, true),
+        ("on nopass +@all ~* &*", Some(1), false),
+        ("on nopass +get ~*", None, false),
+    ] {
         let user = keyway_users::User::new("default", rules).expect("these are rules");
+        let (user, is_bound) = (user.of_pool(pool), pool.is_some());
         let users = Users::new(vec![Arc::new(user)]);
         let mut identity = Identity::new(1, false, Time(0));
         identity.begin(&users);
