@@ -376,12 +376,25 @@ impl ClusterSim {
         }
     }
 
+    /// A copy that takes over may lack the news that keys have gone to another server with their
+    /// slot. If the slot came to it later, it would have them again, and whatever was deleted in
+    /// between would be back. Redis loses such news too; nothing could be checked then.
+    fn forget_strays(&self, old: u16, heir: u16, scene: &mut Scene) {
+        let server = &mut scene.servers[usize::from(heir)];
+        for key in server.keys() {
+            if self.view.owners[usize::from(slot_of(&key))] != old {
+                let _ = server.take_key(&key);
+            }
+        }
+    }
+
     pub(super) fn elect(&mut self, old: u16, heir: u16, scene: &mut Scene) {
         let now = scene.network.now;
         let server = &mut scene.servers[usize::from(heir)];
         server.apply_copies(now, scene.network);
         server.lose_incoming();
         self.note_losses(old, heir, scene);
+        self.forget_strays(old, heir, scene);
         self.succeed(old, heir, scene);
         self.view.is_down = false;
         self.publish(&[heir], scene);
@@ -482,6 +495,7 @@ impl ClusterSim {
         server.apply_copies(now, scene.network);
         server.lose_incoming();
         self.note_losses(old, heir, scene);
+        self.forget_strays(old, heir, scene);
         self.dispute((old, heir), self.slots_owned_by(old), scene);
         self.succeed(old, heir, scene);
         self.view.version += 1;
