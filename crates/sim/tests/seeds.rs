@@ -220,6 +220,8 @@ fn no_seed_with_reloads_breaks_a_law() {
         (" --memcached", Options { memcached: true, ..Options::default() }),
         (" --clusters", Options { clusters: true, ..Options::default() }),
         (" --replicated", Options { replicated: true, ..Options::default() }),
+        (" --routes", Options { memcached: true, routes: true, ..Options::default() }),
+        (" --warm-up", Options { memcached: true, warm_up: true, ..Options::default() }),
     ];
     for (kind, options) in kinds {
         let options = Options { reloads: Some(true), ..options };

@@ -15,8 +15,8 @@ use crate::network::{ConnectMode, MILLI};
 use keyway_base::Time;
 use keyway_metrics::{Layout, PoolLayout};
 use keyway_topology::{
-    Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Server as Listed, ShardedPool,
-    Topology,
+    Epoch, FailoverPool, HealthBoard, Password, Pool, PoolKind as TopologyKind, RoutedPool,
+    Server as Listed, ShardedPool, Topology,
 };
 use keyway_worker::{Entrance, Follow, ListenerPlan, PoolPlan, Retired};
 use std::sync::atomic::AtomicUsize;
@@ -25,6 +25,8 @@ use std::sync::atomic::AtomicUsize;
 const SHARE: u64 = 30;
 /// Names of neighbours, of which any may be there.
 const NAMES: [&str; 4] = ["near0", "near1", "near2", "near3"];
+/// The neighbour that leads to other pools.
+const LEADING: &str = "leading";
 /// Servers that neighbours may have.
 const SERVERS: usize = 7;
 /// What their servers are asked first, so that their connections have worked.
@@ -87,7 +89,7 @@ impl Reloads {
             steps,
             next_fault: start - SECOND / 4,
             own: (0..scenario.topology.pools().len()).collect(),
-            changeable: changeable(scenario, options),
+            changeable: changeable(scenario),
             first_server: 0,
             unsent: Vec::new(),
         })
@@ -101,14 +103,34 @@ impl Reloads {
             return pools;
         }
         for &pool in &self.changeable {
-            if let TopologyKind::Sharded(sharded) = &mut pools[pool].kind
-                && self.random.percent(30)
-            {
-                sharded.connect_timeout += Duration::from_millis(1);
+            if !self.random.percent(30) {
+                continue;
+            }
+            match &mut pools[pool].kind {
+                TopologyKind::Sharded(sharded) => {
+                    sharded.connect_timeout += Duration::from_millis(1);
+                }
+                // It is another where a child is; most have nothing else that may change.
+                TopologyKind::Routed(RoutedPool::Shadow(shadow)) => shadow.in_flight_max += 1,
+                TopologyKind::Routed(_) | TopologyKind::Store => {}
             }
         }
         pools.extend(self.neighbours(topology));
+        pools.extend(self.leading_neighbour());
         pools
+    }
+
+    /// At times a neighbour that leads to pools of the scenario.
+    fn leading_neighbour(&mut self) -> Option<Pool> {
+        if self.own.len() < 2 || !self.random.percent(50) {
+            return None;
+        }
+        let mut children: Vec<u16> = self.own.iter().map(|&position| position as u16).collect();
+        let first = self.random.index(children.len());
+        children.swap(0, first);
+        children.truncate(2);
+        let kind = RoutedPool::Failover(FailoverPool { children, gutter: None });
+        Some(Pool { name: LEADING.to_owned(), kind: TopologyKind::Routed(kind) })
     }
 
     /// The neighbours of the next version, some of which are the ones that are there.
@@ -152,22 +174,29 @@ impl Reloads {
 }
 
 /// Pools that may be others at any time without a client that notices: no key of theirs is ever
-/// elsewhere, no pool leads to them, and no client has begun what ends with its pool.
-fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
-    if options.warm_up || options.routes {
-        return Vec::new();
-    }
+/// elsewhere, and no client has begun what ends with its pool. A pool that leads to one of them, or
+/// is warmed up from it, is another as well.
+fn changeable(scenario: &Scenario) -> Vec<usize> {
     let pools = scenario.topology.pools().iter().enumerate();
     let is_bound = |pool: usize| {
         let mut habits = scenario.clients.iter().chain(&scenario.last_clients);
         habits.any(|it| it.pool == pool && (it.stateful || it.channels || it.tracks))
     };
+    // Which servers are out of use is known of the first board only.
+    let ejecting = scenario.topology.pools().iter().filter(|pool| pool.ejection().is_some());
+    let follows_old = |pool: &Pool| match &pool.kind {
+        TopologyKind::Sharded(it) => it.warm_up.as_ref().map(|it| it.from.clone()),
+        TopologyKind::Store | TopologyKind::Routed(_) => None,
+    };
+    let bound_by: Vec<String> = ejecting.filter_map(follows_old).collect();
+    let pools = pools.filter(|(_, pool)| !bound_by.contains(&pool.name));
     let is_changeable = |(at, pool): &(usize, &Pool)| match &pool.kind {
         // Sentinels are replaced with the pool that asks them, and never alone.
         TopologyKind::Sharded(sharded) => {
             sharded.ejection.is_none() && !sharded.is_sentinels && !is_bound(*at)
         }
-        TopologyKind::Store | TopologyKind::Routed(_) => false,
+        TopologyKind::Routed(_) => true,
+        TopologyKind::Store => false,
     };
     pools.filter(is_changeable).map(|(at, _)| at).collect()
 }
@@ -330,8 +359,8 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
     let old_of =
         |wanted: &Pool| live.iter().copied().find(|&position| pools[position].name == wanted.name);
     let found: Vec<Option<usize>> = wanted.iter().map(old_of).collect();
-    let stays = |at: usize| found[at].is_some_and(|position| wanted[at] == pools[position]);
-    let staying: Vec<bool> = (0..wanted.len()).map(stays).collect();
+    let staying: Vec<bool> =
+        (0..wanted.len()).map(|at| stays(at, (&wanted, &pools), &found)).collect();
     let mut retired = before.retired.clone();
     let is_over = |it: &&Retired| it.left.load(Ordering::Acquire) == 0;
     let free: Vec<usize> = retired.iter().filter(is_over).map(|it| usize::from(it.pool)).collect();
@@ -350,11 +379,20 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
         });
         pools[position].name = format!("{}~{generation}", pools[position].name);
     }
-    let mut positions = Vec::new();
-    for ((pool, found), stays) in wanted.into_iter().zip(found).zip(staying) {
+    let mut positions: Vec<usize> = Vec::new();
+    let were = found.clone();
+    for ((mut pool, found), stays) in wanted.into_iter().zip(found).zip(staying) {
         if let (Some(position), true) = (found, stays) {
             positions.push(position);
             continue;
+        }
+        if let TopologyKind::Routed(routed) = &mut pool.kind {
+            // Those it leads to are before it.
+            let here = |child: u16| {
+                let at = were.iter().position(|was| *was == Some(usize::from(child)));
+                at.and_then(|at| positions.get(at)).map_or(child, |&position| position as u16)
+            };
+            *routed = routed.with_children(here);
         }
         let position = free.next().unwrap_or(pools.len());
         positions.push(position);
@@ -368,6 +406,24 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
         }
     }
     Merged { pools, positions, is_same, heir_of, retired }
+}
+
+/// Returns whether a wanted pool says what it said, as do all that it leads to or is warmed up from.
+fn stays(at: usize, (wanted, before): (&[Pool], &[Pool]), found: &[Option<usize>]) -> bool {
+    let is_same = found[at].is_some_and(|position| wanted[at] == before[position]);
+    let led_to: Vec<usize> = match &wanted[at].kind {
+        TopologyKind::Routed(routed) => {
+            let children = routed.children().into_iter().map(usize::from);
+            let at = |child| found.iter().position(|found| *found == Some(child));
+            children.filter_map(at).collect()
+        }
+        TopologyKind::Sharded(sharded) => {
+            let from = sharded.warm_up.iter().map(|warm_up| &warm_up.from);
+            from.filter_map(|from| wanted.iter().position(|it| it.name == *from)).collect()
+        }
+        TopologyKind::Store => Vec::new(),
+    };
+    is_same && led_to.into_iter().all(|at| stays(at, (wanted, before), found))
 }
 
 /// The version that follows, as the process makes it.
@@ -390,10 +446,20 @@ fn next_version(
         let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), 0);
         if let Some(old) = heir_of[index].map(|old| &before.pools[old]) {
             (pool.errors, pool.noted) = (Arc::clone(&old.errors), Arc::clone(&old.noted));
-            if let (PoolKind::Sharded { scripts, .. }, PoolKind::Sharded { scripts: before, .. }) =
-                (&mut pool.kind, &old.kind)
-            {
-                *scripts = Arc::clone(before);
+            match (&mut pool.kind, &old.kind) {
+                (PoolKind::Routed(routes), PoolKind::Routed(old)) => {
+                    routes.totals = Arc::clone(&old.totals);
+                }
+                (
+                    PoolKind::Sharded { scripts, warm_up, .. },
+                    PoolKind::Sharded { scripts: before, warm_up: warm_up_before, .. },
+                ) => {
+                    *scripts = Arc::clone(before);
+                    if let (Some(new), Some(old)) = (warm_up, warm_up_before) {
+                        new.totals = Arc::clone(&old.totals);
+                    }
+                }
+                _ => {}
             }
             pool.inherit_notices(old);
         }
