@@ -94,7 +94,7 @@ pub struct Violation {
 /// Turns in a row in which a worker may find nothing to do although it asked
 /// not to wait.
 const SPINS_MAX: u32 = 100;
-/// Turns between two counts of all that a worker holds.
+/// Of so many turns one is followed by a count of all that a worker holds, as a mean.
 const FIGURES_EVERY: u64 = 3;
 /// Turns a run may take at all.
 const TURNS_MAX: u64 = 5_000_000;
@@ -135,6 +135,8 @@ pub struct Sim {
     plan: Arc<Plan>,
     registry: Arc<Registry>,
     random: Random,
+    /// After which turns it is counted what a worker holds.
+    counted: Random,
     turns: u64,
     /// When a fault may explain that nothing moves.
     calm_from: Nanos,
@@ -206,6 +208,7 @@ impl Sim {
             plan,
             registry,
             random,
+            counted: Random::new(seed ^ 0x636f_756e_7473),
             turns: 0,
             calm_from,
             next_audit: 0,
@@ -394,10 +397,10 @@ impl Sim {
         if self.turns > TURNS_MAX {
             return Err("the run does not end".to_owned());
         }
-        // Counting all that a worker holds is a third of a seed's time. What passes a limit stays
-        // above it for longer than a turn, so every third turn finds it, and more seeds run.
+        // Counting all that a worker holds is a third of a seed's time. So that no rhythm of turns
+        // hides anything, it is done after turns by chance.
         let is_late = self.seats[index].is_late;
-        if is_late || self.turns.is_multiple_of(FIGURES_EVERY) {
+        if is_late || self.counted.below(FIGURES_EVERY) == 0 {
             self.check_figures(index)
         } else {
             Ok(())

@@ -204,6 +204,10 @@ fn seeds_of_slow_and_lost_connections_that_broke_a_law_once_do_so_no_more() {
     let mutes = Options { mutes: true, ..none.clone() };
     let warm_up = Options { warm_up: true, ..memcached.clone() };
     let clusters = Options { clusters: true, ..none };
+    // A pool ended while items were still brought over from it.
+    let reloaded = Options { reloads: Some(true), io: Some(Driver::Epoll), ..warm_up.clone() };
+    let violation = run_seed(61_244, &reloaded).err();
+    assert_eq!(violation.map(|violation| violation.text), None);
     for (seed, options) in [
         (2887, &mutes),
         (3349, &mutes),
@@ -226,6 +230,8 @@ fn no_seed_with_reloads_breaks_a_law() {
         (" --memcached", Options { memcached: true, ..Options::default() }),
         (" --clusters", Options { clusters: true, ..Options::default() }),
         (" --replicated", Options { replicated: true, ..Options::default() }),
+        (" --routes", Options { memcached: true, routes: true, ..Options::default() }),
+        (" --warm-up", Options { memcached: true, warm_up: true, ..Options::default() }),
     ];
     for (kind, options) in kinds {
         let options = Options { reloads: Some(true), ..options };

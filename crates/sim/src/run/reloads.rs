@@ -15,8 +15,8 @@ use crate::network::{ConnectMode, MILLI};
 use keyway_base::Time;
 use keyway_metrics::{Layout, PoolLayout};
 use keyway_topology::{
-    Epoch, HealthBoard, Password, Pool, PoolKind as TopologyKind, Server as Listed, ServerSet,
-    Topology,
+    Epoch, FailoverPool, HealthBoard, Password, Pool, PoolKind as TopologyKind, RoutedPool,
+    Server as Listed, ServerSet, Topology,
 };
 use keyway_worker::{Entrance, Follow, ListenerPlan, PoolPlan, Retired};
 use std::sync::atomic::AtomicUsize;
@@ -25,6 +25,8 @@ use std::sync::atomic::AtomicUsize;
 const SHARE: u64 = 30;
 /// Names of neighbours, of which any may be there.
 const NAMES: [&str; 4] = ["near0", "near1", "near2", "near3"];
+/// The neighbour that leads to other pools.
+const LEADING: &str = "leading";
 /// Servers that neighbours may have.
 const SERVERS: usize = 7;
 /// What their servers are asked first, so that their connections have worked.
@@ -87,7 +89,7 @@ impl Reloads {
             steps,
             next_fault: start - SECOND / 4,
             own: (0..scenario.topology.pools().len()).collect(),
-            changeable: changeable(scenario, options),
+            changeable: changeable(scenario),
             first_server: 0,
             unsent: Vec::new(),
         })
@@ -101,14 +103,33 @@ impl Reloads {
             return pools;
         }
         for &pool in &self.changeable {
-            if let Some(set) = pools[pool].kind.servers_mut()
-                && self.random.percent(30)
-            {
+            if !self.random.percent(30) {
+                continue;
+            }
+            let kind = &mut pools[pool].kind;
+            if let Some(set) = kind.servers_mut() {
                 set.options.connect_timeout += Duration::from_millis(1);
+            } else if let TopologyKind::Routed(RoutedPool::Shadow(shadow)) = kind {
+                // It is another where a child is; most have nothing else that may change.
+                shadow.in_flight_max += 1;
             }
         }
         pools.extend(self.neighbours(topology));
+        pools.extend(self.leading_neighbour());
         pools
+    }
+
+    /// At times a neighbour that leads to pools of the scenario.
+    fn leading_neighbour(&mut self) -> Option<Pool> {
+        if self.own.len() < 2 || !self.random.percent(50) {
+            return None;
+        }
+        let mut children: Vec<u16> = self.own.iter().map(|&position| position as u16).collect();
+        let first = self.random.index(children.len());
+        children.swap(0, first);
+        children.truncate(2);
+        let kind = RoutedPool::Failover(FailoverPool { children, gutter: None });
+        Some(Pool { name: LEADING.to_owned(), kind: TopologyKind::Routed(kind) })
     }
 
     /// The neighbours of the next version, some of which are the ones that are there.
@@ -153,23 +174,30 @@ impl Reloads {
 }
 
 /// Pools that may be others at any time without a client that notices: no key of theirs is ever
-/// elsewhere, no pool leads to them, and no client has begun what ends with its pool.
-fn changeable(scenario: &Scenario, options: &Options) -> Vec<usize> {
-    if options.warm_up || options.routes {
-        return Vec::new();
-    }
+/// elsewhere, and no client has begun what ends with its pool. A pool that leads to one of them, or
+/// is warmed up from it, is another as well.
+fn changeable(scenario: &Scenario) -> Vec<usize> {
     let pools = scenario.topology.pools().iter().enumerate();
     let is_bound = |pool: usize| {
         let mut habits = scenario.clients.iter().chain(&scenario.last_clients);
         habits.any(|it| it.pool == pool && (it.stateful || it.channels || it.tracks))
     };
+    // Which servers are out of use is known of the first board only.
+    let ejecting = scenario.topology.pools().iter().filter(|pool| pool.ejection().is_some());
+    let follows_old = |pool: &Pool| match &pool.kind {
+        TopologyKind::Memcached(it) => it.warm_up.as_ref().map(|it| it.from.clone()),
+        _ => None,
+    };
+    let bound_by: Vec<String> = ejecting.filter_map(follows_old).collect();
+    let pools = pools.filter(|(_, pool)| !bound_by.contains(&pool.name));
     let is_changeable = |(at, pool): &(usize, &Pool)| match &pool.kind {
         // Sentinels are replaced with the pool that asks them, and never alone.
         TopologyKind::Sharded(_)
         | TopologyKind::Memcached(_)
         | TopologyKind::Cluster(_)
         | TopologyKind::Replicated(_) => pool.ejection().is_none() && !is_bound(*at),
-        TopologyKind::Store | TopologyKind::Sentinels(_) | TopologyKind::Routed(_) => false,
+        TopologyKind::Routed(_) => true,
+        TopologyKind::Store | TopologyKind::Sentinels(_) => false,
     };
     pools.filter(is_changeable).map(|(at, _)| at).collect()
 }
@@ -332,8 +360,8 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
     let old_of =
         |wanted: &Pool| live.iter().copied().find(|&position| pools[position].name == wanted.name);
     let found: Vec<Option<usize>> = wanted.iter().map(old_of).collect();
-    let stays = |at: usize| found[at].is_some_and(|position| wanted[at] == pools[position]);
-    let staying: Vec<bool> = (0..wanted.len()).map(stays).collect();
+    let staying: Vec<bool> =
+        (0..wanted.len()).map(|at| stays(at, (&wanted, &pools), &found)).collect();
     let mut retired = before.retired.clone();
     let is_over = |it: &&Retired| it.left.load(Ordering::Acquire) == 0;
     let free: Vec<usize> = retired.iter().filter(is_over).map(|it| usize::from(it.pool)).collect();
@@ -352,11 +380,20 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
         });
         pools[position].name = format!("{}~{generation}", pools[position].name);
     }
-    let mut positions = Vec::new();
-    for ((pool, found), stays) in wanted.into_iter().zip(found).zip(staying) {
+    let mut positions: Vec<usize> = Vec::new();
+    let were = found.clone();
+    for ((mut pool, found), stays) in wanted.into_iter().zip(found).zip(staying) {
         if let (Some(position), true) = (found, stays) {
             positions.push(position);
             continue;
+        }
+        if let TopologyKind::Routed(routed) = &mut pool.kind {
+            // Those it leads to are before it.
+            let here = |child: u16| {
+                let at = were.iter().position(|was| *was == Some(usize::from(child)));
+                at.and_then(|at| positions.get(at)).map_or(child, |&position| position as u16)
+            };
+            *routed = routed.with_children(here);
         }
         let position = free.next().unwrap_or(pools.len());
         positions.push(position);
@@ -370,6 +407,28 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
         }
     }
     Merged { pools, positions, is_same, heir_of, retired }
+}
+
+/// Returns whether a wanted pool says what it said, as do all that it leads to or is warmed up from.
+fn stays(at: usize, (wanted, before): (&[Pool], &[Pool]), found: &[Option<usize>]) -> bool {
+    let is_same = found[at].is_some_and(|position| wanted[at] == before[position]);
+    let led_to: Vec<usize> = match &wanted[at].kind {
+        TopologyKind::Routed(routed) => {
+            let children = routed.children().into_iter().map(usize::from);
+            let at = |child| found.iter().position(|found| *found == Some(child));
+            children.filter_map(at).collect()
+        }
+        TopologyKind::Memcached(pool) => {
+            let from = pool.warm_up.iter().map(|warm_up| &warm_up.from);
+            from.filter_map(|from| wanted.iter().position(|it| it.name == *from)).collect()
+        }
+        TopologyKind::Store
+        | TopologyKind::Sharded(_)
+        | TopologyKind::Cluster(_)
+        | TopologyKind::Replicated(_)
+        | TopologyKind::Sentinels(_) => Vec::new(),
+    };
+    is_same && led_to.into_iter().all(|at| stays(at, (wanted, before), found))
 }
 
 /// The version that follows, as the process makes it.
@@ -392,9 +451,7 @@ fn next_version(
         let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), 0);
         if let Some(old) = heir_of[index].map(|old| &before.pools[old]) {
             (pool.errors, pool.noted) = (Arc::clone(&old.errors), Arc::clone(&old.noted));
-            if let (Some(scripts), Some(before)) = (pool.kind.scripts_mut(), old.kind.scripts()) {
-                *scripts = Arc::clone(before);
-            }
+            pool.kind.inherit(&old.kind);
             pool.inherit_notices(old);
         }
         Arc::new(pool)

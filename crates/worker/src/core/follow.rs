@@ -148,6 +148,7 @@ impl Core {
         }
         let slots = self.plane.pubsub.slots_of(pool);
         left.subscribers.extend(slots.filter(|&at| self.plane.pubsub.slots[at].link.is_standing()));
+        is_used |= self.plane.is_warming(pool);
         if is_used || !left.links.is_empty() || !left.subscribers.is_empty() {
             return Some(left);
         }
