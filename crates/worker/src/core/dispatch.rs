@@ -119,7 +119,11 @@ impl Plane {
                 }
                 self.send_on::<false>(links, pool, &plan.upstream.servers, asked)
             }
-            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
+            // Pools that lead on are followed to their ends.
+            PoolKind::Routed(_) => {
+                self.answer_unrouted(asked.session, asked.busy, asked.request);
+                Step::Started
+            }
         }
     }
 
@@ -272,7 +276,8 @@ impl Plane {
             _ => 0,
         };
         let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
-            unreachable!("the state of a pool is of its kind");
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            return Step::Started;
         };
         let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
         if let (Route::One(server), true) = (route, state.readers.is_some()) {

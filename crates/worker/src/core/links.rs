@@ -579,8 +579,15 @@ impl Plane {
     /// A backend has answered what it was asked by [`Plane::send_probe`] or
     /// [`Plane::knock`].
     pub(super) fn on_probed(&mut self, slot: &mut LinkSlot) {
-        if slot.rejoining.is_some() {
-            return self.on_rejoined(slot);
+        if let Some(claim) = &slot.rejoining {
+            // An answer to what was asked before the server was ejected says nothing of its return.
+            let is_emptied = claim.policy() == Rejoin::Flush;
+            let is_earlier = slot.link.is_asked(Internal::Probe)
+                || is_emptied && self.has_generations(slot.pool);
+            if !is_earlier {
+                self.on_rejoined(slot);
+            }
+            return;
         }
         if let Some(change) = self.plan.health.note_reachable(slot.id) {
             self.log_change(&change);

@@ -22,7 +22,7 @@ use keyway_resp::reply;
 use keyway_route::{Route, route_script};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Scripts a worker knows it has shown to the cache. More only saves hashing
 /// for applications with more scripts in turn.
@@ -168,6 +168,7 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         let (Some(upstream), Some(scripts)) = (pool.kind.upstream(), pool.kind.scripts()) else {
+            self.answer_unrouted(session, busy, request);
             return Step::Started;
         };
         let sharded = &upstream.servers;
@@ -176,7 +177,8 @@ impl Plane {
             _ => None,
         };
         let PoolState::Servers(state) = &self.pools[session.pool as usize] else {
-            unreachable!("the state of a pool is of its kind");
+            self.answer_unrouted(session, busy, request);
+            return Step::Started;
         };
         let server = match route_script(request, sharded, &state.ring, first, &mut self.keys) {
             Route::One(server) => server,
@@ -324,10 +326,10 @@ impl Plane {
         }
     }
 
-    /// The scripts of a sharded pool.
+    /// The scripts of a pool whose servers run some, and otherwise a list that stays empty.
     pub(super) fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
-        let scripts = self.plan.pools[pool as usize].kind.scripts();
-        scripts.expect("its servers run scripts")
+        static NONE: LazyLock<Arc<ScriptCache>> = LazyLock::new(Arc::default);
+        self.plan.pools[pool as usize].kind.scripts().unwrap_or(&NONE)
     }
 }
 

@@ -423,3 +423,28 @@ fn a_request_whose_time_is_over_when_it_can_be_sent_has_a_little_left() {
         assert_eq!(core.plane.counts_from(0, at(asked)), at(650), "50 ms are left");
     }
 }
+
+#[test]
+fn an_answer_from_before_its_ejection_does_not_bring_a_server_back() {
+    let mut core = connected_core_with(|pool| {
+        with_ejection(pool);
+        pool.timeout = Duration::from_secs(60);
+    });
+    for millis in [1, 2, 3] {
+        pass_to(&mut core, millis);
+        let Core { links, plane, .. } = &mut core;
+        let reason = keyway_topology::FailureReason::Timeout;
+        plane.note_failure(&mut links[0], reason, plane.clock.now);
+        plane.knock(&mut links[0]);
+    }
+    assert_eq!((health(&core), core.links[0].link.in_flight()), (HealthState::Ejected, 1));
+    for millis in (30_000..32_000).step_by(100) {
+        pass_to(&mut core, millis);
+        core.tend_health();
+    }
+    assert_eq!((health(&core), core.links[0].link.in_flight()), (HealthState::Rejoining, 2));
+    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+    assert_eq!(health(&core), HealthState::Rejoining);
+    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+    assert_eq!(health(&core), HealthState::Up);
+}

@@ -499,7 +499,8 @@ impl Plane {
                 }
                 self.send_to_redis(links, (pool, &plan.upstream.servers), call)
             }
-            PoolKind::Routed(_) => unreachable!("pools that lead on are followed"),
+            // Pools that lead on are followed to their ends.
+            PoolKind::Routed(_) => self.tell_unrouted(pool, call),
         }
     }
 
