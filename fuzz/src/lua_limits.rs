@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a script may take, however small its time: one C function over a
 /// megabyte is not interrupted.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Deepest nesting of a reply: what a script returns.
 const DEPTH_MAX: u32 = 1024;

@@ -14,7 +14,8 @@ impl Plane {
     }
 
     /// Counts a request that was taken for serving.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(super) fn count(&self, session: &Session, request: &Request) {
         self.request_cells(session.pool, request.command.counted()).call();
     }
@@ -35,7 +36,8 @@ impl Plane {
 
     /// Notes that a request was answered without asking a server. Its latency is recorded with
     /// those of its turn.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(super) fn note_served(&mut self, pool: u16, counted: Counted) {
         self.served.note(pool, counted);
     }

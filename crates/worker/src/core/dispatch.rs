@@ -72,23 +72,23 @@ impl Plane {
         self.batch += 1;
         self.last_verb = Some(request.command.verb);
         let mut asked = Asked { key, session, busy, request: &request };
-        match &pool.kind {
-            PoolKind::Store(store) => self.serve(links, pool, store, &mut asked),
+        let (upstream, finds_servers) = match &pool.kind {
+            PoolKind::Store(store) => return self.serve(links, pool, store, &mut asked),
+            PoolKind::Routed(routes) => {
+                return self.dispatch_routed(links, plan, (pool, routes), &mut asked);
+            }
             PoolKind::Sharded(ShardedPlan { upstream, .. })
             | PoolKind::Memcached(MemcachedPlan { upstream, .. })
-            | PoolKind::Sentinels(upstream) => {
-                self.dispatch_to_servers(links, (pool, upstream), &mut asked)
-            }
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
-                if self.awaits_map(&mut asked) {
-                    return Step::Wait;
-                }
-                self.dispatch_to_servers(links, (pool, &plan.upstream), &mut asked)
-            }
-            PoolKind::Routed(routes) => {
-                self.dispatch_routed(links, plan, (pool, routes), &mut asked)
-            }
+            | PoolKind::Sentinels(upstream) => (upstream, false),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
+        };
+        if finds_servers && self.awaits_map(&mut asked) {
+            return Step::Wait;
         }
+        if asked.session.is_special() {
+            return self.dispatch_special(links, pool, &upstream.servers, &mut asked);
+        }
+        self.send_on::<false>(links, pool, &upstream.servers, &mut asked)
     }
 
     /// Starts a request in the pool that others led it to.
@@ -106,38 +106,20 @@ impl Plane {
             asked.session.waits_for_link = true;
             return Step::Wait;
         }
-        match &pool.kind {
-            PoolKind::Store(store) => self.serve(links, pool, store, asked),
-            PoolKind::Sharded(ShardedPlan { upstream, .. })
-            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
-            | PoolKind::Sentinels(upstream) => {
-                self.send_on::<false>(links, pool, &upstream.servers, asked)
-            }
-            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => {
-                if self.awaits_map(asked) {
-                    return Step::Wait;
-                }
-                self.send_on::<false>(links, pool, &plan.upstream.servers, asked)
-            }
+        let (upstream, finds_servers) = match &pool.kind {
+            PoolKind::Store(store) => return self.serve(links, pool, store, asked),
             // Pools that lead on are followed to their ends.
             PoolKind::Routed(_) => {
                 self.answer_unrouted(asked.session, asked.busy, asked.request);
-                Step::Started
+                return Step::Started;
             }
-        }
-    }
-
-    /// Starts a request to the servers of the client's own pool.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
-    fn dispatch_to_servers(
-        &mut self,
-        links: &mut Vec<LinkSlot>,
-        (pool, upstream): (&PoolPlan, &Upstream),
-        asked: &mut Asked,
-    ) -> Step {
-        if asked.session.is_special() {
-            return self.dispatch_special(links, pool, &upstream.servers, asked);
+            PoolKind::Sharded(ShardedPlan { upstream, .. })
+            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
+            | PoolKind::Sentinels(upstream) => (upstream, false),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
+        };
+        if finds_servers && self.awaits_map(asked) {
+            return Step::Wait;
         }
         self.send_on::<false>(links, pool, &upstream.servers, asked)
     }
