@@ -22,7 +22,7 @@ pub(super) enum Step {
     Crowded,
 }
 
-/// Time left to a request that goes to a server when its own time is over. Longer tells a client
+/// Time left to a request that goes to a server when its own time is over, or nearly so. Longer tells a client
 /// later that the server does not answer; shorter ends requests that it would have answered.
 const LEFT: Duration = Duration::from_millis(50);
 
@@ -377,7 +377,7 @@ impl Plane {
     }
 
     /// Counts the time that the requests of a client which were sent now waited before. If their
-    /// time is over, a little is left to them ([`LEFT`]).
+    /// time is nearly over, a little is left to them ([`LEFT`]).
     #[cold]
     pub(super) fn bring_waited(&mut self, links: &mut [LinkSlot], key: Key<Session>, since: Time) {
         for slot in links {
@@ -391,14 +391,10 @@ impl Plane {
     }
 
     /// The time from which the timeout of a request counts that was asked at `asked` and goes to a
-    /// server now.
+    /// server now. At least [`LEFT`] is left to it.
     pub(super) fn counts_from(&self, pool: u16, asked: Time) -> Time {
         let Some(timeout) = self.plan.pools[usize::from(pool)].kind.timeout() else { return asked };
-        let now = self.clock.now;
-        match now < asked + timeout {
-            true => asked,
-            false => now.before(timeout - LEFT.min(timeout / 2)),
-        }
+        asked.max(self.clock.now.before(timeout - LEFT.min(timeout / 2)))
     }
 
     /// Refuses a request that has found no room on a link within `timeout`. The requests behind it
