@@ -5,8 +5,8 @@ use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
-    Ejection, Epoch, HealthBoard, HealthState, Pool, PoolKind as TopologyKind, Rejoin, Server,
-    ServerOptions, ServerSet, Topology,
+    Ejection, Epoch, FailureReason, HealthBoard, HealthState, Pool, PoolKind as TopologyKind,
+    Rejoin, Server, ServerOptions, ServerSet, Topology,
 };
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -422,4 +422,38 @@ fn a_request_whose_time_is_nearly_over_when_it_can_be_sent_has_a_little_left() {
     for asked in [0, 100, 600, 601] {
         assert_eq!(core.plane.counts_from(0, at(asked)), at(650), "50 ms are left");
     }
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_brings_no_server_back_that_was_not_emptied() {
+    let second = Duration::from_secs(1);
+    let mut core = connected_core_with(|pool| {
+        pool.ejection = Some(Ejection { after_failures: 2, for_: second, rejoin: Rejoin::Flush });
+        pool.timeout = Duration::MAX;
+    });
+    let sent = |core: &mut Core| {
+        let link = &mut core.links[0].link;
+        let sent = link.unsent().escape_ascii().to_string();
+        link.advance(link.unsent().len());
+        sent
+    };
+    let id = core.links[0].id;
+    let fail = |core: &mut Core, seconds: u64| {
+        pass_to(core, seconds * 1000);
+        let now = core.plane.clock.now;
+        core.plane.plan.health.note_failure(id, FailureReason::Timeout, (now, now));
+    };
+    fail(&mut core, 10);
+    core.tend_health();
+    assert!(sent(&mut core).contains("PING"), "a failing server is asked whether it answers");
+    fail(&mut core, 20);
+    pass_to(&mut core, 30_000);
+    core.tend_health();
+    assert_eq!(core.plane.plan.health.state(id), HealthState::Ejected);
+    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+    assert!(!core.plane.plan.health.is_usable(id), "it was not emptied");
+    core.tend_health();
+    assert!(sent(&mut core).contains("FLUSH"));
+    core.on_backend_bytes(0, b"+OK\r\n+PONG\r\n").unwrap();
+    assert!(core.plane.plan.health.is_usable(id));
 }
