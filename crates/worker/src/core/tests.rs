@@ -425,6 +425,68 @@ fn a_request_whose_time_is_nearly_over_when_it_can_be_sent_has_a_little_left() {
 }
 
 #[test]
+fn what_stays_in_the_socket_while_others_are_read_from_it_has_no_second_timeout_either() {
+    let mut core = connected_core_with(|pool| {
+        pool.link_in_flight_max = 4;
+        pool.timeout = Duration::from_millis(100);
+    });
+    let (others, own) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    pass_to(&mut core, 50);
+    core.on_client_bytes(own, b"GET b\r\n");
+    pass_to(&mut core, 60);
+    assert!(!core.may_read(own));
+    pass_to(&mut core, 100);
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    let refused_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        let mut unread = Vec::new();
+        core.resume_sessions(&mut unread);
+        let refused = output(core, own).matches("; the request was not sent").count();
+        (refused, unread.contains(&own))
+    };
+    assert_eq!(refused_at(&mut core, 150), (1, true));
+    // One request is read, and another stays in the socket.
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET c\r\n");
+    assert!(!core.may_read(own));
+    core.note_left_unread(own);
+    core.end_reread(own);
+    assert_eq!(refused_at(&mut core, 160), (2, true));
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET d\r\n");
+    core.end_reread(own);
+    assert_eq!(output(&core, own).matches("; the request was not sent").count(), 3);
+}
+
+#[test]
+fn what_waits_unread_behind_a_refused_request_has_no_second_timeout_if_another_one_has_started() {
+    let mut core = connected_core_with(|pool| {
+        pool.link_in_flight_max = 4;
+        pool.timeout = Duration::from_millis(100);
+    });
+    let (others, own) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    pass_to(&mut core, 50);
+    core.on_client_bytes(own, b"GET b\r\nPING\r\n");
+    pass_to(&mut core, 60);
+    assert!(!core.may_read(own));
+    pass_to(&mut core, 100);
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(&mut Vec::new());
+        output(core, own).matches("; the request was not sent").count()
+    };
+    assert_eq!(told_at(&mut core, 150), 1);
+    assert!(output(&core, own).contains("PONG"));
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET c\r\n");
+    core.end_reread(own);
+    assert_eq!((told_at(&mut core, 159), told_at(&mut core, 160)), (1, 2));
+}
+
+#[test]
 fn an_answer_to_an_earlier_question_brings_no_server_back_that_was_not_emptied() {
     let second = Duration::from_secs(1);
     let mut core = connected_core_with(|pool| {
