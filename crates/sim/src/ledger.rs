@@ -404,10 +404,15 @@ impl Ledger {
     }
 
     /// Whether a read asked for at `since` may miss what is there: the old pool's
-    /// troubles fail no read.
+    /// troubles fail no read. A circuit of the new pool that finds out whether its server answers
+    /// lets only a few requests through: it may let the read through and refuse the item that is
+    /// brought over. It does so after a fault however long ago, as it waits for requests.
     pub fn may_miss(&self, pool: usize, key: &[u8], since: Nanos) -> bool {
-        let old = self.old_pool(pool);
-        old.is_some_and(|old| self.is_excused(&self.own_homes(old, key), since, self.now))
+        let Some(old) = self.old_pool(pool) else { return false };
+        let has_circuit = |known: &KnownPool| known.pool.options.circuit.is_some();
+        self.is_excused(&self.own_homes(old, key), since, self.now)
+            || (self.pools[pool].as_ref().is_some_and(has_circuit)
+                && self.is_excused(&self.own_homes(pool, key), 0, self.now))
     }
 
     fn own_homes(&self, pool: usize, key: &[u8]) -> Vec<usize> {

@@ -541,15 +541,20 @@ impl Scenario {
 
     /// Requests for items on their way from another pool that a link takes although
     /// it is full, and those that have waited for them: 64 and 128, with what was in
-    /// flight when there were so many.
+    /// flight when there were so many. The pool that the items come from has room for more of its
+    /// own.
     pub fn unasked_max(&self) -> usize {
         let brings = |pool: &&Pool| match &pool.kind {
             PoolKind::Memcached(pool) => pool.warm_up.is_some(),
             _ => false,
         };
         let in_flight = self.limits.link_in_flight_max as usize;
-        let most = |pool: &Pool| 64 + 128 + pool.servers().len() * 2 * in_flight;
-        self.topology.pools().iter().find(brings).map_or(0, most)
+        let pools = self.topology.pools();
+        let own = pools.iter().filter_map(|pool| pool.kind.servers());
+        let own = own.map(|set| set.options.link_in_flight_max as usize).max().unwrap_or(0);
+        let more = own.saturating_sub(in_flight);
+        let most = |pool: &Pool| 64 + 128 + pool.servers().len() * 2 * in_flight + more;
+        pools.iter().find(brings).map_or(0, most)
     }
 
     /// Servers whose marker is looked at once a second.

@@ -385,14 +385,19 @@ impl<I: Io> Worker<I> {
             return self.throw_away(Token(key.to_bits()));
         };
         let mut budget = self.plan.limits.read_len_per_turn as usize;
+        let mut has_read = false;
         loop {
             if !self.core.may_read(key) {
+                if has_read {
+                    self.core.note_left_unread(key);
+                }
                 return;
             }
             self.core.plane.cells.recv_calls.add(1);
             match self.io.recv(client.socket) {
                 Recv::Data { bytes, drained, .. } => {
                     let len = bytes.len();
+                    has_read = true;
                     self.core.on_client_bytes(key, bytes);
                     if !self.core.plane.full_links.is_empty() {
                         self.send_full_links();

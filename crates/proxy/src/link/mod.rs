@@ -333,12 +333,6 @@ impl Link {
         self.fifo.iter().any(|exchange| is_owed(exchange.owner))
     }
 
-    /// Returns whether the server has yet to answer a question of the worker's own that is not given
-    /// up.
-    pub fn is_asked(&self, which: Internal) -> bool {
-        self.fifo.iter().any(|exchange| exchange.owner == Owner::Internal(which))
-    }
-
     /// Returns whether the server has yet to answer a write whose time is up, and may still execute
     /// it.
     pub fn owes_late_write(&self) -> bool {

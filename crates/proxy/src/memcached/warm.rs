@@ -177,6 +177,11 @@ impl Haul {
         }
     }
 
+    /// Whether the next request only asks for the item: nothing was changed for it yet.
+    pub fn is_looking_up(&self) -> bool {
+        self.step == Step::LookUp
+    }
+
     /// How it ended, if it has.
     pub fn end(&self) -> Option<End> {
         match self.step {

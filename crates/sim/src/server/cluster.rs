@@ -175,6 +175,7 @@ impl Server {
 
     fn store(&mut self, copied: Copied) {
         let Copied { key, string, list } = copied;
+        self.touch_watchers(0, &key);
         let data = self.databases.entry(0).or_default();
         match string {
             Some(bytes) => data.insert(key.clone(), bytes),

@@ -117,6 +117,13 @@ impl Server {
     pub(super) fn touch(&mut self, database: u32, key: &[u8]) {
         self.tell_of_change(key);
         self.note_change(key);
+        self.touch_watchers(database, key);
+    }
+
+    /// Notes the change of a key for the transactions that watch it. A replica does this for what
+    /// it copies as well, as Redis does: a transaction that began there fails if the replica
+    /// becomes the primary.
+    pub(super) fn touch_watchers(&mut self, database: u32, key: &[u8]) {
         for conn in &mut self.conns {
             let watched = &conn.begun.watched;
             conn.begun.is_changed |=

@@ -22,7 +22,7 @@ pub(super) enum Step {
     Crowded,
 }
 
-/// Time left to a request that goes to a server when its own time is over. Longer tells a client
+/// Time left to a request that goes to a server when its own time is over, or nearly so. Longer tells a client
 /// later that the server does not answer; shorter ends requests that it would have answered.
 const LEFT: Duration = Duration::from_millis(50);
 
@@ -212,7 +212,8 @@ impl Plane {
         let mut ahead = 0;
         // The next request counts as new unless an earlier one found no room.
         let mut is_new = session.full_since.is_none();
-        let may_have_waited = !is_new || self.cluster.has_waiting();
+        let was_full = !is_new;
+        let may_have_waited = was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.waited, waited);
@@ -324,7 +325,8 @@ impl Plane {
         if let Some(since) = since {
             self.bring_waited(links, key, since);
         }
-        let has_waited = since.is_some() || !is_new;
+        // The first request has waited, also if it was refused and the next one has started.
+        let has_waited = since.is_some() || !is_new || (was_full && pos > 0);
         let is_over = is_new || (pos > 0 && !is_full);
         self.settle_wait(session, is_over, has_waited && !is_held_up);
         self.waited = led_from;
@@ -377,7 +379,7 @@ impl Plane {
     }
 
     /// Counts the time that the requests of a client which were sent now waited before. If their
-    /// time is over, a little is left to them ([`LEFT`]).
+    /// time is nearly over, a little is left to them ([`LEFT`]).
     #[cold]
     pub(super) fn bring_waited(&mut self, links: &mut [LinkSlot], key: Key<Session>, since: Time) {
         for slot in links {
@@ -391,14 +393,10 @@ impl Plane {
     }
 
     /// The time from which the timeout of a request counts that was asked at `asked` and goes to a
-    /// server now.
+    /// server now. At least [`LEFT`] is left to it.
     pub(super) fn counts_from(&self, pool: u16, asked: Time) -> Time {
         let Some(timeout) = self.plan.pools[usize::from(pool)].kind.timeout() else { return asked };
-        let now = self.clock.now;
-        match now < asked + timeout {
-            true => asked,
-            false => now.before(timeout - LEFT.min(timeout / 2)),
-        }
+        asked.max(self.clock.now.before(timeout - LEFT.min(timeout / 2)))
     }
 
     /// Refuses a request that has found no room on a link within `timeout`. The requests behind it

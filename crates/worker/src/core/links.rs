@@ -302,11 +302,15 @@ impl Core {
             if self.plane.plan.retired(place.pool_index as u16).is_some() {
                 continue;
             }
-            let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
             let PoolState::Servers(state) = &self.plane.pools[place.pool_index] else { continue };
             let index = state.probe_link(place.server_index);
             let Core { links, plane, .. } = self;
             let slot = &mut links[index];
+            // An answer to an earlier question would pass for one to this return's.
+            if owes_health(slot) {
+                continue;
+            }
+            let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
             slot.rejoining = Some(claim);
             match slot.link.state() {
                 LinkState::Ready | LinkState::Handshaking { .. } => {
@@ -387,6 +391,11 @@ impl Core {
 /// Generations fit into a token beside the link's position.
 pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & 0x1fff_ffff
+}
+
+/// Whether a server owes an answer to a question about its health, or to a step of its return.
+fn owes_health(slot: &LinkSlot) -> bool {
+    [Internal::Probe, Internal::Flush, Internal::Return].into_iter().any(|it| slot.link.owes(it))
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {
@@ -579,15 +588,8 @@ impl Plane {
     /// A backend has answered what it was asked by [`Plane::send_probe`] or
     /// [`Plane::knock`].
     pub(super) fn on_probed(&mut self, slot: &mut LinkSlot) {
-        if let Some(claim) = &slot.rejoining {
-            // An answer to what was asked before the server was ejected says nothing of its return.
-            let is_emptied = claim.policy() == Rejoin::Flush;
-            let is_earlier = slot.link.is_asked(Internal::Probe)
-                || is_emptied && self.has_generations(slot.pool);
-            if !is_earlier {
-                self.on_rejoined(slot);
-            }
-            return;
+        if slot.rejoining.is_some() {
+            return self.on_rejoined(slot);
         }
         if let Some(change) = self.plan.health.note_reachable(slot.id) {
             self.log_change(&change);

@@ -424,6 +424,13 @@ impl Core {
         !session.paused && !session.closing
     }
 
+    /// Notes that bytes were read, and others stay in the socket. They may have been there as long as
+    /// the request that waits now, if that was read from there as well.
+    pub(crate) fn note_left_unread(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.unread_since = session.full_since.min(session.unread_since);
+    }
+
     /// Notes that the client's socket may hold unread bytes; whether it is to be read again
     /// and was not before.
     pub(crate) fn set_unread(&mut self, key: Key<Session>) -> bool {

@@ -224,13 +224,17 @@ fn read_integer(reply: &[u8]) -> Option<i64> {
     keyway_resp::parse_integer(digits)
 }
 
-/// Sessions that waited for room on a link go on.
+/// Sessions that waited for room on a link go on. If its primary is gone, they wait for that from
+/// now on: such a wait has an end, and the worker sees to the link meanwhile.
 pub(super) fn release_waiting(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
     slot: &mut LinkSlot,
 ) {
-    if !slot.waiting.is_empty() && plane.takes_more(slot) {
+    if slot.waiting.is_empty() {
+        return;
+    }
+    if plane.takes_more(slot) || (slot.waiting_due.is_none() && plane.is_gone(slot)) {
         release_all(sessions, plane, slot);
     }
 }

@@ -5,8 +5,8 @@ use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
-    Ejection, Epoch, HealthBoard, HealthState, Pool, PoolKind as TopologyKind, Rejoin, Server,
-    ServerOptions, ServerSet, Topology,
+    Ejection, Epoch, FailureReason, HealthBoard, HealthState, Pool, PoolKind as TopologyKind,
+    Rejoin, Server, ServerOptions, ServerSet, Topology,
 };
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -413,38 +413,109 @@ fn what_waits_unread_behind_a_request_without_room_has_no_second_timeout() {
 }
 
 #[test]
-fn a_request_whose_time_is_over_when_it_can_be_sent_has_a_little_left() {
+fn a_request_whose_time_is_nearly_over_when_it_can_be_sent_has_a_little_left() {
     let core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
     let mut core = core;
     pass_to(&mut core, 1000);
     let at = |millis: u64| Time(millis * 1_000_000);
-    assert_eq!(core.plane.counts_from(0, at(601)), at(601));
-    for asked in [0, 100, 600] {
+    assert_eq!(core.plane.counts_from(0, at(651)), at(651));
+    for asked in [0, 100, 600, 601] {
         assert_eq!(core.plane.counts_from(0, at(asked)), at(650), "50 ms are left");
     }
 }
 
 #[test]
-fn an_answer_from_before_its_ejection_does_not_bring_a_server_back() {
+fn what_stays_in_the_socket_while_others_are_read_from_it_has_no_second_timeout_either() {
     let mut core = connected_core_with(|pool| {
-        with_ejection(pool);
-        pool.timeout = Duration::from_secs(60);
+        pool.link_in_flight_max = 4;
+        pool.timeout = Duration::from_millis(100);
     });
-    for millis in [1, 2, 3] {
-        pass_to(&mut core, millis);
-        let Core { links, plane, .. } = &mut core;
-        let reason = keyway_topology::FailureReason::Timeout;
-        plane.note_failure(&mut links[0], reason, plane.clock.now);
-        plane.knock(&mut links[0]);
-    }
-    assert_eq!((health(&core), core.links[0].link.in_flight()), (HealthState::Ejected, 1));
-    for millis in (30_000..32_000).step_by(100) {
-        pass_to(&mut core, millis);
-        core.tend_health();
-    }
-    assert_eq!((health(&core), core.links[0].link.in_flight()), (HealthState::Rejoining, 2));
+    let (others, own) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    pass_to(&mut core, 50);
+    core.on_client_bytes(own, b"GET b\r\n");
+    pass_to(&mut core, 60);
+    assert!(!core.may_read(own));
+    pass_to(&mut core, 100);
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    let refused_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        let mut unread = Vec::new();
+        core.resume_sessions(&mut unread);
+        let refused = output(core, own).matches("; the request was not sent").count();
+        (refused, unread.contains(&own))
+    };
+    assert_eq!(refused_at(&mut core, 150), (1, true));
+    // One request is read, and another stays in the socket.
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET c\r\n");
+    assert!(!core.may_read(own));
+    core.note_left_unread(own);
+    core.end_reread(own);
+    assert_eq!(refused_at(&mut core, 160), (2, true));
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET d\r\n");
+    core.end_reread(own);
+    assert_eq!(output(&core, own).matches("; the request was not sent").count(), 3);
+}
+
+#[test]
+fn what_waits_unread_behind_a_refused_request_has_no_second_timeout_if_another_one_has_started() {
+    let mut core = connected_core_with(|pool| {
+        pool.link_in_flight_max = 4;
+        pool.timeout = Duration::from_millis(100);
+    });
+    let (others, own) = (client(&mut core), client(&mut core));
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    pass_to(&mut core, 50);
+    core.on_client_bytes(own, b"GET b\r\nPING\r\n");
+    pass_to(&mut core, 60);
+    assert!(!core.may_read(own));
+    pass_to(&mut core, 100);
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(&mut Vec::new());
+        output(core, own).matches("; the request was not sent").count()
+    };
+    assert_eq!(told_at(&mut core, 150), 1);
+    assert!(output(&core, own).contains("PONG"));
+    core.clear_unread(own);
+    core.on_client_bytes(own, b"GET c\r\n");
+    core.end_reread(own);
+    assert_eq!((told_at(&mut core, 159), told_at(&mut core, 160)), (1, 2));
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_brings_no_server_back_that_was_not_emptied() {
+    let second = Duration::from_secs(1);
+    let mut core = connected_core_with(|pool| {
+        pool.ejection = Some(Ejection { after_failures: 2, for_: second, rejoin: Rejoin::Flush });
+        pool.timeout = Duration::MAX;
+    });
+    let sent = |core: &mut Core| {
+        let link = &mut core.links[0].link;
+        let sent = link.unsent().escape_ascii().to_string();
+        link.advance(link.unsent().len());
+        sent
+    };
+    let id = core.links[0].id;
+    let fail = |core: &mut Core, seconds: u64| {
+        pass_to(core, seconds * 1000);
+        let now = core.plane.clock.now;
+        core.plane.plan.health.note_failure(id, FailureReason::Timeout, (now, now));
+    };
+    fail(&mut core, 10);
+    core.tend_health();
+    assert!(sent(&mut core).contains("PING"), "a failing server is asked whether it answers");
+    fail(&mut core, 20);
+    pass_to(&mut core, 30_000);
+    core.tend_health();
+    assert_eq!(core.plane.plan.health.state(id), HealthState::Ejected);
     core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
-    assert_eq!(health(&core), HealthState::Rejoining);
-    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
-    assert_eq!(health(&core), HealthState::Up);
+    assert!(!core.plane.plan.health.is_usable(id), "it was not emptied");
+    core.tend_health();
+    assert!(sent(&mut core).contains("FLUSH"));
+    core.on_backend_bytes(0, b"+OK\r\n+PONG\r\n").unwrap();
+    assert!(core.plane.plan.health.is_usable(id));
 }

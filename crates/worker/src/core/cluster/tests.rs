@@ -679,6 +679,35 @@ fn a_request_that_is_sent_when_its_wait_is_over_leaves_the_next_one_a_wait_of_it
 }
 
 #[test]
+fn a_client_that_waits_for_room_waits_for_the_primary_when_its_connection_is_lost() {
+    let mut kind = cluster_of(ReadPolicy::default(), Some(Duration::from_secs(3)));
+    let PoolKind::Cluster(pool) = &mut kind else { panic!("a cluster") };
+    let options = &mut pool.servers.options;
+    (options.timeout, options.link_in_flight_max) = (Duration::MAX, 16);
+    let mut core = core_of_kind(kind);
+    learn(&mut core, &[(0, 16383, 1)]);
+    connect(&mut core, 1);
+    let (client, index) = (client(&mut core), link(&core, 1));
+    ask(&mut core, client, "SET a 1\r\n");
+    send(&mut core, 1);
+    hear(&mut core, 1, "+OK\r\n");
+    ask(&mut core, client, &"SET a 1\r\n".repeat(17));
+    send(&mut core, 1);
+    assert_eq!(core.links[index].waiting, [client], "there is no room for the last request");
+    core.on_link_lost(index, BackendFault::Closed);
+    assert_eq!(core.links[index].link.in_flight(), 0);
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(core.plane.connects, [index], "the worker sees to the link");
+    core.plane.connects.clear();
+    core.on_connecting(index);
+    core.on_connect_failed(index, ConnectFault::Refused);
+    pass_to(&mut core, 3001);
+    core.handle_timeouts(&mut Vec::new());
+    core.resume_sessions(&mut Vec::new());
+    assert!(output(&core, client).contains("waited"), "the wait has an end");
+}
+
+#[test]
 fn one_that_is_silent_for_300_ms_has_another_asked_whose_answer_counts() {
     let mut core = core();
     let asked = |core: &mut Core| [1, 2].map(|port| send(core, port).contains("CLUSTER"));

@@ -189,7 +189,8 @@ impl Plane {
         let mut pos = 0;
         // The next request is not one that found no room before.
         let mut is_new = session.full_since.is_none();
-        let may_have_waited = !is_new || self.cluster.has_waiting();
+        let was_full = !is_new;
+        let may_have_waited = was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.waited, waited);
@@ -290,7 +291,8 @@ impl Plane {
         if let Some(since) = since {
             self.bring_waited(links, key, since);
         }
-        let has_waited = since.is_some() || !is_new;
+        // The first request has waited, also if it was refused and the next one has started.
+        let has_waited = since.is_some() || !is_new || (was_full && pos > 0);
         let is_over = is_new || (pos > 0 && !is_full);
         self.settle_wait(session, is_over, has_waited && !is_held_up);
         session.identity.live.note_request(None, self.clock.now);

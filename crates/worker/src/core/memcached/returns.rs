@@ -78,7 +78,7 @@ impl Core {
 
 impl Plane {
     /// Whether the pool's servers are told apart by generations.
-    pub(in crate::core) fn has_generations(&self, pool: u16) -> bool {
+    fn has_generations(&self, pool: u16) -> bool {
         match &self.plan.pools[usize::from(pool)].kind {
             PoolKind::Memcached(plan) => {
                 let ejection = plan.upstream.servers.options.ejection;

@@ -11,7 +11,7 @@ use super::{Call, Plane, Step};
 use crate::core::across::Due;
 use crate::core::{LinkIndex, LinkSlot};
 use crate::{PoolPlan, WarmUpPlan};
-use keyway_base::{Fault, Key, Slab, Time};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
 use keyway_command::Counted;
 use keyway_memcache::{
     Dialect, Outcome, ParseLimits, Parsed, Request, Verb, Wire, compose_request, parse_request,
@@ -394,6 +394,14 @@ impl Plane {
         }
     }
 
+    /// Returns whether as many requests as a link has room for have had no reply in time. Hauls do not
+    /// wait for room: without this, those to a silent server would pile up, as each one gives way to
+    /// the next when its time is up.
+    fn owes_many(&self, slot: &LinkSlot) -> bool {
+        let late = slot.link.in_flight() - slot.link.live();
+        late >= self.link_options(slot.pool).in_flight_max as usize
+    }
+
     fn send_haul(
         &mut self,
         (links, index): (&mut [LinkSlot], LinkIndex),
@@ -403,6 +411,9 @@ impl Plane {
         let slot = &mut links[index];
         if let Some(fault) = self.refused(slot) {
             return haul.on_fault(fault);
+        }
+        if haul.is_looking_up() && self.owes_many(slot) {
+            return haul.on_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
         }
         self.prepare_link(index, slot, 0);
         let out = slot.link.request_buf();
@@ -551,5 +562,60 @@ impl Plane {
         let place = call.reserve();
         call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
         Step::Started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::core::tests::{client, output, pass_to, plan_of};
+    use keyway_net::Socket;
+    use keyway_topology::{MemcachedPool, Pool, PoolKind, Server, WarmUp};
+    use std::time::Duration;
+
+    #[test]
+    fn lookups_at_a_silent_old_server_do_not_pile_up() {
+        const IN_FLIGHT_MAX: usize = 16;
+        let pool = |name: &str, port, warm_up| {
+            let server = Server::parse(&format!("127.0.0.1:{port}:1")).unwrap();
+            let mut servers = ServerSet::new(vec![server]);
+            servers.options.timeout = Duration::from_millis(100);
+            servers.options.link_in_flight_max = IN_FLIGHT_MAX as u32;
+            let dialect = Dialect::Text;
+            let pool = MemcachedPool { servers, dialect, user: None, warm_up };
+            Pool { name: name.to_owned(), kind: PoolKind::Memcached(pool) }
+        };
+        let (from, ttl_max) = ("old".to_owned(), Duration::from_secs(3600));
+        let warm_up = Some(WarmUp { from, ttl_max, lasts: None });
+        let (mut plan, cells) = plan_of(vec![pool("new", 1, warm_up), pool("old", 2, None)]);
+        Arc::get_mut(&mut plan).unwrap().listeners[0].memcached = Some(1 << 20);
+        let mut core = Core::new(plan, cells, 1);
+        let send_all = |core: &mut Core, index: LinkIndex| {
+            let link = &mut core.links[index].link;
+            link.advance(link.unsent().len());
+        };
+        let client = client(&mut core);
+        let links = [0, 1].map(|pool| core.plane.memcached_link(pool, 0, client.index()));
+        for (socket, index) in (1..).zip(links) {
+            core.on_connecting(index);
+            core.on_connected(index, Socket(socket));
+            send_all(&mut core, index);
+            core.on_backend_bytes(index, b"VERSION 1.6.18\r\n").unwrap();
+        }
+        let [new, old] = links;
+        for round in 0..40 {
+            pass_to(&mut core, round * 200);
+            core.on_client_bytes(client, b"get k\r\n".repeat(8).as_slice());
+            send_all(&mut core, new);
+            core.on_backend_bytes(new, b"END\r\n".repeat(8).as_slice()).unwrap();
+            core.continue_errands();
+            send_all(&mut core, old);
+            pass_to(&mut core, round * 200 + 100);
+            core.continue_errands();
+        }
+        assert_eq!(output(&core, client).matches("END").count(), 40 * 8, "all are told of a miss");
+        let in_flight = core.links[old].link.in_flight();
+        assert!((IN_FLIGHT_MAX..=IN_FLIGHT_MAX + HAULS_MAX).contains(&in_flight), "{in_flight}");
     }
 }
