@@ -8,7 +8,8 @@ use keyway_proxy::Session;
 
 impl Plane {
     /// Where a pool's requests of one kind are counted.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(super) fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
         self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
     }

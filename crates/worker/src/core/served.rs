@@ -55,7 +55,8 @@ impl Served {
     }
 
     /// Notes a request of `pool`.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(super) fn note(&mut self, pool: u16, counted: Counted) {
         // Most requests are like the one before.
         if let Some(last) = self.tallies.last_mut()
@@ -69,6 +70,7 @@ impl Served {
         }
     }
 
+    #[inline(never)]
     fn note_other(&mut self, pool: u16, counted: Counted) {
         let poll = self.poll;
         let is_same = |it: &&mut Tally| it.counted == counted && it.pool == pool && it.poll == poll;
