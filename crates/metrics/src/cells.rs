@@ -585,7 +585,8 @@ impl OwnCells {
     ///
     /// # Panics
     /// When there is no such class or command.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub fn requests(&self, class: usize, command: usize) -> RequestCells<'_> {
         let block = self.commands[command / COMMAND_BLOCK].get_or_init(Default::default);
         RequestCells { class: &self.classes[class], command: &block[command % COMMAND_BLOCK] }
