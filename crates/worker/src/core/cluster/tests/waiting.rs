@@ -1,0 +1,176 @@
+//! Requests that wait for a server, an owner or a primary.
+
+use super::*;
+
+#[test]
+fn who_asks_for_a_slot_that_nobody_has_waits_until_somebody_has_it() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    // What comes behind it waits as well, so that the order stays.
+    ask(&mut core, client, "GET a\r\nGET b\r\n");
+    pass_to(&mut core, 500);
+    core.tend_clusters();
+    core.resume_sessions(&mut Vec::new());
+    let sent = send(&mut core, 1);
+    assert!(sent.contains("CLUSTER") && !sent.contains("GET"), "the cluster is asked: {sent}");
+    learn(&mut core, &[(0, 8191, 1), (8192, 16383, 2)]);
+    core.resume_sessions(&mut Vec::new());
+    assert!(send(&mut core, 2).contains(r"\na\r"));
+    assert!(send(&mut core, 1).contains(r"\nb\r"));
+    assert_eq!(output(&core, client), "");
+    assert_eq!(totals(&core), (0, 0, 0));
+}
+
+#[test]
+fn who_asks_for_a_slot_that_nobody_has_gets_an_error_when_the_time_is_up() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.tend_clusters();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client).matches("CLUSTERDOWN").count()
+    };
+    // A pipeline waits once.
+    ask(&mut core, client, "MGET a b\r\nGET a\r\n");
+    assert_eq!(told_at(&mut core, 900), 0);
+    assert_eq!(told_at(&mut core, 1001), 2);
+    assert_eq!(told_at(&mut core, 1500), 2);
+    ask(&mut core, client, "GET a\r\n");
+    assert_eq!(told_at(&mut core, 2400), 2);
+    assert_eq!(told_at(&mut core, 2501), 3);
+}
+
+#[test]
+fn a_request_that_waits_for_a_server_waits_no_longer_when_the_worker_looks_late() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    ask(&mut core, client, "GET a\r\n");
+    pass_to(&mut core, 1500);
+    core.tend_clusters();
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(output(&core, client).matches("CLUSTERDOWN").count(), 1);
+}
+
+#[test]
+fn a_request_that_waits_for_a_server_is_refused_at_its_time_and_not_at_the_next_upkeep() {
+    let mut core = core();
+    let client = client(&mut core);
+    learn(&mut core, HOLE);
+    ask(&mut core, client, "GET a\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.end_overdue_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client).matches("CLUSTERDOWN").count()
+    };
+    assert_eq!(told_at(&mut core, 999), 0);
+    let due = core.plane.next_deadline;
+    assert!(due.is_some_and(|due| due <= Time(1_000_000_000)), "{due:?}");
+    assert_eq!(told_at(&mut core, 1000), 1);
+}
+
+#[test]
+fn a_command_with_a_connection_of_its_own_waits_for_a_primary_that_cannot_be_reached() {
+    for words in ["BLPOP a 0\r\n", "WATCH a\r\n", "WAIT 1 0\r\n"] {
+        let mut core = core_of(ReadPolicy::default(), Some(Duration::from_secs(3)));
+        learn(&mut core, &[(0, 16383, 1)]);
+        let client = client(&mut core);
+        ask(&mut core, client, words);
+        let index = link(&core, 1);
+        assert_eq!(core.plane.connects, [index], "{words}");
+        core.plane.connects.clear();
+        core.on_connecting(index);
+        core.on_connect_failed(index, ConnectFault::Refused);
+        for millis in [10, 1500] {
+            pass_to(&mut core, millis);
+            core.resume_sessions(&mut Vec::new());
+            assert_eq!((output(&core, client), core.leases()), (String::new(), 0), "{words}");
+        }
+        learn(&mut core, &[(0, 16383, 2)]);
+        core.resume_sessions(&mut Vec::new());
+        connect(&mut core, 2);
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!((output(&core, client), core.leases()), (String::new(), 1), "{words}");
+    }
+}
+
+#[test]
+fn a_short_wait_for_a_primary_ends_no_request_earlier_than_without_it() {
+    let short = Some(Duration::from_millis(20));
+    let mut core = core_of(ReadPolicy::default(), short);
+    let client = client(&mut core);
+    ask(&mut core, client, "SET a 1\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.end_overdue_waits_for_maps();
+        core.resume_sessions(&mut Vec::new());
+        output(core, client)
+    };
+    assert_eq!(told_at(&mut core, 500), "", "the first map is waited for");
+    learn(&mut core, &[(0, 16383, 1)]);
+    assert_eq!(told_at(&mut core, 510), "");
+    let index = link(&core, 1);
+    assert_eq!(core.plane.connects, [index]);
+    core.on_connecting(index);
+    assert_eq!(told_at(&mut core, 600), "", "the first connection is waited for");
+    core.on_connect_failed(index, ConnectFault::Refused);
+    assert!(told_at(&mut core, 700).contains("waited"), "the primary is gone");
+}
+
+#[test]
+fn a_request_that_is_sent_when_its_wait_is_over_leaves_the_next_one_a_wait_of_its_own() {
+    let mut core = core_of(ReadPolicy::default(), Some(Duration::from_secs(3)));
+    learn(&mut core, &[(0, 16383, 1)]);
+    connect(&mut core, 1);
+    let (client, index) = (client(&mut core), link(&core, 1));
+    core.on_link_lost(index, BackendFault::Closed);
+    ask(&mut core, client, "SET a 1\r\n");
+    pass_to(&mut core, 3001);
+    connect(&mut core, 1);
+    core.resume_sessions(&mut Vec::new());
+    assert!(send(&mut core, 1).contains("SET"));
+    hear(&mut core, 1, "+OK\r\n");
+    core.on_link_lost(index, BackendFault::Closed);
+    ask(&mut core, client, "SET a 2\r\n");
+    for millis in [3010, 5000] {
+        pass_to(&mut core, millis);
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(output(&core, client), r"+OK\r\n");
+    }
+    pass_to(&mut core, 7000);
+    core.resume_sessions(&mut Vec::new());
+    assert!(output(&core, client).contains("waited"), "{}", output(&core, client));
+}
+
+#[test]
+fn a_client_that_waits_for_room_waits_for_the_primary_when_its_connection_is_lost() {
+    let mut kind = cluster_of(ReadPolicy::default(), Some(Duration::from_secs(3)));
+    let PoolKind::Cluster(pool) = &mut kind else { panic!("a cluster") };
+    let options = &mut pool.servers.options;
+    (options.timeout, options.link_in_flight_max) = (Duration::MAX, 16);
+    let mut core = core_of_kind(kind);
+    learn(&mut core, &[(0, 16383, 1)]);
+    connect(&mut core, 1);
+    let (client, index) = (client(&mut core), link(&core, 1));
+    ask(&mut core, client, "SET a 1\r\n");
+    send(&mut core, 1);
+    hear(&mut core, 1, "+OK\r\n");
+    ask(&mut core, client, &"SET a 1\r\n".repeat(17));
+    send(&mut core, 1);
+    assert_eq!(core.links[index].waiting, [client], "there is no room for the last request");
+    core.on_link_lost(index, BackendFault::Closed);
+    assert_eq!(core.links[index].link.in_flight(), 0);
+    core.resume_sessions(&mut Vec::new());
+    assert_eq!(core.plane.connects, [index], "the worker sees to the link");
+    core.plane.connects.clear();
+    core.on_connecting(index);
+    core.on_connect_failed(index, ConnectFault::Refused);
+    pass_to(&mut core, 3001);
+    core.handle_timeouts(&mut Vec::new());
+    core.resume_sessions(&mut Vec::new());
+    assert!(output(&core, client).contains("waited"), "the wait has an end");
+}
