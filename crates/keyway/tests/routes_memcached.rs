@@ -506,9 +506,12 @@ fn a_value_that_is_refused_for_its_length_is_forgotten_by_a_shadow_too() {
     assert_eq!(client.line(), "SERVER_ERROR object too large for cache");
     assert_eq!(main.client().say("get k\r\n"), "END\r\n");
     wait_until("the shadow to forget it", WITHIN, || !is_there("k"));
-    // The copy is at its end, and another has its place.
-    assert_eq!(client.say("set k2 0 0 1\r\n2\r\n"), "STORED\r\n");
-    wait_until("the next copy", WITHIN, || is_there("k2"));
+    // The copy is at its end, and another has its place. Keyway may hear of the end later than this
+    // test, and drops what comes before.
+    wait_until("the next copy", WITHIN, || {
+        assert_eq!(client.say("set k2 0 0 1\r\n2\r\n"), "STORED\r\n");
+        is_there("k2")
+    });
 }
 
 #[test]
