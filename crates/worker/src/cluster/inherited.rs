@@ -17,7 +17,11 @@ impl Plan {
             let (Some(new), Some(was)) = (self.cluster(pool), old.cluster(before)) else {
                 continue;
             };
-            if new.finds_out_as(was) && self.sentinels_of(new) == old.sentinels_of(was) {
+            // A server tells other ports to who asks by TLS.
+            let has_tls = |plan: &Plan, pool: usize| plan.pools[pool].kind.tls().is_some();
+            let is_alike = has_tls(self, pool) == has_tls(old, before)
+                && self.sentinels_of(new) == old.sentinels_of(was);
+            if is_alike && new.finds_out_as(was) {
                 new.inherit(was);
             }
         }
@@ -33,7 +37,7 @@ impl Plan {
 }
 
 impl Cluster {
-    /// Whether both ask the same servers about the same primaries, and have as many places.
+    /// Returns whether both ask the same servers about the same primaries, and have as many places.
     fn finds_out_as(&self, other: &Cluster) -> bool {
         let (own, its) = (&self.settings, &other.settings);
         own.seeds == its.seeds

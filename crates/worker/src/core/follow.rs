@@ -132,12 +132,15 @@ impl Core {
                 left.overdue.push(key);
             }
         }
-        // What goes over other pools may still be on its way without anybody who waits.
+        let gives_up = now > retired.until + LAST_WORDS;
+        // A request over other pools may still be on its way without anybody who waits for it.
         let is_on_its_way = || !self.plane.routes.is_at_rest() && now < retired.until + LAST_WORDS;
-        if is_used || is_on_its_way() {
+        // The links of a pool that items are brought over from are needed, also while they are idle.
+        // By the last words every client of the pool that is warmed up has left.
+        let is_warming = || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
+        if is_used || is_on_its_way() || is_warming() {
             return Some(left);
         }
-        let gives_up = now > retired.until + LAST_WORDS;
         for (index, slot) in self.links.iter().enumerate() {
             if slot.pool == pool && !slot.is_free && !is_at_end(slot) {
                 match gives_up || slot.link.live() == 0 {
@@ -148,7 +151,6 @@ impl Core {
         }
         let slots = self.plane.pubsub.slots_of(pool);
         left.subscribers.extend(slots.filter(|&at| self.plane.pubsub.slots[at].link.is_standing()));
-        is_used |= self.plane.is_warming(pool);
         if is_used || !left.links.is_empty() || !left.subscribers.is_empty() {
             return Some(left);
         }

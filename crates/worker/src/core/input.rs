@@ -22,8 +22,9 @@ pub(super) enum Step {
     Crowded,
 }
 
-/// Time left to a request that goes to a server when its own time is over, or nearly so. Longer tells a client
-/// later that the server does not answer; shorter ends requests that it would have answered.
+/// Time left to a request that goes to a server when its own time is over, or nearly so. A longer one
+/// tells a client later that the server does not answer. A shorter one ends requests that the server
+/// would have answered.
 const LEFT: Duration = Duration::from_millis(50);
 
 /// Input capacity kept once everything is parsed, in bytes.
@@ -248,6 +249,8 @@ impl Plane {
                 Ok(Parsed::Inline { consumed }) => (consumed, &inline[..]),
                 Ok(Parsed::NeedMore { at_least }) => {
                     busy.input_needed = at_least;
+                    // A request of which the rest is still to come has not waited here.
+                    is_new |= !session.unread;
                     if at_least < plan.limits.pass_len() {
                         break;
                     }

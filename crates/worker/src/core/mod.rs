@@ -518,7 +518,7 @@ impl Core {
         {
             self.plane.mark_session_resuming(key, session);
         }
-        if session.lane == pools::BULK && session.send_blocked {
+        if passing::gets_large_replies(session) && session.send_blocked {
             self.count_untaken(key);
         }
         None

@@ -125,7 +125,7 @@ impl Core {
     /// nothing for so long that it must have been looked at.
     pub(super) fn stalled_output(&self, session: &Session, now: Time) -> usize {
         let since_look = |long| is_stalled_for(session, long + LOOKED_AT_WITHIN, now);
-        if session.lane != BULK || !since_look(STALLED_FOR) {
+        if !gets_large_replies(session) || !since_look(STALLED_FOR) {
             return 0;
         }
         let window = self.plane.plan.limits.pass_len();
@@ -260,12 +260,23 @@ impl Core {
         // What it may begin next could have something to say in between.
         session.fence();
         session.paused = true;
-        if session.lane != BULK && !stays {
-            session.lane = BULK;
-            plane.passing.bulk.push(key);
+        if session.lane != BULK {
+            if !stays {
+                session.lane = BULK;
+            }
+            // One that stays is looked after like the others.
+            if !plane.passing.bulk.contains(&key) {
+                plane.passing.bulk.push(key);
+            }
         }
         plane.append_passing(key, session, &part, Lent::NONE);
     }
+}
+
+/// Returns whether a session gets large replies, by the connections for those or, while it stays on
+/// the connections of most, by them.
+pub(super) fn gets_large_replies(session: &Session) -> bool {
+    session.lane == BULK || session.passing.is_some()
 }
 
 /// The client that a reply passes through to, if any waits for it.

@@ -352,16 +352,23 @@ fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
     assert!(!output(&core, third).contains("it said"));
 }
 
-#[test]
-fn an_exec_waits_for_room_on_a_link_no_longer_than_the_timeout() {
+/// A core with a timeout of 100 ms whose link has room for four requests, the client that has filled it,
+/// and one that asks for this 50 ms later.
+fn behind_a_full_link(request: &[u8]) -> (Core, [Key<Session>; 2]) {
     let mut core = connected_core_with(|pool| {
         pool.link_in_flight_max = 4;
         pool.timeout = Duration::from_millis(100);
     });
-    let (others, own) = (client(&mut core), client(&mut core));
+    let [others, own] = [(); 2].map(|()| client(&mut core));
     core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
     pass_to(&mut core, 50);
-    core.on_client_bytes(own, b"MULTI\r\nSET a 1\r\nEXEC\r\nGET b\r\n");
+    core.on_client_bytes(own, request);
+    (core, [others, own])
+}
+
+#[test]
+fn an_exec_waits_for_room_on_a_link_no_longer_than_the_timeout() {
+    let (mut core, [_, own]) = behind_a_full_link(b"MULTI\r\nSET a 1\r\nEXEC\r\nGET b\r\n");
     let told_at = |core: &mut Core, millis| {
         pass_to(core, millis);
         core.resume_sessions(&mut Vec::new());
@@ -379,14 +386,7 @@ fn an_exec_waits_for_room_on_a_link_no_longer_than_the_timeout() {
 
 #[test]
 fn what_waits_unread_behind_a_request_without_room_has_no_second_timeout() {
-    let mut core = connected_core_with(|pool| {
-        pool.link_in_flight_max = 4;
-        pool.timeout = Duration::from_millis(100);
-    });
-    let (others, own) = (client(&mut core), client(&mut core));
-    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
-    pass_to(&mut core, 50);
-    core.on_client_bytes(own, b"GET b\r\n");
+    let (mut core, [others, own]) = behind_a_full_link(b"GET b\r\n");
     pass_to(&mut core, 60);
     assert!(!core.may_read(own), "its next request stays in the socket");
     pass_to(&mut core, 100);
@@ -413,9 +413,27 @@ fn what_waits_unread_behind_a_request_without_room_has_no_second_timeout() {
 }
 
 #[test]
+fn a_request_that_is_not_whole_when_a_fence_holds_it_has_its_time_from_when_it_is() {
+    let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
+    let own = client(&mut core);
+    core.on_client_bytes(own, b"GET a\r\n");
+    core.sessions.get_mut(own).unwrap().keep_order();
+    core.on_client_bytes(own, b"GET ");
+    assert!(core.session(own).unwrap().full_since.is_some(), "it may be a request that waits");
+    core.on_backend_bytes(0, b"$-1\r\n").unwrap();
+    core.resume_sessions(&mut Vec::new());
+    assert!(core.session(own).unwrap().full_since.is_none());
+    pass_to(&mut core, 10_000);
+    core.on_client_bytes(own, b"b\r\n");
+    for (millis, told) in [(10_399, 0), (10_400, 1)] {
+        pass_to(&mut core, millis);
+        assert_eq!(output(&core, own).matches("did not answer in time").count(), told);
+    }
+}
+
+#[test]
 fn a_request_whose_time_is_nearly_over_when_it_can_be_sent_has_a_little_left() {
-    let core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
-    let mut core = core;
+    let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
     pass_to(&mut core, 1000);
     let at = |millis: u64| Time(millis * 1_000_000);
     assert_eq!(core.plane.counts_from(0, at(651)), at(651));
@@ -426,14 +444,7 @@ fn a_request_whose_time_is_nearly_over_when_it_can_be_sent_has_a_little_left() {
 
 #[test]
 fn what_stays_in_the_socket_while_others_are_read_from_it_has_no_second_timeout_either() {
-    let mut core = connected_core_with(|pool| {
-        pool.link_in_flight_max = 4;
-        pool.timeout = Duration::from_millis(100);
-    });
-    let (others, own) = (client(&mut core), client(&mut core));
-    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
-    pass_to(&mut core, 50);
-    core.on_client_bytes(own, b"GET b\r\n");
+    let (mut core, [others, own]) = behind_a_full_link(b"GET b\r\n");
     pass_to(&mut core, 60);
     assert!(!core.may_read(own));
     pass_to(&mut core, 100);
@@ -461,14 +472,7 @@ fn what_stays_in_the_socket_while_others_are_read_from_it_has_no_second_timeout_
 
 #[test]
 fn what_waits_unread_behind_a_refused_request_has_no_second_timeout_if_another_one_has_started() {
-    let mut core = connected_core_with(|pool| {
-        pool.link_in_flight_max = 4;
-        pool.timeout = Duration::from_millis(100);
-    });
-    let (others, own) = (client(&mut core), client(&mut core));
-    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
-    pass_to(&mut core, 50);
-    core.on_client_bytes(own, b"GET b\r\nPING\r\n");
+    let (mut core, [others, own]) = behind_a_full_link(b"GET b\r\nPING\r\n");
     pass_to(&mut core, 60);
     assert!(!core.may_read(own));
     pass_to(&mut core, 100);

@@ -283,17 +283,25 @@ impl Plane {
         None
     }
 
-    /// Returns whether items are on their way to or from a pool that is being ended, or may still
-    /// be asked for: a pool that is warmed up from it has not ended here. Its links are needed.
+    /// Returns whether items are on their way to or from a pool that is being ended.
     #[cold]
     pub(in crate::core) fn is_warming(&self, pool: u16) -> bool {
-        let mut warmings = self.memcached.warmings.iter();
+        let is_of = |other: u16| {
+            let from = warm_up_of(&self.plan, other).map(|(_, warm_up)| warm_up.from);
+            other == pool || from == Some(pool)
+        };
+        self.memcached.warmings.iter().any(|(_, warming)| is_of(warming.pool))
+    }
+
+    /// Returns whether a pool that has not ended here is warmed up from this one, and may still ask
+    /// it for items.
+    #[cold]
+    pub(in crate::core) fn warms_up(&self, pool: u16) -> bool {
         let is_from = |other: u16| {
             warm_up_of(&self.plan, other).is_some_and(|(_, warm_up)| warm_up.from == pool)
         };
         let mut pools = 0..self.plan.pools.len() as u16;
-        let is_awaited = |other: u16| !self.ended.contains(&other) && is_from(other);
-        warmings.any(|(_, warming)| warming.pool == pool) || pools.any(is_awaited)
+        pools.any(|other| !self.ended.contains(&other) && is_from(other))
     }
 
     /// Takes what came of a haul's last request.

@@ -61,6 +61,16 @@ fn what_a_slow_client_asked_for_itself_waits_until_it_takes_its_reply() {
     assert!(core.session(client).unwrap().reply_size.largest() >= 9_000_000);
 }
 
+/// All but 50 bytes of a reply come that passes as it comes; how long it is.
+fn begin_large(core: &mut Core) -> usize {
+    let value_len = core.plane.plan.limits.pass_len() + 100;
+    let mut part = format!("${value_len}\r\n").into_bytes();
+    let whole_len = part.len() + value_len + 2;
+    part.resize(whole_len - 50, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+    whole_len
+}
+
 #[test]
 fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
     let mut core = connected_core();
@@ -68,11 +78,7 @@ fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
     core.on_client_bytes(client, b"GET k\r\n");
     let len = core.links[0].link.unsent_len();
     core.links[0].link.advance(len);
-    let value_len = core.plane.plan.limits.pass_len() + 100;
-    let mut part = format!("${value_len}\r\n").into_bytes();
-    let whole_len = part.len() + value_len + 2;
-    part.resize(whole_len - 50, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
+    let whole_len = begin_large(&mut core);
     assert!(core.session(client).unwrap().passing.is_some());
     let told = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nz\r\n";
     core.plane.keep_behind(client, Protocol::Resp3, told);
@@ -125,11 +131,7 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     core.on_client_bytes(waiting, b"GET before\r\n");
     let len = core.links[0].link.unsent_len();
     core.links[0].link.advance(len);
-    let value_len = core.plane.plan.limits.pass_len() + 100;
-    let mut part = format!("${value_len}\r\n").into_bytes();
-    let whole_len = part.len() + value_len + 2;
-    part.resize(whole_len - 50, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
+    begin_large(&mut core);
 
     core.on_client_bytes(at_rest, b"GET a\r\nGET b\r\n");
     let detour = with_unsent(&core);
@@ -199,11 +201,7 @@ fn a_client_whose_write_has_timed_out_goes_around_nothing_until_that_is_answered
         core.on_client_bytes(writer, request);
         let len = core.links[0].link.unsent_len();
         core.links[0].link.advance(len);
-        let value_len = core.plane.plan.limits.pass_len() + 100;
-        let mut part = format!("${value_len}\r\n").into_bytes();
-        let whole_len = part.len() + value_len + 2;
-        part.resize(whole_len - 50, b'x');
-        core.on_backend_bytes(0, &part).unwrap();
+        begin_large(&mut core);
         pass_to(&mut core, 1000);
         assert!(output(&core, writer).contains("did not answer in time"));
 
@@ -240,4 +238,23 @@ fn a_question_of_the_worker_goes_by_a_connection_that_no_large_reply_obstructs()
         core.on_backend_bytes(index, &part).unwrap();
         assert_eq!(core.clear_link(0), next);
     }
+}
+
+#[test]
+fn a_client_that_stays_on_its_connection_is_looked_after_while_it_gets_a_large_reply() {
+    let mut core = connected_core();
+    let client = client(&mut core);
+    core.on_client_bytes(client, b"GET k\r\n");
+    let write = Counted::of_memcached(keyway_command::Class::Write, "set");
+    core.links[0].link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+    core.links[0].link.enqueue(Owner::None, write, 14, Time(0));
+    let len = core.links[0].link.unsent_len();
+    core.links[0].link.advance(len);
+    core.sessions.get_mut(client).unwrap().has_late_write = true;
+    let mut part = b"$9000000\r\n".to_vec();
+    part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
+    core.on_backend_bytes(0, &part).unwrap();
+    let session = core.session(client).unwrap();
+    assert!(session.passing.is_some() && session.lane != BULK && gets_large_replies(session));
+    assert_eq!(core.plane.passing.bulk, [client]);
 }
