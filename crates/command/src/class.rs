@@ -33,7 +33,7 @@ impl Class {
         Class::Admin,
     ];
 
-    /// Whether requests of this class may change data.
+    /// Returns whether requests of this class may change data.
     pub const fn may_write(self) -> bool {
         match self {
             Class::Read | Class::ReadMany => false,

@@ -163,7 +163,11 @@ fn links_of(pool: &PoolConfig) -> usize {
     let connections = usize::from(set.options.server_connections);
     let protocols = match &pool.kind {
         PoolKindConfig::Memcached(..) => 1,
-        _ => PROTOCOLS,
+        PoolKindConfig::Sharded(..)
+        | PoolKindConfig::Cluster(..)
+        | PoolKindConfig::Replicated(..)
+        | PoolKindConfig::Sentinels(..) => PROTOCOLS,
+        PoolKindConfig::Store(_) | PoolKindConfig::Routed(_) => 0,
     };
     protocols * set.servers.len() * connections
 }

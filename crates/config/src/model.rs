@@ -469,10 +469,10 @@ impl Eviction {
     }
 }
 
-/// What the file says of a pool of servers besides what the data plane takes.
+/// Settings of a pool of servers that the data plane does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServersConfig {
-    /// Where the servers' password comes from, if not the file itself.
+    /// The source of the servers' password, if not the file itself.
     pub password_from: Option<SecretSource>,
     /// Clients of this pool connected at once, over all workers.
     pub clients_max: u32,

@@ -308,7 +308,7 @@ fn quotas(store: &Section, report: &mut Report<'_>) -> Vec<QuotaConfig> {
     quotas
 }
 
-/// How Keyway connects to the servers of a pool, of which `servers` are listed.
+/// The settings of connections to the servers of a pool, of which `servers` are listed.
 fn server_options(
     section: &Section,
     servers: &[Server],
@@ -342,7 +342,7 @@ fn server_options(
     (options, ServersConfig { password_from, clients_max, tls })
 }
 
-/// When servers that are listed are ejected.
+/// The settings of ejection of listed servers.
 fn ejection(section: &Section, servers: &[Server], report: &mut Report<'_>) -> Option<Ejection> {
     let ejection = section.section("ejection").map(ejection_of);
     if let (Some(_), Some(at), [_]) = (ejection, section.given("ejection"), servers) {

@@ -134,7 +134,12 @@ impl ProcessFacts {
             past: Arc::default(),
             slow_log: match &pool.kind {
                 PoolKind::Routed(_) => None,
-                _ => Some(Arc::clone(&pool.slow_log)),
+                PoolKind::Store(_)
+                | PoolKind::Sharded(_)
+                | PoolKind::Memcached(_)
+                | PoolKind::Cluster(_)
+                | PoolKind::Replicated(_)
+                | PoolKind::Sentinels(_) => Some(Arc::clone(&pool.slow_log)),
             },
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),

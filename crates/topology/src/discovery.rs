@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::{Endpoint, Hash, HashTag, ReadPolicy, Ring, Server, ServerSet, SlotOwners};
 
-/// How a pool finds out who its servers are while it serves, and what it does meanwhile.
+/// Settings of a pool that finds its servers while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovery {
     /// Servers to ask first, and again when no other answers.
@@ -18,7 +18,7 @@ pub struct Discovery {
     /// Longest wait of an unsent request for a primary that is gone. `None`: it
     /// fails at once.
     pub wait_for_primary: Option<Duration>,
-    /// What is read from replicas.
+    /// Reads from replicas.
     pub reads: ReadPolicy,
 }
 
@@ -27,9 +27,9 @@ pub struct Discovery {
 pub struct ClusterPool {
     /// Positions for its servers, and how Keyway connects to them.
     pub servers: ServerSet,
-    /// How servers are asked who owns which slot.
+    /// The command that asks for the owners of slots.
     pub query: SlotQuery,
-    /// How its servers are found out.
+    /// How its servers are found.
     pub discovery: Discovery,
 }
 
@@ -51,13 +51,13 @@ pub struct ReplicatedPool {
     /// Positions for its servers, how keys are placed on the primaries, and how Keyway
     /// connects to them.
     pub servers: ServerSet,
-    /// Who tells which server is a primary.
+    /// The source that tells which servers are primaries.
     pub source: PrimarySource,
-    /// How its servers are found out.
+    /// How its servers are found.
     pub discovery: Discovery,
 }
 
-/// Who tells which server is the primary of which data.
+/// The source that tells which servers are primaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrimarySource {
     /// `INFO replication` of every server listed. One of them is the primary.

@@ -12,11 +12,11 @@ use crate::{
 pub struct MemcachedPool {
     /// The servers.
     pub servers: ServerSet,
-    /// What they speak.
+    /// The protocol of the servers.
     pub dialect: Dialect,
     /// The name sent with the password, where servers want one.
     pub user: Option<String>,
-    /// Where missing items come from.
+    /// The source of missing items.
     pub warm_up: Option<WarmUp>,
 }
 
@@ -87,7 +87,7 @@ impl PoolKind {
         }
     }
 
-    /// How its servers are found out, of kinds that do.
+    /// The settings of discovery, of kinds that find their servers.
     pub fn discovery(&self) -> Option<&Discovery> {
         match self {
             PoolKind::Cluster(pool) => Some(&pool.discovery),
@@ -140,7 +140,7 @@ impl Pool {
         self.kind.servers()?.options.ejection
     }
 
-    /// What is read from replicas, if anything is.
+    /// The reads from replicas, if there are any.
     pub fn reads(&self) -> Option<&ReadPolicy> {
         let reads = &self.kind.discovery()?.reads;
         (reads.from != ReadFrom::Primary).then_some(reads)

@@ -179,7 +179,7 @@ pub struct Cluster {
     pub totals: ClusterTotals,
 }
 
-/// Who tells which server of a pool holds which keys.
+/// The source of the map from keys to the servers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapSource {
     /// The servers of a Redis Cluster, which tell the owners of slots.
@@ -286,17 +286,17 @@ impl Cluster {
         self.redundancy.lock().lost_count() as u64
     }
 
-    /// How its servers are found out.
+    /// The settings of its discovery.
     pub fn settings(&self) -> &Discovery {
         &self.settings
     }
 
-    /// Who tells which server holds which keys.
+    /// The source of its map.
     pub(crate) fn source(&self) -> &MapSource {
         &self.source
     }
 
-    /// Whether it is a Redis Cluster, whose keys have slots.
+    /// Returns whether it is a Redis Cluster, whose keys have slots.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self.source, MapSource::Slots(_))
     }

@@ -58,7 +58,7 @@ pub struct ShardedPlan {
 pub struct MemcachedPlan {
     /// The servers.
     pub upstream: Upstream,
-    /// What they speak.
+    /// The protocol of the servers.
     pub dialect: Dialect,
     /// Where missing items come from.
     pub warm_up: Option<Box<WarmUpPlan>>,
@@ -70,7 +70,7 @@ pub struct DiscoveredPlan {
     pub upstream: Upstream,
     /// The scripts that its clients have loaded.
     pub scripts: Arc<ScriptCache>,
-    /// Who its servers are.
+    /// The servers that are known.
     pub cluster: Arc<Cluster>,
 }
 
@@ -182,12 +182,17 @@ impl PoolKind {
     /// The servers, where they are those of the file.
     pub fn listed(&self) -> Option<&ServerSet> {
         match self {
-            PoolKind::Cluster(_) | PoolKind::Replicated(_) => None,
-            _ => self.upstream().map(|upstream| &upstream.servers),
+            PoolKind::Sharded(ShardedPlan { upstream, .. })
+            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
+            | PoolKind::Sentinels(upstream) => Some(&upstream.servers),
+            PoolKind::Store(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Routed(_) => None,
         }
     }
 
-    /// Who the servers are, of kinds that find them out.
+    /// The servers that are known, of kinds that find them.
     #[inline]
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         match self {

@@ -115,7 +115,7 @@ fn sentinels(
     }
 }
 
-/// How Keyway connects to the servers of a pool.
+/// The settings of connections to the servers of a pool.
 fn connections(options: &ServerOptions, table: &'static Table, out: &mut Out) {
     out.entry(table, "timeout", &string(&format_duration(options.timeout)));
     out.entry(table, "connect_timeout", &string(&format_duration(options.connect_timeout)));
@@ -123,7 +123,7 @@ fn connections(options: &ServerOptions, table: &'static Table, out: &mut Out) {
     out.entry(table, "preconnect", &options.preconnect.to_string());
 }
 
-/// When the servers of a pool are left alone, and how much may wait for them.
+/// Ejection, circuit, TLS and the bounds of a pool of servers.
 fn bounds(
     (options, config): (&ServerOptions, &ServersConfig),
     table: &'static Table,
@@ -145,7 +145,7 @@ fn bounds(
     out.entry(table, "queue_len_max", &options.link_in_flight_max.to_string());
 }
 
-/// Where the keys of a pool go.
+/// The placement of the keys of a pool.
 fn placed(set: &ServerSet, table: &'static Table, out: &mut Out) {
     out.entry(table, "hash", &string(set.hash.name()));
     out.entry(table, "distribution", &string(set.distribution.name()));
@@ -153,7 +153,8 @@ fn placed(set: &ServerSet, table: &'static Table, out: &mut Out) {
     out.entry(table, "hash_tag", &string(&hash_tag));
 }
 
-/// How the servers of a pool are found out. Where all are listed, their number is not bounded.
+/// The settings of discovery. `finds_others` is false where all servers are listed: their number has
+/// no bound then.
 fn found_out(pool: &Discovery, table: &'static Table, finds_others: bool, out: &mut Out) {
     out.entry(table, "refresh", &string(&format_duration(pool.refresh)));
     if finds_others {

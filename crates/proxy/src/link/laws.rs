@@ -2,6 +2,7 @@
 
 mod outcomes;
 
+use super::tests::{at, owner as session};
 use super::*;
 use keyway_base::Sent;
 use keyway_command::Class;
@@ -10,27 +11,7 @@ use proptest::prelude::*;
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 fn options() -> LinkOptions {
-    LinkOptions {
-        password: None,
-        memcached: None,
-        database: 0,
-        databases: 1,
-        timeout: Some(Duration::from_millis(400)),
-        connect_timeout: Duration::from_secs(1),
-        backoff_min: Duration::from_millis(50),
-        backoff_max: Duration::from_secs(2),
-        in_flight_max: 8,
-        output_len_max: 100,
-        slower_than: Duration::MAX,
-    }
-}
-
-fn at(millis: u64) -> Time {
-    Time(millis * 1_000_000)
-}
-
-fn session(sequence: u32) -> Owner {
-    Owner::Session { session: Key::NONE, sequence }
+    LinkOptions { in_flight_max: 8, output_len_max: 100, ..tests::options() }
 }
 
 fn ready() -> Link {
@@ -125,12 +106,18 @@ proptest! {
                     let note = |exchange: &Exchange| expired.push(exchange.owner);
                     link.handle_timeout(&options(), at(now + 400), note).expect("not stuck");
                     now += 400;
+                    let has_time = |owner: &Owner| {
+                        !matches!(owner, Owner::None | Owner::Internal(Internal::Select))
+                    };
+                    let timed = list.iter().map(|(owner, _)| *owner).filter(has_time);
+                    expired.retain(has_time);
+                    prop_assert_eq!(expired, timed.collect::<Vec<_>>());
                     for (owner, _) in &mut list {
                         if *owner != Owner::Internal(Internal::Select) {
                             *owner = Owner::None;
                         }
                     }
-                    prop_assert!(expired.len() <= list.len() && !link.is_awaited());
+                    prop_assert!(!link.is_awaited());
                 }
                 _ => {}
             }

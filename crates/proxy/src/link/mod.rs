@@ -684,7 +684,7 @@ mod tests {
     use super::*;
     use keyway_base::Sent;
 
-    fn options() -> LinkOptions {
+    pub(super) fn options() -> LinkOptions {
         LinkOptions {
             password: None,
             memcached: None,
@@ -700,11 +700,11 @@ mod tests {
         }
     }
 
-    fn at(millis: u64) -> Time {
+    pub(super) fn at(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
 
-    fn owner(sequence: u32) -> Owner {
+    pub(super) fn owner(sequence: u32) -> Owner {
         Owner::Session { session: Key::NONE, sequence }
     }
 

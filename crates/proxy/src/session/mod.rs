@@ -328,7 +328,7 @@ impl Session {
         (self.is_fenced, self.keeps_order) = (true, true);
     }
 
-    /// Whether the worker has set the fence, and not what the client has begun.
+    /// Returns whether the worker has set the fence, and not something that the client has begun.
     pub fn keeps_order(&self) -> bool {
         self.keeps_order
     }
@@ -339,7 +339,7 @@ impl Session {
         (self.is_fenced, self.keeps_order) = (false, false);
     }
 
-    /// Whether a fence holds the next request back.
+    /// Returns whether a fence holds the next request back.
     #[inline]
     pub fn is_fenced(&self, busy: &Busy) -> bool {
         self.is_fenced && !self.is_quiet(busy)

@@ -393,7 +393,8 @@ pub(super) fn next_generation(generation: u32) -> u32 {
     (generation + 1) & 0x1fff_ffff
 }
 
-/// Whether a server owes an answer to a question about its health, or to a step of its return.
+/// Returns whether a server owes an answer to a question about its health or to a step of its return,
+/// or any answer whose time was up: a question may be among those. It ends with the connection.
 fn owes_health(slot: &LinkSlot) -> bool {
     [Internal::Probe, Internal::Flush, Internal::Return].into_iter().any(|it| slot.link.owes(it))
 }

@@ -64,7 +64,11 @@ impl PoolState {
         let to_resp3 = pool.servers.len() * connections;
         let protocols: &[Protocol] = match kind {
             PoolKind::Memcached(_) => &[Protocol::Resp2],
-            _ => &[Protocol::Resp2, Protocol::Resp3],
+            PoolKind::Sharded(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_) => &[Protocol::Resp2, Protocol::Resp3],
+            PoolKind::Store(_) | PoolKind::Routed(_) => &[],
         };
         for &protocol in protocols {
             for backend in 0..pool.servers.len() {

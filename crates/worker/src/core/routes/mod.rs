@@ -379,8 +379,7 @@ impl Plane {
         self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
     }
 
-    /// What a client is told whose request has found no room among trips for as long as it may
-    /// take, if it has waited so long.
+    /// The error for a client whose request has waited for room among trips as long as it may.
     #[cold]
     pub(super) fn crowded_too_long(&self, session: &mut Session) -> Option<String> {
         let timeout = self.longest_timeout(session.pool)?;
@@ -390,8 +389,8 @@ impl Plane {
         session.note_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
         let pool = &self.plan.pools[usize::from(session.pool)].name;
         Some(format!(
-            "ERR too many requests to [pool.{pool}] wait for servers, and too few ended within \
-             {timeout:?}; the request was not sent"
+            "ERR too many requests of [pool.{pool}] are on their way, and there was no room within \
+             {timeout:?}; the request was not sent; try it again later"
         ))
     }
 
