@@ -249,8 +249,6 @@ impl Plane {
                 Ok(Parsed::Inline { consumed }) => (consumed, &inline[..]),
                 Ok(Parsed::NeedMore { at_least }) => {
                     busy.input_needed = at_least;
-                    // A request of which the rest is still to come has not waited here.
-                    is_new |= !session.unread;
                     if at_least < plan.limits.pass_len() {
                         break;
                     }

@@ -413,25 +413,6 @@ fn what_waits_unread_behind_a_request_without_room_has_no_second_timeout() {
 }
 
 #[test]
-fn a_request_that_is_not_whole_when_a_fence_holds_it_has_its_time_from_when_it_is() {
-    let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
-    let own = client(&mut core);
-    core.on_client_bytes(own, b"GET a\r\n");
-    core.sessions.get_mut(own).unwrap().keep_order();
-    core.on_client_bytes(own, b"GET ");
-    assert!(core.session(own).unwrap().full_since.is_some(), "it may be a request that waits");
-    core.on_backend_bytes(0, b"$-1\r\n").unwrap();
-    core.resume_sessions(&mut Vec::new());
-    assert!(core.session(own).unwrap().full_since.is_none());
-    pass_to(&mut core, 10_000);
-    core.on_client_bytes(own, b"b\r\n");
-    for (millis, told) in [(10_399, 0), (10_400, 1)] {
-        pass_to(&mut core, millis);
-        assert_eq!(output(&core, own).matches("did not answer in time").count(), told);
-    }
-}
-
-#[test]
 fn a_request_whose_time_is_nearly_over_when_it_can_be_sent_has_a_little_left() {
     let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(400));
     pass_to(&mut core, 1000);

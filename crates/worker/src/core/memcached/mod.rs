@@ -241,8 +241,6 @@ impl Plane {
                 Parsed::Ready { consumed } => consumed,
                 Parsed::NeedMore { at_least } => {
                     busy.input_needed = at_least;
-                    // A request of which the rest is still to come has not waited here.
-                    is_new |= !session.unread;
                     break;
                 }
                 Parsed::Refused { consumed, skip, fault } => {
