@@ -24,7 +24,7 @@ impl Plane {
         sessions.get(place.0).filter(|session| session.relay.is_none()).map(|_| place)
     }
 
-    fn place_in_session(&self, owner: Owner) -> Option<Place> {
+    pub(super) fn place_in_session(&self, owner: Owner) -> Option<Place> {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
             Owner::Join { join, .. } => {

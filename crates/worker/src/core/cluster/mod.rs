@@ -31,6 +31,7 @@ mod readers;
 mod redirect;
 mod repeat;
 mod rounds;
+mod sent_on;
 mod split;
 mod unowned;
 
@@ -90,6 +91,8 @@ pub(super) struct State {
     retries_due: Time,
     /// Requests for servers that are not known yet.
     named: named::State,
+    /// Where requests of clients that have several on their way were sent on to.
+    sent_on: sent_on::State,
     /// Sessions that wait for the first map of their pool, or for one in which their slot
     /// has a server.
     waiting: Vec<Key<Session>>,
@@ -158,6 +161,7 @@ impl State {
         self.unanswered.retain(|&(other, ..)| other != pool);
         self.told_about.retain(|&other| other != pool);
         self.named.forget(pool);
+        self.sent_on.forget(pool);
         self.names.forget(pool);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! `MOVED`: the slot is another server's, from now on for all requests. `ASK`: this
 //! request is another server's, behind `ASKING`. Both are in the order in which the
-//! servers answered, which is the client's own. `TRYAGAIN`, `CLUSTERDOWN`,
+//! servers answered, which is the client's own; for slots that move again meanwhile see
+//! `sent_on`. `TRYAGAIN`, `CLUSTERDOWN`,
 //! `LOADING`: the request goes out again a little later, where nothing of its client
 //! has been sent behind it, so that nothing overtakes it.
 //!
@@ -101,7 +102,10 @@ impl Core {
         if is_moved {
             shared.ask_soon();
         }
-        let onward = Onward { to: endpoint, slot, is_moved };
+        let mut onward = Onward { to: endpoint, slot, is_moved };
+        if is_its_slot && !self.links[from].is_private {
+            onward = self.in_order((pool, backend), (one.exchange.owner, redirect.slot), onward);
+        }
         match shared.place_of(&onward.to) {
             // What came before is to go there first; nothing did on a link of its own.
             Some(_)

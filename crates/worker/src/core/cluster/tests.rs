@@ -11,6 +11,7 @@ use keyway_topology::{
 };
 use std::time::Duration;
 
+mod sent_on;
 mod waiting;
 
 fn endpoint(port: u16) -> Endpoint {

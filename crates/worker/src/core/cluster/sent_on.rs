@@ -1,0 +1,120 @@
+//! The order of a client's requests for one slot while servers send them on.
+//!
+//! A slot may move again while requests of a pipeline are on their way. The servers then name one
+//! server to the first request and another to the next:
+//!
+//! ```text
+//!   SET a 1 ──► A: MOVED B ──► B: MOVED C ──► C
+//!   SET a 2 ──► A: MOVED C ──────────────────► C     overtakes "SET a 1"
+//! ```
+//! So a request follows the earlier request of its client for the same slot, as long as that one's
+//! reply is awaited. The server there sends both on, in their order.
+
+use super::super::routes::above;
+use super::super::{Core, Plane};
+use super::named::Onward;
+use keyway_base::{Key, Slab};
+use keyway_proxy::{Owner, Session};
+use keyway_topology::Endpoint;
+use std::collections::BTreeMap;
+
+/// Entries that are kept without a look at whether they still count. More take memory at rest;
+/// with fewer each request that is sent on looks at all of them.
+const UNCHECKED_MAX: usize = 32;
+
+/// A request that was sent on, by its client, its pool and its slot.
+struct SentOn {
+    /// The session of the request, which is a relay's in a pool of pools.
+    session: Key<Session>,
+    /// The index of its reply; `None` where the client has asked for none.
+    reply: Option<u32>,
+    to: Endpoint,
+}
+
+/// The latest request that was sent on of each client and slot.
+#[derive(Default)]
+pub(super) struct State {
+    latest: BTreeMap<(u64, u16, u16), SentOn>,
+    /// The number of entries at which those that count no longer are removed.
+    check_at: usize,
+}
+
+impl State {
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.latest.retain(|&(_, other, _), _| other != pool);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.latest.len()
+    }
+}
+
+impl SentOn {
+    /// Returns whether the reply is awaited.
+    fn is_awaited(&self, sessions: &Slab<Session>) -> bool {
+        let Some(session) = sessions.get(self.session) else { return false };
+        match self.reply {
+            Some(reply) => session
+                .busy
+                .as_ref()
+                .is_some_and(|busy| !busy.order.has_passed(reply.wrapping_add(1))),
+            None => session.unheard > 0,
+        }
+    }
+
+    /// Returns whether a request of the same client, with its reply at `reply` of `session`, came
+    /// before this one or is this one.
+    fn is_behind(&self, session: Key<Session>, reply: Option<u32>) -> bool {
+        let (Some(own), Some(other)) = (self.reply, reply) else { return false };
+        self.session == session && other.wrapping_sub(own).cast_signed() <= 0
+    }
+}
+
+impl Core {
+    /// Returns where a request for `slot` that the server at `from` sends to `onward` goes, and
+    /// remembers that for the next request of its client.
+    pub(super) fn in_order(
+        &mut self,
+        (pool, from): (u16, u16),
+        (owner, slot): (Owner, u16),
+        mut onward: Onward,
+    ) -> Onward {
+        let Core { sessions, plane, .. } = self;
+        let Some(session) = plane.session_of(owner) else { return onward };
+        let Some(client) = sessions.get(session).map(|it| above(session, it).0) else {
+            return onward;
+        };
+        let reply = plane.place_in_session(owner).map(|(_, reply)| reply);
+        let key = (client.to_bits(), pool, slot);
+        let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));
+        if let Some(earlier) = earlier {
+            if earlier.is_behind(session, reply) && earlier.reply != reply {
+                return onward;
+            }
+            let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
+            if !is_own && !plane.is_at(pool, from, &earlier.to) {
+                onward.to = earlier.to.clone();
+            }
+        }
+        let sent_on = SentOn { session, reply, to: onward.to.clone() };
+        plane.note_sent_on(sessions, key, sent_on);
+        onward
+    }
+}
+
+impl Plane {
+    fn is_at(&self, pool: u16, place: u16, endpoint: &Endpoint) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.shared.place_of(endpoint) == Some(place))
+    }
+
+    fn note_sent_on(&mut self, sessions: &Slab<Session>, key: (u64, u16, u16), sent_on: SentOn) {
+        let State { latest, check_at } = &mut self.cluster.sent_on;
+        latest.insert(key, sent_on);
+        if latest.len() > (*check_at).max(UNCHECKED_MAX) {
+            latest.retain(|_, it| it.is_awaited(sessions));
+            *check_at = latest.len() * 2;
+        }
+    }
+}
