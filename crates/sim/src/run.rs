@@ -105,9 +105,9 @@ const PATIENCE: Nanos = 5 * SECOND;
 const LATENESS_MAX: Duration = Duration::from_millis(20);
 /// Virtual time the workers are left alone, to see that they rest.
 const REST: Nanos = 3 * SECOND;
-/// Turns a worker may take in a second of rest: upkeep is due ten times, and
-/// each wait costs two turns here.
-const RESTING_TURNS_PER_SECOND: u64 = 30;
+/// Turns a worker may take in a second of rest: upkeep is due ten times, each wait costs two
+/// turns here, and the other worker's mail and answers of servers come between.
+const RESTING_TURNS_PER_SECOND: u64 = 40;
 /// A little longer than a claim to empty a server of memcached lasts.
 const CLAIM_LASTS: Nanos = 11 * SECOND;
 /// How long workers may take to stop.

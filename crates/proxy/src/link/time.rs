@@ -200,6 +200,11 @@ impl Link {
         self.transferring().map_or(self.moved, |moved| moved.max(self.moved))
     }
 
+    /// The time when the connection last took or gave bytes.
+    pub fn progressed(&self) -> Time {
+        self.progress
+    }
+
     /// Notes that the socket took a part of what was offered.
     pub fn note_progress(&mut self, now: Time) {
         self.progress = now;

@@ -228,7 +228,8 @@ impl Client {
         let is_refused =
             draft.len > self.habits.transaction_len_max || self.crosses(&draft.parts, ledger);
         self.begin(now, What::Exec { parts: draft.parts, watches }, names);
-        if is_refused {
+        // One that watches keys may write nothing: its reply tells.
+        if is_refused || watches {
             self.has_written = draft.had_written;
         }
     }
@@ -470,6 +471,7 @@ impl Client {
             }
             Value::Array(Some(items)) if items.len() == parts.len() => {
                 ledger.commits += 1;
+                self.has_written |= watches;
                 for (part, item) in parts.iter().zip(items) {
                     match (&part.ask, item) {
                         (_, Value::Error(_)) => return Err("an error inside EXEC".into()),

@@ -42,6 +42,16 @@ impl Reach {
         }
     }
 
+    fn goes_on(&self) -> bool {
+        let of_pool = |&child: &u16| match &self.pools[usize::from(child)].kind {
+            PoolKind::Routed(routed) => {
+                Reach { pool: routed.clone(), pools: self.pools.clone() }.goes_on()
+            }
+            _ => false,
+        };
+        matches!(self.pool, RoutedPool::Failover(_)) || self.pool.children().iter().any(of_pool)
+    }
+
     /// Whether a request may be done by some children, and others tell that they did not.
     fn asks_all(&self) -> bool {
         matches!(self.pool, RoutedPool::Mirror(_) | RoutedPool::MissThen(_))
@@ -65,6 +75,11 @@ impl Ledger {
             _ => None,
         };
         self.reaches.iter().flatten().filter_map(shadow).fold(0, |all, one: u8| all | one)
+    }
+
+    /// Returns whether a pool that this one leads to asks its next child when the first one fails.
+    fn goes_on(&self, pool: usize) -> bool {
+        self.reach(pool).is_some_and(Reach::goes_on)
     }
 
     /// Whether an error of this pool tells nothing of what some of its children did.
@@ -93,7 +108,12 @@ impl Ledger {
         all.stragglers = self.stragglers.get(key).copied().unwrap_or(0);
         for leaf in leaves {
             all.losses += self.pools[leaf].as_ref().map_or(0, |known| known.losses);
-            let homes = self.own_homes(leaf, key);
+            // A request may use up its time behind the client's request to another server of the
+            // pool, and goes to the next child then.
+            let homes = match self.goes_on(pool) {
+                true => self.servers_of(leaf),
+                false => self.own_homes(leaf, key),
+            };
             let troubles = homes.iter().flat_map(|&server| &self.troubles[server]);
             for &(from, until) in troubles {
                 if from <= self.now && self.now <= until {

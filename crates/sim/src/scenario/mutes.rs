@@ -89,8 +89,12 @@ impl Scenario {
             self.have_one_silent(random);
         }
         if random.percent(30) {
-            let prompt = self.clients.iter_mut().filter(|habits| habits.prompt.is_some());
-            prompt.for_each(|habits| (habits.depth, habits.batch) = (4, 4));
+            for habits in self.clients.iter_mut().filter(|habits| habits.prompt.is_some()) {
+                (habits.depth, habits.batch) = (4, 4);
+                if begins_anew(&self.topology.pools()[habits.pool].kind) {
+                    habits.prompt = habits.prompt.map(|prompt| 2 * prompt);
+                }
+            }
         }
     }
 
@@ -104,6 +108,13 @@ impl Scenario {
             (START + random.below(2 * SECOND), random.scaled(100 * MILLI, 3 * SECOND));
         self.faults.push(Fault { at, lasts, server, kind: FaultKind::Stall, aftermath });
     }
+}
+
+/// Returns whether the time of a request may begin when an earlier one of its client is answered. In
+/// pools that lead on, and in those that wait for a primary, that one may take longer than `timeout`.
+fn begins_anew(kind: &PoolKind) -> bool {
+    let wait = kind.discovery().and_then(|discovery| discovery.wait_for_primary);
+    matches!(kind, PoolKind::Routed(_)) || wait.is_some()
 }
 
 /// The longest time that a request may take in a pool that serves others as well: that of each child

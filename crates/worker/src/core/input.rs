@@ -22,6 +22,21 @@ pub(super) enum Step {
     Crowded,
 }
 
+/// What is known of the next request in a session's buffer.
+pub(super) struct NextRequest {
+    /// It has not found any room missing so far.
+    pub(super) is_new: bool,
+    /// The first one in the buffer had found no room before.
+    pub(super) was_full: bool,
+}
+
+impl NextRequest {
+    pub(super) fn of(session: &Session) -> NextRequest {
+        let was_full = session.full_since.is_some();
+        NextRequest { is_new: !was_full, was_full }
+    }
+}
+
 /// Time left to a request that goes to a server when its own time is over, or nearly so. A longer one
 /// tells a client later that the server does not answer. A shorter one ends requests that the server
 /// would have answered.
@@ -211,10 +226,8 @@ impl Plane {
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
-        // The next request counts as new unless an earlier one found no room.
-        let mut is_new = session.full_since.is_none();
-        let was_full = !is_new;
-        let may_have_waited = was_full || self.cluster.has_waiting();
+        let mut next = NextRequest::of(session);
+        let may_have_waited = next.was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.waited, waited);
@@ -231,8 +244,8 @@ impl Plane {
                 // worker keeps it from overtaking those before it.
                 is_held_up = !is_held || !self.waits_in_order(session);
                 if is_held_up {
-                    is_new = true;
-                } else if std::mem::take(&mut is_new) {
+                    next.is_new = true;
+                } else if std::mem::take(&mut next.is_new) {
                     (session.full_since, is_full) = (Some(self.clock.now), true);
                 }
                 session.paused = true;
@@ -273,9 +286,11 @@ impl Plane {
                         if self.waited.is_some() {
                             self.end_wait_in_vain(key);
                         }
+                    } else if next.was_full && since.is_none() {
+                        since = waited_for_room(session);
                     }
                     pos += consumed;
-                    is_new = true;
+                    next.is_new = true;
                     if self.noting.is_due(consumed) {
                         self.note_request((plan.pools.as_slice(), session), frame, &args);
                     }
@@ -287,7 +302,7 @@ impl Plane {
                 }
                 Step::Crowded => {
                     self.retract_shown(key);
-                    if std::mem::take(&mut is_new) {
+                    if std::mem::take(&mut next.is_new) {
                         session.full_since = Some(self.clock.now);
                     }
                     if let Some(text) = self.crowded_too_long(session) {
@@ -306,9 +321,7 @@ impl Plane {
                         session.paused = true;
                         break;
                     }
-                    if std::mem::take(&mut is_new) {
-                        session.full_since = Some(self.clock.now);
-                    }
+                    self.note_no_room(&links[link], session, &mut next);
                     if self.refuses_late(links, link, (key, session, busy)) {
                         pos += consumed;
                         continue;
@@ -327,9 +340,9 @@ impl Plane {
             self.bring_waited(links, key, since);
         }
         // The first request has waited, also if it was refused and the next one has started.
-        let has_waited = since.is_some() || !is_new || (was_full && pos > 0);
-        let is_over = is_new || (pos > 0 && !is_full);
-        self.settle_wait(session, is_over, has_waited && !is_held_up);
+        let has_waited = since.is_some() || !next.is_new || (next.was_full && pos > 0);
+        let is_over = next.is_new || (pos > 0 && !is_full);
+        self.settle_wait((key, session), is_over, has_waited && !is_held_up);
         self.waited = led_from;
         session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
@@ -340,6 +353,23 @@ impl Plane {
         self.args = args;
         self.inline = inline;
         pos
+    }
+
+    /// Notes that the next request of a session finds no room on a link. If an earlier one of those
+    /// in the buffer has waited, this one has waited as long, but no longer than the server has been
+    /// silent: else each request of a pipeline would wait anew for a server that does not answer.
+    #[cold]
+    pub(super) fn note_no_room(
+        &self,
+        slot: &LinkSlot,
+        session: &mut Session,
+        next: &mut NextRequest,
+    ) {
+        if std::mem::take(&mut next.is_new) {
+            let since = session.full_since.filter(|_| next.was_full);
+            let since = since.map(|since| since.max(slot.link.progressed()));
+            session.full_since = Some(since.unwrap_or(self.clock.now));
+        }
     }
 
     /// Returns whether the time of a request counts while it waits for the replies to those before
@@ -353,11 +383,20 @@ impl Plane {
     /// Notes whether the next request of a session has waited already. The time of one that was
     /// refused is not that of a request behind it, unless that was in the socket meanwhile.
     #[inline]
-    pub(super) fn settle_wait(&self, session: &mut Session, is_over: bool, has_waited: bool) {
+    pub(super) fn settle_wait(
+        &self,
+        (key, session): (Key<Session>, &mut Session),
+        is_over: bool,
+        has_waited: bool,
+    ) {
         if session.full_since.is_some() || session.unread_since.is_some() {
             if is_over {
                 let unread = session.unread_since.take();
-                session.full_since = unread.filter(|_| has_waited && session.unread);
+                // All that is read from the socket now has been there as long.
+                session.full_since = match self.rereading == Some(key) {
+                    true => session.full_since.filter(|_| has_waited),
+                    false => unread.filter(|_| has_waited && session.unread),
+                };
             } else if session.full_since == Some(self.clock.now) {
                 // It is another request that waits now, and what is behind waits for that.
                 session.unread_since = session.unread_since.map(|_| self.clock.now);
@@ -372,11 +411,7 @@ impl Plane {
         &mut self,
         (key, session): (Key<Session>, &Session),
     ) -> Option<Time> {
-        // A relay that has waited behind another one only, and found room at once, goes to a server
-        // that answers: its time begins now.
-        let has_stalled = session.relay.is_none_or(|relay| relay.stalled.is_some());
-        let full_since = session.full_since.filter(|_| has_stalled);
-        self.end_wait_for_server(key).into_iter().chain(full_since).min()
+        self.end_wait_for_server(key).into_iter().chain(waited_for_room(session)).min()
     }
 
     /// Counts the time that the requests of a client which were sent now waited before. If their
@@ -460,6 +495,14 @@ impl Plane {
         session.closing = true;
         session.broken = true;
     }
+}
+
+/// The time since which a request that is started now has waited for room, if it has. A relay that
+/// has waited behind another one only, and found room at once, goes to a server that answers: its
+/// time begins now.
+pub(super) fn waited_for_room(session: &Session) -> Option<Time> {
+    let has_stalled = session.relay.is_none_or(|relay| relay.stalled.is_some());
+    session.full_since.filter(|_| has_stalled)
 }
 
 #[inline]

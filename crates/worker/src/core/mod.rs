@@ -259,6 +259,8 @@ pub(crate) struct Plane {
     waited: Option<Duration>,
     /// A request of that client was refused.
     refused_in_vain: Cell<bool>,
+    /// The session whose socket is read again: what is there has waited in it.
+    rereading: Option<Key<Session>>,
     pub(crate) routes: routes::State,
     across: across::State,
     passing: passing::State,
@@ -335,6 +337,7 @@ impl Core {
             cluster,
             waited: None,
             refused_in_vain: Cell::new(false),
+            rereading: None,
             routes: routes::State::default(),
             across: across::State::default(),
             passing: passing::State::default(),
@@ -447,6 +450,7 @@ impl Core {
 
     /// Notes that the client's socket is about to be read.
     pub(crate) fn clear_unread(&mut self, key: Key<Session>) {
+        self.plane.rereading = Some(key);
         if let Some(session) = self.sessions.get_mut(key) {
             session.unread = false;
             session.is_reread = false;
@@ -456,6 +460,7 @@ impl Core {
     /// Notes that the client's socket was read again. If nothing was left there, the next request
     /// is a new one.
     pub(crate) fn end_reread(&mut self, key: Key<Session>) {
+        self.plane.rereading = None;
         let Some(session) = self.sessions.get_mut(key) else { return };
         if !session.paused && !session.unread {
             (session.full_since, session.unread_since) = (None, None);

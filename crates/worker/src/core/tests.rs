@@ -504,3 +504,34 @@ fn an_answer_to_an_earlier_question_brings_no_server_back_that_was_not_emptied()
     core.on_backend_bytes(0, b"+OK\r\n+PONG\r\n").unwrap();
     assert!(core.plane.plan.health.is_usable(id));
 }
+
+#[test]
+fn a_pipeline_waits_once_for_a_server_that_does_not_answer_also_if_another_one_does_in_between() {
+    let (mut core, [_, own]) = behind_a_full_link(b"GET b\r\nPING\r\nGET c\r\nPING\r\nGET d\r\n");
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(&mut Vec::new());
+        output(core, own).matches("; the request was not sent").count()
+    };
+    assert_eq!((told_at(&mut core, 149), told_at(&mut core, 150)), (0, 3));
+    // The server answers again: what comes next has its own time.
+    core.on_backend_bytes(0, b"$-1\r\n").unwrap();
+    core.on_client_bytes(own, b"GET e\r\nGET f\r\n");
+    assert_eq!((told_at(&mut core, 249), told_at(&mut core, 250)), (3, 4));
+}
+
+#[test]
+fn a_request_of_a_pipeline_has_its_time_from_the_last_answer_of_its_server() {
+    let (mut core, [_, own]) = behind_a_full_link(b"GET b\r\nGET c\r\n");
+    pass_to(&mut core, 140);
+    core.on_backend_bytes(0, b"$-1\r\n").unwrap();
+    core.resume_sessions(&mut Vec::new());
+    let sent = core.links[0].link.unsent().len();
+    core.links[0].link.advance(sent);
+    let told_at = |core: &mut Core, millis| {
+        pass_to(core, millis);
+        core.resume_sessions(&mut Vec::new());
+        output(core, own).matches("; the request was not sent").count()
+    };
+    assert_eq!((told_at(&mut core, 239), told_at(&mut core, 240)), (0, 1));
+}

@@ -14,7 +14,7 @@ mod warm;
 
 pub(super) use access::was_let;
 
-use super::input::Step;
+use super::input::{NextRequest, Step, waited_for_room};
 use super::{LinkSlot, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::{Fault, Key, Slab};
@@ -187,10 +187,8 @@ impl Plane {
         let pool = &plan.pools[usize::from(session.pool)];
         self.choose_lane(links, (key, session), busy);
         let mut pos = 0;
-        // The next request is not one that found no room before.
-        let mut is_new = session.full_since.is_none();
-        let was_full = !is_new;
-        let may_have_waited = was_full || self.cluster.has_waiting();
+        let mut next = NextRequest::of(session);
+        let may_have_waited = next.was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
         let led_from = std::mem::replace(&mut self.waited, waited);
@@ -206,8 +204,8 @@ impl Plane {
                 // worker keeps it from overtaking those before it.
                 is_held_up = !is_held || !self.waits_in_order(session);
                 if is_held_up {
-                    is_new = true;
-                } else if std::mem::take(&mut is_new) {
+                    next.is_new = true;
+                } else if std::mem::take(&mut next.is_new) {
                     (session.full_since, is_full) = (Some(self.clock.now), true);
                 }
                 session.paused = true;
@@ -250,7 +248,7 @@ impl Plane {
                             links,
                             (&plan, pool),
                             whose,
-                            (request, rest, &mut is_new),
+                            (request, rest, &mut next),
                         );
                         is_full = matches!(step, Step::Full(_) | Step::Crowded);
                         if self.has_to_wait(links, (key, session), step) {
@@ -268,7 +266,7 @@ impl Plane {
             let bytes = &rest[..consumed];
             let mut call = Call { key, session, busy, request, bytes, warm: None };
             let step = self.dispatch_memcached(links, (&plan, pool), &mut call);
-            if self.is_refused_late(links, &mut call, (&step, &mut is_new)) {
+            if self.is_refused_late(links, &mut call, (&step, &mut next)) {
                 pos += consumed;
                 continue;
             }
@@ -281,8 +279,10 @@ impl Plane {
                 if self.waited.is_some() {
                     self.end_wait_in_vain(key);
                 }
+            } else if next.was_full && since.is_none() {
+                since = waited_for_room(session);
             }
-            is_new = true;
+            next.is_new = true;
             pos += consumed;
             if self.noting.is_due(consumed) {
                 self.note_memcached(pool, session, request, bytes);
@@ -292,9 +292,9 @@ impl Plane {
             self.bring_waited(links, key, since);
         }
         // The first request has waited, also if it was refused and the next one has started.
-        let has_waited = since.is_some() || !is_new || (was_full && pos > 0);
-        let is_over = is_new || (pos > 0 && !is_full);
-        self.settle_wait(session, is_over, has_waited && !is_held_up);
+        let has_waited = since.is_some() || !next.is_new || (next.was_full && pos > 0);
+        let is_over = next.is_new || (pos > 0 && !is_full);
+        self.settle_wait((key, session), is_over, has_waited && !is_held_up);
         session.identity.live.note_request(None, self.clock.now);
         if session.paused && !was_paused {
             self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
@@ -310,19 +310,17 @@ impl Plane {
         &mut self,
         links: &mut [LinkSlot],
         call: &mut Call<'_>,
-        (step, is_new): (&Step, &mut bool),
+        (step, next): (&Step, &mut NextRequest),
     ) -> bool {
         let link = match *step {
             Step::Full(link) => link,
-            Step::Crowded => return self.is_refused_crowded(call, is_new),
+            Step::Crowded => return self.is_refused_crowded(call, next),
             Step::Started | Step::Wait => return false,
         };
         if self.is_gone(&links[link]) {
             return false;
         }
-        if std::mem::take(is_new) {
-            call.session.full_since = Some(self.clock.now);
-        }
+        self.note_no_room(&links[link], call.session, next);
         let slot = &mut links[link];
         let Some(fault) = self.lateness(slot, call.session) else { return false };
         self.retract_shown(call.key);
@@ -333,8 +331,8 @@ impl Plane {
 
     /// The same for one that finds no room among those on their way over other pools.
     #[cold]
-    fn is_refused_crowded(&mut self, call: &mut Call<'_>, is_new: &mut bool) -> bool {
-        if std::mem::take(is_new) {
+    fn is_refused_crowded(&mut self, call: &mut Call<'_>, next: &mut NextRequest) -> bool {
+        if std::mem::take(&mut next.is_new) {
             call.session.full_since = Some(self.clock.now);
         }
         let Some(text) = self.crowded_too_long(call.session) else { return false };
@@ -379,7 +377,7 @@ impl Plane {
         links: &mut [LinkSlot],
         (plan, pool): (&Plan, &PoolPlan),
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
-        (refused, bytes, is_new): (&Request, &[u8], &mut bool),
+        (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
     ) -> Step {
         let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
         if !is_wanted || !session.identity.authenticated {
@@ -405,7 +403,7 @@ impl Plane {
         }
         let step = self.start_memcached(links, (plan, pool), &mut call);
         // It is not answered by itself: the value is refused all the same.
-        match self.is_refused_late(links, &mut call, (&step, is_new)) {
+        match self.is_refused_late(links, &mut call, (&step, next)) {
             true => Step::Started,
             false => step,
         }
