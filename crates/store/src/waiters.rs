@@ -284,15 +284,18 @@ impl Store {
         };
         let lane = commands::lane_of(request.command.verb);
         let keys = keys_of(request);
+        let turn = Turn::of(context);
         // Before the attempt, which leaves alone what others wait for: while the
         // shards are held they may become fewer, not more.
-        let has_others = |key: &&[u8]| self.waiters.has_in(context.database, lane, key);
-        let shared: Vec<&[u8]> = keys.iter().copied().filter(has_others).collect();
-        let (found, patience) =
-            commands::attempt(self, request, Turn::of(context), How::Newcomer, out);
+        let is_left = |key: &&[u8]| {
+            self.waiters.has_in(context.database, lane, key)
+                && commands::may_serve(self, request, turn, key)
+        };
+        let left: Vec<&[u8]> = keys.iter().copied().filter(is_left).collect();
+        let (found, patience) = commands::attempt(self, request, turn, How::Newcomer, out);
         if found == Found::Answered {
             drop(held);
-            self.settle_quotas(request, Turn::of(context));
+            self.settle_quotas(request, turn);
             self.events.count_waiting(-1);
             return Waited::Answered;
         }
@@ -300,7 +303,7 @@ impl Store {
         self.waiters.enter(&waiter);
         // Those before it may be served otherwise meanwhile, or wait for
         // something of another type, and leave to it what is there.
-        for key in shared {
+        for key in left {
             self.events.note_ready(who.worker, context.database, key);
         }
         Waited::Waits(waiter, patience)
@@ -396,12 +399,18 @@ impl Store {
         let turn = Turn::of(Context { database, clock, protocol, worker });
         let mut out = Vec::new();
         let (found, _) = waiter.with_request(|request| {
+            // The attempt looks at this key alone, and may move what is there to another one.
             let mut footprint = Footprint::default();
-            footprint.add(self, request);
+            match commands::waits_for_first(request.command.verb) {
+                true => footprint.add(self, request),
+                false => footprint.add_key(self, key),
+            }
             let held = self.hold_unless_script(footprint, turn).ok_or(HeldByScript)?;
             let attempted = commands::attempt(self, request, turn, How::Ready(key), &mut out);
             drop(held);
-            self.settle_quotas(request, turn);
+            if attempted.0 == Found::Answered {
+                self.settle_quotas(request, turn);
+            }
             Ok(attempted)
         })?;
         if found == Found::Answered {
@@ -474,6 +483,34 @@ mod tests {
             scope.spawn(move || done.send(work()));
             is_done.recv_timeout(WATCHDOG).expect("it stands still")
         })
+    }
+
+    #[test]
+    fn a_newcomer_has_only_those_keys_looked_at_that_others_leave_to_it() {
+        let store = Store::new(StoreConfig { shards: Some(8), ..Default::default() });
+        let execute = |line: &str| {
+            with_request(line, |it| store.execute(it, context(0), &mut Vec::new()));
+            ready(&store, 0);
+        };
+        execute("XADD read 1-1 a b");
+        execute("XGROUP CREATE read g $");
+        let commands = [
+            "BLPOP a b c 0",
+            "BZPOPMIN a b c 0",
+            "BLMOVE a b LEFT LEFT 0",
+            "XREAD BLOCK 0 STREAMS a read $ $",
+            "XREADGROUP GROUP g one BLOCK 0 STREAMS read >",
+        ];
+        for command in commands {
+            let waiters = [1, 2, 3].map(|client| wait(&store, client, command));
+            assert!(!store.notifies(), "{command}: there is nothing to look at");
+            assert!(waiters.iter().all(|waiter| store.cancel(waiter)));
+        }
+        let earlier = wait(&store, 1, "BZPOPMIN a list 0");
+        execute("RPUSH list 1");
+        let late = wait(&store, 2, "BLPOP a list 0");
+        assert_eq!(ready(&store, 0), [2], "the earlier one waits for another type");
+        assert!(store.cancel(&earlier) && !store.cancel(&late));
     }
 
     #[test]

@@ -52,6 +52,19 @@ pub(crate) fn lane_of(verb: Verb) -> Lane {
     }
 }
 
+/// Returns whether a key that others wait for may have something for a command that has just come.
+/// An entry of a stream is nobody's alone.
+pub(crate) fn may_serve(store: &Store, request: &Request<'_>, turn: Turn, key: &[u8]) -> bool {
+    match lane_of(request.command.verb) {
+        Lane::Elements => store.with_key(turn, key, |entry| entry.exists()),
+        Lane::Entries => false,
+        Lane::Group => {
+            let call = Call { store, turn, args: request.args, transfer: None };
+            read::has_undelivered(&call, key)
+        }
+    }
+}
+
 /// What a command that is to wait waits as: the group that it reads for, and
 /// its arguments, of which none means something else later.
 pub(crate) fn settle<'a>(

@@ -25,7 +25,7 @@ mod sorted;
 mod stream;
 mod string;
 
-pub(crate) use blocking::{Found, How, lane_of, settle, waits_for_first};
+pub(crate) use blocking::{Found, How, lane_of, may_serve, settle, waits_for_first};
 
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};

@@ -336,6 +336,14 @@ fn xreadgroup_ready(reader: &Reader<'_, '_>, key: &[u8], out: &mut Vec<u8>) -> A
     Ok((Found::Answered, 0))
 }
 
+/// Returns whether a stream has entries that the group of an XREADGROUP did not get yet.
+pub(in crate::commands) fn has_undelivered(call: &Call<'_>, key: &[u8]) -> bool {
+    let locked = call.store.lock_keys(std::iter::once(key));
+    let Ok(Some(stream)) = locked.look_at::<&Stream>(call.turn, key) else { return false };
+    let group = group_of(call).and_then(|group| stream.group(group));
+    group.is_some_and(|group| stream.log().newest() > group.last)
+}
+
 /// A consumer that reads.
 struct Reader<'r, 'a> {
     call: &'r Call<'a>,
