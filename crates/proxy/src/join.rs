@@ -348,10 +348,12 @@ impl Join {
 
     /// The elements taken by [`Join::take_all`].
     fn elements(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
-        (0..self.ends.len()).map(|index| {
-            let start = if index == 0 { 0 } else { self.ends[index - 1] };
-            &self.bytes[start..self.ends[index]]
-        })
+        (0..self.ends.len()).map(|index| self.element(index))
+    }
+
+    fn element(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
     }
 
     fn write_union(&self, out: &mut Vec<u8>) {
@@ -366,7 +368,8 @@ impl Join {
         let len = self.fragments.iter().map(|fragment| fragment.element).min().unwrap_or(0);
         reply::array(out, len);
         for index in 0..len {
-            let mut same = self.elements().skip(index).step_by(len);
+            let same = (index..self.ends.len()).step_by(len);
+            let mut same = same.map(|index| self.element(index));
             let first = same.next().unwrap_or_default();
             if index % 2 == 0 {
                 out.extend_from_slice(first);

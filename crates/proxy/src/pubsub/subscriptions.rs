@@ -1,11 +1,11 @@
 use super::{Hashing, Name, SubscriptionKind};
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use keyway_base::Time;
 
 /// What one client has subscribed to.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    /// By the number of the kind, in the order they were begun.
+    /// By the number of the kind.
     names: [IndexSet<Name, Hashing>; 3],
     /// The request whose subscriptions are not confirmed yet. The client's
     /// next request waits for it.
@@ -37,24 +37,55 @@ pub struct Pending {
     pub sequence: u32,
     /// When what is not confirmed fails.
     pub deadline: Time,
-    /// Each name of the request, in its order.
-    pub names: Vec<(Name, Outcome)>,
+    /// The names of the request, in its order.
+    names: Vec<Name>,
+    /// What became of each of them.
+    outcomes: IndexMap<Name, Outcome, Hashing>,
+    /// How many of them are waited for.
+    waiting: usize,
 }
 
 impl Pending {
-    /// Notes what became of a name; whether nothing is waited for any more.
-    pub fn settle(&mut self, name: &[u8], outcome: &Outcome) -> bool {
-        for (waiting, slot) in &mut self.names {
-            if **waiting == *name && *slot == Outcome::Waiting {
-                *slot = outcome.clone();
-            }
+    /// A request for these names, with what is known of each name. Whatever is still
+    /// waited for at `deadline` fails.
+    pub fn new(
+        kind: SubscriptionKind,
+        deadline: Time,
+        names: Vec<Name>,
+        mut outcome_of: impl FnMut(&Name) -> Outcome,
+    ) -> Self {
+        let mut outcomes = IndexMap::with_capacity_and_hasher(names.len(), Hashing::default());
+        for name in &names {
+            outcomes.entry(Name::clone(name)).or_insert_with(|| outcome_of(name));
+        }
+        let waiting = outcomes.values().filter(|it| **it == Outcome::Waiting).count();
+        Pending { kind, sequence: 0, deadline, names, outcomes, waiting }
+    }
+
+    /// Notes what became of a name. Returns whether nothing is waited for any more.
+    pub fn settle(&mut self, name: &[u8], outcome: Outcome) -> bool {
+        if let Some(slot) = self.outcomes.get_mut(name)
+            && *slot == Outcome::Waiting
+        {
+            *slot = outcome;
+            self.waiting -= 1;
         }
         self.is_settled()
     }
 
-    /// Whether nothing is waited for.
+    /// Returns whether nothing is waited for.
     pub fn is_settled(&self) -> bool {
-        self.names.iter().all(|(_, outcome)| *outcome != Outcome::Waiting)
+        self.waiting == 0
+    }
+
+    /// The names that are waited for, each once.
+    pub fn waited_for(&self) -> impl Iterator<Item = &Name> {
+        self.outcomes.iter().filter(|(_, it)| **it == Outcome::Waiting).map(|(name, _)| name)
+    }
+
+    /// The names of the request in its order, each as often as it was named, with what became of it.
+    pub fn names(&self) -> impl Iterator<Item = (&Name, &Outcome)> {
+        self.names.iter().map(|name| (name, &self.outcomes[name]))
     }
 }
 
@@ -66,7 +97,7 @@ impl Subscriptions {
 
     /// Removes a name; whether it was there.
     pub fn remove(&mut self, kind: SubscriptionKind, name: &[u8]) -> bool {
-        self.names[kind as usize].shift_remove(name)
+        self.names[kind as usize].swap_remove(name)
     }
 
     /// Whether the client has subscribed to this.

@@ -109,7 +109,7 @@ fn may_hear_all(user: Option<&User>, subscriptions: &Subscriptions) -> bool {
     };
     let names = |kind| subscriptions.names(kind).map(move |name| (kind, name));
     let pending = subscriptions.pending.iter();
-    let pending = pending.flat_map(|it| it.names.iter().map(|(name, _)| (it.kind, name)));
+    let pending = pending.flat_map(|it| it.names().map(|(name, _)| (it.kind, name)));
     SubscriptionKind::ALL
         .into_iter()
         .flat_map(names)

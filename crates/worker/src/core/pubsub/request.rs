@@ -249,12 +249,12 @@ impl Plane {
         let was_subscriber = subscriptions.is_subscriber();
         let out = busy.output.buf();
         if subscribes {
-            let pending = self.begin(session.pool, key, &subscriptions, kind, names);
+            let mut pending = self.begin(session.pool, key, &subscriptions, kind, names);
             if pending.is_settled() {
-                self.finish(session, key, &mut subscriptions, pending, out);
+                self.finish(session, key, &mut subscriptions, &pending, out);
             } else {
-                let sequence = busy.order.reserve();
-                subscriptions.pending = Some(Box::new(Pending { sequence, ..pending }));
+                pending.sequence = busy.order.reserve();
+                subscriptions.pending = Some(Box::new(pending));
                 self.pubsub.pending.insert(key);
             }
         } else {
@@ -314,20 +314,14 @@ impl Plane {
                 options.timeout.map_or(CONFIRM_MAX, |timeout| timeout + options.connect_timeout)
             }
         };
-        let outcome_of = |plane: &mut Self, name: &Name| {
+        Pending::new(kind, self.clock.now + timeout, names, |name| {
             if is_store || subscriptions.contains(kind, name) {
                 return Outcome::Fine;
             }
             // What is active may end before the last name is: it is held.
-            plane.pubsub.pools[pool as usize].waiters.add(kind, name, key);
-            plane.want(pool, kind, name)
-        };
-        let names = names.into_iter().map(|name| {
-            let outcome = outcome_of(self, &name);
-            (name, outcome)
-        });
-        let names = names.collect();
-        Pending { kind, sequence: 0, deadline: self.clock.now + timeout, names }
+            self.pubsub.pools[pool as usize].waiters.add(kind, name, key);
+            self.want(pool, kind, name)
+        })
     }
 
     /// Makes the client a subscriber of what was confirmed, and appends the
@@ -337,24 +331,24 @@ impl Plane {
         session: &Session,
         key: Key<Session>,
         subscriptions: &mut Subscriptions,
-        pending: Pending,
+        pending: &Pending,
         out: &mut Vec<u8>,
     ) {
         let (shape, kind, pool) = (shape_of(session), pending.kind, session.pool);
-        for (name, outcome) in pending.names {
+        for (name, outcome) in pending.names() {
             let channels = &mut self.pubsub.pools[pool as usize];
-            channels.waiters.remove(kind, &name, key);
+            channels.waiters.remove(kind, name, key);
             match outcome {
                 Outcome::Failed(error) => {
-                    out.extend_from_slice(&error);
-                    self.release_name(pool, kind, &name);
+                    out.extend_from_slice(error);
+                    self.release_name(pool, kind, name);
                 }
                 Outcome::Fine | Outcome::Waiting => {
-                    if subscriptions.add(kind, &name) {
-                        channels.registry.add(kind, &name, key);
+                    if subscriptions.add(kind, name) {
+                        channels.registry.add(kind, name, key);
                     }
                     let count = subscriptions.count_told(kind);
-                    write_change(out, shape, kind.word(true), Some(&name), count);
+                    write_change(out, shape, kind.word(true), Some(name), count);
                 }
             }
         }
@@ -380,7 +374,7 @@ impl Plane {
         let (pool, worker) = (session.pool, self.worker());
         if let Some(pending) = subscriptions.pending.take() {
             self.pubsub.pending.swap_remove(&key);
-            for (name, _) in &pending.names {
+            for (name, _) in pending.names() {
                 self.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
                 self.release_name(pool, pending.kind, name);
             }

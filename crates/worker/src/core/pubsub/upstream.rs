@@ -403,7 +403,7 @@ impl Plane {
                 .get_mut(key)
                 .and_then(|session| session.subscriptions.as_mut())
                 .and_then(|subscriptions| subscriptions.pending.as_mut());
-            if pending.is_some_and(|pending| pending.settle(name, outcome)) {
+            if pending.is_some_and(|pending| pending.settle(name, outcome.clone())) {
                 self.finish_pending(sessions, key);
             }
         }
@@ -418,7 +418,7 @@ impl Plane {
             let was_subscriber = subscriptions.is_subscriber();
             let sequence = pending.sequence;
             let mut out = Vec::new();
-            self.finish(session, key, &mut subscriptions, *pending, &mut out);
+            self.finish(session, key, &mut subscriptions, &pending, &mut out);
             self.note_subscriber(session.pool, was_subscriber, subscriptions.is_subscriber());
             self.complete(key, session, sequence, |dest| dest.extend_from_slice(&out));
         }
@@ -460,15 +460,15 @@ impl Plane {
             let pending = session.subscriptions.as_mut().and_then(|them| them.pending.as_mut());
             let Some(pending) = pending.filter(|pending| now >= pending.deadline) else { continue };
             let kind = pending.kind;
-            let waited_for = |(_, outcome): &&mut (Name, Outcome)| *outcome == Outcome::Waiting;
-            for (name, outcome) in pending.names.iter_mut().filter(waited_for) {
+            for name in pending.waited_for().cloned().collect::<Vec<_>>() {
                 let slots = self.pubsub.pools[pool as usize].slots.clone();
                 let silent = slots.clone().find(|&index| {
                     let link = &self.pubsub.slots[index].link;
-                    link.wants(kind, name) && !link.is_active(kind, name)
+                    link.wants(kind, &name) && !link.is_active(kind, &name)
                 });
                 let at = silent.unwrap_or(slots.start);
-                *outcome = Outcome::Failed(self.fault_text(at, BackendFault::Timeout));
+                let failed = Outcome::Failed(self.fault_text(at, BackendFault::Timeout));
+                pending.settle(&name, failed);
             }
             self.finish_pending(sessions, key);
         }
