@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, raise_descriptor_limit,
-    skipped, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words,
+    raise_descriptor_limit, skipped, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -184,6 +184,31 @@ fn a_client_that_leaves_frees_its_connection() {
     let mut client = setup.client();
     client.words("RPUSH leave:1 v");
     assert_eq!(client.words("LLEN leave:1"), Value::Integer(1));
+}
+
+#[test]
+fn a_client_that_leaves_with_much_behind_its_command_takes_nothing() {
+    let _watch = watchdog(Duration::from_secs(60), "leaving");
+    let setup = Setup::start(1, 1);
+    for len in [1, 200_000, 4_000_000] {
+        let mut client = setup.client();
+        client.send(&encode_words("BLPOP leave 0"));
+        setup.wait_for_blocked(1);
+        client.send(&encode(&[b"SET".as_slice(), b"other", &vec![b'x'; len]]));
+        drop(client);
+        setup.wait_for_blocked(0);
+        let mut other = setup.client();
+        other.words("RPUSH leave v");
+        assert_eq!(other.words("LPOP leave"), Value::bulk("v"), "{len} bytes behind");
+    }
+    // More than is kept: it cannot be told whether the client is still there.
+    let mut client = setup.client();
+    client.send(&encode_words("BLPOP leave 0"));
+    setup.wait_for_blocked(1);
+    let large = encode(&[b"SET".as_slice(), b"other", &vec![b'x'; 24 << 20]]);
+    let _ = client.try_send(&large);
+    setup.wait_for_blocked(0);
+    assert!(client.try_closed());
 }
 
 #[test]

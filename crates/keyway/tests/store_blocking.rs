@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode_words, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, encode, encode_words, wait_until,
+    watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -33,6 +34,52 @@ fn wait_for_blocked(client: &mut Client, count: i64) {
 
 fn bytes_of(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| encode_words(line)).collect()
+}
+
+#[test]
+fn a_client_that_leaves_with_much_behind_its_command_takes_nothing() {
+    let _watch = watchdog(Duration::from_secs(60), "leaving");
+    let keyway = store("2");
+    let mut other = keyway.client(0);
+    for blocking in
+        ["BLPOP leave 0", "XREAD BLOCK 0 STREAMS leave $", "BLMOVE leave to LEFT LEFT 0"]
+    {
+        for len in [200_000, 4_000_000] {
+            let mut client = keyway.client(0);
+            client.send(&encode_words(blocking));
+            wait_for_blocked(&mut other, 1);
+            client.send(&encode(&[b"SET".as_slice(), b"other", &vec![b'x'; len]]));
+            drop(client);
+            wait_for_blocked(&mut other, 0);
+        }
+    }
+    other.words("RPUSH leave v");
+    assert_eq!(other.words("LPOP leave"), Value::bulk("v"));
+}
+
+/// Many clients that wait for the same keys cost a newcomer no look at each of them.
+#[test]
+fn many_who_wait_for_the_same_keys_hold_nobody_up() {
+    let _watch = watchdog(Duration::from_secs(60), "many keys");
+    let keyway = store("1");
+    let mut other = keyway.client(0);
+    let keys: Vec<String> = (0..5000).map(|nth| format!("k{nth}")).collect();
+    let keys = keys.join(" ");
+    let ids = vec!["$"; 5000].join(" ");
+    let commands = [
+        format!("BLPOP {keys} 0"),
+        format!("BZPOPMIN {keys} 0"),
+        format!("XREAD BLOCK 0 STREAMS {keys} {ids}"),
+    ];
+    for command in commands {
+        let mut clients: Vec<Client> = (0..10).map(|_| keyway.client(0)).collect();
+        clients.iter_mut().for_each(|client| client.send(&encode_words(&command)));
+        other.set_reply_within(Duration::from_secs(3));
+        wait_for_blocked(&mut other, 10);
+        assert_eq!(other.words("PING"), Value::simple("PONG"));
+        drop(clients);
+        wait_for_blocked(&mut other, 0);
+    }
 }
 
 #[test]

@@ -361,6 +361,30 @@ fn who_has_written_has_its_reply_after_who_caches_was_told() {
     }
 }
 
+#[test]
+fn who_caches_is_told_before_a_writer_of_the_same_worker_has_its_reply() {
+    let _watch = watchdog(Duration::from_secs(60), "an order");
+    let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    // The writer is there first.
+    let mut writer = connect(keyway.address(0));
+    let mut reader = connect(keyway.address(0));
+    reader.write_all(&encode_words("HELLO 3")).expect("taken");
+    reader.write_all(&encode_words("CLIENT TRACKING ON")).expect("taken");
+    for (round, line) in
+        ["SET k v", "INCR n", "DEL k", "MSET k 1 n 2"].iter().cycle().take(1000).enumerate()
+    {
+        let lines = ["SET k 1", "GET k", "GET n", "ECHO read"];
+        lines.iter().for_each(|line| reader.write_all(&encode_words(line)).expect("taken"));
+        read_until(&mut reader, b"read\r\n");
+        // What it has changed itself.
+        while has_something(&mut reader) {}
+        writer.write_all(&encode_words(line)).expect("taken");
+        while !has_something(&mut writer) {}
+        assert!(has_something(&mut reader), "{line}, round {round}");
+    }
+}
+
 fn read_until(stream: &mut TcpStream, end: &[u8]) {
     let (mut all, mut buf) = (Vec::new(), [0; 4096]);
     while !all.ends_with(end) {

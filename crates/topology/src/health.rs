@@ -404,6 +404,10 @@ impl HealthBoard {
         self.strangers.count()
     }
 
+    pub(crate) fn strangers_of_all(&self) -> Strangers {
+        self.strangers.clone()
+    }
+
     /// Number of backends on the board.
     pub fn backend_count(&self) -> usize {
         self.cells.len()

@@ -159,6 +159,9 @@ pub struct Cluster {
     /// How far primaries were when, by their place.
     histories: Mutex<BTreeMap<u16, OffsetHistory>>,
     lags_told: Box<[AtomicU64]>,
+    /// For each place the version of the map that brought the server there, or took it away, for
+    /// which all that workers share was made new.
+    settled: Box<[AtomicU64]>,
     /// Where names lead by which replicas are known.
     hosts: Mutex<Hosts>,
     /// Why questions are not answered.
@@ -246,19 +249,12 @@ impl Cluster {
             histories: Mutex::default(),
             lags_asked: AtomicU64::new(0),
             lags_told: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            settled: (0..places).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
             trouble: Mutex::new(Trouble::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
-        }
-    }
-
-    /// Goes on with what the pool that this one replaces knew of its shards' replicas: a shard that
-    /// has lost its replicas is told of again.
-    pub fn inherit_redundancy(&self, old: &Cluster) {
-        if self.primaries == old.primaries {
-            self.redundancy.lock().inherit(&old.redundancy.lock());
         }
     }
 
@@ -284,6 +280,12 @@ impl Cluster {
     /// Number of shards that have lost their replicas.
     pub(crate) fn unreplicated_count(&self) -> u64 {
         self.redundancy.lock().lost_count() as u64
+    }
+
+    /// Returns whether the calling worker is the first that sees a change of the server at a place:
+    /// that of this version of the map.
+    pub(crate) fn is_first_at(&self, place: usize, version: u64) -> bool {
+        self.settled.get(place).is_some_and(|last| last.fetch_max(version, Relaxed) < version)
     }
 
     /// The settings of its discovery.

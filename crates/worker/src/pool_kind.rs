@@ -243,9 +243,6 @@ impl PoolKind {
         if let (Some(scripts), Some(old)) = (self.scripts_mut(), old.scripts()) {
             *scripts = Arc::clone(old);
         }
-        if let (Some(cluster), Some(old)) = (self.cluster(), old.cluster()) {
-            cluster.inherit_redundancy(old);
-        }
         match (self, old) {
             (PoolKind::Routed(routes), PoolKind::Routed(old)) => {
                 routes.totals = Arc::clone(&old.totals);

@@ -388,6 +388,9 @@ impl<I: Io> Worker<I> {
         let mut has_read = false;
         loop {
             if !self.core.may_read(key) {
+                if self.core.has_sent_too_much(key) {
+                    return self.close_client(key, CloseReason::Limit);
+                }
                 if has_read {
                     self.core.note_left_unread(key);
                 }
@@ -418,7 +421,11 @@ impl<I: Io> Worker<I> {
                     if let Some(Some(client)) = self.clients.get_mut(key.index() as usize) {
                         client.has_ended = true;
                     }
-                    return self.core.on_client_end(key);
+                    self.core.on_client_end(key);
+                    if self.core.note_hangup(key) {
+                        self.part_with(key);
+                    }
+                    return;
                 }
                 Recv::Failed => return self.close_broken(key, client.socket),
             }

@@ -54,6 +54,7 @@ impl Cluster {
         self.logged.lock().clone_from(&old.logged.lock());
         self.doubts.lock().clone_from(&old.doubts.lock());
         drop(known);
+        self.redundancy.lock().inherit(&old.redundancy.lock());
         self.histories.lock().clone_from(&old.histories.lock());
         self.lags_asked.store(old.lags_asked.load(Relaxed), Relaxed);
         for (own, its) in self.lags.iter().zip(&old.lags) {

@@ -712,7 +712,7 @@ impl Plane {
         if let Some(waited) = self.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
-        let trouble = &self.troubles[id.index()];
+        let trouble = self.troubles.get(id);
         let pool = &self.plan.pools[index as usize].name;
         match (&trouble.refusal, trouble.tls) {
             (Some((_, said)), _) => match advice(pool, said) {

@@ -73,6 +73,11 @@ impl HealthLog {
         self.told.lock().insert(server, told);
     }
 
+    /// Forgets what was told of the server at a place: another one is there.
+    pub(crate) fn forget(&self, server: u16) {
+        self.told.lock().remove(&server);
+    }
+
     /// Takes over the entries of `old`, the log of the pool that this one's pool replaces.
     /// `heir_of` maps a place in that pool to a place in this one.
     pub(crate) fn inherit(&self, old: &HealthLog, heir_of: impl Fn(u16) -> Option<u16>) {
@@ -244,6 +249,17 @@ mod tests {
             failures: 1,
             until: None,
         }
+    }
+
+    #[test]
+    fn a_server_that_comes_to_a_place_is_told_of_no_change_of_the_one_before() {
+        let log = HealthLog::default();
+        for (to, millis) in [(HealthState::Failing, 0), (HealthState::Up, 10)] {
+            log.on_flap(SERVER, &change(to), at(millis));
+        }
+        log.forget(SERVER);
+        let first = log.on_flap(SERVER, &change(HealthState::Failing), at(20));
+        assert_eq!(first.map(|flap| flap.left_out), Some(0), "it is told at once");
     }
 
     #[test]

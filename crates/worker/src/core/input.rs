@@ -1,7 +1,7 @@
 use super::pools::BULK;
 use super::streaming::Begun;
 use super::tracking::forget_caching;
-use super::{Core, LinkIndex, LinkSlot, Plane};
+use super::{Core, LinkIndex, LinkSlot, Plane, reads_on};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Verb;
 use keyway_proxy::{Busy, Owner, Session, write_fault};
@@ -93,7 +93,7 @@ impl Core {
                     plane.note_unstalled(session);
                 }
             }
-            let may_read = !session.paused && session.unread;
+            let may_read = session.unread && (!session.paused || reads_on(session, Some(&busy)));
             if may_read && !std::mem::replace(&mut session.is_reread, true) {
                 reread.push(key);
             }

@@ -87,8 +87,8 @@ use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::memcached::MemcachedClient;
-use keyway_proxy::{BusyPool, Identity, Join, JoinPool, Link, Session};
-use keyway_topology::{BackendId, RejoinClaim};
+use keyway_proxy::{Busy, BusyPool, Identity, Join, JoinPool, Link, Session};
+use keyway_topology::{BackendId, PerServer, RejoinClaim};
 use pools::PoolState;
 use pubsub::PubSub;
 pub(crate) use pubsub::SubscriberIndex;
@@ -195,7 +195,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     /// What is known of each server's failures, by its place on the board.
-    troubles: Vec<troubles::Trouble>,
+    troubles: PerServer<troubles::Trouble>,
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
     pub(crate) awaited: awaited::Awaited,
@@ -277,6 +277,17 @@ pub(crate) struct Plane {
     random: u64,
 }
 
+/// Bytes that are kept of what a client sends behind a command that blocks. A client with more is
+/// disconnected. Less disconnects clients that send large requests there. Redis keeps 1 GB.
+pub(crate) const BEHIND_BLOCKED_MAX: usize = 16 << 20;
+
+/// Returns whether a session that starts no requests now is read all the same. The end of a client that
+/// waits for others comes behind all that it has sent: only who reads on sees it.
+#[cold]
+fn reads_on(session: &Session, busy: Option<&Busy>) -> bool {
+    session.awaits_others() && busy.is_none_or(|busy| busy.unparsed().len() < BEHIND_BLOCKED_MAX)
+}
+
 impl Core {
     /// The core of a worker; `seed` for choices by chance.
     pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
@@ -289,7 +300,7 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let cluster = cluster::State::new(&plan);
         let noting = noting::Noting::new(&plan.limits);
-        let troubles = vec![troubles::Trouble::default(); plan.topology.backend_count()];
+        let troubles = PerServer::new(&plan.topology, &plan.health);
         let plane = Plane {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
@@ -421,10 +432,21 @@ impl Core {
     #[inline]
     pub(crate) fn may_read(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        if session.paused && !std::mem::replace(&mut session.unread, true) {
-            session.unread_since = session.full_since.map(|_| self.plane.clock.now);
+        if session.paused && !reads_on(session, session.busy.as_deref()) {
+            if !std::mem::replace(&mut session.unread, true) {
+                session.unread_since = session.full_since.map(|_| self.plane.clock.now);
+            }
+            return false;
         }
-        !session.paused && !session.closing
+        !session.closing
+    }
+
+    /// Returns whether a client has sent more behind a command that blocks than is kept.
+    #[cold]
+    pub(crate) fn has_sent_too_much(&self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get(key) else { return false };
+        let kept = session.busy.as_ref().map_or(0, |busy| busy.unparsed().len());
+        session.awaits_others() && kept >= BEHIND_BLOCKED_MAX
     }
 
     /// Notes that bytes were read, and others stay in the socket. They may have been there as long as

@@ -781,6 +781,6 @@ impl Core {
     pub(crate) fn note_hangup(&mut self, key: Key<Session>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         session.hung_up = true;
-        session.is_blocked() || session.is_held_back
+        session.awaits_others()
     }
 }

@@ -49,6 +49,9 @@ pub(crate) struct StoreTracking {
     flushed: BTreeMap<u16, Option<Client>>,
     /// For clients of this worker, at the end of the turn.
     outbox: Vec<Told>,
+    /// Sessions that were told something in this turn: they are sent that before writers are sent
+    /// their replies.
+    told: Vec<Key<Session>>,
     /// Other workers have put something into the inbox.
     pub(crate) has_mail: bool,
     /// This worker has taken the inbox, and is to acknowledge when its messages are sent.
@@ -86,9 +89,14 @@ impl StoreTracking {
         self.has_mail | !self.outbox.is_empty() | has_changes
     }
 
+    /// The sessions that were told something and have not been sent it.
+    pub(crate) fn take_told(&mut self) -> Vec<Key<Session>> {
+        std::mem::take(&mut self.told)
+    }
+
     /// Number of clients that cache, and of messages for them.
     pub(super) fn len(&self) -> usize {
-        self.trackers.len() + self.late.len() + self.outbox.len()
+        self.trackers.len() + self.late.len() + self.outbox.len() + self.told.len()
     }
 
     /// Whether changes of keys may concern a client of this worker.
@@ -604,6 +612,9 @@ impl Plane {
             busy.output.buf().extend_from_slice(push);
         }
         self.mark_session_dirty(key, session);
+        if self.store_tracking.told.last() != Some(&key) {
+            self.store_tracking.told.push(key);
+        }
     }
 }
 

@@ -195,6 +195,9 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn flush_sessions(&mut self) {
+        for key in self.core.plane.store_tracking.take_told() {
+            self.flush_session(key);
+        }
         let mut dirty = std::mem::take(&mut self.core.plane.dirty_sessions);
         dirty.append(&mut self.held);
         let now = self.core.clock().now;

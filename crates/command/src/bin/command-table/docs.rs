@@ -89,7 +89,8 @@ the protocol of the client that gets it, and SWAPDB is told to everybody as FLUS
 tells nobody. A writer has its reply after the clients that cache its keys were sent the invalidation, those of other
 workers included. It waits 250 ms at most for a worker that is busy, such as with a script. An invalidation may come after
 the reply where a key expires or is evicted, where an element goes to a client that blocks, for a client told by REDIRECT
-on another worker, and for a client whose own reply waits in this way.
+on another worker, and for a client whose own reply waits in this way. If two clients change keys that the other one
+caches at the same moment, one of them may have its reply first.
 
 **HOTKEYS** tells of the client's pool which keys are asked for most and which have large values, as Keyway
 sees them go by ([admin.md](admin.md#keys-that-stand-out)): `HOTKEYS GET [COUNT count]` has for each hot key its name,
@@ -97,6 +98,10 @@ sees them go by ([admin.md](admin.md#keys-that-stand-out)): `HOTKEYS GET [COUNT 
 for each key with a large value its name, bytes, command, `request` or `reply`, and Unix time. `HOTKEYS RESET` forgets both.
 Each is told 10 of a kind unless asked for more. A user sees those keys only that it may read. In Redis 8.6
 a command of this name begins and ends a session of counting; there is no need to begin one here.
+
+**Commands that block.** Keyway reads on from a client that waits, so that it notices when the client leaves, and keeps up to
+16 MiB of what the client sends behind the command. A client that sends more is disconnected. Redis keeps 1 GB
+(`client-query-buffer-limit`).
 
 SLOWLOG is Keyway's own: on a sharded pool, what its servers took long for, on the embedded store what it worked
 long on ([operations.md](operations.md)). Of a transaction there its commands are shown, as by Redis, and of a script the

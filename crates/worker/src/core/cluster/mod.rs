@@ -148,6 +148,8 @@ impl State {
             + self.named.held()
             + self.waiting.len()
             + self.unowned.len()
+            + self.aside.len()
+            + self.sent_on.len()
             + self.displaced.len()
     }
 
@@ -329,21 +331,27 @@ impl Core {
                 let leaving = there.map(|(index, slot)| (index, slot.generation));
                 self.plane.cluster.leaving.extend(leaving);
             }
-            if let Some(state) = self.plane.cluster_state(pool) {
-                state.shared.note_lag(place as u16, u64::MAX);
-            }
             self.plane.forget_troubles(pool, place as u16);
-            let id = self.plane.plan.topology.backend_id(usize::from(pool), place);
-            let health = &self.plane.plan.health;
+            if is.is_some() {
+                self.plane.cells.pool(usize::from(pool)).backend(place).restart();
+            }
+            let Some(state) = self.plane.cluster_state(pool) else { continue };
+            let shared = Arc::clone(&state.shared);
+            // All workers come by, and what they know together is the new server's from then on.
+            if !shared.is_first_at(place, is.unwrap_or_else(|| map.version())) {
+                continue;
+            }
+            shared.note_lag(place as u16, u64::MAX);
+            let plan = &self.plane.plan;
+            plan.pools[usize::from(pool)].notices.health.forget(place as u16);
+            let id = plan.topology.backend_id(usize::from(pool), place);
+            let health = &plan.health;
             let mut is_ejected = false;
             let settle = |is_held: bool| match is_held {
                 true => is_ejected = health.eject(id),
                 false => drop(health.restore(id)),
             };
-            if let Some(state) = self.plane.cluster_state(pool) {
-                let endpoint = map.node(place).map(|node| &node.endpoint);
-                state.shared.holds.settle(endpoint, settle);
-            }
+            shared.holds.settle(map.node(place).map(|node| &node.endpoint), settle);
             health.circuits().restart(id);
             health.reads().restart(id);
             if is_ejected {
@@ -353,9 +361,6 @@ impl Core {
                     "the server that has joined stays out of use: an operator ejected its address; \
                      `keyway ctl restore` brings it back"
                 );
-            }
-            if is.is_some() {
-                self.plane.cells.pool(usize::from(pool)).backend(place).restart();
             }
         }
     }

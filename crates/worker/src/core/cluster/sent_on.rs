@@ -10,7 +10,7 @@
 //! So a request follows the earlier request of its client for the same slot, as long as that one's
 //! reply is awaited. The server there sends both on, in their order.
 
-use super::super::routes::above;
+use super::super::routes::{above, client_behind};
 use super::super::{Core, Plane};
 use super::named::Onward;
 use keyway_base::{Key, Slab};
@@ -45,7 +45,14 @@ impl State {
         self.latest.retain(|&(_, other, _), _| other != pool);
     }
 
-    #[cfg(test)]
+    /// Forgets a client that has left.
+    pub(super) fn forget_client(&mut self, client: Key<Session>) {
+        if !self.latest.is_empty() {
+            self.latest.retain(|&(of, ..), _| of != client.to_bits());
+        }
+    }
+
+    /// Number of requests that are remembered.
     pub(super) fn len(&self) -> usize {
         self.latest.len()
     }
@@ -83,9 +90,8 @@ impl Core {
     ) -> Onward {
         let Core { sessions, plane, .. } = self;
         let Some(session) = plane.session_of(owner) else { return onward };
-        let Some(client) = sessions.get(session).map(|it| above(session, it).0) else {
-            return onward;
-        };
+        let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
+        let Some(client) = client else { return onward };
         let reply = plane.place_in_session(owner).map(|(_, reply)| reply);
         let key = (client.to_bits(), pool, slot);
         let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));

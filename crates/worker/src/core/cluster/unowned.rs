@@ -99,6 +99,7 @@ impl Plane {
         if !self.cluster.aside.is_empty() {
             self.cluster.aside.remove(&key.to_bits());
         }
+        self.cluster.sent_on.forget_client(key);
     }
 
     /// A client that waits has become one of another pool, which took the place of its own: it

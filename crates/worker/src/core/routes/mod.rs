@@ -136,7 +136,7 @@ fn shadow_of(client: Key<Session>) -> Key<Session> {
 }
 
 /// The client that one that may stand for it does stand for.
-fn client_behind(client: Key<Session>) -> Key<Session> {
+pub(super) fn client_behind(client: Key<Session>) -> Key<Session> {
     Key::from_bits(client.to_bits() & !(1 << 63))
 }
 
