@@ -217,6 +217,10 @@ fn a_client_of_memcached_that_ends_with_a_silent_request_leaves_nothing() {
     let pools = memcached_pools(&behind);
     let count = pools.len();
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    for pool in 0..count {
+        let said = keyway.memcached_client(pool).say("get none\r\n");
+        assert_eq!(said, "END\r\n", "pool {pool} serves");
+    }
     let leave: [fn(MemcachedClient); 3] =
         [drop, MemcachedClient::reset, |client| client.close_write()];
     for (pool, request) in
