@@ -29,7 +29,7 @@ pub struct Top {
     files: Vec<PathBuf>,
     /// Admin listener of a process, as configured by `server.admin`; several with one --address each,
     /// https://HOST:PORT for those with `admin_tls`.
-    #[arg(short, long = "address", value_name = "HOST:PORT")]
+    #[arg(short, long = "address", visible_alias = "admin", value_name = "HOST:PORT")]
     addresses: Vec<String>,
     /// File whose first line is the token of the admin listeners; else the variable
     /// KEYWAY_ADMIN_TOKEN has it.

@@ -129,6 +129,32 @@ fn suites_and_fills_are_run_in_turn() {
 }
 
 #[test]
+fn the_status_is_1_above_errors_max_and_0_up_to_it() {
+    let server = RedisServer::start();
+    let address = server.address().to_string();
+    assert_eq!(server.client().words("SET text v").text(), "OK");
+    let run = |requests: &str, command: &str, bound: &[&str]| {
+        let arguments = [&address[..], "--requests", requests, "--command", command];
+        let output = load(&[&arguments[..], bound].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (command, bound, status) in [
+        ("INCR text", &[][..], 1),
+        ("INCR text", &["--errors-max", "299"], 1),
+        ("INCR text", &["--errors-max", "300"], 0),
+        ("INCR text", &["--errors-max", "99%"], 1),
+        ("INCR text", &["--errors-max", "100%"], 0),
+        ("INCR number", &[], 0),
+        ("INCR number", &["--errors-max", "0%"], 0),
+    ] {
+        let (code, told) = run("300", command, bound);
+        assert_eq!(code, Some(status), "{command}, {bound:?}: {told}");
+        let why = "300 of 300 requests failed, more than --errors-max";
+        assert_eq!(told.contains(why), status == 1, "{command}, {bound:?}: {told}");
+    }
+}
+
+#[test]
 fn an_interrupted_run_prints_what_it_has() {
     let server = RedisServer::start();
     let address = server.address().to_string();

@@ -136,4 +136,11 @@ fn files_that_are_no_results_are_named() {
         let output = bench(&["report", name(file)]);
         assert!(!output.status.success() && output.text.contains(wanted), "{}", output.text);
     }
+    // The reason of the system stands once.
+    for arguments in [&["compare", name(&good), name(&absent)][..], &["report", name(&absent)]] {
+        let text = bench(arguments).text;
+        for part in ["cannot read", "No such file or directory", name(&absent)] {
+            assert_eq!(text.matches(part).count(), 1, "{part}: {text}");
+        }
+    }
 }

@@ -2,11 +2,13 @@
 //! connections, subscriptions, waits and memory are counted back to what they
 //! were.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, MemcachedClient, MemcachedServer, Pool, RedisServer,
-    encode_words, has_memcached, memcached_packet, resident_bytes, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, MemcachedClient, MemcachedServer, Pool, RedisCluster,
+    RedisServer, Replicated, encode_words, has_memcached, memcached_packet, resident_bytes,
+    wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -151,8 +153,32 @@ fn last_requests() -> Vec<Vec<u8>> {
     lines.iter().map(|line| line.as_bytes().to_vec()).chain(packets).collect()
 }
 
+/// Servers for [`memcached_pools`].
+struct Behind {
+    memcached: Vec<MemcachedServer>,
+    redis: Vec<RedisServer>,
+    cluster: RedisCluster,
+    replicated: Replicated,
+}
+
+impl Behind {
+    fn start() -> Behind {
+        Behind {
+            memcached: MemcachedServer::start_many(2),
+            redis: RedisServer::start_many(1),
+            cluster: RedisCluster::start(3, 0),
+            replicated: Replicated::start(1),
+        }
+    }
+}
+
 /// Pools of every kind, with memcached listeners.
-fn memcached_pools(servers: &[MemcachedServer], redis: &[RedisServer]) -> Vec<Pool> {
+fn memcached_pools(behind: &Behind) -> Vec<Pool> {
+    let (servers, redis) = (&behind.memcached[..], &behind.redis[..]);
+    let list = |addresses: Vec<SocketAddr>| {
+        let quoted: Vec<String> = addresses.iter().map(|one| format!("\"{one}\"")).collect();
+        format!("[{}]", quoted.join(", "))
+    };
     let of_kind = |name: &str, settings: &[(&str, &str)]| {
         let pool = Pool::of_kind(name, name).spoken_to_in("memcached");
         settings.iter().fold(pool, |pool, (name, value)| pool.with(name, value))
@@ -165,6 +191,8 @@ fn memcached_pools(servers: &[MemcachedServer], redis: &[RedisServer]) -> Vec<Po
         speaking("meta"),
         speaking("binary"),
         Pool::over("redis", redis).spoken_to_in("memcached"),
+        of_kind("cluster", &[("servers", &list(behind.cluster.addresses()))]),
+        of_kind("replicated", &[("servers", &list(behind.replicated.addresses()))]),
         Pool::store("store").spoken_to_in("memcached"),
         of_kind("prefix", &[("routes", routes), ("default", "\"text\"")]),
         of_kind("failover", &[("children", "[\"text\", \"meta\"]")]),
@@ -185,10 +213,14 @@ fn a_client_of_memcached_that_ends_with_a_silent_request_leaves_nothing() {
     if !has_memcached("clients of memcached that leave") {
         return;
     }
-    let (servers, redis) = (MemcachedServer::start_many(2), RedisServer::start_many(1));
-    let pools = memcached_pools(&servers, &redis);
+    let behind = Behind::start();
+    let pools = memcached_pools(&behind);
     let count = pools.len();
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools).with_server("workers", "2"));
+    for pool in 0..count {
+        let said = keyway.memcached_client(pool).say("get none\r\n");
+        assert_eq!(said, "END\r\n", "pool {pool} serves");
+    }
     let leave: [fn(MemcachedClient); 3] =
         [drop, MemcachedClient::reset, |client| client.close_write()];
     for (pool, request) in

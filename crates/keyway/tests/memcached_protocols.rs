@@ -160,6 +160,38 @@ fn meta_commands_do_what_they_say() {
     });
 }
 
+/// An item that was not stored has no number: `c` is answered with 0, as by memcached itself.
+#[test]
+fn a_meta_set_that_is_refused_tells_zero_for_the_number() {
+    let _watch = watchdog(Duration::from_secs(60), "numbers of refused items");
+    let Some(setup) = setup() else { return };
+    on_each(&setup, |system, client| {
+        let mut bare = setup.bare.client();
+        let key = format!("{system}:refused");
+        for client in [&mut *client, &mut bare] {
+            assert_eq!(client.say(&format!("ms {key} 1\r\nx\r\n")), "HD\r\n", "{system}");
+        }
+        for (asked, told) in [
+            ("ms @ 1 C987654321 c\r\ny\r\n", "EX c0\r\n"),
+            ("ms @ 1 C987654321 c k O7\r\ny\r\n", "EX c0 k@ O7\r\n"),
+            ("ms @ 1 C987654321 c q\r\ny\r\n", "EX c0\r\n"),
+            ("ms @ 1 C987654321\r\ny\r\n", "EX\r\n"),
+            ("ms @:none 1 C987654321 c\r\ny\r\n", "NF c0\r\n"),
+            ("ms @ 1 ME c\r\ny\r\n", "NS c0\r\n"),
+            ("mg @ v\r\n", "VA 1\r\nx\r\n"),
+        ] {
+            let (asked, told) = (asked.replace('@', &key), told.replace('@', &key));
+            assert_eq!(bare.say(&asked), told, "memcached: {asked}");
+            let said = client.say(&asked);
+            match (system, asked.contains(" c")) {
+                // Classic commands return no number.
+                ("text", true) => assert!(said.contains("server_protocol = \"meta\""), "{said}"),
+                _ => assert_eq!(said, told, "{system}: {asked}"),
+            }
+        }
+    });
+}
+
 #[test]
 fn packets_do_what_they_say() {
     let _watch = watchdog(Duration::from_secs(60), "packets");

@@ -193,6 +193,8 @@ fn readers_of_what_is_inside_memcached_get_a_list_and_its_end() {
         ("settings", "STAT maxbytes "),
         ("sizes", "STAT sizes_status disabled\r\n"),
         ("conns", "END\r\n"),
+        ("detail dump", "END\r\n"),
+        ("cachedump 1 10", "END\r\n"),
     ] {
         let told = client.say(&format!("stats {word}\r\n"));
         assert!(told.starts_with(first) && told.ends_with("END\r\n"), "{word}: {told}");
@@ -200,7 +202,11 @@ fn readers_of_what_is_inside_memcached_get_a_list_and_its_end() {
         // The packet that ends the list has no name.
         while binary.packet()[2..4] != [0, 0] {}
     }
-    assert!(client.say("stats nonsense\r\n").starts_with("CLIENT_ERROR "));
+    // memcached refuses these as well, apart from the change of the state.
+    for word in ["nonsense", "cachedump", "cachedump 1", "detail", "detail on"] {
+        let told = client.say(&format!("stats {word}\r\n"));
+        assert!(told.starts_with("CLIENT_ERROR "), "{word}: {told}");
+    }
 }
 
 /// Used once and then idle: under 2 KB each, as clients of Redis.

@@ -90,6 +90,9 @@ fn the_longest_prefix_chooses_the_pool() {
     assert_eq!(lines, [no_route, no_route, "VALUE b:1 3 2", "hi", "END"]);
     assert!(strict.say("flush_all\r\n").starts_with("CLIENT_ERROR flush_all is refused: [pool."));
     assert!(strict.say("stats\r\n").contains("STAT route_kind prefix\r\nSTAT route_children"));
+    for word in ["items", "detail dump", "cachedump 1 10"] {
+        assert_eq!(strict.say(&format!("stats {word}\r\n")), "END\r\n", "{word}");
+    }
 }
 
 #[test]

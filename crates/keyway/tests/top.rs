@@ -372,6 +372,27 @@ fn without_a_terminal_it_prints() {
 }
 
 #[test]
+fn top_and_ctl_take_an_address_in_the_same_spellings() {
+    let _watch = watchdog(Duration::from_secs(60), "spellings of an address");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("near")]));
+    let admin = keyway.admin().to_string();
+    for spelling in ["-a", "--address", "--admin"] {
+        let seen = once(&[spelling, &admin]).expect_success("keyway top");
+        assert!(row(&seen.text, &["near"]).is_some(), "{spelling}: {}", seen.text);
+        for arguments in [["ctl", spelling, &admin, "pools"], ["ctl", "pools", spelling, &admin]] {
+            let told = run_keyway(KEYWAY, &arguments).expect_success("keyway ctl");
+            assert!(told.text.contains("near"), "{arguments:?}: {}", told.text);
+        }
+    }
+    for command in ["top", "ctl"] {
+        let help = run_keyway(KEYWAY, &[command, "--help"]).text;
+        for spelling in ["-a, ", "--address", "--admin"] {
+            assert!(help.contains(spelling), "{command}: {spelling} is missing in\n{help}");
+        }
+    }
+}
+
+#[test]
 fn what_is_wrong_with_an_address_is_told() {
     let _watch = watchdog(Duration::from_secs(60), "keyway top at wrong addresses");
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("near")]));

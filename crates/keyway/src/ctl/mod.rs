@@ -45,7 +45,7 @@ pub struct Ctl {
 pub struct Whom {
     /// The admin address: HOST:PORT, http://HOST:PORT or https://HOST:PORT; else the variable
     /// KEYWAY_ADMIN, else http://127.0.0.1:9380.
-    #[arg(long, global = true, value_name = "ADDRESS")]
+    #[arg(short, long, visible_alias = "address", global = true, value_name = "ADDRESS")]
     admin: Option<String>,
     /// In place of an address: the configuration file that the process on this machine runs with,
     /// whose `server.admin` is asked.

@@ -9,6 +9,18 @@ use keyway_store::{EvictionPolicy, Store};
 /// and its end.
 const INSIDE: [&str; 5] = ["slabs", "items", "settings", "sizes", "conns"];
 
+/// Whether `stats` with these arguments asks about the internals of memcached: an argument of
+/// [`INSIDE`], `detail dump`, or `cachedump` with a class and a limit.
+fn asks_about_inside(call: &Call<'_>) -> bool {
+    let mut words = call.request.keys(call.bytes);
+    match words.next() {
+        Some(b"detail") => words.next().is_some_and(|word| word == b"dump"),
+        Some(b"cachedump") => words.len() >= 2,
+        Some(word) => INSIDE.iter().any(|inside| inside.as_bytes() == word),
+        None => false,
+    }
+}
+
 /// The release of memcached whose commands clients may rely on.
 pub(super) const VERSION: &str = "1.6.38";
 
@@ -90,7 +102,7 @@ impl Plane {
     #[cold]
     fn answer_stats(&mut self, pool: &PoolPlan, call: &mut Call<'_>) -> Option<Step> {
         let word = call.asker().key;
-        let is_inside = INSIDE.iter().any(|inside| inside.as_bytes() == word);
+        let is_inside = asks_about_inside(call);
         let store = match &pool.kind {
             PoolKind::Store(store) => Some(store),
             PoolKind::Memcached(_) => {
@@ -136,7 +148,7 @@ impl Plane {
         Some(Step::Started)
     }
 
-    /// The statistics of the store for an argument of [`INSIDE`].
+    /// The statistics of the store for arguments about the internals of memcached.
     fn inside_figures(&self, call: &Call<'_>, store: &Store) -> Vec<(&'static str, String)> {
         match call.asker().key {
             b"slabs" => {
