@@ -1,10 +1,12 @@
 //! From a seed to everything that is decided by chance before time starts.
 
+mod bounds;
 mod clusters;
 mod mutes;
 mod replicated;
 mod routes;
 
+pub use bounds::{Bound, MEMCACHED_ITEM_MAX};
 pub use mutes::LEAVE_AT;
 pub use replicated::NAME;
 
@@ -47,6 +49,8 @@ pub struct Options {
     pub io: Option<Driver>,
     /// Whether the settings are reloaded, if the seed is not to decide it.
     pub reloads: Option<bool>,
+    /// Whether the memory of a store is bounded, if the seed is not to decide it.
+    pub bounds: Option<bool>,
 }
 
 impl Options {
@@ -150,6 +154,8 @@ pub struct Scenario {
     pub cluster: Option<ClusterPlan>,
     /// Most clients do not read what they ask for.
     pub has_mutes: bool,
+    /// A store whose memory is bounded.
+    pub bound: Option<Bound>,
 }
 
 /// The likelier ones more than once.
@@ -247,6 +253,7 @@ impl Scenario {
             value_len_max: 0,
             cluster,
             has_mutes: false,
+            bound: None,
         };
         scenario.add_clients(&mut random, options);
         scenario.restrain_clients();
@@ -278,6 +285,7 @@ impl Scenario {
         if options.mutes {
             scenario.beside_mutes(&mut random);
         }
+        scenario.bound_a_store(seed, options);
         scenario
     }
 
@@ -329,6 +337,7 @@ impl Scenario {
             prompt: None,
             may_be_ended: false,
             mute: None,
+            hoard: None,
         };
         Self {
             limits: Limits::default(),
@@ -359,6 +368,7 @@ impl Scenario {
             value_len_max: 4096,
             cluster: None,
             has_mutes: false,
+            bound: None,
         }
     }
 
@@ -473,6 +483,7 @@ impl Scenario {
             prompt: None,
             may_be_ended: large_len >= self.limits.pass_len(),
             mute: None,
+            hoard: None,
         }
     }
 
