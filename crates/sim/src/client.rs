@@ -25,7 +25,7 @@ use channels::{Hearing, Told};
 use entries::Reading;
 pub use entries::id_of;
 pub use habits::{Habits, Hoard, Mix, Staleness};
-pub use mute::Mute;
+pub use mute::{Mute, Wanted};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 use unread::Unread;
@@ -535,6 +535,9 @@ impl Client {
             Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
             Mix::Memcached => return self.ask_memcached(now, ledger),
             Mix::Hoard => return self.ask_hoard(now, ledger),
+        }
+        if self.habits.is_loud && self.random.percent(60) {
+            return self.ask_loud(now, ledger);
         }
         if self.is_bound() {
             return self.ask_bound(now);

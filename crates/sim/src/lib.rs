@@ -33,7 +33,7 @@ mod visitor;
 mod wire;
 mod world;
 
-pub use client::{Habits, Hoard, Mix, Mute};
+pub use client::{Habits, Hoard, Mix, Mute, Wanted};
 pub use io::SimIo;
 pub use many::{Summary, run_many, run_many_of};
 pub use network::RingFigures;

@@ -461,7 +461,7 @@ impl Sim {
         let output = limits.session_output_len_soft as usize;
         // Each message by each way to subscribe to it, and a value told of each.
         let (messages, changes) = self.world.borrow().ledger.tellable();
-        let told_max = messages * 4 * 320 + changes * 100;
+        let told_max = messages * 4 * 320 + changes * 100 + self.scenario.unread_max;
         let bounds = [
             ("requests of a client in flight", figures.session_in_flight_max, in_flight),
             ("unparsed bytes of a client", figures.session_input_max, request + read),

@@ -49,6 +49,9 @@ pub struct Options {
     pub io: Option<Driver>,
     /// Whether the settings are reloaded, if the seed is not to decide it.
     pub reloads: Option<bool>,
+    /// Whether clients that do not read ask for other things than values, if the seed is not to
+    /// decide it.
+    pub wide_mutes: Option<bool>,
     /// Whether the memory of a store is bounded, if the seed is not to decide it.
     pub bounds: Option<bool>,
 }
@@ -154,6 +157,9 @@ pub struct Scenario {
     pub cluster: Option<ClusterPlan>,
     /// Most clients do not read what they ask for.
     pub has_mutes: bool,
+    /// Bytes of messages, and of what else they are told, that clients may leave unread, where some
+    /// do.
+    pub unread_max: usize,
     /// A store whose memory is bounded.
     pub bound: Option<Bound>,
 }
@@ -253,6 +259,7 @@ impl Scenario {
             value_len_max: 0,
             cluster,
             has_mutes: false,
+            unread_max: 0,
             bound: None,
         };
         scenario.add_clients(&mut random, options);
@@ -284,6 +291,7 @@ impl Scenario {
         }
         if options.mutes {
             scenario.beside_mutes(&mut random);
+            scenario.widen_mutes(seed, options);
         }
         scenario.bound_a_store(seed, options);
         scenario
@@ -337,6 +345,7 @@ impl Scenario {
             prompt: None,
             may_be_ended: false,
             mute: None,
+            is_loud: false,
             hoard: None,
         };
         Self {
@@ -368,6 +377,7 @@ impl Scenario {
             value_len_max: 4096,
             cluster: None,
             has_mutes: false,
+            unread_max: 0,
             bound: None,
         }
     }
@@ -483,6 +493,7 @@ impl Scenario {
             prompt: None,
             may_be_ended: large_len >= self.limits.pass_len(),
             mute: None,
+            is_loud: false,
             hoard: None,
         }
     }

@@ -99,6 +99,8 @@ pub struct Habits {
     pub prompt: Option<Nanos>,
     /// It does not read, or stops in the middle of what it sends.
     pub mute: Option<Mute>,
+    /// It publishes large messages.
+    pub is_loud: bool,
     /// It fills a store.
     pub hoard: Option<Hoard>,
 }

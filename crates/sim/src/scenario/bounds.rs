@@ -1,7 +1,7 @@
 //! Bounds on the memory of embedded stores, and clients that fill these.
 
 use super::{START, Scenario};
-use crate::client::{Habits, Hoard, Mix, Mute};
+use crate::client::{Habits, Hoard, Mix, Mute, Wanted};
 use crate::network::{MICRO, SECOND};
 use crate::random::Random;
 use crate::scenario::Options;
@@ -140,6 +140,7 @@ impl Scenario {
         // Values that are half sent, or lent to clients that do not read, count as well.
         for _ in 0..random.below(12) {
             let mute = Mute {
+                wanted: Wanted::Values,
                 value_len: random.between(value_len / 2, value_len) as usize,
                 asks: random.pick(&[0, 0, 1, 3]),
                 at_once: 1,
