@@ -46,7 +46,7 @@ peers: ## rerun the comparison with peers in docs/performance.md (takes long; wa
 fuzz: ## each fuzz target for SECONDS=20 seconds (needs a nightly toolchain)
 	@scripts/fuzz.sh $(or $(SECONDS),20)
 
-sim: ## the simulator over SEEDS=500 seeds of each kind (or KINDS=--clusters), starting at FROM=0, by either driver (or IO=ring)
+sim: ## the simulator over SEEDS=500 seeds of each kind (or KINDS=clusters+mutes), starting at FROM=0, by either driver (or IO=ring)
 	@IO="$(IO)" scripts/sim.sh $(or $(SEEDS),500) $(or $(FROM),0) "$(KINDS)"
 
 mutants: ## small changes to CRATE=users that its own tests do not notice (or FILES="a.rs b/*.rs", SHARD=0/8, ARGS=--list); by hand only

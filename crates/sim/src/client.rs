@@ -5,6 +5,7 @@ mod cached;
 mod channels;
 mod entries;
 mod habits;
+mod hoard;
 mod mute;
 mod reads;
 mod stateful;
@@ -23,8 +24,8 @@ use cached::{Cache, Cached};
 use channels::{Hearing, Told};
 use entries::Reading;
 pub use entries::id_of;
-pub use habits::{Habits, Mix, Staleness};
-pub use mute::Mute;
+pub use habits::{Habits, Hoard, Mix, Staleness};
+pub use mute::{Mute, Wanted};
 use stateful::{Attempt, Begun};
 use std::collections::VecDeque;
 use unread::Unread;
@@ -318,8 +319,10 @@ impl Client {
         self.databases = (0..habits.databases)
             .map(|database| {
                 let name = |kind, number| key_name(kind, database, &owner, number, habits.tagged);
+                let expires = habits.hoard.is_some_and(|hoard| hoard.expires);
                 let string = |number| {
-                    let name = name('k', number);
+                    let kind = if expires && number % 2 == 1 { hoard::EXPIRING } else { 'k' };
+                    let name = name(kind, number);
                     let now = ledger.circumstances(habits.pool, &name);
                     KeyModel::new(name, habits.changes_links(), now)
                 };
@@ -531,6 +534,10 @@ impl Client {
             Mix::Sets => return self.ask_set(now, ledger),
             Mix::GetsMany => return self.ask_many(now, ledger, "MGET"),
             Mix::Memcached => return self.ask_memcached(now, ledger),
+            Mix::Hoard => return self.ask_hoard(now, ledger),
+        }
+        if self.habits.is_loud && self.random.percent(60) {
+            return self.ask_loud(now, ledger);
         }
         if self.is_bound() {
             return self.ask_bound(now);
@@ -712,6 +719,9 @@ impl Client {
     }
 
     fn value_len(&mut self) -> usize {
+        if self.habits.hoard.is_some() {
+            return self.hoarded_len();
+        }
         match self.random.below(200) {
             0 => self.random.scaled(1, self.habits.large_len as u64) as usize,
             _ => self.random.scaled(1, self.habits.value_len as u64) as usize,

@@ -1,6 +1,7 @@
 //! What really happened, as only the simulation can know it: which writes a
 //! server executed, where a key belongs, when a fault may excuse an error.
 
+mod bounds;
 mod channels;
 mod clusters;
 mod copies;
@@ -144,6 +145,11 @@ pub struct Ledger {
     /// What servers have had since before time began and nobody has looked at, by
     /// pool and key.
     heirlooms: BTreeMap<(usize, Vec<u8>), Vec<u8>>,
+    bounded: Option<bounds::BoundedStore>,
+    /// Writes that a store refused for want of room.
+    pub refused_for_room: u64,
+    /// Reads that missed what had gone to make room.
+    pub gone: u64,
 }
 
 impl Ledger {
@@ -202,6 +208,9 @@ impl Ledger {
             uncertain: Cell::new(0),
             old_pools: Vec::new(),
             heirlooms: BTreeMap::new(),
+            bounded: None,
+            refused_for_room: 0,
+            gone: 0,
         }
     }
 

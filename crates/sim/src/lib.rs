@@ -9,7 +9,7 @@
 //! ship; sockets, clock, clients and servers are simulated, and everything
 //! that could be otherwise is drawn from one seed. Never reads a real clock,
 //! never sleeps, keeps no state between runs: the same seed gives the same
-//! run to the byte. Half of the seeds have workers whose sockets are driven as by
+//! run to the byte ([`run_seed`] names an exception). Half of the seeds have workers whose sockets are driven as by
 //! epoll, half as by io_uring ([`Driver`]). Read first: [`run_seed`], [`Scenario`] (what a seed
 //! decides) and [`SimIo`] (what a worker sees of it).
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ mod visitor;
 mod wire;
 mod world;
 
-pub use client::{Habits, Mix, Mute};
+pub use client::{Habits, Hoard, Mix, Mute, Wanted};
 pub use io::SimIo;
 pub use many::{Summary, run_many, run_many_of};
 pub use network::RingFigures;

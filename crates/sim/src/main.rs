@@ -7,6 +7,7 @@ use std::process::ExitCode;
 const USAGE: &str =
     "usage: keyway-sim [--seeds COUNT] [--from SEED] [--story] [--memcached] [--warm-up] [--routes]
                   [--clusters] [--replicated] [--mutes] [--io epoll|ring] [--reloads yes|no]
+                  [--bounds yes|no]
   --seeds COUNT  how many seeds to run (500)
   --from SEED    the first of them (0)
   --story        tell what happened before a violation; slow
@@ -18,7 +19,10 @@ const USAGE: &str =
   --mutes        most clients do not read what they ask for; with one of the kinds above, or alone
   --io DRIVER    how workers' sockets are driven, epoll or ring; else each seed decides it
   --reloads ANSWER
-                 whether the settings are reloaded, yes or no; else each seed decides it";
+                 whether the settings are reloaded, yes or no; else each seed decides it
+  --bounds ANSWER
+                 whether the memory of a store is bounded, where a seed has one; else each seed
+                 decides it";
 
 fn main() -> ExitCode {
     let (mut seeds, mut from, mut story) = (500u64, 0u64, false);
@@ -33,11 +37,13 @@ fn main() -> ExitCode {
             continue;
         }
         if arg == "--reloads" {
-            options.reloads = match args.next().as_deref() {
-                Some("yes") => Some(true),
-                Some("no") => Some(false),
-                _ => return usage(),
-            };
+            let Some(answer) = yes_or_no(args.next()) else { return usage() };
+            options.reloads = Some(answer);
+            continue;
+        }
+        if arg == "--bounds" {
+            let Some(answer) = yes_or_no(args.next()) else { return usage() };
+            options.bounds = Some(answer);
             continue;
         }
         let mut number = || args.next().and_then(|text| text.parse().ok());
@@ -77,6 +83,14 @@ fn main() -> ExitCode {
         println!("{violation}");
     }
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn yes_or_no(answer: Option<String>) -> Option<bool> {
+    match answer.as_deref() {
+        Some("yes") => Some(true),
+        Some("no") => Some(false),
+        _ => None,
+    }
 }
 
 fn usage() -> ExitCode {

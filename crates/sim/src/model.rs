@@ -59,6 +59,17 @@ impl KeyModel {
         self.writes.push(write);
     }
 
+    /// Whether it was there for all that is known.
+    pub fn was_there(&self) -> bool {
+        self.candidates.iter().all(|candidate| candidate.content.is_some())
+    }
+
+    /// It was found missing and may have gone: it stays so until it is written.
+    pub fn on_gone(&mut self) {
+        let since = self.since;
+        self.on_fate(None, Fate::Done, since);
+    }
+
     /// The fate of a change to `content`, asked for under `asked`, is known.
     pub fn on_fate(&mut self, content: Content, fate: Fate, asked: Circumstances) {
         match fate {
@@ -121,7 +132,8 @@ impl KeyModel {
         if !self.is_reliable(ledger, pool) {
             return (0, 1);
         }
-        let low = self.candidates.iter().all(|candidate| candidate.content.is_some());
+        let low = self.candidates.iter().all(|candidate| candidate.content.is_some())
+            && !ledger.may_be_gone(pool, &self.name);
         let high = self.candidates.iter().any(|candidate| candidate.content.is_some());
         (i64::from(low), i64::from(high))
     }
@@ -173,6 +185,7 @@ impl CounterModel {
         let now = ledger.circumstances(pool, &self.name);
         let (low, high) =
             if now == self.since { (self.low + 1, self.high + 1) } else { (1, self.asked) };
+        let low = if ledger.may_be_gone(pool, &self.name) { 1 } else { low };
         if !(low..=high).contains(&returned) {
             return Err(format!(
                 "{} counts {returned} but can only count {low} to {high}",

@@ -70,6 +70,14 @@ pub struct Report {
     pub refused: u64,
     /// Versions of the settings that workers changed over to.
     pub reloads: u64,
+    /// Stores with a bound on their memory.
+    pub bounded: u64,
+    /// Those of them that were full at some time.
+    pub filled: u64,
+    /// Writes that such a store refused for want of room.
+    pub refused_for_room: u64,
+    /// Reads that missed what had gone to make room.
+    pub gone: u64,
     /// What has happened that is special about drivers by io_uring.
     pub ring: RingFigures,
     /// Digest of all that happened: the same seed gives the same.
@@ -146,7 +154,9 @@ pub struct Sim {
     reloads: Option<Box<reloads::Reloads>>,
 }
 
-/// Runs one seed.
+/// Runs one seed: the same run each time, but where a store has a bound. Stores of a process share
+/// the pages of collections, which count towards the bound. So such a run in a process that has had
+/// others may evict at other times than in one of its own.
 ///
 /// # Errors
 /// The first violation of a law.
@@ -274,6 +284,10 @@ impl Sim {
             retried: self.of_clusters(|totals| &totals.retried),
             refused: world.ledger.refused().1,
             reloads: self.reloads_done(),
+            bounded: u64::from(self.scenario.bound.is_some()),
+            filled: u64::from(world.ledger.filled_percent() >= 90),
+            refused_for_room: world.ledger.refused_for_room,
+            gone: world.ledger.gone,
             ring: world.network.ring_figures(),
             digest: world.network.digest,
         }
@@ -357,6 +371,11 @@ impl Sim {
         };
         self.turns += 1;
         seat.turns += 1;
+        if let Some(bound) = &self.scenario.bound {
+            // A store keeps its position over reloads.
+            let ledger = &mut self.world.borrow_mut().ledger;
+            stores::check_memory(&self.plan, (bound, bound.pool), ledger);
+        }
         let asked = worker.io_mut().asked.take();
         if !goes_on {
             seat.worker = None;
@@ -442,7 +461,7 @@ impl Sim {
         let output = limits.session_output_len_soft as usize;
         // Each message by each way to subscribe to it, and a value told of each.
         let (messages, changes) = self.world.borrow().ledger.tellable();
-        let told_max = messages * 4 * 320 + changes * 100;
+        let told_max = messages * 4 * 320 + changes * 100 + self.scenario.unread_max;
         let bounds = [
             ("requests of a client in flight", figures.session_in_flight_max, in_flight),
             ("unparsed bytes of a client", figures.session_input_max, request + read),

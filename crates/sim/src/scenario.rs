@@ -1,10 +1,12 @@
 //! From a seed to everything that is decided by chance before time starts.
 
+mod bounds;
 mod clusters;
 mod mutes;
 mod replicated;
 mod routes;
 
+pub use bounds::{Bound, MEMCACHED_ITEM_MAX};
 pub use mutes::LEAVE_AT;
 pub use replicated::NAME;
 
@@ -47,6 +49,11 @@ pub struct Options {
     pub io: Option<Driver>,
     /// Whether the settings are reloaded, if the seed is not to decide it.
     pub reloads: Option<bool>,
+    /// Whether clients that do not read ask for other things than values, if the seed is not to
+    /// decide it.
+    pub wide_mutes: Option<bool>,
+    /// Whether the memory of a store is bounded, if the seed is not to decide it.
+    pub bounds: Option<bool>,
 }
 
 impl Options {
@@ -150,6 +157,11 @@ pub struct Scenario {
     pub cluster: Option<ClusterPlan>,
     /// Most clients do not read what they ask for.
     pub has_mutes: bool,
+    /// Bytes of messages, and of what else they are told, that clients may leave unread, where some
+    /// do.
+    pub unread_max: usize,
+    /// A store whose memory is bounded.
+    pub bound: Option<Bound>,
 }
 
 /// The likelier ones more than once.
@@ -247,6 +259,8 @@ impl Scenario {
             value_len_max: 0,
             cluster,
             has_mutes: false,
+            unread_max: 0,
+            bound: None,
         };
         scenario.add_clients(&mut random, options);
         scenario.restrain_clients();
@@ -277,7 +291,9 @@ impl Scenario {
         }
         if options.mutes {
             scenario.beside_mutes(&mut random);
+            scenario.widen_mutes(seed, options);
         }
+        scenario.bound_a_store(seed, options);
         scenario
     }
 
@@ -329,6 +345,8 @@ impl Scenario {
             prompt: None,
             may_be_ended: false,
             mute: None,
+            is_loud: false,
+            hoard: None,
         };
         Self {
             limits: Limits::default(),
@@ -359,6 +377,8 @@ impl Scenario {
             value_len_max: 4096,
             cluster: None,
             has_mutes: false,
+            unread_max: 0,
+            bound: None,
         }
     }
 
@@ -473,6 +493,8 @@ impl Scenario {
             prompt: None,
             may_be_ended: large_len >= self.limits.pass_len(),
             mute: None,
+            is_loud: false,
+            hoard: None,
         }
     }
 

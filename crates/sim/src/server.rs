@@ -5,6 +5,7 @@ mod channels;
 mod cluster;
 mod groups;
 mod memcached;
+mod rolls;
 mod stateful;
 mod tracking;
 
@@ -486,7 +487,7 @@ impl Server {
             reply.extend_from_slice(first_key);
             return reply.extend_from_slice(b"\r\n");
         }
-        let is_write = matches!(&name[..], b"SET" | b"MSET" | b"INCR" | b"RPUSH");
+        let is_write = matches!(&name[..], b"SET" | b"MSET" | b"INCR" | b"RPUSH" | b"XADD");
         if is_write && now < self.mood.full_until {
             self.conns[position].begun.is_refused = true;
             reply.extend_from_slice(b"-OOM no room for ");
@@ -619,6 +620,17 @@ impl Server {
                 }
                 reply.extend_from_slice(b"-WRONGTYPE these are strings\r\n");
             }
+            b"RPUSH" if args[1].starts_with(b"r") => {
+                let len = self.push_rolls(database, (&args[1], &args[2..]), ledger);
+                reply.extend_from_slice(format!(":{len}\r\n").as_bytes());
+            }
+            b"XADD" => {
+                let len = self.push_rolls(database, (&args[1], &args[4..]), ledger);
+                write_bulk(reply, format!("{len}-0").as_bytes());
+            }
+            b"LRANGE" => self.write_rolls(database, &args[1], reply),
+            b"XRANGE" => self.write_entries(database, &args[1], reply),
+            b"SCAN" => self.write_keys(database, reply),
             b"RPUSH" if args.len() == 3 => {
                 let len = self.push(database, (&args[1], &args[2]), ledger);
                 reply.extend_from_slice(format!(":{len}\r\n").as_bytes());

@@ -222,6 +222,13 @@ impl Client {
         if matches!(cached, Cached::Caching) && !self.cache.is_on {
             return Ok(());
         }
+        if let Cached::Set { write, .. } = cached
+            && ledger.is_for_room(pool, text)
+        {
+            ledger.refused_for_room += 1;
+            ledger.on_denied(*write);
+            return Ok(());
+        }
         let (servers, fate) = match cached {
             Cached::Get { key, .. } | Cached::Set { key, .. } => {
                 (ledger.possible_homes(pool, key), fate_of(text, std::slice::from_ref(key))?)

@@ -168,6 +168,18 @@ impl Client {
         self.tell(now, Told::Publish { channel, number });
     }
 
+    /// Publishes a large message, which only clients hear that do not read.
+    pub(super) fn ask_loud(&mut self, now: Nanos, ledger: &mut Ledger) {
+        let channel = super::mute::loud_channel(self.habits.pool);
+        let publisher = (self.index, self.connections_left);
+        let place = (ChannelKind::Channel, &channel[..]);
+        let number = ledger.new_message(self.habits.pool, place, publisher, now);
+        let len = self.value_len();
+        let payload = value::compose(&channel, number, len);
+        write_request(&mut self.output, &[b"PUBLISH", &channel, &payload]);
+        self.tell(now, Told::Publish { channel, number });
+    }
+
     /// Subscribes to some names, or ends some subscriptions.
     fn ask_change(&mut self, now: Nanos, subscribes: bool) {
         let kind = self.random.pick(&ChannelKind::ALL);

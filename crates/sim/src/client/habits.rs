@@ -16,6 +16,8 @@ pub enum Mix {
     GetsMany,
     /// What memcached knows, in its words.
     Memcached,
+    /// Mostly `SET`, of large values.
+    Hoard,
 }
 
 /// Which reads may be of what a replica has.
@@ -97,6 +99,17 @@ pub struct Habits {
     pub prompt: Option<Nanos>,
     /// It does not read, or stops in the middle of what it sends.
     pub mute: Option<Mute>,
+    /// It publishes large messages.
+    pub is_loud: bool,
+    /// It fills a store.
+    pub hoard: Option<Hoard>,
+}
+
+/// How a client fills a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Hoard {
+    /// Half of its keys have an expiry.
+    pub expires: bool,
 }
 
 impl Habits {

@@ -7,9 +7,43 @@ use crate::server::key_name;
 use crate::value;
 use crate::wire::write_request;
 
+/// Elements of a list or a stream.
+const PARTS: usize = 12;
+/// Calls of `SCAN` in the place of one for a value: the keys are a few hundred bytes.
+const SCANS: usize = 20;
+/// Keys of other clients that a tracked one reads.
+const READ_OF_OTHERS: usize = 40;
+
+/// What such a client asks for and does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The value that it has stored.
+    Values,
+    /// The messages of a channel, or of all channels of a pattern.
+    Messages {
+        /// It subscribes by a pattern.
+        by_pattern: bool,
+    },
+    /// The requests of all clients of its pool.
+    Requests,
+    /// What has changed: keys that it has read, or all that begin with `k`.
+    Changes {
+        /// It is told of all, read or not.
+        is_broadcast: bool,
+    },
+    /// All keys.
+    Keys,
+    /// A list that it has pushed.
+    List,
+    /// A stream that it has added to.
+    Stream,
+}
+
 /// What such a client does, once it has stored a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Mute {
+    /// What it asks for.
+    pub wanted: Wanted,
     /// Bytes of the value.
     pub value_len: usize,
     /// How often it asks for it.
@@ -65,11 +99,7 @@ impl Client {
             write_request(&mut self.output, &[b"AUTH", password.as_bytes()]);
         }
         let name = key_name('k', 0, &format!("mute{}", self.index), 0, false);
-        let value = value::compose(&name, ledger.new_write(), mute.value_len);
-        mute.write_set(&mut self.output, &name, &value);
-        for _ in 0..mute.asks {
-            mute.write_get(&mut self.output, &name);
-        }
+        self.write_wish(mute, &name, ledger);
         if mute.stops_midway {
             let mut whole = Vec::new();
             let value = value::compose(&name, ledger.new_write(), mute.value_len);
@@ -79,6 +109,79 @@ impl Client {
         }
         network.wake_client(self.index, network.now + MILLI);
     }
+}
+
+impl Client {
+    /// Writes what it asks for.
+    fn write_wish(&mut self, mute: Mute, name: &[u8], ledger: &mut Ledger) {
+        let roll = |kind| key_name(kind, 0, &format!("mute{}", self.index), 0, false);
+        let part = vec![b'r'; mute.value_len.div_ceil(PARTS)];
+        let out = &mut self.output;
+        match mute.wanted {
+            Wanted::Messages { by_pattern: false } => {
+                return write_request(out, &[b"SUBSCRIBE", &loud_channel(self.habits.pool)]);
+            }
+            Wanted::Messages { by_pattern: true } => {
+                return write_request(out, &[b"PSUBSCRIBE", b"m0:loud*"]);
+            }
+            Wanted::Requests => return write_request(out, &[b"MONITOR"]),
+            Wanted::Changes { is_broadcast } => {
+                write_request(out, &[b"HELLO", b"3"]);
+                let mut words: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
+                words.extend_from_slice(if is_broadcast {
+                    &[b"BCAST", b"PREFIX", b"k"]
+                } else {
+                    &[]
+                });
+                write_request(out, &words);
+            }
+            Wanted::List => {
+                let name = roll('r');
+                let mut words: Vec<&[u8]> = vec![b"RPUSH", &name];
+                words.extend(std::iter::repeat_n(&part[..], PARTS));
+                write_request(out, &words);
+                for _ in 0..mute.asks {
+                    write_request(out, &[b"LRANGE", &name, b"0", b"-1"]);
+                }
+                return;
+            }
+            Wanted::Stream => {
+                let name = roll('q');
+                for _ in 0..PARTS {
+                    write_request(out, &[b"XADD", &name, b"*", b"f", &part]);
+                }
+                for _ in 0..mute.asks {
+                    write_request(out, &[b"XRANGE", &name, b"-", b"+"]);
+                }
+                return;
+            }
+            Wanted::Values | Wanted::Keys => {}
+        }
+        let value = value::compose(name, ledger.new_write(), mute.value_len);
+        mute.write_set(out, name, &value);
+        for _ in 0..mute.asks {
+            match mute.wanted {
+                Wanted::Keys => {
+                    for _ in 0..SCANS {
+                        write_request(out, &[b"SCAN", b"0", b"COUNT", b"1000"]);
+                    }
+                }
+                _ => mute.write_get(out, name),
+            }
+        }
+        if mute.wanted == (Wanted::Changes { is_broadcast: false }) {
+            // Of others, which these change.
+            for number in 0..READ_OF_OTHERS {
+                let other = key_name('k', 0, &format!("c{}g1", number % 4), number / 4, false);
+                write_request(out, &[b"GET", &other]);
+            }
+        }
+    }
+}
+
+/// The channel on which the clients of a pool publish large messages.
+pub(super) fn loud_channel(pool: usize) -> Vec<u8> {
+    key_name('m', 0, &format!("loud{pool}"), 0, false)
 }
 
 impl Mute {

@@ -110,7 +110,7 @@ impl Client {
     /// One of the requests of this file.
     pub(super) fn ask_stateful(&mut self, now: Nanos, ledger: &mut Ledger) {
         // Of a store, so that what seeds say of servers stays.
-        if self.habits.is_store && self.random.percent(25) {
+        if self.habits.is_store && self.habits.lists && self.random.percent(25) {
             return self.ask_entries(now);
         }
         match self.random.below(100) {
@@ -524,7 +524,17 @@ impl Client {
         let is_static = self.is_static(ledger);
         let is_queued = matches!(begun.what, What::Queued { .. });
         let is_crossing = text.starts_with("CROSSSLOT");
+        let pool = self.habits.pool;
+        let is_for_room = ledger.is_for_room(pool, text);
+        ledger.refused_for_room += u64::from(is_for_room);
         let is_known = match &begun.what {
+            What::Queued { .. } | What::Push { .. } | What::Add | What::MakeGroup
+                if is_for_room =>
+            {
+                true
+            }
+            // The group could not be made for want of room.
+            What::Entries(_) if text.starts_with("NOGROUP") => ledger.is_bounded(pool),
             // Where a command was refused, as nobody had its key, the first that was not decides
             // where the others are to be. Redis compares all at EXEC, which fails here anyway.
             What::Queued { crosses_any: true, .. } if is_crossing && self.is_refused => true,
@@ -556,7 +566,6 @@ impl Client {
                 true => Fate::NotDone,
                 false => fate_of(text, &begun.names)?,
             };
-            let pool = self.habits.pool;
             let homes = begun.names.iter().flat_map(|name| ledger.possible_homes(pool, name));
             let servers: Vec<usize> = homes.collect();
             let since = excusing_since(text, expected.asked_at);

@@ -133,7 +133,12 @@ impl Client {
                 Ok(())
             }
             (Ask::Get { key }, Value::Bulk(bytes)) => {
-                let key = &strings[*key];
+                let key = &mut strings[*key];
+                if bytes.is_none() && ledger.may_be_gone(pool, &key.name) {
+                    ledger.gone += u64::from(key.was_there());
+                    key.on_gone();
+                    return Ok(());
+                }
                 match bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
                     true => Ok(()),
                     false if expected.may_be_stale => key.check_copy(bytes.as_deref()),
@@ -143,7 +148,12 @@ impl Client {
             (Ask::GetMany { keys }, Value::Array(Some(items))) if items.len() == keys.len() => {
                 for (&key, item) in keys.iter().zip(items) {
                     let Value::Bulk(bytes) = item else { return Err("an odd element".into()) };
-                    let key = &strings[key];
+                    let key = &mut strings[key];
+                    if bytes.is_none() && ledger.may_be_gone(pool, &key.name) {
+                        ledger.gone += u64::from(key.was_there());
+                        key.on_gone();
+                        continue;
+                    }
                     if bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
                         continue;
                     }
@@ -215,6 +225,20 @@ impl Client {
                 }
             }
             _ => {}
+        }
+        if ledger.is_for_room(pool, &shown) {
+            let writes = matches!(
+                expected.ask,
+                Ask::Set { .. } | Ask::SetMany { .. } | Ask::Increment { .. }
+            );
+            ledger.refused_for_room += 1;
+            self.settle(expected, Fate::NotDone, ledger);
+            if let (Ask::Set { key, .. }, Mix::Memcached) = (&expected.ask, self.habits.mix) {
+                // As in memcached, what it was to replace is deleted.
+                let asked = expected.circumstances[0];
+                self.databases[expected.database].strings[*key].on_fate(None, Fate::Done, asked);
+            }
+            return writes.then_some(()).ok_or_else(|| "but it writes nothing".into());
         }
         let names = self.names_of(expected);
         let mut fate = fate_of(&shown, &names)?;

@@ -121,7 +121,8 @@ impl Ledger {
     /// # Errors
     /// When somebody else has raised it to that.
     pub fn on_raised(&mut self, pool: usize, name: &[u8], value: i64) -> Result<(), String> {
-        let is_store = self.pools[pool].is_none();
+        // A counter that has gone to make room begins anew.
+        let is_store = self.pools[pool].is_none() && !self.may_all_go(pool);
         match is_store && !self.raised.insert((name.to_vec(), value)) {
             true => Err(format!("lost update: {} was raised to {value} before", clip(name))),
             false => Ok(()),

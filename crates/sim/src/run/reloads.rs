@@ -300,8 +300,10 @@ impl Sim {
         let workers = self.seats.len();
         let merged = merge(&self.plan, wanted, (workers, now));
         reloads.own = merged.positions[..reloads.own.len()].to_vec();
+        let second = self.scenario.second_listener().map(|pool| reloads.own[pool]);
+        let listening: Vec<usize> = reloads.own.iter().copied().chain(second).collect();
         let (plan, registry) =
-            next_version(&self.plan, &self.registry, (merged, &reloads.own), workers);
+            next_version(&self.plan, &self.registry, (merged, &listening), workers);
         {
             let network = &mut self.world.borrow_mut().network;
             let names: Vec<&String> = plan.topology.pools().iter().map(|pool| &pool.name).collect();
@@ -435,7 +437,7 @@ fn stays(at: usize, (wanted, before): (&[Pool], &[Pool]), found: &[Option<usize>
 fn next_version(
     before: &Plan,
     registry: &Registry,
-    (merged, own): (Merged, &[usize]),
+    (merged, listening): (Merged, &[usize]),
     workers: usize,
 ) -> (Arc<Plan>, Arc<Registry>) {
     let Merged { pools, is_same, heir_of, retired, .. } = merged;
@@ -448,7 +450,7 @@ fn next_version(
         if is_same[index] {
             return Arc::clone(&before.pools[index]);
         }
-        let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), 0);
+        let mut pool: PoolPlan = pool_plan(&topology.pools()[index], topology.pools(), (0, None));
         if let Some(old) = heir_of[index].map(|old| &before.pools[old]) {
             (pool.errors, pool.noted) = (Arc::clone(&old.errors), Arc::clone(&old.noted));
             pool.kind.inherit(&old.kind);
@@ -477,7 +479,7 @@ fn next_version(
         retired,
         followers: AtomicUsize::default(),
         limits: before.limits,
-        listeners: before.listeners.iter().zip(own).map(listener_of).collect(),
+        listeners: before.listeners.iter().zip(listening).map(listener_of).collect(),
         user_reads: before.user_reads.clone(),
         pools: plans,
         health: Arc::new(health),

@@ -1,11 +1,11 @@
 //! What a run begins with: the worker's plan, and the world around it.
 
 use super::{DRAIN_TIMEOUT, clusters, visits};
-use crate::client::Client;
+use crate::client::{Client, Habits};
 use crate::ledger::{Ledger, Reach};
 use crate::network::{Network, Occurrence, SECOND};
 use crate::random::Random;
-use crate::scenario::{LEAVE_AT, Options, Scenario};
+use crate::scenario::{Bound, LEAVE_AT, MEMCACHED_ITEM_MAX, Options, Scenario};
 use crate::server::Server;
 use crate::world::World;
 use keyway_base::Time;
@@ -62,12 +62,16 @@ pub(super) fn registry(scenario: &Scenario) -> Arc<Registry> {
     })
 }
 
-/// What serves a pool, which is one of `pools`.
-pub(super) fn pool_plan(pool: &Pool, pools: &[Pool], seed: u64) -> PoolPlan {
+/// What serves a pool, which is one of `pools`. A store has the bound of `bound`.
+pub(super) fn pool_plan(
+    pool: &Pool,
+    pools: &[Pool],
+    (seed, bound): (u64, Option<Bound>),
+) -> PoolPlan {
     let open = || {
         Arc::new(Store::new(StoreConfig {
-            memory_max: 0,
-            policy: EvictionPolicy::NoEviction,
+            memory_max: bound.map_or(0, |bound| bound.memory_max),
+            policy: bound.map_or(EvictionPolicy::NoEviction, |bound| bound.policy),
             databases: 4,
             shards: Some(4),
             seed,
@@ -96,17 +100,24 @@ pub(super) fn pool_plan(pool: &Pool, pools: &[Pool], seed: u64) -> PoolPlan {
 
 pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
     let pools = scenario.topology.pools();
-    let pools = pools.iter().map(|pool| pool_plan(pool, pools, seed));
-    let listeners = scenario.passwords.iter().zip(0..).map(|(password, pool)| ListenerPlan {
-        is_ended: false,
-        memcached: is_memcached(scenario, pool).then_some(1 << 20),
-        pool,
-        name: format!("sim:{pool}"),
-        users: Arc::new(Users::plain(password.as_deref())),
-        cluster: None,
-        read_from: None,
-        entrance: keyway_worker::Entrance::default(),
-    });
+    let bound_of = |pool| scenario.bound.filter(|bound| bound.pool == pool);
+    let plans = pools.iter().enumerate();
+    let plans = plans.map(|(index, pool)| pool_plan(pool, pools, (seed, bound_of(index))));
+    let own = scenario.passwords.iter().zip(0..);
+    let own = own.map(|(password, pool)| (password, pool, is_memcached(scenario, pool), 1 << 20));
+    let second = scenario.second_listener();
+    let second = second.map(|pool| (&None, pool as u16, true, MEMCACHED_ITEM_MAX));
+    let listeners =
+        own.chain(second).map(|(password, pool, is_memcached, item_max)| ListenerPlan {
+            is_ended: false,
+            memcached: is_memcached.then_some(item_max),
+            pool,
+            name: format!("sim:{pool}"),
+            users: Arc::new(Users::plain(password.as_deref())),
+            cluster: None,
+            read_from: None,
+            entrance: keyway_worker::Entrance::default(),
+        });
     Arc::new(Plan {
         generation: 1,
         retired: Vec::new(),
@@ -114,7 +125,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
         limits: scenario.limits,
         listeners: listeners.collect(),
         user_reads: Vec::new(),
-        pools: pools.map(Arc::new).collect(),
+        pools: plans.map(Arc::new).collect(),
         health: Arc::new(HealthBoard::new(&scenario.topology)),
         topology: Arc::new(scenario.topology.clone()),
         clients: Arc::new(ClientRegistry::default()),
@@ -163,16 +174,23 @@ pub(super) fn build_world(
     let pools = scenario.topology.pools();
     let servers_count = scenario.server_count();
     let habits = scenario.clients.iter().chain(&scenario.last_clients);
+    // Of their own, so that the others' stay what they were.
+    let mut hoarders = Random::new(seed ^ 0x0068_6f61_7264);
+    let mut of = |habits: &Habits| match habits.hoard {
+        Some(_) => hoarders.fork(),
+        None => random.fork(),
+    };
     let clients: Vec<_> = habits
         .enumerate()
-        .map(|(index, habits)| Client::new(index, habits.clone(), random.fork()))
+        .map(|(index, habits)| Client::new(index, habits.clone(), of(habits)))
         .collect();
     let mut ledger = Ledger::new(pools, servers_count, Arc::clone(&plan.health));
+    ledger.know_bound(scenario.bound);
     ledger.know_old_pools(pools.iter().map(|pool| old_pool(&scenario.topology, pool)).collect());
     ledger.know_reaches(pools.iter().map(|pool| Reach::of(pool, pools)).collect());
     let mut network = Network::new(
         scenario.network.clone(),
-        (scenario.workers, pools.len()),
+        (scenario.workers, plan.listeners.len()),
         clients.len() + scenario.visitors,
         servers_count,
         random.fork(),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::client::id_of;
 use crate::ledger::StreamAtRest;
+use crate::scenario::Bound;
 use crate::wire::{Value, parse_value, write_request};
 use keyway_base::{Clock, Time};
 use keyway_command::{Args, Request};
@@ -13,11 +14,22 @@ use keyway_store::Context;
 pub(super) fn check(plan: &Plan, ledger: &mut Ledger) {
     for (pool, plan) in plan.pools.iter().enumerate() {
         if let PoolKind::Store(store) = &plan.kind {
+            if ledger.may_all_go(pool) {
+                continue;
+            }
             let databases = plan.databases;
             ledger.check_store_lists(pool, |list| elements(store, databases, list));
             ledger.check_streams(pool, |stream| entries(store, databases, stream));
         }
     }
+}
+
+/// Has the ledger look at what a store counts whose memory is bounded.
+pub(super) fn check_memory(plan: &Plan, (bound, position): (&Bound, usize), ledger: &mut Ledger) {
+    let PoolKind::Store(store) = &plan.pools[position].kind else { return };
+    debug_assert_eq!(store.config().memory_max, bound.memory_max);
+    let stats = store.stats();
+    ledger.on_memory(stats.memory_used + stats.memory_idle);
 }
 
 /// The elements of a list, in whichever database it is.

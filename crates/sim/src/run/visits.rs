@@ -93,7 +93,8 @@ impl Sim {
             _ => None,
         });
         let at_listeners = plan.listeners.iter().map(|it| it.entrance.tally.connected() as usize);
-        let pools = 0..self.scenario.topology.pools().len();
+        // Positions of the plan of today: reloads move pools. One that has ended has no client.
+        let pools = 0..plan.pools.len();
         let counted = pools.map(|pool| self.registry.pool_totals(pool).clients_connected as usize);
         let left = [
             ("clients listed", plan.clients.len()),

@@ -1,8 +1,8 @@
 //! Many clients that do not read, or stop in the middle of what they send, and a few beside them
 //! whose requests have their replies, or an error, in time all the same.
 
-use super::{START, Scenario, aftermath, nanos};
-use crate::client::{Habits, Mute};
+use super::{Options, START, Scenario, aftermath, nanos};
+use crate::client::{Habits, Mute, Wanted};
 use crate::network::{MICRO, MILLI, Nanos, SECOND};
 use crate::random::Random;
 use crate::world::{Fault, FaultKind};
@@ -68,6 +68,7 @@ impl Scenario {
         let asks_many = random.percent(30);
         for _ in 0..random.scaled(1, 40) {
             let mute = Mute {
+                wanted: Wanted::Values,
                 value_len: random.scaled((window / 2).min(largest), largest) as usize,
                 asks: random.scaled(1, 80) as usize,
                 at_once: if asks_many { random.pick(&[1, 3]) } else { 1 },
@@ -98,6 +99,65 @@ impl Scenario {
         }
     }
 
+    /// Has some of them ask for other things than values, in a part of the seeds, and others publish
+    /// large messages. A sequence of its own: all else that a seed decides is the same without it.
+    pub(super) fn widen_mutes(&mut self, seed: u64, options: &Options) {
+        let mut random = Random::new(seed ^ 0x0077_6964_656e);
+        let is_drawn = random.percent(60);
+        let Some(like) = self.clients.first().cloned() else { return };
+        let wanted = self.wanted_of(like.pool);
+        if wanted.len() == 1 || !options.wide_mutes.unwrap_or(is_drawn) {
+            return;
+        }
+        for mute in self.clients.iter_mut().filter_map(|habits| habits.mute.as_mut()) {
+            if random.percent(70) {
+                mute.wanted = random.pick(&wanted);
+            }
+        }
+        let hard = random.scaled(256 << 10, 4 << 20);
+        (self.limits.pubsub_output_len_hard, self.limits.pubsub_output_len_soft) = (hard, hard);
+        let value_len = random.scaled(1 << 10, 48 << 10) as usize;
+        self.unread_max = hard as usize + 2 * value_len + (64 << 10);
+        let is_heard = wanted.contains(&Wanted::Messages { by_pattern: true });
+        for _ in 0..random.between(1, 3) {
+            self.clients.push(Habits {
+                is_loud: is_heard,
+                value_len,
+                large_len: value_len,
+                requests: random.scaled(100, 600) as u32,
+                pause: random.scaled(2 * MILLI, 10 * MILLI),
+                // One at a time, or a request would wait to be sent behind the one before it. Each
+                // takes some time to be sent, beside what others wait.
+                depth: 1,
+                batch: 1,
+                prompt: like.prompt.map(|prompt| prompt + 100 * MILLI),
+                ..like.clone()
+            });
+            self.starts.push(START + random.below(SECOND));
+        }
+    }
+
+    /// What clients may ask of a pool, as far as its servers and the books about them know it.
+    fn wanted_of(&self, pool: usize) -> Vec<Wanted> {
+        let is_store = match &self.topology.pools()[pool].kind {
+            PoolKind::Memcached(_) | PoolKind::Routed(_) => return vec![Wanted::Values],
+            PoolKind::Store => true,
+            PoolKind::Sharded(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_) => false,
+        };
+        let mut wanted = vec![Wanted::Values, Wanted::Requests];
+        wanted.extend([Wanted::Keys, Wanted::List, Wanted::Stream]);
+        if self.cluster.is_none() {
+            wanted.extend([true, false].map(|by_pattern| Wanted::Messages { by_pattern }));
+            if is_store || self.knows_hello[pool] {
+                wanted.extend([true, false].map(|is_broadcast| Wanted::Changes { is_broadcast }));
+            }
+        }
+        wanted
+    }
+
     /// Has a server be silent for a while: what is asked of it then has an error in time.
     fn have_one_silent(&mut self, random: &mut Random) {
         let count = self.server_count();
@@ -118,7 +178,7 @@ fn begins_anew(kind: &PoolKind) -> bool {
 }
 
 /// The longest time that a request may take in a pool that serves others as well: that of each child
-/// that is asked after another. A store has no time of its own.
+/// that is asked after another. A store answers at once.
 fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
     let of = |child: &u16| longest(pools, usize::from(*child));
     match &pools[pool].kind {
@@ -135,6 +195,7 @@ fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
                 _ => times().max(),
             }
         }
+        PoolKind::Store => Some(LATE_MAX),
         kind => {
             let wait = kind.discovery().and_then(|discovery| discovery.wait_for_primary);
             let timeout = nanos(kind.servers()?.options.timeout);

@@ -407,7 +407,9 @@ impl Server {
 pub(super) fn keys_of_request(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let rest = &args[1..];
     match args[0].to_ascii_uppercase().as_slice() {
-        b"GET" | b"SET" | b"INCR" | b"RPUSH" | b"LLEN" => rest[..1].to_vec(),
+        b"GET" | b"SET" | b"INCR" | b"RPUSH" | b"LLEN" | b"LRANGE" | b"XADD" | b"XRANGE" => {
+            rest[..1].to_vec()
+        }
         b"MSET" => rest.iter().step_by(2).cloned().collect(),
         b"MGET" | b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"SDIFF" | b"WATCH" => rest.to_vec(),
         b"BLPOP" => rest[..rest.len() - 1].to_vec(),
@@ -416,6 +418,7 @@ pub(super) fn keys_of_request(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 fn is_read(name: &[u8]) -> bool {
-    let reads: [&[u8]; 6] = [b"GET", b"MGET", b"EXISTS", b"TOUCH", b"LLEN", b"SDIFF"];
+    let reads: [&[u8]; 8] =
+        [b"GET", b"MGET", b"EXISTS", b"TOUCH", b"LLEN", b"SDIFF", b"LRANGE", b"XRANGE"];
     reads.iter().any(|read| name.eq_ignore_ascii_case(read))
 }

@@ -185,6 +185,7 @@ fn write_list(reply: &mut Vec<u8>, words: &[&str]) {
 }
 
 fn is_write(name: &[u8]) -> bool {
-    let writes: [&[u8]; 7] = [b"SET", b"MSET", b"INCR", b"DEL", b"UNLINK", b"RPUSH", b"BLPOP"];
+    let writes: [&[u8]; 8] =
+        [b"SET", b"MSET", b"INCR", b"DEL", b"UNLINK", b"RPUSH", b"BLPOP", b"XADD"];
     writes.iter().any(|write| name.eq_ignore_ascii_case(write))
 }
