@@ -48,7 +48,7 @@ impl Plane {
         // Who comes in goes there with the request behind that; and so does who is in a pool
         // that a reload has replaced.
         if !request.command.flags.contains(Flags::NO_AUTH)
-            && let Some(step) = self.bring_to_its_pool((key, session), busy)
+            && let Some(step) = self.bring_to_its_pool(links, (key, session), busy)
         {
             return Some(step);
         }
@@ -90,13 +90,17 @@ impl Plane {
     /// comes again then. `None` where it is one already.
     pub(super) fn bring_to_its_pool(
         &mut self,
+        links: &[LinkSlot],
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
     ) -> Option<Step> {
         let own = self.own_pool(session);
         let lent_from = session.stateful.as_ref().and_then(|stateful| stateful.home);
         // What it has begun it ends where it is.
-        if lent_from.unwrap_or(session.pool) == own || self.has_begun(session) {
+        if lent_from.unwrap_or(session.pool) == own
+            || self.has_begun(session)
+            || self.stays_for_late_write(links, session)
+        {
             return None;
         }
         if !session.is_quiet(busy) {

@@ -12,6 +12,7 @@
 //! exchanged, between two requests. A session goes from one to the other when it waits for no
 //! reply, as with a login that leads to another pool ([`super::access`]).
 
+use super::detour::owes_late_write;
 use super::pools::PoolState;
 use super::rights::Loss;
 use super::{Core, LinkIndex, LinkSlot, Plane, SubscriberIndex};
@@ -92,7 +93,7 @@ impl Core {
     /// Gives a client the rights it is to have, and takes it to its pool if it is at rest.
     /// Returns why its connection is to end, if it is.
     fn bring_over(&mut self, old: &Plan, key: Key<Session>) -> Option<Loss> {
-        let Core { sessions, plane, .. } = self;
+        let Core { sessions, links, plane } = self;
         let session = sessions.get_mut(key).filter(|session| session.relay.is_none())?;
         let listener = usize::from(session.listener);
         let users = &plane.plan.listeners[listener].users;
@@ -101,7 +102,7 @@ impl Core {
         {
             return Some(loss);
         }
-        plane.take_over(key, session);
+        plane.take_over(links, (key, session));
         None
     }
 
@@ -112,10 +113,10 @@ impl Core {
         let mut left = Leftover { overdue: Vec::new(), links: Vec::new(), subscribers: Vec::new() };
         let mut is_used = false;
         for key in self.sessions.keys() {
-            let Core { sessions, plane, .. } = self;
+            let Core { sessions, links, plane } = self;
             let Some(session) = sessions.get_mut(key) else { continue };
             if is_of(session, pool) && session.relay.is_none() {
-                plane.take_over(key, session);
+                plane.take_over(links, (key, session));
             }
             if !is_of(session, pool) {
                 continue;
@@ -179,14 +180,14 @@ impl Core {
     /// A client has come, perhaps from a worker that had another version of the settings.
     /// Returns why its connection is to end, if it is.
     pub(crate) fn bring_in(&mut self, key: Key<Session>) -> Option<Loss> {
-        let Core { sessions, plane, .. } = self;
+        let Core { sessions, links, plane } = self;
         let session = sessions.get_mut(key)?;
         let has_old_rights = plane.has_old_rights(session);
         if has_old_rights && let Some(loss) = plane.renew_rights(session) {
             return Some(loss);
         }
         if has_old_rights || plane.plan.retired(session.pool).is_some() {
-            plane.take_over(key, session);
+            plane.take_over(links, (key, session));
         }
         None
     }
@@ -223,13 +224,16 @@ impl Plane {
 
     /// Takes a session to its pool if it may go now, and sees to it that it goes before its
     /// next request otherwise.
-    fn take_over(&mut self, key: Key<Session>, session: &mut Session) {
+    fn take_over(&mut self, links: &[LinkSlot], (key, session): (Key<Session>, &mut Session)) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         let own = self.own_pool(session);
         if home.unwrap_or(session.pool) == own {
             return;
         }
         (session.identity.is_free, session.identity.is_bound) = (false, true);
+        if self.stays_for_late_write(links, session) {
+            return;
+        }
         let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
         if is_quiet && session.unheard == 0 && !self.has_begun(session) {
             // What it was lent for is over.
@@ -245,6 +249,14 @@ impl Plane {
                 self.mark_session_resuming(key, session);
             }
         }
+    }
+
+    /// Returns whether a client stays in a pool that a reload has replaced, as a server may still
+    /// execute a write of the client that has timed out. The next write goes by the same connection, so
+    /// that it is executed later.
+    pub(super) fn stays_for_late_write(&self, links: &[LinkSlot], session: &mut Session) -> bool {
+        let is_open = self.plan.retired(session.pool).is_some_and(|it| self.clock.now < it.until);
+        is_open && owes_late_write(links, session)
     }
 
     /// Sees to it that who has said anew who it is goes to its pool before its next request.

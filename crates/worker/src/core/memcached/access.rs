@@ -2,6 +2,7 @@
 
 use super::admission::credentials;
 use super::{Call, Plane, Step};
+use crate::core::LinkSlot;
 use keyway_command::Verb as Command;
 use keyway_memcache::{Head, Request, Verb};
 use keyway_proxy::Session;
@@ -52,7 +53,12 @@ impl Plane {
     /// Looks at a request of a client that may not do everything, judged as one with the head
     /// `judged`. `None` where it may be made, and here.
     #[inline(never)]
-    pub(super) fn look_at_memcached(&mut self, call: &mut Call<'_>, judged: &Head) -> Option<Step> {
+    pub(super) fn look_at_memcached(
+        &mut self,
+        links: &[LinkSlot],
+        call: &mut Call<'_>,
+        judged: &Head,
+    ) -> Option<Step> {
         let users = &self.plan.listeners[usize::from(call.session.listener)].users;
         let are_slow = users.are_slow();
         if are_slow {
@@ -66,7 +72,8 @@ impl Plane {
             return Some(Step::Started);
         }
         let is_login = matches!(judged.verb, Verb::SaslStart | Verb::SaslStep);
-        if !is_login && let Some(step) = self.bring_to_its_pool((call.key, call.session), call.busy)
+        if !is_login
+            && let Some(step) = self.bring_to_its_pool(links, (call.key, call.session), call.busy)
         {
             return Some(step);
         }

@@ -397,7 +397,7 @@ impl Plane {
         let mut call = Call { key, session, busy, request: &request, bytes: &line, warm: None };
         // It is a part of what the client asks for.
         if !call.session.identity.is_free
-            && let Some(step) = self.look_at_memcached(&mut call, &refused.head)
+            && let Some(step) = self.look_at_memcached(links, &mut call, &refused.head)
         {
             return step;
         }
@@ -440,7 +440,7 @@ impl Plane {
     ) -> Step {
         let request = call.request;
         if !call.session.identity.is_free
-            && let Some(step) = self.look_at_memcached(call, &request.head)
+            && let Some(step) = self.look_at_memcached(links, call, &request.head)
         {
             return step;
         }
