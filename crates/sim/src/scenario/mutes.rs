@@ -186,7 +186,11 @@ fn longest(pools: &[Pool], pool: usize) -> Option<Nanos> {
             let children = routed.children();
             let times = || children.iter().filter_map(of);
             match routed {
-                RoutedPool::Failover(_) | RoutedPool::Mirror(_) => Some(times().sum()),
+                // The keys of a read that failed are asked for by themselves, of the first child again.
+                RoutedPool::Failover(_) => {
+                    Some(times().sum::<Nanos>() + times().next().unwrap_or(0))
+                }
+                RoutedPool::Mirror(_) => Some(times().sum()),
                 RoutedPool::MissThen(miss_then) => {
                     // What time an item has left is asked of the child that has it.
                     let asks = miss_then.fill_ttl_max.and_then(|_| times().max());
