@@ -6,6 +6,7 @@ mod channels;
 mod clusters;
 mod copies;
 mod entries;
+mod holds;
 mod routes;
 mod stateful;
 
@@ -146,6 +147,7 @@ pub struct Ledger {
     /// pool and key.
     heirlooms: BTreeMap<(usize, Vec<u8>), Vec<u8>>,
     bounded: Option<bounds::BoundedStore>,
+    held: holds::Held,
     /// Writes that a store refused for want of room.
     pub refused_for_room: u64,
     /// Reads that missed what had gone to make room.
@@ -209,6 +211,7 @@ impl Ledger {
             old_pools: Vec::new(),
             heirlooms: BTreeMap::new(),
             bounded: None,
+            held: holds::Held::default(),
             refused_for_room: 0,
             gone: 0,
         }
@@ -384,7 +387,8 @@ impl Ledger {
         };
         let old = self.old_pool(pool).and_then(|old| Some((old, self.pools[old].as_ref()?)));
         Circumstances {
-            epoch: self.health.pool_epoch(pool)
+            epoch: self.held.moves.get(&pool).copied().unwrap_or(0)
+                + self.health.pool_epoch(pool)
                 + old.map_or(0, |(old, _)| self.health.pool_epoch(old)),
             losses: known.losses + old.map_or(0, |(_, old)| old.losses),
             stragglers: self.stragglers.get(key).copied().unwrap_or(0),

@@ -24,7 +24,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { replies, excused, faults, turns, virtual_time, .. } = self.total;
         let Report { redirected, refused, hedged, retried, .. } = self.total;
-        let Report { bounded, filled, refused_for_room, gone, .. } = self.total;
+        let Report { holds, bounded, filled, refused_for_room, gone, .. } = self.total;
         let Report { commits, deliveries, entries, messages, invalidations, reloads, .. } =
             self.total;
         write!(
@@ -33,7 +33,7 @@ impl fmt::Display for Summary {
              one of {faults} faults explains, {commits} transactions, {deliveries} elements and \
              {entries} entries of streams delivered, {messages} messages told, {invalidations} invalidations, \
              {redirected} redirects, {refused} refusals, {hedged} hedges, {retried} retries, \
-             {reloads} reloads, {bounded} stores with a bound, of which {filled} were full, \
+             {reloads} reloads, {holds} ejections by hand, {bounded} stores with a bound, of which {filled} were full, \
              {refused_for_room} refusals for want of room, {gone} keys gone, {turns} turns, {:.0} s of virtual time",
             self.seeds,
             self.violation_count,
@@ -141,6 +141,7 @@ impl Report {
         self.retried += other.retried;
         self.refused += other.refused;
         self.reloads += other.reloads;
+        self.holds += other.holds;
         self.bounded += other.bounded;
         self.filled += other.filled;
         self.refused_for_room += other.refused_for_room;

@@ -2,6 +2,7 @@
 
 mod clusters;
 mod farewell;
+mod holds;
 mod mirrors;
 mod reloads;
 mod setup;
@@ -70,6 +71,8 @@ pub struct Report {
     pub refused: u64,
     /// Versions of the settings that workers changed over to.
     pub reloads: u64,
+    /// Servers that were ejected by hand, and how often.
+    pub holds: u64,
     /// Stores with a bound on their memory.
     pub bounded: u64,
     /// Those of them that were full at some time.
@@ -284,6 +287,7 @@ impl Sim {
             retried: self.of_clusters(|totals| &totals.retried),
             refused: world.ledger.refused().1,
             reloads: self.reloads_done(),
+            holds: world.ledger.holds(),
             bounded: u64::from(self.scenario.bound.is_some()),
             filled: u64::from(world.ledger.filled_percent() >= 90),
             refused_for_room: world.ledger.refused_for_room,
@@ -534,6 +538,7 @@ impl Sim {
         }
         self.next_audit = now + SECOND / 10;
         self.check_visitors()?;
+        self.check_holds()?;
         for client in &world.clients {
             let Some(since) = client.waiting_since() else { continue };
             if now > since.max(self.calm_from) + PATIENCE {

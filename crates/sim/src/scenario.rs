@@ -49,6 +49,8 @@ pub struct Options {
     pub io: Option<Driver>,
     /// Whether the settings are reloaded, if the seed is not to decide it.
     pub reloads: Option<bool>,
+    /// Whether servers are ejected by hand between reloads, if the seed is not to decide it.
+    pub holds: Option<bool>,
     /// Whether clients that do not read ask for other things than values, if the seed is not to
     /// decide it.
     pub wide_mutes: Option<bool>,

@@ -396,6 +396,11 @@ impl Server {
         self.served += 1;
         self.serving = position;
         if self.memcached.is_some() {
+            let is_data = !matches!(&args[0][..], b"version" | b"mn");
+            let is_own = args.get(1).is_some_and(|key| key.starts_with(crate::memcached::RESERVED));
+            if is_data && !is_own && !is_straggler {
+                ledger.check_asked(self.index, network.now);
+            }
             self.execute_memcached(args, (network.now, is_straggler), ledger, &mut reply);
         } else {
             self.execute(position, args, (network.now, is_straggler), ledger, &mut reply);
@@ -501,6 +506,9 @@ impl Server {
         if let Some(queued) = &mut self.conns[position].begun.queued {
             queued.push(args.to_vec());
             return reply.extend_from_slice(b"+QUEUED\r\n");
+        }
+        if !is_straggler {
+            ledger.check_asked(self.index, now);
         }
         if name == b"BLPOP" {
             return self.pop_or_block(position, args, (now, is_straggler), ledger, reply);

@@ -9,6 +9,7 @@
 //! Pools whose replies are checked change as well, in settings that no client notices. Their
 //! clients go to the next pool then, and may get no error and no reply out of order.
 
+use super::holds::Holds;
 use super::setup::{CLASSES, pool_plan};
 use super::*;
 use crate::network::{ConnectMode, MILLI};
@@ -49,6 +50,8 @@ pub(super) struct Reloads {
     first_server: usize,
     /// Mail that found no room, by worker.
     unsent: Vec<(usize, Mail)>,
+    /// What an operator ejects by hand, in a part of the seeds.
+    pub(super) holds: Option<Holds>,
 }
 
 /// Pools with their positions.
@@ -92,6 +95,7 @@ impl Reloads {
             changeable: changeable(scenario),
             first_server: 0,
             unsent: Vec::new(),
+            holds: Holds::draw(seed, options, scenario),
         })
     }
 
@@ -210,7 +214,9 @@ impl Sim {
     /// Gets neighbours' servers ready, if the seed has reloads.
     pub(super) fn begin_reloads(&mut self, seed: u64, options: &Options) {
         let Some(mut reloads) = Reloads::draw(seed, options, &self.scenario) else { return };
-        let World { network, servers, .. } = &mut *self.world.borrow_mut();
+        let World { network, servers, ledger, .. } = &mut *self.world.borrow_mut();
+        let moving = reloads.holds.iter().flat_map(Holds::pools);
+        moving.for_each(|&pool| ledger.know_moving(pool));
         reloads.first_server = servers.len();
         for host in 0..SERVERS {
             let index = network.add_server(address(host).trim_end_matches(":1").to_owned());
@@ -239,6 +245,7 @@ impl Sim {
     pub(super) fn end_reloads(&mut self) {
         if let Some(reloads) = &mut self.reloads {
             (reloads.steps, reloads.next_fault) = (Vec::new(), Nanos::MAX);
+            reloads.holds = None;
         }
     }
 
@@ -248,6 +255,10 @@ impl Sim {
         self.post_unsent(&mut reloads);
         if now >= reloads.next_fault {
             self.trouble_neighbours(&mut reloads, now);
+        }
+        if let Some(mut holds) = reloads.holds.take() {
+            self.hold_servers((&mut holds, &reloads.own), reloads.steps.is_empty());
+            reloads.holds = Some(holds);
         }
         let is_due = reloads.steps.last().is_some_and(|&at| at <= now);
         let ending: std::collections::BTreeSet<u64> = {
@@ -315,6 +326,9 @@ impl Sim {
             reloads.unsent.push((worker, follow));
         }
         self.post_unsent(reloads);
+        if let Some(holds) = &mut reloads.holds {
+            holds.follow(&plan);
+        }
         (self.plan, self.registry) = (plan, registry);
     }
 
