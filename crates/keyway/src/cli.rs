@@ -6,10 +6,11 @@ use crate::memory;
 use crate::serve::Started;
 use crate::upgrade::TakeOver;
 use anyhow::{Context, Result};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -146,6 +147,34 @@ enum Foreign {
 }
 
 /// Does what was typed.
+/// What was typed. Ends the process where it is wrong, or asks for help.
+pub fn typed() -> Cli {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return cli,
+        Err(error) => error,
+    };
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag,
+        _ => error.exit(),
+    };
+    let is_serve = std::env::args_os().nth(1).is_some_and(|word| word == "serve");
+    let is_port = ["--port", "-p", "--host", "--listen"].contains(&unknown.as_str());
+    let _ = error.print();
+    if is_serve && is_port {
+        eprintln!(
+            "\nkeyway: without a file, --bind 127.0.0.1:PORT sets the address; with one, `bind` of its \
+             [[listener]] does"
+        );
+    }
+    std::process::exit(error.exit_code())
+}
+
+/// A message without control characters, which a name of a file may have; its own line ends stay.
+pub fn escaped(message: &str) -> String {
+    let lines = message.split('\n').map(|line| keyway_base::printable(line.as_bytes()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
@@ -215,7 +244,7 @@ fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
             }
             print(keyway_config::describe(&config).as_bytes())?;
             let warnings = counted(config.warnings.len(), "warning");
-            eprintln!("{}: no errors, {warnings}", file.display());
+            eprintln!("{}: no errors, {warnings}", escaped(&file.display().to_string()));
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => Ok(report(&errors, "not valid")),
@@ -257,7 +286,7 @@ pub fn print(bytes: &[u8]) -> Result<bool> {
     let mut out = std::io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error).context("cannot write to standard output"),
     }
 }

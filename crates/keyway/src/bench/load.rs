@@ -198,7 +198,8 @@ pub fn load(arguments: &Load) -> Result<ExitCode> {
             Ok(if is_all && has_few_errors { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
-            eprintln!("keyway bench load: {error:#}{}", hint(&error));
+            let told = crate::cli::escaped(&format!("{error:#}"));
+            eprintln!("keyway bench load: {told}{}", hint(&error));
             Ok(ExitCode::from(2))
         }
     }
