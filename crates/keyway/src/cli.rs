@@ -89,7 +89,8 @@ pub struct Serve {
     /// process has the admin address 127.0.0.1:9380, it serves without one.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
     bind: Option<String>,
-    /// Write the process's id there while it serves; after an upgrade, the next one's.
+    /// Write the process's id there while it serves; after an upgrade, the next one's. A file that
+    /// is there and holds anything but a process id is refused.
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }

@@ -202,9 +202,11 @@ fn begin(
 ) -> Result<Option<PidFile>> {
     let is_upgrade = before.is_one();
     let write = || started.pid_file.map(PidFile::write).transpose();
-    // Without a process before it is a reason not to start.
-    let written = if is_upgrade { Ok(None) } else { write() };
-    let mut pid_file = written?;
+    // A reason not to start, as long as this process serves nobody.
+    let mut pid_file = match is_upgrade {
+        true => started.pid_file.map(PidFile::check).transpose()?.and(None),
+        false => write()?,
+    };
     before.await_begin()?;
     hold_again(plan, before.held());
     workers.begin();

@@ -1,6 +1,7 @@
 //! `keyway bench load`.
 
 use super::entry::Entry;
+use super::output::{self, Form};
 use super::parse::{self, ErrorsMax, PatternNumbers};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -222,6 +223,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
 impl Load {
     fn measure(&self) -> Result<Vec<Outcome>> {
         let (workloads, target, plan) = (self.workloads()?, self.target()?, self.plan());
+        output::check(self.json.as_deref().map(|file| (Form::Json, file)), None)?;
         let _file = Reserved::new(self.json.as_ref())?;
         let is_stopped = stop_flag()?;
         let watches = self.watches(&target);
