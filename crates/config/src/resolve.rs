@@ -534,9 +534,13 @@ pub(crate) fn password(
     if let (Some(key), Some(written)) = (key, &written)
         && written.expose() == MASK
     {
-        let what = format!("{key} is what `keyway check` shows in place of a password");
-        let hint = format!("write the password, or {file_key} = \"FILE\"");
-        report.warning(section.place(key), Problem::new(what, hint));
+        let what = format!(
+            "{key} in {} is the mask that `keyway ctl config` and `keyway check` print in place of \
+             a password",
+            section.header
+        );
+        let hint = format!("write the password itself, or name its file: {file_key} = \"FILE\"");
+        tell_of_mask(read_file, section.place(key), Problem::new(what, hint), report);
     }
     let keys = key.into_iter().chain([file_key, variable_key]);
     let given = keys.filter(|key| section.given(key).is_some());
@@ -553,14 +557,11 @@ pub(crate) fn password(
     let at = section.place(file_key);
     let source = Some(SecretSource::File(path.clone()));
     let Some(read_file) = read_file else { return (written, source) };
-    let read = read_file(path).and_then(|text| {
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        check_password(text.strip_suffix('\r').unwrap_or(text))
-    });
+    let read = read_file(path).map_err(|why| (why, PASSWORD_FILE_HINT));
     let password = read
-        .map_err(|why| {
+        .and_then(|text| one_line(&text))
+        .map_err(|(why, hint)| {
             let what = format!("{file_key} in {}: {}: {why}", section.header, path.display());
-            let hint = "give a readable file with the password and nothing else in it";
             report.consequence(at, Problem::new(what, hint));
         })
         .ok();
@@ -573,6 +574,35 @@ fn read_variable(
     report: &mut Report<'_>,
 ) -> Option<Password> {
     #[allow(clippy::disallowed_methods, reason = "the file says that a secret is there")]
+const PASSWORD_FILE_HINT: &str = "give a readable file with the password and nothing else in it";
+
+/// The password of a file: its only line.
+fn one_line(text: &str) -> Result<Password, (String, &'static str)> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    match line.matches('\n').count() {
+        0 => check_password(line).map_err(|why| (why, PASSWORD_FILE_HINT)),
+        ends => {
+            let hint = "keep the line with the password, and remove the others";
+            Err((format!("it has {} lines", ends + 1), hint))
+        }
+    }
+}
+
+/// Reports a mask in place of a secret. Who does not serve with the file needs none of its secrets:
+/// then it is a warning.
+pub(crate) fn tell_of_mask(
+    read_file: Option<ReadFile<'_>>,
+    at: usize,
+    problem: Problem,
+    report: &mut Report<'_>,
+) {
+    match read_file {
+        Some(_) => report.mistake(at, problem),
+        None => report.warning(at, problem),
+    }
+}
+
     let read = std::env::var(name).map_err(|error| match error {
         std::env::VarError::NotPresent => "it is not set".to_owned(),
         std::env::VarError::NotUnicode(_) => "it is not UTF-8".to_owned(),

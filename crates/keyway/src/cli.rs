@@ -108,7 +108,7 @@ pub enum LogFormat {
 struct Check {
     /// Configuration file, of `keyway serve` or of `keyway bus node`.
     file: PathBuf,
-    /// Print what is wrong, and nothing else.
+    /// Print errors and warnings, and nothing else.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -147,7 +147,6 @@ enum Foreign {
     Overlord,
 }
 
-/// Does what was typed.
 /// What was typed. Ends the process where it is wrong, or asks for help.
 pub fn typed() -> Cli {
     let error = match Cli::try_parse() {
@@ -176,6 +175,7 @@ pub fn escaped(message: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Does what was typed.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Serve(arguments) => serve(&arguments),
@@ -238,10 +238,12 @@ fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
         return crate::bus::check(file, *quiet);
     }
     match load(file) {
-        Ok(_) if *quiet => Ok(ExitCode::SUCCESS),
         Ok(config) => {
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");
+            }
+            if *quiet {
+                return Ok(ExitCode::SUCCESS);
             }
             print(keyway_config::describe(&config).as_bytes())?;
             let warnings = counted(config.warnings.len(), "warning");
