@@ -43,6 +43,16 @@ pub struct Started<'a> {
     pub may_lack_admin: bool,
 }
 
+/// Between two looks at whether workers that drain have ended.
+const ENDED_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a drain may take before it is told how long it may take: most are over sooner.
+const DRAIN_TOLD_AFTER: Duration = Duration::from_millis(300);
+
+/// A signal this soon behind another one is the same order: some programs send it to a process and
+/// to its group.
+const SAME_ORDER_WITHIN: Duration = Duration::from_millis(300);
+
 /// Between two looks at whether the clients of a process have left that was replaced.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
@@ -115,15 +125,15 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     process.set_draining();
     let mut status = ExitCode::SUCCESS;
     match ending {
-        Ending::Stop(then) => {
+        Ending::Stop(then, signal) => {
+            let order = Order { then, signal };
             // Where another process listens already, nobody is refused.
             let notice = match kept.is_empty() {
                 true => live.config.server.drain_notice,
                 false => Duration::ZERO,
             };
-            let then = give_notice(&mut workers, (&process, &woken), notice, then);
-            workers.drain();
-            if then == AfterDrain::Wait {
+            let order = give_notice(&mut workers, (&process, &woken), notice, order);
+            if drain(workers, &live, &woken, order) == AfterDrain::Wait {
                 wait_for_end(&woken);
             }
             // Nobody waits for an answer from here any more.
@@ -292,8 +302,8 @@ struct Inside<'a> {
 
 /// Why a process serves no longer.
 enum Ending {
-    /// It is to stop.
-    Stop(AfterDrain),
+    /// It is to stop, by a signal or on an operator's word.
+    Stop(AfterDrain, Option<i32>),
     /// Another one serves in its place.
     Replaced(Heir),
 }
@@ -327,16 +337,16 @@ fn run(
                 }
             }
             Ok(Wake::Signal(signal)) => {
-                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                let name = name_of(signal);
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
-                return Ending::Stop(AfterDrain::Exit);
+                return Ending::Stop(AfterDrain::Exit, Some(signal));
             }
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
                     "draining on an operator's word: no new clients, requests in flight are \
                      answered"
                 );
-                return Ending::Stop(after);
+                return Ending::Stop(after, None);
             }
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
@@ -347,7 +357,7 @@ fn run(
                     sample(workers, elapsed);
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => return Ending::Stop(AfterDrain::Exit),
+            Err(RecvTimeoutError::Disconnected) => return Ending::Stop(AfterDrain::Exit, None),
         }
     }
 }
@@ -381,26 +391,107 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
 #[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
 fn give_notice(
     workers: &mut Workers,
+/// The order to end: what is to be done behind the drain, and the signal that gave it, if one did.
+#[derive(Clone, Copy)]
+struct Order {
+    then: AfterDrain,
+    signal: Option<i32>,
+}
+
+fn name_of(signal: i32) -> &'static str {
+    if signal == SIGTERM { "SIGTERM" } else { "SIGINT" }
+}
+
+/// Drains, for `drain_timeout` at most. A signal behind the one that ordered it ends it at once.
+/// Returns what is to be done then.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn drain(
+    mut workers: Workers,
+    live: &Live,
+    woken: &Receiver<Wake>,
+    mut order: Order,
+) -> AfterDrain {
+    workers.drain();
+    let began = Instant::now();
+    let mut signalled = began;
+    let mut is_told = false;
+    while !workers.have_ended() {
+        match woken.recv_timeout(ENDED_EVERY) {
+            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
+                if order.signal.is_none() {
+                    // An operator has had it drain: this is the order to end.
+                    order = Order { then: AfterDrain::Exit, signal: Some(signal) };
+                    (signalled, is_told) = (Instant::now(), false);
+                } else if signalled.elapsed() > SAME_ORDER_WITHIN {
+                    tracing::warn!(
+                        clients = live.version.plan.clients.len(),
+                        "{} again: ending at once, clients are cut off",
+                        name_of(signal)
+                    );
+                    return AfterDrain::Exit;
+                }
+            }
+            Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
+            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
+            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
+            Ok(Wake::Upgrade(asked)) => {
+                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let elapsed = began.elapsed();
+                let has_clients = !live.version.plan.clients.is_empty();
+                if !is_told && has_clients && elapsed > DRAIN_TOLD_AFTER {
+                    is_told = true;
+                    tell_of_drain(live, elapsed, order);
+                }
+            }
+            // Nobody can tell anything any more.
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(ENDED_EVERY),
+        }
+    }
+    order.then
+}
+
+fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
+    let left = live.config.server.drain_timeout.saturating_sub(elapsed);
+    // Whole seconds are enough, and not fewer than there are.
+    let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
+    let sooner = match order.signal {
+        Some(signal) => format!("another {} ends it now", name_of(signal)),
+        None => "SIGTERM twice ends it now".to_owned(),
+    };
+    tracing::info!(
+        clients = live.version.plan.clients.len(),
+        "draining for up to {left:?} more (drain_timeout), as clients wait for replies; {sooner}"
+    );
+}
+
     (process, woken): (&Process, &Receiver<Wake>),
     notice: Duration,
-    mut then: AfterDrain,
-) -> AfterDrain {
+    mut order: Order,
+) -> Order {
     let began = Instant::now();
     let mut sampled = began;
     if !notice.is_zero() {
         tracing::info!(
-            "before that clients are accepted for {notice:?} more, while /readyz says 503, unless \
-             SIGTERM comes again"
+            "before that clients are accepted for {notice:?} more (drain_notice), while /readyz \
+             says 503, unless {sooner}"
         );
     }
     loop {
+        let sooner = match order.signal {
+            Some(signal) => format!("{} comes again", name_of(signal)),
+            None => "SIGTERM comes".to_owned(),
+        };
         let left = notice.saturating_sub(began.elapsed());
         if left.is_zero() {
-            return then;
+            return order;
         }
         match woken.recv_timeout(left.min(SAMPLE_EVERY)) {
-            Ok(Wake::Signal(SIGTERM | SIGINT)) => return AfterDrain::Exit,
-            Ok(Wake::Drain(AfterDrain::Exit)) => then = AfterDrain::Exit,
+            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
+                return Order { then: AfterDrain::Exit, signal: Some(signal) };
+            }
+            Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
             Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
             Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
             Ok(Wake::Upgrade(asked)) => {
@@ -412,7 +503,7 @@ fn give_notice(
                 process.note_passing(elapsed);
                 sample(workers, elapsed);
             }
-            Err(RecvTimeoutError::Disconnected) => return then,
+            Err(RecvTimeoutError::Disconnected) => return order,
         }
     }
 }
@@ -459,11 +550,12 @@ fn serve_the_rest(
                  that whoever watches starts another"
             );
             break;
+    let mut order = Order { then: AfterDrain::Exit, signal: None };
         }
         match woken.recv_timeout(LEFT_EVERY) {
             Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
-                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
-                tracing::info!("{name}: draining: requests in flight are answered");
+                order.signal = Some(signal);
+                tracing::info!("{}: draining: requests in flight are answered", name_of(signal));
                 break;
             }
             Ok(Wake::Drain(_)) => break,
@@ -478,7 +570,7 @@ fn serve_the_rest(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    workers.drain();
+    drain(workers, live, woken, order);
     outcome
 }
 
