@@ -50,6 +50,12 @@ pub(crate) fn resolve(
         Some(section) => server(section, read_file, report),
         None => server_defaults(),
     };
+    let is_wrong = |key: &str| root.given(key).is_some() && root.value(key).is_none();
+    if is_wrong("pool") || is_wrong("user") {
+        // What others say of them cannot be looked at.
+        let (listeners, users, pools) = Default::default();
+        return Config { server, limits, listeners, users, pools, warnings: Vec::new() };
+    }
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
@@ -568,12 +574,6 @@ pub(crate) fn password(
     (password.or(written), source)
 }
 
-fn read_variable(
-    section: &Section,
-    (key, name): (&str, &str),
-    report: &mut Report<'_>,
-) -> Option<Password> {
-    #[allow(clippy::disallowed_methods, reason = "the file says that a secret is there")]
 const PASSWORD_FILE_HINT: &str = "give a readable file with the password and nothing else in it";
 
 /// The password of a file: its only line.
@@ -603,6 +603,12 @@ pub(crate) fn tell_of_mask(
     }
 }
 
+fn read_variable(
+    section: &Section,
+    (key, name): (&str, &str),
+    report: &mut Report<'_>,
+) -> Option<Password> {
+    #[allow(clippy::disallowed_methods, reason = "the file says that a secret is there")]
     let read = std::env::var(name).map_err(|error| match error {
         std::env::VarError::NotPresent => "it is not set".to_owned(),
         std::env::VarError::NotUnicode(_) => "it is not UTF-8".to_owned(),

@@ -55,13 +55,16 @@ pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
 
 /// Rules, which are kept as they are written.
 pub(crate) fn read_rules(text: &str) -> Result<Value, Problem> {
-    match User::new("", text) {
-        Ok(_) => Ok(Value::Text(text.to_owned())),
-        Err(fault) => Err(Problem::new(
-            fault.to_string(),
-            "write rules as in docs/users.md, such as \"+@read -@dangerous ~app:*\"",
-        )),
+    let faults = User::faults(text);
+    if faults.is_empty() {
+        return Ok(Value::Text(text.to_owned()));
     }
+    let mut told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    told.dedup();
+    Err(Problem::new(
+        told.join(", and "),
+        "write rules as in docs/users.md, such as \"+@read -@dangerous ~app:*\"",
+    ))
 }
 
 /// The name of a variable of the environment.
@@ -144,9 +147,6 @@ fn user(
     let mut user = User::new(section.text("name")?, section.text("rules")?).ok()?;
     user = user.of_pool(pool_index.map(|index| index as u16));
     if let Some(Value::Hashes(hashes)) = section.value("password_hashes") {
-        user = hashes.digests.iter().fold(user, |user, digest| user.with_digest(*digest));
-        let slow = hashes.slow.iter().filter_map(|text| SlowHash::parse(text).ok());
-        user = user.with_slow(slow.collect());
         if hashes.has_mask {
             let what = "password_hashes in [[user]] has the zeros that `keyway ctl config` and \
                         `keyway check` print in place of a hash";
@@ -155,6 +155,9 @@ fn user(
             let at = section.place("password_hashes");
             tell_of_mask(read_file, at, Problem::new(what, hint), report);
         }
+        user = hashes.digests.iter().fold(user, |user, digest| user.with_digest(*digest));
+        let slow = hashes.slow.iter().filter_map(|text| SlowHash::parse(text).ok());
+        user = user.with_slow(slow.collect());
     }
     if let Some(password) = &password {
         user = user.with_digest(Digest::of(password.expose().as_bytes()));
