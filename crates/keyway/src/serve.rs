@@ -71,8 +71,14 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
-    let sockets =
-        plan::bind(&config, before).map_err(|errors| anyhow!("{}", errors.join("\nkeyway: ")))?;
+    let sockets = plan::bind(&config, before).map_err(|errors| {
+        let errors = errors.join("\nkeyway: ");
+        // What was typed, not the key of a file that is not there.
+        match started.file {
+            Some(_) => anyhow!("{errors}"),
+            None => anyhow!("{}", errors.replace("for `bind`", "with --bind HOST:PORT")),
+        }
+    })?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
@@ -385,12 +391,6 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
     }
 }
 
-/// Serves on, for that long at most, so that whoever balances load sees that this one is ending
-/// before it refuses clients. Returns what is to be done then: who asked may have asked for more
-/// since.
-#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn give_notice(
-    workers: &mut Workers,
 /// The order to end: what is to be done behind the drain, and the signal that gave it, if one did.
 #[derive(Clone, Copy)]
 struct Order {
@@ -466,6 +466,12 @@ fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
     );
 }
 
+/// Serves on, for that long at most, so that whoever balances load sees that this one is ending
+/// before it refuses clients. Returns what is to be done then: who asked may have asked for more
+/// since.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn give_notice(
+    workers: &mut Workers,
     (process, woken): (&Process, &Receiver<Wake>),
     notice: Duration,
     mut order: Order,
@@ -473,16 +479,16 @@ fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
     let began = Instant::now();
     let mut sampled = began;
     if !notice.is_zero() {
+        let sooner = match order.signal {
+            Some(signal) => format!("{} comes again", name_of(signal)),
+            None => "SIGTERM comes".to_owned(),
+        };
         tracing::info!(
             "before that clients are accepted for {notice:?} more (drain_notice), while /readyz \
              says 503, unless {sooner}"
         );
     }
     loop {
-        let sooner = match order.signal {
-            Some(signal) => format!("{} comes again", name_of(signal)),
-            None => "SIGTERM comes".to_owned(),
-        };
         let left = notice.saturating_sub(began.elapsed());
         if left.is_zero() {
             return order;
@@ -534,13 +540,17 @@ fn serve_the_rest(
 ) -> Result<(), upgrade::HeirFailed> {
     let (pid, grace) = (heir.pid, upgrade::grace(live));
     remove_unix_sockets(live, &heir.kept);
+    let rest = match grace.is_zero() {
+        true => "closes each of its clients after the last reply".to_owned(),
+        false => format!("serves the clients it has for {grace:?} at most, then it drains"),
+    };
     tracing::info!(
         pid,
         clients = live.version.plan.clients.len(),
-        "upgraded: process {pid} serves; this one serves the clients it has for {grace:?} at \
-         most, then it drains"
+        "upgraded: process {pid} serves; this one {rest}"
     );
     let mut outcome = Ok(());
+    let mut order = Order { then: AfterDrain::Exit, signal: None };
     while !workers.have_ended() {
         outcome = heir.check();
         if outcome.is_err() {
@@ -550,7 +560,6 @@ fn serve_the_rest(
                  that whoever watches starts another"
             );
             break;
-    let mut order = Order { then: AfterDrain::Exit, signal: None };
         }
         match woken.recv_timeout(LEFT_EVERY) {
             Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
