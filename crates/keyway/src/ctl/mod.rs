@@ -80,6 +80,11 @@ pub fn token_of_environment() -> Result<Option<String>, String> {
     client::token(None)
 }
 
+/// The admin address that the variable KEYWAY_ADMIN has, if it is set.
+pub fn admin_of_environment() -> Option<String> {
+    client::variable("KEYWAY_ADMIN")
+}
+
 impl TlsFiles {
     /// Whether an authority is named.
     pub fn has_authority(&self) -> bool {
