@@ -10,6 +10,13 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# `make run your.toml` has the file as a goal of its own, and would serve without it.
+ifeq (run,$(firstword $(MAKECMDGOALS)))
+ifneq (,$(word 2,$(MAKECMDGOALS)))
+$(error write `make run FILE=$(word 2,$(MAKECMDGOALS))` to serve a file)
+endif
+endif
+
 run: ## build and start: the embedded store on 127.0.0.1:6380, or FILE=your.toml
 	@cargo build --release --locked --package keyway
 	@exec "$(CARGO_TARGET_DIR)/release/keyway" serve $(FILE)

@@ -259,10 +259,10 @@ fn memory_comment(config: &Config) -> String {
     crate::shm::describe_memory(config, &mut text);
     let _ = writeln!(
         text,
-        "  clients: under 2KiB each when idle, {} each when busy, besides one request of up to {}\n    \
-         and four replies of up to {}, from each server that one for many keys asks; one\n    \
-         whose unread replies come to {} all the same, because they are far larger than\n    \
-         those before them, is disconnected",
+        "  clients: under 2KiB each when idle, {} each when busy. Besides, a client has one request\n    \
+         of up to {} and, from each server that a request for many keys goes to, four replies of\n    \
+         up to {}. A client whose unread replies come to {}, as they are far larger than those\n    \
+         before them, is disconnected",
         format_size(bound.session_bytes),
         format_size(config.limits.request_len_max.into()),
         format_size(config.limits.reply_len_max.into()),
@@ -270,7 +270,7 @@ fn memory_comment(config: &Config) -> String {
     );
     let _ = writeln!(
         text,
-        "  copies: one of these that does not pass on as it comes is there {} times on its way{}",
+        "  copies: a request or reply that Keyway keeps until it is whole is in memory up to {} times{}",
         bound.copies,
         if bound.route_bytes > 0 { ", over pools of pools" } else { "" },
     );

@@ -21,9 +21,11 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A file may have any name.
+        let path = keyway_base::printable(self.path.as_bytes());
         match self.line {
-            0 => write!(f, "{}: {}; {}", self.path, self.what, self.hint),
-            line => write!(f, "{}:{line}: {}; {}", self.path, self.what, self.hint),
+            0 => write!(f, "{path}: {}; {}", self.what, self.hint),
+            line => write!(f, "{path}:{line}: {}; {}", self.what, self.hint),
         }
     }
 }

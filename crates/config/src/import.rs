@@ -28,7 +28,8 @@ pub struct Import {
 /// Everything in the file that twemproxy would refuse or Keyway cannot do, in
 /// line order; also that no pool is left.
 pub fn twemproxy(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
-    twemproxy::import(text, path)
+    let told = |errors| crate::strangers::explain_import(text, (path, "twemproxy"), errors);
+    twemproxy::import(text, path).map_err(told)
 }
 
 /// As [`twemproxy`], of the file itself.
@@ -50,7 +51,8 @@ pub fn predixy(
     path: &str,
     read: &dyn Fn(&Path) -> Result<String, String>,
 ) -> Result<Import, Vec<ConfigError>> {
-    predixy::import(text, path, read)
+    let told = |errors| crate::strangers::explain_import(text, (path, "predixy"), errors);
+    predixy::import(text, path, read).map_err(told)
 }
 
 /// As [`predixy`], of the file itself and those it includes.
@@ -63,13 +65,15 @@ pub fn predixy_file(path: &Path) -> Result<Import, Vec<ConfigError>> {
 }
 
 /// Turns the text of an overlord 1.9 cluster file, which came from `path`, into
-/// ours: each of its clusters becomes a pool. Every key is placed as before.
+/// ours: each of its clusters becomes a pool. Keys are placed as before, but for those that a note
+/// names.
 ///
 /// # Errors
 /// Everything in the file that overlord would refuse or Keyway cannot do, in line
 /// order.
 pub fn overlord(text: &str, path: &str) -> Result<Import, Vec<ConfigError>> {
-    overlord::import(text, path)
+    let told = |errors| crate::strangers::explain_import(text, (path, "overlord"), errors);
+    overlord::import(text, path).map_err(told)
 }
 
 /// As [`overlord`], of the file itself.

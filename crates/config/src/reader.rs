@@ -167,16 +167,25 @@ fn read_table(
     report: &mut Report<'_>,
 ) -> Section {
     let mut entries = BTreeMap::new();
+    let mut misspelt = Vec::new();
     for (name, value) in content {
         let Some(key) = table.key(name.get_ref()) else {
             report.mistake(name.span().start, unknown_key(name.get_ref(), table, &header));
+            misspelt.extend(meant(name.get_ref(), table).map(|key| (key, name.span().start)));
             continue;
         };
-        let written = read_value(key, value, &header, report);
+        // The parser's stand-in for a value that is told as a syntax error.
+        let is_there = !value.span().is_empty() || value.get_ref().is_table();
+        let written = is_there.then(|| read_value(key, value, &header, report)).flatten();
         let at = place_of(name.span().start, value);
         let wrong_address = written.is_none() && matches!(key.kind, Kind::Listen);
         let address = value.get_ref().as_str().filter(|_| wrong_address).map(str::to_owned);
         entries.insert(key.name, Entry { value: written, at: Some(at), address });
+    }
+    // What was meant is there, and wrong: it is not told as missing too.
+    for (key, at) in misspelt {
+        let wrong = Entry { value: None, at: Some(at), address: None };
+        entries.entry(key).or_insert(wrong);
     }
     let mut section = Section { at, header, table, entries };
     for key in table.keys {
@@ -241,11 +250,18 @@ pub(crate) fn read_default(key: &'static Key, default: &str) -> Option<Value> {
     read
 }
 
+/// The key of the table that an unknown one most likely stands for.
+fn meant(name: &str, table: &'static Table) -> Option<&'static str> {
+    by_alias(name, table).or_else(|| nearest(name, table.names()))
+}
+
+fn by_alias(name: &str, table: &'static Table) -> Option<&'static str> {
+    table.keys.iter().find(|key| key.aliases.contains(&name)).map(|key| key.name)
+}
+
 fn unknown_key(name: &str, table: &'static Table, header: &str) -> Problem {
     let what = format!("unknown key {} in {header}", quoted(name));
-    let by_alias =
-        |table: &Table| table.keys.iter().find(|key| key.aliases.contains(&name)).map(|k| k.name);
-    if let Some(meant) = by_alias(table).or_else(|| nearest(name, table.names())) {
+    if let Some(meant) = meant(name, table) {
         return Problem::new(what, format!("did you mean \"{meant}\"?"));
     }
     let others = || schema::TABLES.iter().filter(|other| !std::ptr::eq(**other, table));
@@ -254,7 +270,7 @@ fn unknown_key(name: &str, table: &'static Table, header: &str) -> Problem {
     if !homes.is_empty() {
         return Problem::new(what, format!("\"{name}\" belongs in {}", homes_text(&homes)));
     }
-    let alias_elsewhere = others().find_map(|other| Some((by_alias(other)?, other.header)));
+    let alias_elsewhere = others().find_map(|other| Some((by_alias(name, other)?, other.header)));
     if let Some((meant, other)) = alias_elsewhere {
         return Problem::new(what, format!("did you mean \"{meant}\" in {other}?"));
     }

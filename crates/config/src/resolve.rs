@@ -50,6 +50,12 @@ pub(crate) fn resolve(
         Some(section) => server(section, read_file, report),
         None => server_defaults(),
     };
+    let is_wrong = |key: &str| root.given(key).is_some() && root.value(key).is_none();
+    if is_wrong("pool") || is_wrong("user") {
+        // What others say of them cannot be looked at.
+        let (listeners, users, pools) = Default::default();
+        return Config { server, limits, listeners, users, pools, warnings: Vec::new() };
+    }
     let pools = named.iter().map(|pool| PoolConfig {
         name: pool.name.clone(),
         kind: match &pool.section {
@@ -534,9 +540,13 @@ pub(crate) fn password(
     if let (Some(key), Some(written)) = (key, &written)
         && written.expose() == MASK
     {
-        let what = format!("{key} is what `keyway check` shows in place of a password");
-        let hint = format!("write the password, or {file_key} = \"FILE\"");
-        report.warning(section.place(key), Problem::new(what, hint));
+        let what = format!(
+            "{key} in {} is the mask that `keyway ctl config` and `keyway check` print in place of \
+             a password",
+            section.header
+        );
+        let hint = format!("write the password itself, or name its file: {file_key} = \"FILE\"");
+        tell_of_mask(read_file, section.place(key), Problem::new(what, hint), report);
     }
     let keys = key.into_iter().chain([file_key, variable_key]);
     let given = keys.filter(|key| section.given(key).is_some());
@@ -553,18 +563,44 @@ pub(crate) fn password(
     let at = section.place(file_key);
     let source = Some(SecretSource::File(path.clone()));
     let Some(read_file) = read_file else { return (written, source) };
-    let read = read_file(path).and_then(|text| {
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        check_password(text.strip_suffix('\r').unwrap_or(text))
-    });
+    let read = read_file(path).map_err(|why| (why, PASSWORD_FILE_HINT));
     let password = read
-        .map_err(|why| {
+        .and_then(|text| one_line(&text))
+        .map_err(|(why, hint)| {
             let what = format!("{file_key} in {}: {}: {why}", section.header, path.display());
-            let hint = "give a readable file with the password and nothing else in it";
             report.consequence(at, Problem::new(what, hint));
         })
         .ok();
     (password.or(written), source)
+}
+
+const PASSWORD_FILE_HINT: &str = "give a readable file with the password and nothing else in it";
+
+/// The password of a file: its only line.
+fn one_line(text: &str) -> Result<Password, (String, &'static str)> {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    match line.matches('\n').count() {
+        0 => check_password(line).map_err(|why| (why, PASSWORD_FILE_HINT)),
+        ends => {
+            let hint = "keep the line with the password, and remove the others";
+            Err((format!("it has {} lines", ends + 1), hint))
+        }
+    }
+}
+
+/// Reports a mask in place of a secret. Who does not serve with the file needs none of its secrets:
+/// then it is a warning.
+pub(crate) fn tell_of_mask(
+    read_file: Option<ReadFile<'_>>,
+    at: usize,
+    problem: Problem,
+    report: &mut Report<'_>,
+) {
+    match read_file {
+        Some(_) => report.mistake(at, problem),
+        None => report.warning(at, problem),
+    }
 }
 
 fn read_variable(

@@ -7,49 +7,125 @@ use toml::de::{DeTable, DeValue};
 /// The tables of Keyway's own files.
 const OURS: [&str; 5] = ["server", "limits", "listener", "pool", "user"];
 
-/// Words that begin lines in files of predixy alone.
-const PREDIXY: [&str; 8] = [
-    "clusterserverpool",
-    "standaloneserverpool",
-    "sentinelserverpool",
-    "workerthreads",
-    "clienttimeout",
-    "authority",
-    "bind",
-    "include",
-];
+/// What lines of Keyway's own files begin with, also where the rest of the file is spoilt.
+const OUR_HEADERS: [&str; 8] =
+    ["[[listener", "[listener", "[pool.", "[[pool.", "[[user", "[server", "[limits", "[pool "];
+
+/// Words that begin lines in files of predixy alone: blocks, and keys with a number behind them.
+const PREDIXY_BLOCKS: [&str; 3] =
+    ["clusterserverpool", "standaloneserverpool", "sentinelserverpool"];
+const PREDIXY_NUMBERS: [&str; 2] = ["workerthreads", "clienttimeout"];
 
 /// Indented keys of the pools in twemproxy's files.
 const TWEMPROXY: [&str; 6] =
     ["listen", "servers", "distribution", "auto_eject_hosts", "redis", "server_retry_timeout"];
 
-/// Replaces the errors by a single one if the file is another proxy's or no TOML.
+/// Words that begin lines in the files of redis-server.
+const REDIS: [&str; 18] = [
+    "bind",
+    "port",
+    "protected-mode",
+    "daemonize",
+    "dbfilename",
+    "dir",
+    "appendonly",
+    "appendfsync",
+    "maxmemory",
+    "maxmemory-policy",
+    "maxclients",
+    "requirepass",
+    "masterauth",
+    "replicaof",
+    "save",
+    "tcp-backlog",
+    "tcp-keepalive",
+    "cluster-enabled",
+];
+
+/// Another program whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stranger {
+    Overlord,
+    Predixy,
+    Twemproxy,
+    Mcrouter,
+    Redis,
+}
+
+impl Stranger {
+    /// The program whose file the text looks like.
+    fn of(text: &str) -> Option<Stranger> {
+        let (document, syntax) = DeTable::parse_recoverable(text);
+        match syntax.is_empty() {
+            true if is_overlord(document.get_ref()) => Some(Stranger::Overlord),
+            true => None,
+            false if is_predixy(text) => Some(Stranger::Predixy),
+            false if is_twemproxy(text) => Some(Stranger::Twemproxy),
+            false if is_mcrouter(text) => Some(Stranger::Mcrouter),
+            false if is_redis(text) => Some(Stranger::Redis),
+            false => None,
+        }
+    }
+
+    /// What `keyway import` calls it.
+    fn kind(self) -> Option<&'static str> {
+        match self {
+            Stranger::Overlord => Some("overlord"),
+            Stranger::Predixy => Some("predixy"),
+            Stranger::Twemproxy => Some("twemproxy"),
+            Stranger::Mcrouter | Stranger::Redis => None,
+        }
+    }
+
+    fn whose(self) -> &'static str {
+        match self {
+            Stranger::Overlord => "overlord's",
+            Stranger::Predixy => "predixy's",
+            Stranger::Twemproxy => "twemproxy's, in YAML",
+            Stranger::Mcrouter => "mcrouter's, in JSON",
+            Stranger::Redis => "that of a redis-server (redis.conf)",
+        }
+    }
+
+    /// What to do with the file.
+    fn hint(self, path: &str) -> String {
+        match (self, self.kind()) {
+            (_, Some(kind)) => {
+                format!("`keyway import {kind} {path} > keyway.toml` makes one of it")
+            }
+            (Stranger::Redis, _) => {
+                "write a file of Keyway's own, with that server in `servers` of a \
+                                     [pool.NAME]: docs/config.md"
+                    .to_owned()
+            }
+            _ => {
+                "docs/routes.md tells what its pools and routes are here (From mcrouter)".to_owned()
+            }
+        }
+    }
+}
+
+/// The one error of a file that is another program's.
+fn once(path: &str, line: usize, what: String, hint: String) -> Vec<ConfigError> {
+    vec![ConfigError { path: path.to_owned(), line, column: 1, what, hint }]
+}
+
+/// Replaces the errors by a single one if the file is another program's or no TOML.
 pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<ConfigError> {
     let (document, syntax) = DeTable::parse_recoverable(text);
-    let document = document.get_ref();
-    if document.keys().any(|key| OURS.contains(&key.get_ref().as_ref())) {
+    let is_ours = |key: &str| OURS.contains(&key);
+    if document.get_ref().keys().any(|key| is_ours(key.get_ref())) || has_our_header(text) {
         return errors;
     }
-    let whose = match syntax.is_empty() {
-        true if is_overlord(document) => Some(("overlord", "overlord's")),
-        true => None,
-        false if is_predixy(text) => Some(("predixy", "predixy's")),
-        false if is_twemproxy(text) => Some(("twemproxy", "twemproxy's, in YAML")),
-        false => None,
-    };
-    let once = |line: usize, what: String, hint: String| {
-        vec![ConfigError { path: path.to_owned(), line, column: 1, what, hint }]
-    };
-    if let Some((name, whose)) = whose {
-        return once(
-            1,
-            format!("this is no configuration of Keyway; it looks like {whose}"),
-            format!("`keyway import {name} {path} > keyway.toml` makes one of it"),
-        );
+    if let Some(stranger) = Stranger::of(text) {
+        let what =
+            format!("this is no configuration of Keyway; it looks like {}", stranger.whose());
+        return once(path, 1, what, stranger.hint(path));
     }
     if !syntax.is_empty() && errors.len() > 1 {
         let first = &errors[0];
         return once(
+            path,
             first.line,
             format!("this is no TOML: {}", first.what),
             "write KEY = VALUE lines below [[listener]] and [pool.NAME], as in docs/config.md"
@@ -57,6 +133,31 @@ pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<C
         );
     }
     errors
+}
+
+/// Replaces the errors of an import by a single one if the file is not of the `kind` that was named.
+pub(crate) fn explain_import(
+    text: &str,
+    (path, kind): (&str, &str),
+    errors: Vec<ConfigError>,
+) -> Vec<ConfigError> {
+    if has_our_header(text) {
+        let what = format!("this is no file of {kind}; it looks like a configuration of Keyway");
+        return once(path, 1, what, format!("`keyway check {path}` tells what it means"));
+    }
+    match Stranger::of(text) {
+        Some(stranger) if stranger.kind() != Some(kind) => {
+            let what = format!("this is no file of {kind}; it looks like {}", stranger.whose());
+            once(path, 1, what, stranger.hint(path))
+        }
+        _ => errors,
+    }
+}
+
+/// Whether a line stands there that only Keyway's files have.
+fn has_our_header(text: &str) -> bool {
+    let begins = |line: &str| OUR_HEADERS.iter().any(|header| line.starts_with(header));
+    text.lines().any(|line| begins(line.trim_start()))
 }
 
 fn is_overlord(document: &DeTable<'_>) -> bool {
@@ -81,8 +182,32 @@ fn first_words(text: &str) -> impl Iterator<Item = (bool, &str)> {
 }
 
 fn is_predixy(text: &str) -> bool {
-    let known = |word: &str| PREDIXY.contains(&word.to_ascii_lowercase().as_str());
-    first_words(text).filter(|(is_indented, word)| !is_indented && known(word)).count() > 0
+    text.lines().filter(|line| !line.starts_with([' ', '\t'])).any(|line| {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default().to_ascii_lowercase();
+        let next = words.next().unwrap_or("{");
+        let is_block = PREDIXY_BLOCKS.contains(&first.trim_end_matches('{')) && next == "{";
+        is_block || (PREDIXY_NUMBERS.contains(&first.as_str()) && next.parse::<u64>().is_ok())
+    })
+}
+
+/// Two words of its own at least, with values behind them.
+fn is_redis(text: &str) -> bool {
+    let is_known = |line: &&str| {
+        let mut words = line.split_whitespace();
+        let first = words.next().is_some_and(|first| REDIS.contains(&first));
+        first && words.next().is_some_and(|value| !value.starts_with(['=', ':']))
+    };
+    text.lines().filter(is_known).count() > 1
+}
+
+/// JSON, behind comments perhaps, with the members that all of its files have.
+fn is_mcrouter(text: &str) -> bool {
+    let has = |name: &str| text.contains(&format!("\"{name}\""));
+    let mut lines = text.lines().map(str::trim_start);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(['/', '*']));
+    let is_json = first.is_some_and(|line| line.starts_with('{'));
+    is_json && (has("route") || has("routes") || (has("pools") && has("servers")))
 }
 
 fn is_twemproxy(text: &str) -> bool {
@@ -116,6 +241,14 @@ mod tests {
 
     #[test]
     fn what_is_no_toml_is_told_once_and_a_file_of_ours_line_by_line() {
+        let mcrouter = told(
+            "{\n  \"pools\": {\"A\": {\"servers\": [\"127.0.0.1:1\"]}},\n  \"route\": \"PoolRoute|A\"\n}\n",
+        );
+        assert_eq!(mcrouter.len(), 1, "{mcrouter:?}");
+        assert!(mcrouter[0].contains("mcrouter's, in JSON; docs/routes.md"), "{mcrouter:?}");
+        let redis = told("# mine\nbind 127.0.0.1\nport 6379\n");
+        assert_eq!(redis.len(), 1, "{redis:?}");
+        assert!(redis[0].contains("redis.conf") && !redis[0].contains("import"), "{redis:?}");
         let json = told("{\n  \"listener\": [1],\n  \"pool\": {}\n}\n");
         assert_eq!(json.len(), 1, "{json:?}");
         assert!(json[0].starts_with("file:1: this is no TOML: "), "{json:?}");
@@ -124,5 +257,53 @@ mod tests {
         let ours = told("[[listener]]\nbind: \"x\"\npool = \n[pool.default]\nkind = store\n");
         assert!(ours.iter().all(|line| line.starts_with("file:")), "{ours:?}");
         assert!(!ours[0].contains("this is no TOML"), "{ours:?}");
+    }
+
+    #[test]
+    fn a_spoilt_file_of_ours_or_a_page_is_not_predixys() {
+        let ours = "[[listener]]\nbind = \"tcp://127.0.0.1:0\"\npool = \"s\"\n[pool.s]\nkind = \"store\"\n";
+        for first in
+            ["Keyway configuration", "include other.toml", "; comment", "<<<<<<< HEAD", "bind x"]
+        {
+            let told = told(&format!("{first}\n{ours}"));
+            assert!(told.iter().all(|line| !line.contains("predixy")), "{told:?}");
+            assert!(told[0].starts_with("file:1: ") && !told[0].contains("no TOML"), "{told:?}");
+        }
+        let open = told("bind 1\n[[listener\nbind = \"x\"\n");
+        assert!(open.iter().all(|line| !line.contains("looks like")), "{open:?}");
+        let page = "# Keyway\n\ninclude what you use\nAuthority is given\nbind it\n";
+        let told = told(page);
+        assert!(told.iter().all(|line| !line.contains("looks like")), "{told:?}");
+    }
+
+    #[test]
+    fn an_import_of_another_kind_names_the_kind_and_the_command() {
+        use crate::import;
+        let twemproxy =
+            "alpha:\n  listen: 127.0.0.1:22121\n  redis: true\n  servers:\n   - 127.0.0.1:7001:1\n";
+        let predixy = "Name a\nBind 127.0.0.1:7617\nClusterServerPool {\n    Servers {\n        + 127.0.0.1:7001\n    }\n}\n";
+        let overlord = "[[clusters]]\nname = \"a\"\ncache_type = \"redis\"\nlisten_addr = \"127.0.0.1:7000\"\n";
+        let files = [("twemproxy", twemproxy), ("predixy", predixy), ("overlord", overlord)];
+        let run = |kind: &str, text: &str| {
+            let none = |_: &std::path::Path| Err("cannot be read".to_owned());
+            let imported = match kind {
+                "twemproxy" => import::twemproxy(text, "file"),
+                "predixy" => import::predixy(text, "file", &none),
+                _ => import::overlord(text, "file"),
+            };
+            let errors = imported.expect_err("it is of another kind");
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (kind, _) in files {
+            for (other, text) in files.iter().filter(|(other, _)| *other != kind) {
+                let told = run(kind, text);
+                assert_eq!(told.len(), 1, "{told:?}");
+                let wanted = format!("this is no file of {kind}; it looks like {other}'s");
+                assert!(told[0].contains(&wanted), "{told:?}");
+                assert!(told[0].contains(&format!("`keyway import {other} file > ")), "{told:?}");
+            }
+            let told = run(kind, "[[listener]]\nbind = \"x\"\n");
+            assert!(told[0].contains("`keyway check file`"), "{told:?}");
+        }
     }
 }

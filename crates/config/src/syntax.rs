@@ -25,7 +25,10 @@ pub(crate) fn report_all(text: &str, errors: &[Error], report: &mut Report<'_>) 
                 continue;
             }
         }
-        let problem = explain(message, &text[start..end], report.line_text(start));
+        let rest = text[start..].lines().next().unwrap_or_default();
+        let line = report.line_text(start);
+        let problem = of_line(line.trim(), rest, &text[start..end])
+            .unwrap_or_else(|| explain(message, &text[start..end], line));
         report.syntax(start, problem);
     }
 }
@@ -64,6 +67,10 @@ fn explain(message: &str, found: &str, line: &str) -> Problem {
         "key with no value" if trimmed.contains(':') && !trimmed.contains('=') => {
             Problem::new("a key is followed by = in TOML, not by :", "write KEY = VALUE")
         }
+        "key with no value" if trimmed.contains(' ') && !trimmed.contains('=') => Problem::new(
+            "this line is neither KEY = VALUE nor a [HEADER]",
+            "remove it, or put # before it as a comment",
+        ),
         "key with no value" => Problem::new("a key stands without a value", "write KEY = VALUE"),
         "invalid basic string" | "invalid literal string" if expected.len() <= 3 => {
             Problem::new("a string is not closed", format!("end it with {expected}"))
@@ -93,6 +100,57 @@ fn explain(message: &str, found: &str, line: &str) -> Problem {
         ),
         what => Problem::new(what, format!("expected here: {expected}")),
     }
+}
+
+/// What is seen by the line alone, whatever the parser stumbles over first; `rest` is the line from
+/// there on.
+fn of_line(line: &str, rest: &str, found: &str) -> Option<Problem> {
+    const MARKS: [&str; 3] = ["<<<<<<<", "=======", ">>>>>>>"];
+    const CURLY: [char; 4] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{201f}'];
+    if MARKS.iter().any(|mark| line.starts_with(mark)) {
+        return Some(Problem::new(
+            "this line is a mark of a merge conflict",
+            "keep one of the two versions, and remove the three marks",
+        ));
+    }
+    let begins = |text: &str| text.starts_with("//") || text.starts_with(';');
+    if let Some(comment) = [line, rest.trim_start()].into_iter().find(|text| begins(text)) {
+        let mark = if comment.starts_with('/') { "//" } else { ";" };
+        return Some(Problem::new(
+            format!("a comment begins with # in TOML, not with \"{mark}\""),
+            "write # in place of it",
+        ));
+    }
+    if line.contains(CURLY) && !line.starts_with('#') {
+        let key = line.split('=').next().unwrap_or_default();
+        let is_secret = key.contains("pass") || line.contains('@');
+        let straight = line.replace(CURLY, "\"");
+        let hint = match is_secret || straight.chars().count() > 80 {
+            true => "write straight quotes: \"".to_owned(),
+            false => format!("write {straight}"),
+        };
+        return Some(Problem::new("the quotes are curly, and TOML has straight ones", hint));
+    }
+    if let Some(name) = name_with_blank(line) {
+        let hint = match name.split_once(' ') {
+            Some(("pool", rest)) => format!("did you mean [pool.{}]?", rest.replace(' ', "-")),
+            _ => format!("write a hyphen in place of it: [{}]", name.replace(' ', "-")),
+        };
+        return Some(Problem::new(format!("there is a blank in the name of [{name}]"), hint));
+    }
+    if line.contains("==") && found.starts_with('=') {
+        return Some(Problem::new("there are two = in place of one", "write KEY = VALUE"));
+    }
+    None
+}
+
+/// The name between the brackets of a header, if it has a blank and no quotes.
+fn name_with_blank(line: &str) -> Option<String> {
+    let inner = line.strip_prefix('[')?.split(']').next()?.trim_start_matches('[').trim();
+    let is_plain = |c: char| c.is_alphanumeric() || "_-. ".contains(c);
+    let is_name = inner.contains(' ') && inner.len() <= 60 && inner.chars().all(is_plain);
+    let words: Vec<&str> = inner.split_whitespace().collect();
+    is_name.then(|| words.join(" "))
 }
 
 fn shown_header(line: &str) -> String {

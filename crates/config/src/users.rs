@@ -5,7 +5,7 @@ use crate::error::{Problem, Report, nearest, quoted};
 use crate::model::UserConfig;
 use crate::named::NamedPools;
 use crate::reader::{NamedPool, Section, Value};
-use crate::resolve::{PASSWORD, ReadFile, password};
+use crate::resolve::{PASSWORD, ReadFile, password, tell_of_mask};
 use keyway_topology::ReadFrom;
 use keyway_users::{Digest, SlowHash, User};
 use std::collections::BTreeSet;
@@ -15,6 +15,9 @@ use toml::de::DeValue;
 const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
      begins with $argon2id$, each in double quotes";
 
+/// What the masks of hashes begin with, and no hash: numbers in place of them.
+const MASK_OF_HASH: &str = "#00000000000000000000000000000000000000000000000000000000";
+
 /// Hashes of one user that take long: all of them are worked out for each login.
 const SLOW_MAX: usize = 4;
 
@@ -23,6 +26,8 @@ const SLOW_MAX: usize = 4;
 pub(crate) struct HashedPasswords {
     digests: Vec<Digest>,
     slow: Vec<Arc<str>>,
+    /// Whether one is what a configuration is shown with in place of a hash.
+    has_mask: bool,
 }
 
 /// Hashed passwords. None is ever quoted: what is wrong with it may be that it is not
@@ -38,6 +43,7 @@ pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
             hashes.slow.push(text.into());
         } else {
             let digest = Digest::parse(text);
+            hashes.has_mask |= digest.is_some() && text.starts_with(MASK_OF_HASH);
             hashes.digests.push(digest.ok_or_else(|| wrong(format!("number {at} is no hash")))?);
         }
     }
@@ -49,13 +55,16 @@ pub(crate) fn read_hashes(value: &DeValue<'_>) -> Result<Value, Problem> {
 
 /// Rules, which are kept as they are written.
 pub(crate) fn read_rules(text: &str) -> Result<Value, Problem> {
-    match User::new("", text) {
-        Ok(_) => Ok(Value::Text(text.to_owned())),
-        Err(fault) => Err(Problem::new(
-            fault.to_string(),
-            "write rules as in docs/users.md, such as \"+@read -@dangerous ~app:*\"",
-        )),
+    let faults = User::faults(text);
+    if faults.is_empty() {
+        return Ok(Value::Text(text.to_owned()));
     }
+    let mut told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    told.dedup();
+    Err(Problem::new(
+        told.join(", and "),
+        "write rules as in docs/users.md, such as \"+@read -@dangerous ~app:*\"",
+    ))
 }
 
 /// The name of a variable of the environment.
@@ -138,6 +147,14 @@ fn user(
     let mut user = User::new(section.text("name")?, section.text("rules")?).ok()?;
     user = user.of_pool(pool_index.map(|index| index as u16));
     if let Some(Value::Hashes(hashes)) = section.value("password_hashes") {
+        if hashes.has_mask {
+            let what = "password_hashes in [[user]] has the zeros that `keyway ctl config` and \
+                        `keyway check` print in place of a hash";
+            let hint = "write what `keyway hash-password` prints, or name a file with the password: \
+                        password_file = \"FILE\"";
+            let at = section.place("password_hashes");
+            tell_of_mask(read_file, at, Problem::new(what, hint), report);
+        }
         user = hashes.digests.iter().fold(user, |user, digest| user.with_digest(*digest));
         let slow = hashes.slow.iter().filter_map(|text| SlowHash::parse(text).ok());
         user = user.with_slow(slow.collect());

@@ -512,7 +512,11 @@ fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
     if reasons.is_empty() {
         return Ok(json(&Ready { ready: true, unknown: state.not_known() }));
     }
-    let what = "requests cannot be served as they should: see errors";
+    let more = match reasons.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more: see errors)"),
+    };
+    let what = format!("Keyway is not ready: {}{more}", reasons[0]);
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).with_errors(reasons))
 }
 

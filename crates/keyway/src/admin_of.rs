@@ -68,7 +68,7 @@ fn reached_at(mut address: SocketAddr) -> SocketAddr {
 
 fn joined(errors: &[ConfigError]) -> String {
     let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    lines.join("\nkeyway: ")
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use crate::memory;
 use crate::serve::Started;
 use crate::upgrade::TakeOver;
 use anyhow::{Context, Result};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use keyway_config::{Config, ConfigError};
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +89,8 @@ pub struct Serve {
     /// process has the admin address 127.0.0.1:9380, it serves without one.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "file")]
     bind: Option<String>,
-    /// Write the process's id there while it serves; after an upgrade, the next one's.
+    /// Write the process's id there while it serves; after an upgrade, the next one's. A file that
+    /// is there and holds anything but a process id is refused.
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }
@@ -106,7 +108,7 @@ pub enum LogFormat {
 struct Check {
     /// Configuration file, of `keyway serve` or of `keyway bus node`.
     file: PathBuf,
-    /// Print what is wrong, and nothing else.
+    /// Print errors and warnings, and nothing else.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -143,6 +145,34 @@ enum Foreign {
     Predixy,
     /// A file of clusters, as for overlord's option -cluster
     Overlord,
+}
+
+/// What was typed. Ends the process where it is wrong, or asks for help.
+pub fn typed() -> Cli {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return cli,
+        Err(error) => error,
+    };
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag,
+        _ => error.exit(),
+    };
+    let is_serve = std::env::args_os().nth(1).is_some_and(|word| word == "serve");
+    let is_port = ["--port", "-p", "--host", "--listen"].contains(&unknown.as_str());
+    let _ = error.print();
+    if is_serve && is_port {
+        eprintln!(
+            "\nkeyway: without a file, --bind 127.0.0.1:PORT sets the address; with one, `bind` of its \
+             [[listener]] does"
+        );
+    }
+    std::process::exit(error.exit_code())
+}
+
+/// A message without control characters, which a name of a file may have; its own line ends stay.
+pub fn escaped(message: &str) -> String {
+    let lines = message.split('\n').map(|line| keyway_base::printable(line.as_bytes()));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Does what was typed.
@@ -208,14 +238,16 @@ fn check(Check { file, quiet }: &Check) -> Result<ExitCode> {
         return crate::bus::check(file, *quiet);
     }
     match load(file) {
-        Ok(_) if *quiet => Ok(ExitCode::SUCCESS),
         Ok(config) => {
             for warning in &config.warnings {
                 eprintln!("warning: {warning}");
             }
+            if *quiet {
+                return Ok(ExitCode::SUCCESS);
+            }
             print(keyway_config::describe(&config).as_bytes())?;
             let warnings = counted(config.warnings.len(), "warning");
-            eprintln!("{}: no errors, {warnings}", file.display());
+            eprintln!("{}: no errors, {warnings}", escaped(&file.display().to_string()));
             Ok(ExitCode::SUCCESS)
         }
         Err(errors) => Ok(report(&errors, "not valid")),
@@ -257,7 +289,7 @@ pub fn print(bytes: &[u8]) -> Result<bool> {
     let mut out = std::io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error).context("cannot write to standard output"),
     }
 }

@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::{BufRead, Read, Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 
@@ -34,6 +36,7 @@ fn slow_text(password: &[u8]) -> Result<String> {
 /// Twice, so that a slip of the finger does not lock anyone out.
 fn typed() -> Result<String> {
     let before = tcgetattr(stdin())?;
+    restore_on_signal(before.clone())?;
     let mut hidden = before.clone();
     hidden.local_modes &= !LocalModes::ECHO;
     let mut asked = Vec::new();
@@ -48,6 +51,25 @@ fn typed() -> Result<String> {
         (Some(first), Some(again)) if first == again => Ok(first),
         _ => bail!("the two are not the same"),
     }
+}
+
+/// Shows again what is typed when a signal ends the process, and then lets it end the process.
+fn restore_on_signal(before: Termios) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let watch = move || {
+        for signal in signals.forever() {
+            // A terminal that is gone has nothing to restore.
+            let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
+            let _ = writeln!(stderr());
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new()
+        .name("keyway-signals".into())
+        .spawn(watch)
+        .context("cannot start a thread")?;
+    Ok(())
 }
 
 fn unseen(hidden: &Termios, before: &Termios) -> Result<String> {

@@ -30,15 +30,14 @@ mod top;
 mod upgrade;
 mod workers;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     keyway_store::give_back_freed_memory();
-    match cli::run(cli::Cli::parse()) {
+    match cli::run(cli::typed()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("keyway: {error:#}");
+            eprintln!("keyway: {}", cli::escaped(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -43,6 +43,16 @@ pub struct Started<'a> {
     pub may_lack_admin: bool,
 }
 
+/// Between two looks at whether workers that drain have ended.
+const ENDED_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a drain may take before it is told how long it may take: most are over sooner.
+const DRAIN_TOLD_AFTER: Duration = Duration::from_millis(300);
+
+/// A signal this soon behind another one is the same order: some programs send it to a process and
+/// to its group.
+const SAME_ORDER_WITHIN: Duration = Duration::from_millis(300);
+
 /// Between two looks at whether the clients of a process have left that was replaced.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
@@ -61,8 +71,14 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
-    let sockets =
-        plan::bind(&config, before).map_err(|errors| anyhow!("{}", errors.join("\nkeyway: ")))?;
+    let sockets = plan::bind(&config, before).map_err(|errors| {
+        let errors = errors.join("\nkeyway: ");
+        // What was typed, not the key of a file that is not there.
+        match started.file {
+            Some(_) => anyhow!("{errors}"),
+            None => anyhow!("{}", errors.replace("for `bind`", "with --bind HOST:PORT")),
+        }
+    })?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
     let topology = config.topology(keyway_topology::Epoch(1));
     let registry = plan::registry(&topology, bounds.1, clock);
@@ -115,15 +131,15 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     process.set_draining();
     let mut status = ExitCode::SUCCESS;
     match ending {
-        Ending::Stop(then) => {
+        Ending::Stop(then, signal) => {
+            let order = Order { then, signal };
             // Where another process listens already, nobody is refused.
             let notice = match kept.is_empty() {
                 true => live.config.server.drain_notice,
                 false => Duration::ZERO,
             };
-            let then = give_notice(&mut workers, (&process, &woken), notice, then);
-            workers.drain();
-            if then == AfterDrain::Wait {
+            let order = give_notice(&mut workers, (&process, &woken), notice, order);
+            if drain(workers, &live, &woken, order) == AfterDrain::Wait {
                 wait_for_end(&woken);
             }
             // Nobody waits for an answer from here any more.
@@ -202,9 +218,11 @@ fn begin(
 ) -> Result<Option<PidFile>> {
     let is_upgrade = before.is_one();
     let write = || started.pid_file.map(PidFile::write).transpose();
-    // Without a process before it is a reason not to start.
-    let written = if is_upgrade { Ok(None) } else { write() };
-    let mut pid_file = written?;
+    // A reason not to start, as long as this process serves nobody.
+    let mut pid_file = match is_upgrade {
+        true => started.pid_file.map(PidFile::check).transpose()?.and(None),
+        false => write()?,
+    };
     before.await_begin()?;
     hold_again(plan, before.held());
     workers.begin();
@@ -290,8 +308,8 @@ struct Inside<'a> {
 
 /// Why a process serves no longer.
 enum Ending {
-    /// It is to stop.
-    Stop(AfterDrain),
+    /// It is to stop, by a signal or on an operator's word.
+    Stop(AfterDrain, Option<i32>),
     /// Another one serves in its place.
     Replaced(Heir),
 }
@@ -325,16 +343,16 @@ fn run(
                 }
             }
             Ok(Wake::Signal(signal)) => {
-                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                let name = name_of(signal);
                 tracing::info!("{name}: draining: no new clients, requests in flight are answered");
-                return Ending::Stop(AfterDrain::Exit);
+                return Ending::Stop(AfterDrain::Exit, Some(signal));
             }
             Ok(Wake::Drain(after)) => {
                 tracing::info!(
                     "draining on an operator's word: no new clients, requests in flight are \
                      answered"
                 );
-                return Ending::Stop(after);
+                return Ending::Stop(after, None);
             }
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
@@ -345,7 +363,7 @@ fn run(
                     sample(workers, elapsed);
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => return Ending::Stop(AfterDrain::Exit),
+            Err(RecvTimeoutError::Disconnected) => return Ending::Stop(AfterDrain::Exit, None),
         }
     }
 }
@@ -373,6 +391,81 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
     }
 }
 
+/// The order to end: what is to be done behind the drain, and the signal that gave it, if one did.
+#[derive(Clone, Copy)]
+struct Order {
+    then: AfterDrain,
+    signal: Option<i32>,
+}
+
+fn name_of(signal: i32) -> &'static str {
+    if signal == SIGTERM { "SIGTERM" } else { "SIGINT" }
+}
+
+/// Drains, for `drain_timeout` at most. A signal behind the one that ordered it ends it at once.
+/// Returns what is to be done then.
+#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
+fn drain(
+    mut workers: Workers,
+    live: &Live,
+    woken: &Receiver<Wake>,
+    mut order: Order,
+) -> AfterDrain {
+    workers.drain();
+    let began = Instant::now();
+    let mut signalled = began;
+    let mut is_told = false;
+    while !workers.have_ended() {
+        match woken.recv_timeout(ENDED_EVERY) {
+            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
+                if order.signal.is_none() {
+                    // An operator has had it drain: this is the order to end.
+                    order = Order { then: AfterDrain::Exit, signal: Some(signal) };
+                    (signalled, is_told) = (Instant::now(), false);
+                } else if signalled.elapsed() > SAME_ORDER_WITHIN {
+                    tracing::warn!(
+                        clients = live.version.plan.clients.len(),
+                        "{} again: ending at once, clients are cut off",
+                        name_of(signal)
+                    );
+                    return AfterDrain::Exit;
+                }
+            }
+            Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
+            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
+            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
+            Ok(Wake::Upgrade(asked)) => {
+                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let elapsed = began.elapsed();
+                let has_clients = !live.version.plan.clients.is_empty();
+                if !is_told && has_clients && elapsed > DRAIN_TOLD_AFTER {
+                    is_told = true;
+                    tell_of_drain(live, elapsed, order);
+                }
+            }
+            // Nobody can tell anything any more.
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(ENDED_EVERY),
+        }
+    }
+    order.then
+}
+
+fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
+    let left = live.config.server.drain_timeout.saturating_sub(elapsed);
+    // Whole seconds are enough, and not fewer than there are.
+    let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
+    let sooner = match order.signal {
+        Some(signal) => format!("another {} ends it now", name_of(signal)),
+        None => "SIGTERM twice ends it now".to_owned(),
+    };
+    tracing::info!(
+        clients = live.version.plan.clients.len(),
+        "draining for up to {left:?} more (drain_timeout), as clients wait for replies; {sooner}"
+    );
+}
+
 /// Serves on, for that long at most, so that whoever balances load sees that this one is ending
 /// before it refuses clients. Returns what is to be done then: who asked may have asked for more
 /// since.
@@ -381,24 +474,30 @@ fn give_notice(
     workers: &mut Workers,
     (process, woken): (&Process, &Receiver<Wake>),
     notice: Duration,
-    mut then: AfterDrain,
-) -> AfterDrain {
+    mut order: Order,
+) -> Order {
     let began = Instant::now();
     let mut sampled = began;
     if !notice.is_zero() {
+        let sooner = match order.signal {
+            Some(signal) => format!("{} comes again", name_of(signal)),
+            None => "SIGTERM comes".to_owned(),
+        };
         tracing::info!(
-            "before that clients are accepted for {notice:?} more, while /readyz says 503, unless \
-             SIGTERM comes again"
+            "before that clients are accepted for {notice:?} more (drain_notice), while /readyz \
+             says 503, unless {sooner}"
         );
     }
     loop {
         let left = notice.saturating_sub(began.elapsed());
         if left.is_zero() {
-            return then;
+            return order;
         }
         match woken.recv_timeout(left.min(SAMPLE_EVERY)) {
-            Ok(Wake::Signal(SIGTERM | SIGINT)) => return AfterDrain::Exit,
-            Ok(Wake::Drain(AfterDrain::Exit)) => then = AfterDrain::Exit,
+            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
+                return Order { then: AfterDrain::Exit, signal: Some(signal) };
+            }
+            Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
             Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
             Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
             Ok(Wake::Upgrade(asked)) => {
@@ -410,7 +509,7 @@ fn give_notice(
                 process.note_passing(elapsed);
                 sample(workers, elapsed);
             }
-            Err(RecvTimeoutError::Disconnected) => return then,
+            Err(RecvTimeoutError::Disconnected) => return order,
         }
     }
 }
@@ -441,13 +540,17 @@ fn serve_the_rest(
 ) -> Result<(), upgrade::HeirFailed> {
     let (pid, grace) = (heir.pid, upgrade::grace(live));
     remove_unix_sockets(live, &heir.kept);
+    let rest = match grace.is_zero() {
+        true => "closes each of its clients after the last reply".to_owned(),
+        false => format!("serves the clients it has for {grace:?} at most, then it drains"),
+    };
     tracing::info!(
         pid,
         clients = live.version.plan.clients.len(),
-        "upgraded: process {pid} serves; this one serves the clients it has for {grace:?} at \
-         most, then it drains"
+        "upgraded: process {pid} serves; this one {rest}"
     );
     let mut outcome = Ok(());
+    let mut order = Order { then: AfterDrain::Exit, signal: None };
     while !workers.have_ended() {
         outcome = heir.check();
         if outcome.is_err() {
@@ -460,8 +563,8 @@ fn serve_the_rest(
         }
         match woken.recv_timeout(LEFT_EVERY) {
             Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
-                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
-                tracing::info!("{name}: draining: requests in flight are answered");
+                order.signal = Some(signal);
+                tracing::info!("{}: draining: requests in flight are answered", name_of(signal));
                 break;
             }
             Ok(Wake::Drain(_)) => break,
@@ -476,7 +579,7 @@ fn serve_the_rest(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    workers.drain();
+    drain(workers, live, woken, order);
     outcome
 }
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Watch running processes by what their admin listeners tell: pools, servers, requests by
 /// second, latencies, connections, memory of stores, errors.
 ///
-/// Type ? for what the keys do. A process that does not answer is asked again; its row tells since
-/// when it is gone, and why. Keys that are asked for most, and those with large values, are shown
+/// Type ? for what the keys do. A process that does not answer is asked again; its row tells why, and
+/// since when it is gone if it was there before. Keys that are asked for most, and those with large values, are shown
 /// by name. This view takes less than 1 % of a core, and reads less often if it would take more.
 ///
 /// Status 1: with --once or --count, a process did not answer the last time it was asked.
@@ -25,7 +25,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub struct Top {
     /// Configuration files of the processes, whose `server.admin` is asked; without any, and
-    /// without --address, 127.0.0.1:9380.
+    /// without --address, the address in the variable KEYWAY_ADMIN, else 127.0.0.1:9380.
     files: Vec<PathBuf>,
     /// Admin listener of a process, as configured by `server.admin`; several with one --address each,
     /// https://HOST:PORT for those with `admin_tls`.
@@ -68,7 +68,9 @@ pub fn top(arguments: &Top) -> Result<ExitCode> {
     let options = match options(arguments) {
         Ok(options) => options,
         Err(error) => {
-            eprintln!("keyway: {error:#}");
+            for line in format!("{error:#}").lines() {
+                eprintln!("keyway: {line}");
+            }
             return Ok(ExitCode::from(2));
         }
     };
@@ -101,7 +103,12 @@ fn options(arguments: &Top) -> Result<Options> {
         targets.push(bare(address)?);
     }
     if targets.is_empty() {
-        targets.push("127.0.0.1:9380".to_owned());
+        targets.push(match crate::ctl::admin_of_environment() {
+            Some(address) => bare(&address).map_err(|_| {
+                anyhow!("KEYWAY_ADMIN={address}: write HOST:PORT, as 127.0.0.1:9380")
+            })?,
+            None => "127.0.0.1:9380".to_owned(),
+        });
     }
     let mut known = std::collections::BTreeSet::new();
     targets.retain(|target| known.insert(target.clone()));

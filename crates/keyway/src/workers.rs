@@ -371,14 +371,12 @@ impl Workers {
         }
     }
 
-    /// Tells every worker to stop accepting, answer and end; waits for them.
-    pub fn drain(self) {
-        drop(self.templates);
+    /// Tells every worker to stop accepting, answer and end. [`Workers::have_ended`] tells when they
+    /// have.
+    pub fn drain(&mut self) {
+        self.templates.clear();
         for worker in &self.running {
             post(&worker.mailer, Mail::Drain);
-        }
-        for worker in self.running {
-            let _ = worker.thread.join();
         }
     }
 }

@@ -148,7 +148,7 @@ fn what_a_process_does_is_seen_as_it_does_it() {
         row(screen, &["far"]).is_some() && row(screen, &["near"]).is_some()
     });
     terminal.wait("who is not there, and why", |screen| {
-        screen.contains("1 gone") && screen.contains("nobody listens there")
+        screen.contains("1 not read") && screen.contains("nobody listens there")
     });
     let loads =
         [load(keyway.address(0), "3", &directory), load(keyway.address(1), "5", &directory)];
@@ -206,8 +206,9 @@ fn what_a_process_does_is_seen_as_it_does_it() {
         .wait("rest", |screen| cell(screen, &pools, "REQ/S", &["near"]).as_deref() == Some("0"));
     let (status, _) = keyway.stop(Duration::from_secs(20));
     assert!(status.success());
-    let screen = terminal.wait("both are gone", |screen| screen.contains("2 gone"));
-    assert_eq!(screen.matches("gone since").count(), 2, "{screen}");
+    let screen = terminal.wait("both are gone", |screen| screen.contains("2 not read"));
+    let told = ["gone since", "no answer:"].map(|told| screen.matches(told).count());
+    assert_eq!(told, [1, 1], "{screen}");
     assert!(row(&screen, &["far"]).is_none(), "{screen}");
     drop(servers.drain(..));
     terminal.type_in(&["q"]);
@@ -306,7 +307,7 @@ fn without_its_terminal_it_ends() {
     // Also where no signal tells it, as with nohup.
     for before in ["", "trap '' HUP;"] {
         let terminal = Terminal::start_by(80, 24, before, &["--address", &gone]);
-        terminal.wait("it runs", |screen| screen.contains("gone since"));
+        terminal.wait("it runs", |screen| screen.contains("no answer:"));
         let pid = terminal.pid();
         drop(terminal);
         let path = format!("/proc/{pid}");

@@ -101,23 +101,33 @@ impl Plan {
                 || Error::asked(format!("{what} is {value}: from 1 to {max} is possible"));
             if (1..=max).contains(&value) { Ok(()) } else { Err(message()) }
         };
-        within("the number of threads", self.threads, THREADS_MAX)?;
-        within("the number of all connections", self.clients(), CONNECTIONS_MAX)?;
-        within("the pipeline's depth", self.pipeline, PIPELINE_MAX)?;
+        within("the number of threads (--threads, -t)", self.threads, THREADS_MAX)?;
+        within(
+            "the number of all connections (--connections, -c, of all threads)",
+            self.clients(),
+            CONNECTIONS_MAX,
+        )?;
+        within("the pipeline's depth (--pipeline, -P)", self.pipeline, PIPELINE_MAX)?;
         let length = match self.until {
             Until::Time(length) => length,
-            Until::Requests(0) => return Err(Error::asked("no request is to be sent")),
+            Until::Requests(0) => {
+                return Err(Error::asked(
+                    "the number of requests (--requests, -n) is 0: 1 or more are possible",
+                ));
+            }
             Until::Requests(_) => Duration::from_secs(1),
         };
         if length.is_zero() || length + self.warm_up > DURATION_MAX {
-            return Err(Error::asked("a run takes longer than nothing and at most a day"));
+            return Err(Error::asked(
+                "a run takes longer than nothing and at most a day: --duration, --warm-up",
+            ));
         }
         if self.calls == Some(0) {
-            return Err(Error::asked("a connection has at least one call"));
+            return Err(Error::asked("a connection has at least one call: --calls"));
         }
         match self.rate() {
             Some(rate) if !(rate > 0.0 && rate <= 1e9) => {
-                Err(Error::asked("a rate is above 0 and at most 1000000000 a second"))
+                Err(Error::asked("a rate is above 0 and at most 1000000000 a second: --rate"))
             }
             _ => Ok(()),
         }

@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
 /// How often whoever looks on is told.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// Reports of a thread that may wait to be read: some seconds.
 const REPORTS_MAX: usize = 64;
@@ -69,7 +69,7 @@ pub fn run(
     watches: &[Watch],
     look: &mut dyn FnMut(&Progress) -> Flow,
 ) -> Result<Outcome, Error> {
-    let setup = Arc::new(prepare(workload, target, plan)?);
+    let setup = Arc::new(prepare(workload, target, plan, look)?);
     let mut pids = BTreeSet::new();
     for watch in watches {
         pids.extend(watch.find()?);
@@ -100,7 +100,12 @@ pub fn run(
     outcome
 }
 
-fn prepare(workload: &Workload, target: &Target, plan: &Plan) -> Result<Setup, Error> {
+fn prepare(
+    workload: &Workload,
+    target: &Target,
+    plan: &Plan,
+    look: &mut dyn FnMut(&Progress) -> Flow,
+) -> Result<Setup, Error> {
     plan.check()?;
     if target.tls.is_some() && !matches!(target.address, Address::Tcp { .. }) {
         return Err(Error::asked("only connections over TCP are secured by TLS"));
@@ -128,7 +133,15 @@ fn prepare(workload: &Workload, target: &Target, plan: &Plan) -> Result<Setup, E
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let run = (started.as_nanos() as u64 ^ plan.seed) as u32;
     let program = compile(workload, target.protocol, target.is_cluster, run)?;
-    let found = talk::ask(target)?;
+    let nothing = Progress {
+        is_warming_up: true,
+        done: 0.0,
+        left: None,
+        per_second: 0.0,
+        requests: 0,
+        errors: 0,
+    };
+    let found = talk::ask(target, &mut || look(&nothing))?;
     Ok(Setup {
         newest: AtomicU64::new(program.key_count() - 1),
         program,

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::greeting;
 use crate::program::Judge;
 use crate::reply::{self, DEPTH_MAX, LIMITS, REPLY_LEN_MAX};
+use crate::run::{Flow, LOOK};
 use crate::setup::nanos;
 use crate::target::Target;
 use keyway_memcache::Expect;
@@ -23,12 +24,13 @@ pub(crate) struct Found {
     pub(crate) slots: Vec<u16>,
 }
 
-/// Asks the target what has to be known before a run.
+/// Asks the target what has to be known before a run. `look` is called some times a second, and may
+/// end it.
 ///
 /// # Errors
-/// When it is not there, refuses, or speaks something else.
-pub(crate) fn ask(target: &Target) -> Result<Found, Error> {
-    let mut talk = Talk::connect(target)?;
+/// When it is not there, refuses, or speaks something else; or that it was ended.
+pub(crate) fn ask(target: &Target, look: &mut dyn FnMut() -> Flow) -> Result<Found, Error> {
+    let mut talk = Talk::connect(target, look)?;
     let mut greeting = Vec::new();
     let count = greeting::compose(target, &mut greeting);
     greeting.extend_from_slice(greeting::probe(target.protocol));
@@ -74,6 +76,7 @@ fn slots(target: &Target, reply: &[u8]) -> Result<Found, Error> {
 
 struct Talk<'a> {
     target: &'a Target,
+    look: &'a mut dyn FnMut() -> Flow,
     io: Driver,
     socket: Socket,
     until: u64,
@@ -81,7 +84,7 @@ struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn connect(target: &'a Target) -> Result<Talk<'a>, Error> {
+    fn connect(target: &'a Target, look: &'a mut dyn FnMut() -> Flow) -> Result<Talk<'a>, Error> {
         let mut io = driver()?;
         let until = nanos() + target.patience.as_nanos() as u64;
         let failed =
@@ -93,7 +96,7 @@ impl<'a> Talk<'a> {
             for event in events.drain(..) {
                 match event {
                     Event::Connected { socket, .. } => {
-                        return Ok(Talk { target, io, socket, until, input: Vec::new() });
+                        return Ok(Talk { target, look, io, socket, until, input: Vec::new() });
                     }
                     Event::ConnectFailed { fault, .. } => {
                         return Err(failed(&explain(target, &target.address, fault)));
@@ -101,7 +104,7 @@ impl<'a> Talk<'a> {
                     _ => {}
                 }
             }
-            if !wait(&mut io, until, &mut events) {
+            if !wait(&mut io, until, &mut events, look)? {
                 return Err(failed("no answer in time"));
             }
         }
@@ -181,7 +184,7 @@ impl<'a> Talk<'a> {
     }
 
     fn wait(&mut self) -> Result<(), Error> {
-        if wait(&mut self.io, self.until, &mut Vec::new()) {
+        if wait(&mut self.io, self.until, &mut Vec::new(), self.look)? {
             return Ok(());
         }
         Err(self.wrong("no answer in time"))
@@ -203,12 +206,20 @@ impl Drop for Talk<'_> {
 }
 
 /// Waits for events; `false` when the time is up.
-fn wait(io: &mut Driver, until: u64, events: &mut Vec<Event>) -> bool {
+fn wait(
+    io: &mut Driver,
+    until: u64,
+    events: &mut Vec<Event>,
+    look: &mut dyn FnMut() -> Flow,
+) -> Result<bool, Error> {
     let left = until.saturating_sub(nanos());
     if left == 0 {
-        return false;
+        return Ok(false);
     }
     io.clock();
-    io.poll(Some(Duration::from_nanos(left)), events);
-    true
+    io.poll(Some(LOOK.min(Duration::from_nanos(left))), events);
+    match look() {
+        Flow::Continue => Ok(true),
+        Flow::Stop => Err(Error::asked("interrupted while connecting")),
+    }
 }

@@ -57,6 +57,20 @@ pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     })
 }
 
+/// What the words for an answer that is no reading begin with.
+const ANSWERS: [&str; 5] = [
+    "the token is wrong",
+    "the admin listener asks",
+    "what answers there",
+    "it answers",
+    "this port",
+];
+
+/// Whether something is there, though what it answers is no reading: a refusal, or something else.
+pub(crate) fn has_answered(why: &str) -> bool {
+    ANSWERS.iter().any(|begin| why.starts_with(begin))
+}
+
 fn refusal(status: u16, has_token: bool) -> String {
     match status {
         401 | 403 if has_token => {

@@ -130,7 +130,7 @@ pub fn processes(seen: &[Seen], now: Instant) -> Table {
 
 fn process_rows(seen: &Seen, now: Instant) -> Vec<Row> {
     if let Some(gone) = &seen.gone {
-        return vec![gone_row(&seen.target, gone, now)];
+        return vec![gone_row(seen, gone, now)];
     }
     let Some((reading, change)) = seen.now() else {
         let tail = Some("asked, no answer yet".to_owned());
@@ -165,11 +165,16 @@ fn process_rows(seen: &Seen, now: Instant) -> Vec<Row> {
     rows
 }
 
-fn gone_row(target: &str, gone: &Gone, now: Instant) -> Row {
+fn gone_row(seen: &Seen, gone: &Gone, now: Instant) -> Row {
     let for_long = age((now - gone.since).as_secs_f64());
     let since = time_of_day(gone.since_unix_seconds);
-    let tail = Some(format!("gone since {since} ({for_long}): {}", gone.why));
-    Row { cells: vec![target.to_owned()], tail, tone: Tone::Bad, ..Row::default() }
+    let tail = Some(match (crate::fetch::has_answered(&gone.why), &seen.latest) {
+        // It is there, and refuses or is something else.
+        (true, _) => gone.why.clone(),
+        (false, Some(_)) => format!("gone since {since} ({for_long}): {}", gone.why),
+        (false, None) => format!("no answer: {}", gone.why),
+    });
+    Row { cells: vec![seen.target.clone()], tail, tone: Tone::Bad, ..Row::default() }
 }
 
 /// What rows are told apart by: names, then the process.
@@ -628,5 +633,19 @@ pub(crate) mod tests {
         let tail = table.rows[0].tail.as_deref();
         assert_eq!(tail, Some("gone since 01:01:01Z (9s): nobody listens there"));
         assert!(pools(&[one], &choice(0)).rows.is_empty());
+    }
+
+    #[test]
+    fn gone_is_only_one_that_was_there_and_is_not_now() {
+        let now = Instant::now();
+        let tail = |seen: &Seen| processes(&[seen.clone()], now).rows[0].tail.clone();
+        let mut never = Seen::new("a:1");
+        never.on_result(Err("nobody listens there".into()), now, 0);
+        assert_eq!(tail(&never).as_deref(), Some("no answer: nobody listens there"));
+        let wanted = "the admin listener asks for a token: give --token-file FILE";
+        for mut there in [Seen::new("a:1"), seen("a:1", 1)] {
+            there.on_result(Err(wanted.into()), now, 0);
+            assert_eq!(tail(&there).as_deref(), Some(wanted));
+        }
     }
 }

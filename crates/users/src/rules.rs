@@ -51,6 +51,38 @@ pub(crate) fn apply(user: &mut User, text: &str) -> Result<(), RuleFault> {
     Ok(())
 }
 
+/// Applies the rules as [`apply`] does, and tells every one that is none.
+pub(crate) fn faults(user: &mut User, text: &str) -> Vec<RuleFault> {
+    let mut faults = Vec::new();
+    let mut words = text.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        let Some(first) = word.strip_prefix('(') else {
+            faults.extend(
+                of_user(user, word).err().map(|what| RuleFault { rule: shown(word), what }),
+            );
+            continue;
+        };
+        let mut selector = empty();
+        let mut next = Some(first);
+        loop {
+            let Some(word) = next else {
+                faults.push(RuleFault { rule: "(".to_owned(), what: BRACKETS });
+                break;
+            };
+            let rule = word.strip_suffix(')').unwrap_or(word);
+            if !rule.is_empty() {
+                let read = of_selector(&mut selector, rule);
+                faults.extend(read.err().map(|what| RuleFault { rule: shown(rule), what }));
+            }
+            if word.ends_with(')') {
+                break;
+            }
+            next = words.next();
+        }
+    }
+    faults
+}
+
 /// What of a rule may be told.
 fn shown(word: &str) -> String {
     match word.starts_with(['>', '<', '#', '!']) {

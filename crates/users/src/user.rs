@@ -43,6 +43,13 @@ impl User {
         Ok(user)
     }
 
+    /// Every rule among these that is none, in their order.
+    pub fn faults(rules: &str) -> Vec<RuleFault> {
+        let mut user = User::free("", None);
+        user.root = empty();
+        rules::faults(&mut user, rules)
+    }
+
     /// A user who may do everything, with a password or without.
     pub fn free(name: &str, password: Option<&str>) -> User {
         let user = User::new(name, "nopass ~* &* +@all").expect("these are rules");

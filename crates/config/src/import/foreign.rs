@@ -22,6 +22,9 @@ pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// up for, yet a server that is gone is noticed.
 pub(super) const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
 
+/// What a note says of keys that are placed otherwise than before.
+pub(super) const MISSING_AT_FIRST: &str = "missing at first";
+
 const ADMIN_DEFAULT: &str = "tcp://127.0.0.1:9380";
 
 /// `value`, or the nearest that Keyway takes, with a note.
@@ -130,9 +133,16 @@ impl Head<'_> {
         mut notes: Vec<String>,
     ) -> Result<Import, Vec<ConfigError>> {
         let source: String = self.path.chars().filter(|c| !c.is_control()).collect();
+        let keys = match notes.iter().any(|note| note.contains(MISSING_AT_FIRST)) {
+            true => {
+                "Keys stay on the servers they are on, except keys that a note below names as missing at\n# \
+                 first"
+            }
+            false => "Every key stays on the server it is on",
+        };
         let mut toml = format!(
             "# Imported from {source}, a file of {}. See what it means with `keyway check`.\n\
-             # Every key stays on the server it is on. {}, tcp://127.0.0.1:9380 by default.\n",
+             # {keys}. {}, tcp://127.0.0.1:9380 by default.\n",
             self.of, self.metrics,
         );
         let admin = parse_listen(ADMIN_DEFAULT);

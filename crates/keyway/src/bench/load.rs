@@ -1,6 +1,7 @@
 //! `keyway bench load`.
 
 use super::entry::Entry;
+use super::output::{self, Form};
 use super::parse::{self, ErrorsMax, PatternNumbers};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -198,7 +199,8 @@ pub fn load(arguments: &Load) -> Result<ExitCode> {
             Ok(if is_all && has_few_errors { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Err(error) => {
-            eprintln!("keyway bench load: {error:#}{}", hint(&error));
+            let told = crate::cli::escaped(&format!("{error:#}"));
+            eprintln!("keyway bench load: {told}{}", hint(&error));
             Ok(ExitCode::from(2))
         }
     }
@@ -221,6 +223,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
 impl Load {
     fn measure(&self) -> Result<Vec<Outcome>> {
         let (workloads, target, plan) = (self.workloads()?, self.target()?, self.plan());
+        output::check(self.json.as_deref().map(|file| (Form::Json, file)), None)?;
         let _file = Reserved::new(self.json.as_ref())?;
         let is_stopped = stop_flag()?;
         let watches = self.watches(&target);

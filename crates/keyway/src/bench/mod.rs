@@ -2,6 +2,7 @@
 
 mod entry;
 mod load;
+mod output;
 mod parse;
 mod region;
 mod report;
@@ -41,7 +42,8 @@ pub enum Bench {
     },
     /// Print a result's tables, and write it as a page with plots, as Markdown or as CSV.
     ///
-    /// A result is what --json of a measurement wrote.
+    /// A result is what --json of a measurement wrote. Status 2: the file is no result, or a file that
+    /// is there would be overwritten and holds no earlier result.
     Report(report::Report),
     /// Print in few rows what several results have shown: ratios by benchmark, work and system.
     Digest(report::Digest),

@@ -3,10 +3,15 @@
 use keyway_load::{Pattern, Protocol, Sizes};
 use std::time::Duration;
 
-/// `250ms`, `10s`, `5m`, `1h`; without a unit, seconds.
+/// `250ms`, `10s`, `5m`, `1h`, with a unit as in a configuration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|letter: char| letter.is_ascii_alphabetic()) {
         Some(at) => text.split_at(at),
+        None if text.parse::<f64>().is_ok_and(|number| number >= 0.0) => {
+            return Err(format!(
+                "a time has a unit: write {text}s for seconds, {text}ms or {text}m"
+            ));
+        }
         None => (text, "s"),
     };
     let factor = match unit {
@@ -127,7 +132,8 @@ mod tests {
     #[test]
     fn what_is_typed_is_read() {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert!(duration("1").unwrap_err().contains("write 1s"));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(sizes("64k"), Ok(Sizes::Fixed(65536)));
         assert_eq!(sizes("8-128"), Ok(Sizes::Range(8, 128)));

@@ -1,5 +1,6 @@
 //! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
 
+use super::output::{self, Form, MARKDOWN_MARK};
 use super::region;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -81,8 +82,35 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Makes of a result what was asked for.
 pub fn report(arguments: &Report) -> Result<ExitCode> {
-    arguments.out.write(&read(&arguments.file)?)?;
+    let run = match read_result(&arguments.file) {
+        Ok(run) => run,
+        Err(why) => return Ok(no_result(&why)),
+    };
+    if let Err(error) = arguments.out.check_files(Some(&arguments.file)) {
+        return Ok(no_result(&format!("{error:#}")));
+    }
+    arguments.out.write(&run)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a result; an empty file is told as that.
+fn read_result(file: &Path) -> Result<Run, String> {
+    read(file).map_err(|error| {
+        let found = std::fs::metadata(file).ok();
+        match found.is_some_and(|found| found.is_file() && found.len() == 0) {
+            true => format!(
+                "{} is empty: it is no result of keyway bench; write one with --json",
+                file.display()
+            ),
+            false => error.to_string(),
+        }
+    })
+}
+
+/// The status where a file is no result, or may not be written.
+fn no_result(why: &str) -> ExitCode {
+    eprintln!("keyway: {}", crate::cli::escaped(why));
+    ExitCode::from(2)
 }
 
 impl Out {
@@ -98,7 +126,7 @@ impl Out {
             write(file, &html(run)?)?;
         }
         if let Some(file) = &self.markdown {
-            write(file, &markdown(run))?;
+            write(file, &format!("{MARKDOWN_MARK}{}", markdown(run)))?;
         }
         if let Some(file) = &self.csv {
             write(file, &csv(run))?;
@@ -111,7 +139,21 @@ impl Out {
 
     /// Looks whether what is asked for can be written.
     pub fn check(&self, scenario: &str) -> Result<()> {
+        self.check_files(None)?;
         self.into.as_ref().map_or(Ok(()), |file| region::find(file, scenario))
+    }
+
+    /// Looks whether nothing but earlier results is overwritten; `input` is the result that is read.
+    fn check_files(&self, input: Option<&Path>) -> Result<()> {
+        let files = [
+            (Form::Json, &self.json),
+            (Form::Html, &self.html),
+            (Form::Markdown, &self.markdown),
+            (Form::Csv, &self.csv),
+        ];
+        let named = |(form, file): (Form, &'_ Option<PathBuf>)| Some((form, file.clone()?));
+        let files: Vec<(Form, PathBuf)> = files.into_iter().filter_map(named).collect();
+        output::check(files.iter().map(|(form, file)| (*form, file.as_path())), input)
     }
 
     /// The files that are written.
@@ -122,7 +164,12 @@ impl Out {
 
 /// Prints what several results have shown.
 pub fn digested(arguments: &Digest) -> Result<ExitCode> {
-    let runs: Vec<Run> = arguments.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
+    let runs: Result<Vec<Run>, String> =
+        arguments.files.iter().map(|file| read_result(file)).collect();
+    let runs = match runs {
+        Ok(runs) => runs,
+        Err(why) => return Ok(no_result(&why)),
+    };
     let table = digest(&runs);
     match &arguments.into {
         Some(file) => region::replace(file, "digest", &table.markdown())?,
@@ -133,11 +180,11 @@ pub fn digested(arguments: &Digest) -> Result<ExitCode> {
 
 /// Prints what differs; the status says whether anything is worse.
 pub fn compared(arguments: &Compare) -> ExitCode {
-    let (old, new) = match (read(&arguments.old), read(&arguments.new)) {
+    let (old, new) = match (read_result(&arguments.old), read_result(&arguments.new)) {
         (Ok(old), Ok(new)) => (old, new),
         (old, new) => {
             for error in [old.err(), new.err()].into_iter().flatten() {
-                eprintln!("keyway: {error}");
+                let _ = no_result(&error);
             }
             return ExitCode::from(2);
         }

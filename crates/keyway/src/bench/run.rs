@@ -57,7 +57,7 @@ pub fn scenario(arguments: &Arguments) -> Result<ExitCode> {
     match arguments.run() {
         Ok(code) => Ok(code),
         Err(error) => {
-            eprintln!("keyway bench run: {error:#}");
+            eprintln!("keyway bench run: {}", crate::cli::escaped(&format!("{error:#}")));
             Ok(ExitCode::from(2))
         }
     }

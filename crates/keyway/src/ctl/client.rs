@@ -38,6 +38,33 @@ pub struct Answer {
     pub about_token: Option<&'static str>,
 }
 
+impl Answer {
+    /// Whether an admin listener of Keyway may have answered so: each of its answers is an object, and
+    /// a refusal says why.
+    fn is_of_keyway(&self) -> bool {
+        let is_done = (200..300).contains(&self.status);
+        let says = |name: &str| self.body[name].is_string();
+        self.body.is_object() && (is_done || says("detail") || says("status"))
+    }
+}
+
+/// Why there is no reply.
+enum Why {
+    /// No connection came about.
+    Connect(String),
+    /// The connection is there, and no reply came.
+    Talk(String),
+    /// The connection cannot be secured: the other side, or we, refuse.
+    Certificate(String),
+}
+
+/// What to do where something else listens.
+const NAME_THE_ADDRESS: &str =
+    "name the address of Keyway's `server.admin` with --admin HOST:PORT or --config FILE";
+
+/// How much is shown of what is no HTTP, in bytes.
+const SHOWN: usize = 60;
+
 /// Whom to ask, and how.
 pub struct Client {
     host: String,
@@ -99,7 +126,10 @@ impl Client {
         let request = self.request(method, path, body);
         let deadline = now() + if method == "GET" { EXCHANGE_TIME } else { CHANGE_TIME };
         let exchanged = self.exchange(request.as_bytes(), deadline);
-        let reply = exchanged.map_err(|why| self.for_clients().unwrap_or(self.no_answer(&why)))?;
+        let reply = exchanged.map_err(|why| match why {
+            Why::Connect(_) | Why::Certificate(_) => self.no_answer(&why),
+            Why::Talk(_) => self.for_clients().unwrap_or_else(|| self.no_answer(&why)),
+        })?;
         let about_token = match &self.token {
             Some(_) => {
                 "the token is wrong: --token-file, or KEYWAY_ADMIN_TOKEN, is to have that of the \
@@ -114,11 +144,38 @@ impl Client {
             about_token: (answer.status == 401).then_some(about_token),
             ..answer
         });
-        answer.ok_or_else(|| {
-            let hint = if self.tls.is_none() { "; try https:// and --ca-file" } else { "" };
-            let what =
-                format!("what answers at {}:{} does not speak HTTP{hint}", self.host, self.port);
-            self.for_clients().unwrap_or(Unreachable(what))
+        match answer {
+            Some(answer) if answer.is_of_keyway() => Ok(answer),
+            Some(Answer { status, .. }) => Err(Unreachable(format!(
+                "what answers at {} is no admin listener of Keyway (HTTP status {status}); \
+                 {NAME_THE_ADDRESS}",
+                self.address()
+            ))),
+            None => Err(self.for_clients().unwrap_or_else(|| self.no_http(&reply))),
+        }
+    }
+
+    /// What answers there speaks something else.
+    fn no_http(&self, reply: &[u8]) -> Unreachable {
+        let address = self.address();
+        Unreachable(match reply {
+            [] => format!(
+                "what listens at {address} closes the connection without an answer; \
+                 {NAME_THE_ADDRESS}"
+            ),
+            // An alert of TLS, of any version.
+            [0x15, 0x03, ..] if self.tls.is_none() => format!(
+                "what listens at {address} speaks TLS; write https://{address}, and --ca-file FILE"
+            ),
+            reply => {
+                let line = reply.split(|byte| matches!(byte, b'\r' | b'\n')).next();
+                let shown = &line.unwrap_or_default()[..line.map_or(0, <[u8]>::len).min(SHOWN)];
+                format!(
+                    "what answers at {address} does not speak HTTP: it says \"{}\"; \
+                     {NAME_THE_ADDRESS}",
+                    keyway_base::printable(shown)
+                )
+            }
         })
     }
 
@@ -142,12 +199,20 @@ impl Client {
         shaken.map(drop).map_err(|why| self.no_answer(&why))
     }
 
-    fn no_answer(&self, why: &str) -> Unreachable {
-        let Client { host, port, .. } = self;
-        Unreachable(format!(
-            "no answer from {host}:{port}: {why}; start that Keyway, or name the address of its \
-             `server.admin` with --admin HOST:PORT or --config FILE"
-        ))
+    fn no_answer(&self, why: &Why) -> Unreachable {
+        let address = self.address();
+        Unreachable(match why {
+            Why::Connect(why) => format!(
+                "no answer from {address}: {why}; start that Keyway, or name the address of its \
+                 `server.admin` with --admin HOST:PORT or --config FILE"
+            ),
+            Why::Talk(why) => format!("no answer from {address}: {why}; {NAME_THE_ADDRESS}"),
+            Why::Certificate(why) => format!(
+                "{address} is there, and TLS to it fails: {why}; give the certificate of its \
+                 authority with --ca-file, and the host that its certificate is for with --admin \
+                 https://HOST:PORT"
+            ),
+        })
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> String {
@@ -165,22 +230,22 @@ impl Client {
         format!("{head}Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
     }
 
-    fn exchange(&self, request: &[u8], deadline: Instant) -> Result<Vec<u8>, String> {
+    fn exchange(&self, request: &[u8], deadline: Instant) -> Result<Vec<u8>, Why> {
         let addresses = (self.host.as_str(), self.port).to_socket_addrs();
-        let addresses = addresses.map_err(|error| error.to_string())?;
+        let addresses = addresses.map_err(|error| Why::Connect(error.to_string()))?;
         let mut why = "the name has no address".to_owned();
         for address in addresses {
-            match TcpStream::connect_timeout(&address, left(deadline)?) {
+            match TcpStream::connect_timeout(&address, left(deadline).map_err(Why::Connect)?) {
                 Ok(socket) => {
                     return match &self.tls {
-                        None => plain(socket, request, deadline),
+                        None => plain(socket, request, deadline).map_err(Why::Talk),
                         Some(tls) => secured(socket, tls, &self.host, request, deadline),
                     };
                 }
                 Err(error) => why = error.to_string(),
             }
         }
-        Err(why)
+        Err(Why::Connect(why))
     }
 }
 
@@ -196,7 +261,7 @@ fn not_an_address(address: &str) -> String {
 }
 
 #[allow(clippy::disallowed_methods, reason = "where shells keep what every call would repeat")]
-fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
@@ -257,14 +322,14 @@ fn load_tls(files: &TlsFiles, trust: Trust) -> Result<ClientTls, String> {
 
 fn left(deadline: Instant) -> Result<Duration, String> {
     let left = deadline.saturating_duration_since(now());
-    if left.is_zero() { Err("it takes too long".to_owned()) } else { Ok(left) }
+    if left.is_zero() { Err("it does not answer in time".to_owned()) } else { Ok(left) }
 }
 
 /// Some bytes, none at the end.
 fn read_some(socket: &mut TcpStream, chunk: &mut [u8], deadline: Instant) -> Result<usize, String> {
     socket.set_read_timeout(Some(left(deadline)?)).map_err(|error| error.to_string())?;
     socket.read(chunk).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => "it takes too long".to_owned(),
+        std::io::ErrorKind::WouldBlock => "it does not answer in time".to_owned(),
         _ => error.to_string(),
     })
 }
@@ -277,7 +342,7 @@ fn write_all(socket: &mut TcpStream, bytes: &[u8], deadline: Instant) -> Result<
 fn plain(mut socket: TcpStream, request: &[u8], deadline: Instant) -> Result<Vec<u8>, String> {
     write_all(&mut socket, request, deadline)?;
     let (mut reply, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
-    while reply.len() <= REPLY_LEN_MAX && !is_whole(&reply) {
+    while reply.len() <= REPLY_LEN_MAX && !is_whole(&reply) && may_be_http(&reply) {
         match read_some(&mut socket, &mut chunk, deadline)? {
             0 => break,
             len => reply.extend_from_slice(&chunk[..len]),
@@ -293,29 +358,33 @@ fn secured(
     host: &str,
     request: &[u8],
     deadline: Instant,
-) -> Result<Vec<u8>, String> {
-    let mut channel = tls.connect(host).map_err(|fault| tls.explain(fault, host))?;
+) -> Result<Vec<u8>, Why> {
+    let explain = |fault| Why::Certificate(tls.explain(fault, host));
+    let mut channel = tls.connect(host).map_err(explain)?;
     let mut unsent = request;
     let (mut reply, mut chunk) = (Vec::new(), vec![0; 64 << 10]);
     loop {
         while !unsent.is_empty() && !channel.is_handshaking() {
             unsent = &unsent[channel.encrypt(unsent)..];
         }
-        flush(&mut channel, &mut socket, deadline)?;
+        flush(&mut channel, &mut socket, deadline).map_err(Why::Talk)?;
         if request.is_empty() && !channel.is_handshaking() {
             return Ok(reply);
         }
         let has_ended = channel.has_ended() || reply.len() > REPLY_LEN_MAX || is_whole(&reply);
-        let len = if has_ended { 0 } else { read_some(&mut socket, &mut chunk, deadline)? };
+        let len = match has_ended {
+            true => 0,
+            false => read_some(&mut socket, &mut chunk, deadline).map_err(Why::Talk)?,
+        };
         if len == 0 && channel.is_handshaking() {
-            return Err("it has closed the connection within the TLS handshake".to_owned());
+            return Err(Why::Talk("it closes the connection within the TLS handshake".to_owned()));
         }
         if len == 0 {
             return Ok(reply);
         }
         if let Err(fault) = channel.handle_input(&chunk[..len], &mut reply) {
             let _ = flush(&mut channel, &mut socket, deadline);
-            return Err(tls.explain(fault, host));
+            return Err(explain(fault));
         }
     }
 }
@@ -324,6 +393,13 @@ fn flush(channel: &mut Channel, socket: &mut TcpStream, deadline: Instant) -> Re
     let mut records = Vec::new();
     channel.take_output(&mut records);
     write_all(socket, &records, deadline)
+}
+
+/// Whether it is the beginning of a reply of HTTP. Some servers say something else at once, and then
+/// nothing.
+fn may_be_http(reply: &[u8]) -> bool {
+    let begin = reply.len().min(5);
+    reply[..begin] == b"HTTP/"[..begin]
 }
 
 /// Whether a reply that tells its length is there.
@@ -344,7 +420,7 @@ fn split(reply: &[u8]) -> Option<(&str, &[u8])> {
 
 fn parse(reply: &[u8]) -> Option<Answer> {
     let (head, body) = split(reply)?;
-    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
     let text = String::from_utf8_lossy(body).into_owned();
     let body = serde_json::from_str(&text).unwrap_or_default();
     Some(Answer { status, text, body, about_token: None })
@@ -361,6 +437,9 @@ mod tests {
         assert!(is_whole(reply));
         let answer = parse(reply).unwrap();
         assert_eq!((answer.status, answer.body), (200, serde_json::json!({})));
+        // Of others, and told as such by what it says.
+        let other = parse(b"HTTP/1.0 404 File not found\r\n\r\n<html>").unwrap();
+        assert!(other.status == 404 && !other.is_of_keyway());
         assert!(parse(b"+PONG\r\n").is_none() && parse(b"-ERR\r\n\r\n\r\n").is_none());
     }
 }

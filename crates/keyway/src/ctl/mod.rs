@@ -80,6 +80,11 @@ pub fn token_of_environment() -> Result<Option<String>, String> {
     client::token(None)
 }
 
+/// The admin address that the variable KEYWAY_ADMIN has, if it is set.
+pub fn admin_of_environment() -> Option<String> {
+    client::variable("KEYWAY_ADMIN")
+}
+
 impl TlsFiles {
     /// Whether an authority is named.
     pub fn has_authority(&self) -> bool {
@@ -213,7 +218,9 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
 }
 
 fn fail(what: &str, status: u8) -> ExitCode {
-    eprintln!("keyway ctl: {what}");
+    for line in what.lines() {
+        eprintln!("keyway ctl: {line}");
+    }
     ExitCode::from(status)
 }
 
@@ -285,8 +292,13 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
         print(&shown(&ctl.what, &answer.body));
     } else {
         let detail = answer.body["detail"].as_str();
-        let words = answer.about_token.or(detail);
-        let words = words.unwrap_or("what answers there is no admin API of Keyway");
+        let words = answer.about_token.or(detail).unwrap_or_default();
+        // The reasons follow, a line for each.
+        let has_reasons = answer.body["errors"].is_array();
+        let words = match ctl.what {
+            What::Ready if has_reasons => "Keyway is not ready:",
+            _ => words,
+        };
         let words = keyway_base::printable(words.as_bytes());
         eprintln!("keyway ctl: {words}");
         for error in answer.body["errors"].as_array().into_iter().flatten() {

@@ -19,6 +19,10 @@ use std::sync::atomic::Ordering;
 /// A connection that was lost or refused is tried again after so long.
 const PAUSE: u64 = 50_000_000;
 
+/// How long a server may answer nothing once the run is to end: half a second tells that no reply is
+/// on its way.
+const STOPPED_SILENCE_MAX: u64 = 500_000_000;
+
 /// Bits of a token that are the link's number; those above its generation.
 const LINK_BITS: u32 = 32;
 
@@ -381,6 +385,8 @@ impl State {
         }
         let waits = self.in_flight > 0 || !self.pausing.is_empty() || self.opening > 0;
         let limit = self.setup.plan.silence_max.as_nanos() as u64;
+        // Who wants it to end does not wait for a server that answers nothing.
+        let limit = if is_stopped { limit.min(STOPPED_SILENCE_MAX) } else { limit };
         if !waits {
             self.last_progress = self.last_progress.max(now.saturating_sub(limit / 2));
         } else if now.saturating_sub(self.last_progress) > limit {

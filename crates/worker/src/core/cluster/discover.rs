@@ -135,10 +135,12 @@ impl Core {
                 let what = format!("what {from} says of it {error}");
                 shared.note_trouble(what, Telling::Cause, self.plane.clock.now);
                 if shared.notice.is_due(self.plane.clock.now) {
+                    let name = &self.plane.plan.pools[usize::from(pool)].name;
                     tracing::warn!(
-                        pool = self.plane.plan.pools[usize::from(pool)].name,
+                        pool = name,
                         backend = %from,
-                        "what it says of its cluster {error}; told at most once a minute"
+                        "what {from} says of the cluster of pool {name} {error}; told at most once a \
+                         minute"
                     );
                 }
                 self.plane.distrust(pool, place);

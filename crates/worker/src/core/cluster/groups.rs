@@ -367,10 +367,10 @@ impl Core {
                 let what = format!(
                     "answers, but is no sentinel: it said '{said}'; check sentinels in [pool.{name}]"
                 );
-                (format!("it {what}"), format!("{backend} {what}"))
+                (format!("{backend} {what}"), format!("{backend} {what}"))
             }
             _ => (
-                format!("what it says of the primary {error}"),
+                format!("what {backend} says of the primary of pool {name} {error}"),
                 format!("what {backend} says of it {error}"),
             ),
         };
