@@ -207,6 +207,9 @@ fn begin(
     let mut pid_file = written?;
     before.await_begin()?;
     hold_again(plan, before.held());
+    for (pool, primary) in before.unreplicated() {
+        plan.expect_replicas(pool, primary);
+    }
     workers.begin();
     if let Some(admin) = admin {
         admin.begin();
