@@ -295,6 +295,10 @@ impl Current {
             health.reason(backend) == Some(FailureReason::Closed) && health.failures(backend) == 1;
         match health.state(backend) {
             HealthState::Up | HealthState::Unknown => false,
+            // A server that wants a password keeps connections and refuses every request.
+            HealthState::Failing if health.reason(backend) == Some(FailureReason::Handshake) => {
+                true
+            }
             HealthState::Failing => links_ready == 0 && !is_closed_once,
             HealthState::Ejected | HealthState::Rejoining | HealthState::Quarantined => true,
         }

@@ -339,6 +339,59 @@ fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
 }
 
 #[test]
+fn a_server_that_wants_a_password_is_failing_until_it_wants_none() {
+    let _watch = watchdog(Duration::from_secs(60), "NOAUTH");
+    let servers = [
+        RedisServer::start_with(&["--requirepass", "geheim"]),
+        RedisServer::start_with(&["--requirepass", "geheim"]),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    wait_until("no server is up, and nobody asked", SOON, || {
+        states(&keyway, "main") == ["failing"; 2]
+    });
+    let told = http_get(keyway.admin(), "/backends").body;
+    assert_eq!(told.matches("\"handshake\"").count(), 2, "{told}");
+    wait_until("not ready", SOON, || http_get(keyway.admin(), "/readyz").status == 503);
+    let mut client = keyway.client(0);
+    for nth in 0..20 {
+        let text = client.words(&format!("GET key:{nth}")).error_text();
+        assert_eq!(text, "NOAUTH Authentication required.", "the server's own words");
+    }
+    assert_eq!(states(&keyway, "main"), ["failing"; 2], "an error is no success");
+    let log = keyway.process().log();
+    let wants = "set password in [pool.main]";
+    assert_eq!(
+        log.lines().filter(|it| it.contains("WARN") && it.contains(wants)).count(),
+        1,
+        "{log}"
+    );
+    for server in &servers {
+        let mut direct = server.client();
+        assert_eq!(direct.words("AUTH geheim"), Value::simple("OK"));
+        let none = ["CONFIG", "SET", "requirepass", ""];
+        assert_eq!(direct.command(&none), Value::simple("OK"));
+    }
+    wait_until("up without a request", SOON, || states(&keyway, "main") == ["up"; 2]);
+    assert_eq!(client.words("GET key:1"), Value::Nil);
+    assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+}
+
+#[test]
+fn a_server_that_denies_ping_only_is_up_and_the_log_tells() {
+    let _watch = watchdog(Duration::from_secs(60), "NOPERM to PING");
+    let server = RedisServer::start();
+    let denied = server.client().words("ACL SETUSER default -ping");
+    assert_eq!(denied, Value::simple("OK"));
+    let pool = Pool::over("main", std::slice::from_ref(&server));
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    wait_until("it is up", SOON, || states(&keyway, "main") == ["up"]);
+    assert_eq!(keyway.client(0).words("SET k v"), Value::simple("OK"));
+    let log = keyway.process().log();
+    assert!(log.contains("denies PING to the user of this pool"), "{log}");
+    assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+}
+
+#[test]
 fn a_server_that_stood_still_is_healthy_again_without_a_request() {
     let _watch = watchdog(Duration::from_secs(60), "resumed server");
     let server = RedisServer::start();

@@ -54,6 +54,10 @@ pub struct PoolNotices {
     pub(crate) store_full: Notice,
     /// Changes of the servers' health.
     pub(crate) health: HealthLog,
+    /// A server wants a password that the pool has not.
+    pub(crate) locked: Notice,
+    /// A server does not let the pool's user send PING.
+    pub(crate) ping_denied: Notice,
 }
 
 #[cfg(test)]

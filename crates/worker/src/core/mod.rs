@@ -52,6 +52,7 @@ mod input;
 mod leftovers;
 mod links;
 mod memcached;
+mod locked;
 mod monitor;
 mod noting;
 mod passing;
