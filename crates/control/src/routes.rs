@@ -31,6 +31,11 @@ pub trait AdminState: Send + Sync {
     /// pool can.
     fn not_ready(&self) -> Vec<String>;
 
+    /// Pools that serve although servers are failing or out of use, a line for each such pool.
+    fn failing(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Pools with servers that have neither answered nor failed yet, a line for each such pool.
     fn not_known(&self) -> Vec<String> {
         Vec::new()
@@ -291,6 +296,7 @@ fn readyz(state: &dyn AdminState) -> Reply {
     reasons.extend(state.not_known());
     reply(status, reasons.join("\n") + "\n")
 }
+    reasons.extend(state.failing());
 
 fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
     let is_text = match target.query {

@@ -80,6 +80,14 @@ fn a_shard_that_never_had_a_replica_is_told_beside_shards_that_have_one() {
     let log = keyway.process().log();
     assert_eq!(log.matches("shard has no replica, though another shard").count(), 1, "{log}");
     assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+    // A primary that fails is a note of readyz until its replica has taken over.
+    cluster.kill(0);
+    let primary = format!("{} (primary, ", cluster.address(0));
+    wait_until("the primary is named", SOON, || {
+        let ready = http_get(keyway.admin(), "/readyz");
+        let _ = keyway.client(0).words(&format!("GET {}", key_of(0, "k")));
+        ready.status == 200 && ready.body.contains(&primary)
+    });
     // Where no shard has a replica nothing is told.
     let bare = RedisCluster::start(3, 0);
     let keyway = serve(&bare, &[], 1);

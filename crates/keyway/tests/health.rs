@@ -255,8 +255,18 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     servers[0].kill();
     wait_until("one is down", SOON, || keyway.metrics().sum(STATE, &[]) >= 1.0);
     assert_eq!(ready().status, 200, "the other serves");
+    let refused = format!("{} (connection refused)", servers[0].address());
+    wait_until("readyz names the one", SOON, || ready().body.contains(&refused));
+    let body = ready().body;
+    assert!(body.contains("pool \"main\": 1 of 2 servers failing or out of use: "), "{body}");
+    assert!(body.starts_with("ready\n"), "{body}");
     servers[1].kill();
     wait_until("both are down, and nobody asks for them", SOON, || ready().status == 503);
+    let down = "pool \"main\": every server is out of use or down: ";
+    wait_until("readyz says why", SOON, || {
+        let body = ready().body;
+        body.contains(down) && body.matches("(connection refused)").count() == 2
+    });
     let body = ready().body;
     assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
     let log = keyway.process().log();
@@ -319,7 +329,9 @@ fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
     for pool in ["dead", "gone", "other"] {
         assert!(ready.body.contains(&format!("pool {pool:?}: every server")), "{}", ready.body);
     }
-    assert!(!ready.body.contains("mixed") && !ready.body.contains("not reached"), "{}", ready.body);
+    assert!(ready.body.contains("pool \"mixed\": 2 of 3 servers failing or out of use: "));
+    assert!(ready.body.contains("(no answer in time)"), "{}", ready.body);
+    assert!(!ready.body.contains("not reached"), "{}", ready.body);
     let log = keyway.process().log();
     assert!(log.contains("from=\"unknown\" to=\"failing\" reason=\"timeout\""), "{log}");
     assert!(!log.contains("to=\"up\""), "what is expected is not told:\n{log}");
@@ -352,6 +364,8 @@ fn a_server_that_wants_a_password_is_failing_until_it_wants_none() {
     let told = http_get(keyway.admin(), "/backends").body;
     assert_eq!(told.matches("\"handshake\"").count(), 2, "{told}");
     wait_until("not ready", SOON, || http_get(keyway.admin(), "/readyz").status == 503);
+    let body = http_get(keyway.admin(), "/readyz").body;
+    assert_eq!(body.matches("(NOAUTH: wants a password)").count(), 2, "{body}");
     let mut client = keyway.client(0);
     for nth in 0..20 {
         let text = client.words(&format!("GET key:{nth}")).error_text();

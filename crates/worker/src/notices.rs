@@ -3,6 +3,8 @@
 
 use crate::core::HealthLog;
 use keyway_base::Time;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -52,12 +54,27 @@ pub struct Notices {
 pub struct PoolNotices {
     /// The store refuses writes.
     pub(crate) store_full: Notice,
-    /// Changes of the servers' health.
-    pub(crate) health: HealthLog,
     /// A server wants a password that the pool has not.
     pub(crate) locked: Notice,
     /// A server does not let the pool's user send PING.
     pub(crate) ping_denied: Notice,
+    /// Changes of the servers' health.
+    pub(crate) health: HealthLog,
+    /// Why the latest attempt to connect to a server has failed, by the server's place.
+    unreached: Mutex<BTreeMap<u16, &'static str>>,
+}
+
+impl PoolNotices {
+    /// Notes why an attempt to connect to the server at a place has failed.
+    pub(crate) fn note_unreached(&self, server: u16, why: &'static str) {
+        self.unreached.lock().insert(server, why);
+    }
+
+    /// Why the latest attempt to connect to the server at a place has failed. Says nothing of
+    /// whether another one has succeeded since.
+    pub fn unreached(&self, server: u16) -> Option<&'static str> {
+        self.unreached.lock().get(&server).copied()
+    }
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ pub fn fields(body: &Value) -> String {
     table(rows.collect())
 }
 
-/// A line that it is ready, and one for each pool with unknown servers.
+/// A line that it is ready, and one for each pool with servers that fail or are unknown.
 pub fn ready(body: &Value) -> String {
-    let lines = list(&body["unknown"]).iter().map(text);
+    let lines = ["failing", "unknown"].into_iter().flat_map(|of| list(&body[of])).map(text);
     ["ready".to_owned()].into_iter().chain(lines).map(|line| line + "\n").collect()
 }
 

@@ -76,6 +76,7 @@ mod streaming;
 mod tracking;
 mod troubles;
 mod wait;
+mod unreached;
 
 pub use figures::Figures;
 pub(crate) use health_log::HealthLog;
