@@ -387,7 +387,12 @@ impl Current {
             Some(FailureReason::Loading) => "is loading its data",
             Some(FailureReason::MasterDown) => "is a replica without its primary",
             Some(FailureReason::ReadOnly) => "is a replica and refuses writes",
-            Some(FailureReason::Protocol) => "answers in another protocol",
+            Some(FailureReason::Protocol) => {
+                return match pool.notices.foreign(place) {
+                    Some((_, said)) => said,
+                    None => "answers in another protocol".to_owned(),
+                };
+            }
             Some(FailureReason::Handshake) if has_password => "refuses the password or database",
             Some(FailureReason::Handshake) => "NOAUTH: wants a password",
             Some(FailureReason::Operator) => "ejected by hand",

@@ -1,10 +1,13 @@
 //! Which servers are in use, as clients, `/readyz` and an operator see it.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode, free_port, http_get,
-    http_post, run_tool, skipped, wait_for, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, TempDir, Value, encode,
+    free_port, has_memcached, http_get, http_post, run_tool, skipped, wait_for, wait_until,
+    watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -403,6 +406,65 @@ fn a_server_that_denies_ping_only_is_up_and_the_log_tells() {
     let log = keyway.process().log();
     assert!(log.contains("denies PING to the user of this pool"), "{log}");
     assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+}
+
+/// A server that greets every client with these bytes, and reads nothing.
+fn greets_with(banner: &'static [u8]) -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for client in socket.incoming() {
+            let mut client = client.expect("a client");
+            let _ = client.write_all(banner);
+            kept.push(client);
+        }
+    });
+    format!("{address}:1")
+}
+
+#[test]
+fn a_server_of_another_protocol_is_named_with_what_it_said() {
+    let _watch = watchdog(Duration::from_secs(60), "servers of other protocols");
+    let redis = RedisServer::start();
+    let mut pools = vec![
+        Pool::sharded("ssh", &[greets_with(b"SSH-2.0-OpenSSH_9.6\r\n")]),
+        Pool::sharded("odd", &[greets_with(b"220 mail\x1b[2J.example ESMTP\r\n")]),
+        Pool::memcached("redis", &[])
+            .with("servers", &format!("[\"{}:1\"]", redis.address()))
+            .with("server_protocol", "\"text\""),
+    ];
+    let memcached = has_memcached("a pool of Redis over memcached").then(MemcachedServer::start);
+    if let Some(memcached) = &memcached {
+        pools.push(Pool::sharded("memcached", &[format!("{}:1", memcached.address())]));
+    }
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut expected = vec![
+        (0, "ssh", "it speaks SSH: it said 'SSH-2.0-OpenSSH_9.6'; check its address"),
+        (1, "odd", "it said '220 mail\\x1b[2J.example ESMTP'; check its address"),
+    ];
+    if memcached.is_some() {
+        let said = "it speaks the protocol of memcached: it said 'ERROR'; use kind = \"memcached\" \
+                    in [pool.memcached]";
+        expected.push((3, "memcached", said));
+    }
+    for (at, pool, said) in &expected {
+        wait_until("its client is told", SOON, || {
+            let text = keyway.client(*at).words("GET a").error_text();
+            assert!(!text.contains("ends connections before"), "{text}");
+            text.contains(said)
+        });
+        wait_until("readyz tells", SOON, || {
+            let body = http_get(keyway.admin(), "/readyz").body;
+            body.lines().any(|line| line.contains(&format!("pool {pool:?}")) && line.contains(said))
+        });
+    }
+    let told = "it speaks RESP, the protocol of Redis: it said '-ERR unknown command";
+    wait_until("a client of memcached is told", SOON, || {
+        keyway.memcached_client(2).say("get a\r\n").contains(told)
+    });
+    let log = keyway.process().log();
+    assert!(log.contains("said=\"SSH-2.0-OpenSSH_9.6\""), "{log}");
 }
 
 #[test]

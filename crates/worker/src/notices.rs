@@ -62,12 +62,25 @@ pub struct PoolNotices {
     pub(crate) health: HealthLog,
     /// Why the latest attempt to connect to a server has failed, by the server's place.
     unreached: Mutex<BTreeMap<u16, &'static str>>,
+    /// What servers have said last that is not of their pool's protocol, and when, by their places.
+    foreign: Mutex<BTreeMap<u16, (Time, String)>>,
 }
 
 impl PoolNotices {
     /// Notes why an attempt to connect to the server at a place has failed.
     pub(crate) fn note_unreached(&self, server: u16, why: &'static str) {
         self.unreached.lock().insert(server, why);
+    }
+
+    /// Notes what the server at a place said that is not of its protocol.
+    pub(crate) fn note_foreign(&self, server: u16, said: String, now: Time) {
+        self.foreign.lock().insert(server, (now, said));
+    }
+
+    /// What the server at a place has said last that is not of its protocol, with the time. Says
+    /// nothing of whether the server has answered as it should since.
+    pub fn foreign(&self, server: u16) -> Option<(Time, String)> {
+        self.foreign.lock().get(&server).cloned()
     }
 
     /// Why the latest attempt to connect to the server at a place has failed. Says nothing of

@@ -57,7 +57,7 @@ impl Core {
         let (mut is_astray, mut denies_ping) = (false, false);
         let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
         let ended_with = slot.unblock.and_then(UnblockReason::text);
-        slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
+        let outcome = slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // What runs for a client may say so too: it tells nothing of the server.
             let is_doubtful = reason.is_some() && exchange.is_of_scripts();
@@ -141,7 +141,8 @@ impl Core {
                     plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
                 }
             }
-        })?;
+        });
+        outcome.map_err(|fault| plane.note_foreign(slot, fault))?;
         if is_astray {
             // It is another's, and so would be all that follow.
             return Err(BackendFault::Protocol);
