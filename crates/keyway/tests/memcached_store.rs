@@ -201,6 +201,14 @@ fn readers_of_what_is_inside_memcached_get_a_list_and_its_end() {
         while binary.packet()[2..4] != [0, 0] {}
     }
     assert!(client.say("stats nonsense\r\n").starts_with("CLIENT_ERROR "));
+    let settings = client.say("stats settings\r\n");
+    let port = format!("STAT tcpport {}\r\n", keyway.address(1).port());
+    assert!(settings.contains(&port), "{settings}");
+    assert_eq!(client.say("stats reset\r\n"), "RESET\r\n");
+    for word in ["on", "off"] {
+        assert_eq!(client.say(&format!("stats detail {word}\r\n")), "OK\r\n");
+    }
+    assert!(client.say("stats detail\r\n").starts_with("CLIENT_ERROR "));
 }
 
 /// Used once and then idle: under 2 KB each, as clients of Redis.
