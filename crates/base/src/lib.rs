@@ -10,6 +10,7 @@ pub mod rdb;
 
 mod events;
 mod fault;
+mod foreign;
 mod limits;
 mod network;
 mod part;
@@ -20,6 +21,7 @@ mod time;
 
 pub use events::{KeyspaceEvents, UnknownLetter};
 pub use fault::{BackendFault, Fault, LimitFault, ReplyBound, Sent};
+pub use foreign::{Foreign, quoted};
 pub use limits::Limits;
 pub use network::{Network, NotNetwork};
 pub use part::{Block, Lent, Part};

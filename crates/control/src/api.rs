@@ -440,6 +440,8 @@ struct Ready {
     ready: bool,
     /// A line for each pool with servers that have neither answered nor failed yet.
     unknown: Vec<String>,
+    /// A line for each pool that serves although servers are failing or out of use.
+    failing: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -510,7 +512,11 @@ fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
         reasons.insert(0, "draining".into());
     }
     if reasons.is_empty() {
-        return Ok(json(&Ready { ready: true, unknown: state.not_known() }));
+        return Ok(json(&Ready {
+            ready: true,
+            unknown: state.not_known(),
+            failing: state.failing(),
+        }));
     }
     let more = match reasons.len() - 1 {
         0 => String::new(),

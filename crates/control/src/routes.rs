@@ -31,6 +31,11 @@ pub trait AdminState: Send + Sync {
     /// pool can.
     fn not_ready(&self) -> Vec<String>;
 
+    /// Pools that serve although servers are failing or out of use, a line for each such pool.
+    fn failing(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Pools with servers that have neither answered nor failed yet, a line for each such pool.
     fn not_known(&self) -> Vec<String> {
         Vec::new()
@@ -74,13 +79,15 @@ const GET: &str = "GET";
 const POST: &str = "POST";
 
 /// Every resource: method, path, and what it is for.
-const ROUTES: [(&str, &str, &str); 7] = [
+const ROUTES: [(&str, &str, &str); 9] = [
     (GET, "/", "this list"),
     (GET, "/metrics", "all metrics in the Prometheus text format"),
     (GET, "/healthz", "200 while serving, 503 while draining"),
     (GET, "/readyz", "200 when every pool can serve, else 503 and why not"),
-    (GET, "/backends", "every backend and its state, as JSON; ?format=text for a table"),
-    (POST, "/backends/restore", "?pool=NAME&backend=NAME: end an ejection or quarantine"),
+    (GET, "/servers", "every server and its state, as JSON; ?format=text for a table"),
+    (GET, "/backends", "the same"),
+    (POST, "/servers/restore", "?pool=NAME&server=NAME: end an ejection or quarantine"),
+    (POST, "/backends/restore", "?pool=NAME&backend=NAME: the same"),
     (POST, "/scripts/kill", "?pool=NAME: end the script or function that runs on a store"),
 ];
 
@@ -232,9 +239,10 @@ fn route(state: &dyn AdminState, method: &Method, target: &Target<'_>) -> Reply 
         "/metrics" => metrics(state),
         "/healthz" => healthz(state),
         "/readyz" => readyz(state),
-        "/backends" => backends(state, target),
+        "/servers" | "/backends" => backends(state, target),
         "/scripts/kill" => kill_script(state, target.query),
-        _ => restore(state, target.query),
+        "/servers/restore" => restore(state, target, "server"),
+        _ => restore(state, target, "backend"),
     }
 }
 
@@ -288,6 +296,7 @@ fn readyz(state: &dyn AdminState) -> Reply {
     if reasons.is_empty() {
         reasons.push("ready".into());
     }
+    reasons.extend(state.failing());
     reasons.extend(state.not_known());
     reply(status, reasons.join("\n") + "\n")
 }
@@ -298,7 +307,8 @@ fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
         "format=text" => true,
         "format=json" => false,
         _ => {
-            let text = "write GET /backends, with ?format=text or ?format=json\n";
+            let text =
+                format!("write GET {}, with ?format=text or ?format=json\n", target.path);
             return reply(StatusCode::BAD_REQUEST, text);
         }
     };
@@ -311,18 +321,19 @@ fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
     reply
 }
 
-fn restore(state: &dyn AdminState, query: &str) -> Reply {
-    let [pool, backend] = match required(query, ["pool", "backend"]) {
+/// Puts a server back into use. The path says whether its parameter is called `server`.
+fn restore(state: &dyn AdminState, target: &Target<'_>, parameter: &str) -> Reply {
+    let [pool, backend] = match required(target.query, ["pool", parameter]) {
         Ok(names) => names,
         Err(wrong) => {
-            let usage = "write POST /backends/restore?pool=NAME&backend=NAME";
+            let usage = format!("write POST {}?pool=NAME&{parameter}=NAME", target.path);
             return reply(StatusCode::BAD_REQUEST, format!("{wrong}; {usage}\n"));
         }
     };
     match state.restore_backend(&pool, &backend) {
         Ok(was_out) => {
             let word = if was_out { "again" } else { "already" };
-            reply(StatusCode::OK, format!("backend {backend} of pool {pool} is in use {word}\n"))
+            reply(StatusCode::OK, format!("{parameter} {backend} of pool {pool} is in use {word}\n"))
         }
         Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
     }

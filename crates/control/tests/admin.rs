@@ -191,6 +191,25 @@ fn restore_acts_on_known_names_only() {
 }
 
 #[test]
+fn servers_are_asked_for_by_either_word() {
+    let (admin, _) = start(AdminLimits::default(), State::default());
+    let at = admin.local_addr();
+    for query in ["", "?format=text", "?format=json"] {
+        let asked = |path: &str| ask(at, "GET", &format!("{path}{query}"));
+        let (servers, backends) = (asked("/servers"), asked("/backends"));
+        assert_eq!((servers.0, &servers.2), (200, &backends.2), "{query}");
+    }
+    let post = |query: &str| ask(at, "POST", &format!("/servers/restore{query}"));
+    let (status, _, body) = post("?pool=sessions&server=alpha%3A6379+%C3%A9");
+    assert_eq!(status, 200);
+    assert!(body.starts_with("server alpha:6379 é of pool sessions is in use again"), "{body}");
+    let (status, _, body) = post("?pool=sessions");
+    assert_eq!(status, 400);
+    assert!(body.contains("`server` is missing") && body.contains("/servers/restore"), "{body}");
+    assert_eq!(ask(at, "GET", "/servers/restore").0, 405);
+}
+
+#[test]
 fn restoring_says_whether_there_was_anything_to_restore() {
     let (admin, _) = start(AdminLimits::default(), State::default());
     let query = "/backends/restore?pool=sessions&backend=alpha%3A6379+%C3%A9";

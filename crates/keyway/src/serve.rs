@@ -225,6 +225,9 @@ fn begin(
     };
     before.await_begin()?;
     hold_again(plan, before.held());
+    for (pool, primary) in before.unreplicated() {
+        plan.expect_replicas(pool, primary);
+    }
     workers.begin();
     if let Some(admin) = admin {
         admin.begin();

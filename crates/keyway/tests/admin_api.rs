@@ -77,7 +77,7 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
         let count = line.split("calls=").nth(1).and_then(|rest| rest.split(',').next());
         count.map_or(0, |count| count.parse::<u64>().expect("a number"))
     };
-    assert!(done(&keyway, &["pools"]).contains("main  sharded  2        2"));
+    assert!(done(&keyway, &["pools"]).contains("main  sharded  2        2       "));
     let text = done(&keyway, &["eject", "main", "s0"]);
     assert!(text.contains("is ejected, until it is restored"), "{text}");
     assert!(done(&keyway, &["eject", "main", "s0"]).contains("was ejected already"));
@@ -97,7 +97,7 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
     let fields: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(fields[3..5], ["ejected", "operator"], "{text}");
     assert!(done(&keyway, &["servers", "--json"]).contains("\"by_hand\":true"));
-    assert!(done(&keyway, &["pools"]).contains("main  sharded  2        1"));
+    assert!(done(&keyway, &["pools"]).contains("main  sharded  2        1       "));
     // By its address as well as by its name.
     let address = servers[0].address().to_string();
     assert!(done(&keyway, &["restore", "main", &address]).contains("in use again"));

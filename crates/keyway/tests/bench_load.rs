@@ -280,6 +280,7 @@ fn passwords_and_certificates_are_taken_as_redis_cli_takes_them() {
     }
     for (arguments, wanted) in [
         (vec![&plain[..]], "NOAUTH"),
+        (vec![&secured], "--tls speaks"),
         (vec![&plain, "--password-env", "NOT_THERE"], "no password in NOT_THERE"),
         (vec![&plain, "--user", "default"], "a user has a password"),
         (vec![&secured, "--tls"], "cannot connect"),

@@ -67,6 +67,41 @@ fn a_cluster_pool_that_serves_nothing_is_not_ready_and_tells_why() {
 }
 
 #[test]
+fn a_shard_that_never_had_a_replica_is_told_beside_shards_that_have_one() {
+    let _watch = watchdog(WITHIN, "a shard without a replica");
+    let mut cluster = RedisCluster::start(3, 1);
+    cluster.kill(4);
+    cluster.forget(4);
+    let keyway = serve(&cluster, &[], 1);
+    let unreplicated = || keyway.metrics().sum("keyway_cluster_unreplicated_shards", &[]);
+    wait_until("one shard has none", SOON, || unreplicated() == 1.0);
+    let alone = format!("\"address\":\"{}\",\"state\":\"no-replica\"", cluster.address(1));
+    assert!(backends(&keyway).contains(&alone), "{}", backends(&keyway));
+    let log = keyway.process().log();
+    assert_eq!(log.matches("shard has no replica, though another shard").count(), 1, "{log}");
+    assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+    // A primary that fails is a note of readyz until its replica has taken over.
+    cluster.kill(0);
+    let primary = format!("{} (primary, ", cluster.address(0));
+    wait_until("the primary is named", SOON, || {
+        let ready = http_get(keyway.admin(), "/readyz");
+        let _ = keyway.client(0).words(&format!("GET {}", key_of(0, "k")));
+        ready.status == 200 && ready.body.contains(&primary)
+    });
+    // Where no shard has a replica nothing is told.
+    let bare = RedisCluster::start(3, 0);
+    let keyway = serve(&bare, &[], 1);
+    wait_until("it serves", SOON, || {
+        keyway.metrics().sum("keyway_cluster_served_slots", &[]) == 16384.0
+    });
+    wait_until("some time passes", SOON, {
+        let began = std::time::Instant::now();
+        move || began.elapsed() > Duration::from_secs(8)
+    });
+    assert!(!keyway.process().log().contains("no replica"), "{}", keyway.process().log());
+}
+
+#[test]
 fn a_replicated_pool_that_serves_nothing_is_not_ready_and_tells_why() {
     let _watch = watchdog(WITHIN, "readyz beside sentinel");
     let who = "nobody has told who is the primary";

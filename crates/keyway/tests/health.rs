@@ -1,10 +1,13 @@
 //! Which servers are in use, as clients, `/readyz` and an operator see it.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, TempDir, Value, encode, free_port, http_get,
-    http_post, run_tool, skipped, wait_for, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, MemcachedServer, Pool, RedisServer, TempDir, Value, encode,
+    free_port, has_memcached, http_get, http_post, run_tool, skipped, wait_for, wait_until,
+    watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -255,8 +258,18 @@ fn a_pool_whose_servers_cannot_be_reached_is_not_ready_until_they_can() {
     servers[0].kill();
     wait_until("one is down", SOON, || keyway.metrics().sum(STATE, &[]) >= 1.0);
     assert_eq!(ready().status, 200, "the other serves");
+    let refused = format!("{} (connection refused)", servers[0].address());
+    wait_until("readyz names the one", SOON, || ready().body.contains(&refused));
+    let body = ready().body;
+    assert!(body.contains("pool \"main\": 1 of 2 servers failing or out of use: "), "{body}");
+    assert!(body.starts_with("ready\n"), "{body}");
     servers[1].kill();
     wait_until("both are down, and nobody asks for them", SOON, || ready().status == 503);
+    let down = "pool \"main\": every server is out of use or down: ";
+    wait_until("readyz says why", SOON, || {
+        let body = ready().body;
+        body.contains(down) && body.matches("(connection refused)").count() == 2
+    });
     let body = ready().body;
     assert!(body.contains("main") && !body.contains("local"), "the pool in question: {body}");
     let log = keyway.process().log();
@@ -319,7 +332,9 @@ fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
     for pool in ["dead", "gone", "other"] {
         assert!(ready.body.contains(&format!("pool {pool:?}: every server")), "{}", ready.body);
     }
-    assert!(!ready.body.contains("mixed") && !ready.body.contains("not reached"), "{}", ready.body);
+    assert!(ready.body.contains("pool \"mixed\": 2 of 3 servers failing or out of use: "));
+    assert!(ready.body.contains("(no answer in time)"), "{}", ready.body);
+    assert!(!ready.body.contains("not reached"), "{}", ready.body);
     let log = keyway.process().log();
     assert!(log.contains("from=\"unknown\" to=\"failing\" reason=\"timeout\""), "{log}");
     assert!(!log.contains("to=\"up\""), "what is expected is not told:\n{log}");
@@ -336,6 +351,120 @@ fn servers_are_unknown_until_one_worker_has_asked_them_and_no_client_has_to() {
     });
     servers[1].process().resume();
     wait_until("who answers again is up", SOON, || states(&keyway, "mixed") == ["up"; 3]);
+}
+
+#[test]
+fn a_server_that_wants_a_password_is_failing_until_it_wants_none() {
+    let _watch = watchdog(Duration::from_secs(60), "NOAUTH");
+    let servers = [
+        RedisServer::start_with(&["--requirepass", "geheim"]),
+        RedisServer::start_with(&["--requirepass", "geheim"]),
+    ];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::over("main", &servers)]));
+    wait_until("no server is up, and nobody asked", SOON, || {
+        states(&keyway, "main") == ["failing"; 2]
+    });
+    let told = http_get(keyway.admin(), "/backends").body;
+    assert_eq!(told.matches("\"handshake\"").count(), 2, "{told}");
+    wait_until("not ready", SOON, || http_get(keyway.admin(), "/readyz").status == 503);
+    let body = http_get(keyway.admin(), "/readyz").body;
+    assert_eq!(body.matches("(NOAUTH: wants a password)").count(), 2, "{body}");
+    let mut client = keyway.client(0);
+    for nth in 0..20 {
+        let text = client.words(&format!("GET key:{nth}")).error_text();
+        assert_eq!(text, "NOAUTH Authentication required.", "the server's own words");
+    }
+    assert_eq!(states(&keyway, "main"), ["failing"; 2], "an error is no success");
+    let log = keyway.process().log();
+    let wants = "set password in [pool.main]";
+    assert_eq!(
+        log.lines().filter(|it| it.contains("WARN") && it.contains(wants)).count(),
+        1,
+        "{log}"
+    );
+    for server in &servers {
+        let mut direct = server.client();
+        assert_eq!(direct.words("AUTH geheim"), Value::simple("OK"));
+        let none = ["CONFIG", "SET", "requirepass", ""];
+        assert_eq!(direct.command(&none), Value::simple("OK"));
+    }
+    wait_until("up without a request", SOON, || states(&keyway, "main") == ["up"; 2]);
+    assert_eq!(client.words("GET key:1"), Value::Nil);
+    assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+}
+
+#[test]
+fn a_server_that_denies_ping_only_is_up_and_the_log_tells() {
+    let _watch = watchdog(Duration::from_secs(60), "NOPERM to PING");
+    let server = RedisServer::start();
+    let denied = server.client().words("ACL SETUSER default -ping");
+    assert_eq!(denied, Value::simple("OK"));
+    let pool = Pool::over("main", std::slice::from_ref(&server));
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    wait_until("it is up", SOON, || states(&keyway, "main") == ["up"]);
+    assert_eq!(keyway.client(0).words("SET k v"), Value::simple("OK"));
+    let log = keyway.process().log();
+    assert!(log.contains("denies PING to the user of this pool"), "{log}");
+    assert_eq!(http_get(keyway.admin(), "/readyz").status, 200);
+}
+
+/// A server that greets every client with these bytes, and reads nothing.
+fn greets_with(banner: &'static [u8]) -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for client in socket.incoming() {
+            let mut client = client.expect("a client");
+            let _ = client.write_all(banner);
+            kept.push(client);
+        }
+    });
+    format!("{address}:1")
+}
+
+#[test]
+fn a_server_of_another_protocol_is_named_with_what_it_said() {
+    let _watch = watchdog(Duration::from_secs(60), "servers of other protocols");
+    let redis = RedisServer::start();
+    let mut pools = vec![
+        Pool::sharded("ssh", &[greets_with(b"SSH-2.0-OpenSSH_9.6\r\n")]),
+        Pool::sharded("odd", &[greets_with(b"220 mail\x1b[2J.example ESMTP\r\n")]),
+        Pool::memcached("redis", &[])
+            .with("servers", &format!("[\"{}:1\"]", redis.address()))
+            .with("server_protocol", "\"text\""),
+    ];
+    let memcached = has_memcached("a pool of Redis over memcached").then(MemcachedServer::start);
+    if let Some(memcached) = &memcached {
+        pools.push(Pool::sharded("memcached", &[format!("{}:1", memcached.address())]));
+    }
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let mut expected = vec![
+        (0, "ssh", "it speaks SSH: it said 'SSH-2.0-OpenSSH_9.6'; check its address"),
+        (1, "odd", "it said '220 mail\\x1b[2J.example ESMTP'; check its address"),
+    ];
+    if memcached.is_some() {
+        let said = "it speaks the protocol of memcached: it said 'ERROR'; use kind = \"memcached\" \
+                    in [pool.memcached]";
+        expected.push((3, "memcached", said));
+    }
+    for (at, pool, said) in &expected {
+        wait_until("its client is told", SOON, || {
+            let text = keyway.client(*at).words("GET a").error_text();
+            assert!(!text.contains("ends connections before"), "{text}");
+            text.contains(said)
+        });
+        wait_until("readyz tells", SOON, || {
+            let body = http_get(keyway.admin(), "/readyz").body;
+            body.lines().any(|line| line.contains(&format!("pool {pool:?}")) && line.contains(said))
+        });
+    }
+    let told = "it speaks RESP, the protocol of Redis: it said '-ERR unknown command";
+    wait_until("a client of memcached is told", SOON, || {
+        keyway.memcached_client(2).say("get a\r\n").contains(told)
+    });
+    let log = keyway.process().log();
+    assert!(log.contains("said=\"SSH-2.0-OpenSSH_9.6\""), "{log}");
 }
 
 #[test]

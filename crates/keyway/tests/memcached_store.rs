@@ -202,10 +202,17 @@ fn readers_of_what_is_inside_memcached_get_a_list_and_its_end() {
         // The packet that ends the list has no name.
         while binary.packet()[2..4] != [0, 0] {}
     }
-    // memcached refuses these as well, apart from the change of the state.
-    for word in ["nonsense", "cachedump", "cachedump 1", "detail", "detail on"] {
+    // memcached refuses these as well.
+    for word in ["nonsense", "cachedump", "cachedump 1", "detail"] {
         let told = client.say(&format!("stats {word}\r\n"));
         assert!(told.starts_with("CLIENT_ERROR "), "{word}: {told}");
+    }
+    let settings = client.say("stats settings\r\n");
+    let port = format!("STAT tcpport {}\r\n", keyway.address(1).port());
+    assert!(settings.contains(&port), "{settings}");
+    assert_eq!(client.say("stats reset\r\n"), "RESET\r\n");
+    for word in ["on", "off"] {
+        assert_eq!(client.say(&format!("stats detail {word}\r\n")), "OK\r\n");
     }
 }
 

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_testkit::{
     CheckedLoad, Client, Flood, Keyway, KeywayConfig, LoadShape, MemcachedServer, Pool, Process,
-    RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached, http_get,
-    keyway_binary, run_keyway, serving_process, wait_for, wait_until, watchdog,
+    RedisCluster, RedisServer, Signal, TempDir, Value, encode_words, free_address, has_memcached,
+    http_get, keyway_binary, run_keyway, serving_process, wait_for, wait_until, watchdog,
 };
 use parking_lot::Mutex;
 
@@ -509,6 +509,26 @@ fn a_server_ejected_by_hand_stays_so_in_the_next_process() {
     assert_eq!(states.collect::<Vec<_>>(), [true, false, false], "{shown}");
     assert_eq!(it.count("stays ejected on an operator's word"), 1, "{}", it.log());
     assert_eq!(it.ctl(&["restore", "main", &address(0)]).0, 0);
+}
+
+#[test]
+fn a_shard_that_has_lost_its_replica_is_known_to_the_next_process() {
+    let _watch = watchdog(Duration::from_secs(180), "an upgrade beside a lost replica");
+    let mut cluster = RedisCluster::start(3, 1);
+    let seeds: Vec<String> = cluster.addresses().iter().map(|it| format!("\"{it}\"")).collect();
+    let pool = Pool::of_kind("main", "cluster").with("servers", &format!("[{}]", seeds.join(", ")));
+    let it = Upgrading::start(vec![pool], &[], "");
+    let unreplicated = |shown: &str| shown.matches("no-replica").count();
+    wait_until("all is known", SOON, || it.ctl(&["servers"]).1.matches("replica").count() >= 3);
+    // All replicas, so that no other shard tells the next process that there were any.
+    (3..6).for_each(|node| cluster.kill(node));
+    let all_lost = || unreplicated(&it.ctl(&["servers"]).1) == 3;
+    wait_until("no shard has a replica left", Duration::from_secs(60), all_lost);
+    let told = it.count("shard has no replica left");
+    assert_eq!(told, 3, "{}", it.log());
+    it.upgrade();
+    wait_until("the next process knows", Duration::from_secs(60), all_lost);
+    assert_eq!(it.count("shard has no replica left"), told + 3, "{}", it.log());
 }
 
 #[test]

@@ -161,7 +161,11 @@ impl<'a> Talk<'a> {
         };
         framed.map_err(|()| {
             let shown = &self.input[..self.input.len().min(SHOWN)];
-            self.wrong(&format!("it says \"{}\"", shown.escape_ascii()))
+            let said = format!("it says \"{}\"", shown.escape_ascii());
+            match keyway_base::Foreign::of(&self.input) {
+                Some(foreign) => self.wrong(&format!("it speaks {}: {said}", foreign.name())),
+                None => self.wrong(&said),
+            }
         })
     }
 

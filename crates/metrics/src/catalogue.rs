@@ -442,8 +442,8 @@ catalogue! {
         measures "Primaries with keys that are known and not failing: of a cluster those with slots, of a pool of kind replicated as many as it has when all is well."
         leaves_out ""
     CLUSTER_UNREPLICATED: Gauge "keyway_cluster_unreplicated_shards" in "shards" by [Pool]
-        measures "Shards that had a replica since the process began, also before a reload of their pool, and have had none for 5 seconds, as their cluster or the sentinels tell. Their keys cannot be served once their primary fails as well."
-        leaves_out "Leaves out shards that never had a replica, and what a replica holds or how far it is behind."
+        measures "Shards without a replica for 5 seconds, as their cluster or the sentinels tell, that had one or are in a pool in which another shard has had one. What was known goes on over reloads and upgrades. Their keys cannot be served once their primary fails as well."
+        leaves_out "Leaves out pools in which no shard had a replica, and what a replica holds or how far it is behind."
     ROUTE_FAILOVERS: Counter "keyway_route_failovers_total" in "failovers" by [Pool]
         measures "Requests (of one for many keys, parts) that were asked of another child because one could not serve them: failover pools, and reads of mirrors."
         leaves_out ""

@@ -6,6 +6,7 @@
 //!  Sockets, …, AllSent     ──►
 //!                          ◄── Ready          it lacks nothing to serve; or Refused
 //!  Held, …                 ──►                if its Hello says that it understands them
+//!  Unreplicated, …         ──►                likewise
 //!  Begin                   ──►                it accepts clients
 //!                          ◄── Serving
 //!  accepts no more
@@ -41,6 +42,9 @@ const MAGIC: &str = "keyway-handover-1";
 /// The first field of a message about held servers, and the field of Hello that announces it.
 const HELD: &str = "held";
 
+/// The same of a message about shards that have lost their replicas.
+const UNREPLICATED: &str = "unreplicated";
+
 /// Largest number of servers in one message: with the longest names and addresses they still fit.
 pub const HELD_AT_ONCE: usize = 8;
 
@@ -73,6 +77,8 @@ pub enum Message {
     Hello {
         /// The next process understands [`Message::Held`].
         takes_held: bool,
+        /// The next process understands [`Message::Unreplicated`].
+        takes_unreplicated: bool,
     },
     /// Some of the sockets at an address.
     Sockets(Handed),
@@ -93,6 +99,11 @@ pub enum Message {
         /// The pool and the address of each.
         servers: Vec<(String, String)>,
     },
+    /// Shards that have lost their replicas.
+    Unreplicated {
+        /// The pool of each and the address of its primary.
+        primaries: Vec<(String, String)>,
+    },
     /// It is to serve.
     Begin,
     /// It does.
@@ -103,9 +114,10 @@ impl Message {
     fn encode(&self) -> Vec<u8> {
         let mut fields = vec![MAGIC.to_owned()];
         match self {
-            Message::Hello { takes_held } => {
+            Message::Hello { takes_held, takes_unreplicated } => {
                 fields.push("hello".to_owned());
                 fields.extend(takes_held.then(|| HELD.to_owned()));
+                fields.extend(takes_unreplicated.then(|| UNREPLICATED.to_owned()));
             }
             Message::Sockets(handed) => {
                 fields.push("sockets".to_owned());
@@ -132,11 +144,9 @@ impl Message {
                     fields.push(reason.replace('\0', " "));
                 }
             }
-            Message::Held { servers } => {
-                fields.push(HELD.to_owned());
-                for (pool, address) in servers {
-                    fields.extend([pool.replace('\0', " "), address.replace('\0', " ")]);
-                }
+            Message::Held { servers } => push_servers(&mut fields, HELD, servers),
+            Message::Unreplicated { primaries } => {
+                push_servers(&mut fields, UNREPLICATED, primaries);
             }
             Message::Begin => fields.push("begin".to_owned()),
             Message::Serving => fields.push("serving".to_owned()),
@@ -151,7 +161,12 @@ impl Message {
             return None;
         }
         Some(match fields.next()? {
-            "hello" => Message::Hello { takes_held: fields.any(|field| field == HELD) },
+            "hello" => {
+                let known: Vec<&str> = fields.collect();
+                let (takes_held, takes_unreplicated) =
+                    (known.contains(&HELD), known.contains(&UNREPLICATED));
+                Message::Hello { takes_held, takes_unreplicated }
+            }
             "sockets" => {
                 let place = match fields.next()? {
                     "admin" => Place::Admin,
@@ -170,11 +185,8 @@ impl Message {
                 Message::Ready { kept }
             }
             "refused" => Message::Refused { reasons: fields.map(str::to_owned).collect() },
-            HELD => {
-                let fields: Vec<&str> = fields.collect();
-                let servers = fields.chunks_exact(2).map(|it| (it[0].to_owned(), it[1].to_owned()));
-                Message::Held { servers: servers.collect() }
-            }
+            HELD => Message::Held { servers: servers_of(fields) },
+            UNREPLICATED => Message::Unreplicated { primaries: servers_of(fields) },
             "begin" => Message::Begin,
             "serving" => Message::Serving,
             _ => return None,
@@ -187,6 +199,19 @@ impl Message {
             _ => &[],
         }
     }
+}
+
+/// Appends a message about servers: the pool and the address of each.
+fn push_servers(fields: &mut Vec<String>, name: &str, servers: &[(String, String)]) {
+    fields.push(name.to_owned());
+    for (pool, address) in servers {
+        fields.extend([pool.replace('\0', " "), address.replace('\0', " ")]);
+    }
+}
+
+fn servers_of<'m>(fields: impl Iterator<Item = &'m str>) -> Vec<(String, String)> {
+    let fields: Vec<&str> = fields.collect();
+    fields.chunks_exact(2).map(|it| (it[0].to_owned(), it[1].to_owned())).collect()
 }
 
 /// One end of the socket between two processes.
@@ -322,8 +347,10 @@ mod tests {
     fn what_is_said_is_heard() {
         let (here, there) = both();
         let messages = [
-            Message::Hello { takes_held: false },
-            Message::Hello { takes_held: true },
+            Message::Hello { takes_held: false, takes_unreplicated: false },
+            Message::Hello { takes_held: true, takes_unreplicated: false },
+            Message::Hello { takes_held: true, takes_unreplicated: true },
+            Message::Unreplicated { primaries: vec![("p".to_owned(), "[::1]:7001".to_owned())] },
             Message::Held { servers: vec![("p".to_owned(), "127.0.0.1:7001".to_owned()); 2] },
             Message::Held { servers: Vec::new() },
             Message::AllSent,

@@ -1,5 +1,7 @@
 //! What to change in the file when a server refuses in words that are known.
 
+use keyway_base::{Foreign, quoted};
+
 /// How the name of a pool of sentinels ends, behind that of the pool they are asked about.
 const OF_SENTINELS: &str = "/sentinels";
 
@@ -31,6 +33,21 @@ pub(crate) fn advice_of_tls(pool: &str) -> String {
     format!("if it speaks TLS on this port, set {key} in [pool.{table}]")
 }
 
+/// Names the protocol of a server that says `said`, if it is known, and what to change.
+pub(crate) fn advice_of_foreign(pool: &str, said: &[u8]) -> String {
+    let quoted = quoted(said);
+    let Some(foreign) = Foreign::of(said) else {
+        return format!("it said {quoted}; check its address");
+    };
+    let what = match foreign {
+        Foreign::Tls => advice_of_tls(pool),
+        Foreign::Memcached => format!("use kind = \"memcached\" in [pool.{pool}]"),
+        Foreign::Redis => format!("use kind = \"sharded\" in [pool.{pool}]"),
+        Foreign::Ssh | Foreign::Http => "check its address".to_owned(),
+    };
+    format!("it speaks {}: it said {quoted}; {what}", foreign.name())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +61,9 @@ mod tests {
         let wrong = advice("a", "WRONGPASS invalid username-password pair or user is disabled.");
         assert_eq!(wrong.as_deref(), Some("check password in [pool.a]"));
         assert_eq!(advice("a", "LOADING Redis is loading the dataset in memory"), None);
+        let memcached = advice_of_foreign("a", b"ERROR\r\n");
+        assert!(memcached.starts_with("it speaks the protocol of memcached: it said 'ERROR'; use"));
+        assert_eq!(advice_of_foreign("a", b"220 x\r\n"), "it said '220 x'; check its address");
         assert!(advice_of_tls("a/sentinels").ends_with("set sentinel_tls in [pool.a]"));
     }
 }

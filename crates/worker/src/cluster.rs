@@ -277,6 +277,16 @@ impl Cluster {
         map.node(place).is_some_and(|node| redundancy.is_lost(place, node.tenure))
     }
 
+    /// The primaries of the shards that have lost their replicas or are about to be told as such.
+    pub(crate) fn unreplicated_primaries(&self) -> Vec<Endpoint> {
+        self.redundancy.lock().lost_primaries(&self.map())
+    }
+
+    /// Notes that the shard of the primary at this address has had a replica.
+    pub(crate) fn expect_replicas(&self, primary: Endpoint) {
+        self.redundancy.lock().expect_replicas(primary);
+    }
+
     /// Number of shards that have lost their replicas.
     pub(crate) fn unreplicated_count(&self) -> u64 {
         self.redundancy.lock().lost_count() as u64

@@ -121,6 +121,29 @@ impl Plan {
         !there.is_empty()
     }
 
+    /// The shards that have lost their replicas: the pool's name and the address of the primary.
+    pub fn unreplicated_shards(&self) -> Vec<(String, String)> {
+        let mut shards = Vec::new();
+        for (index, pool) in self.topology.pools().iter().enumerate() {
+            let Some(cluster) = self.cluster(index) else { continue };
+            if self.retired(index as u16).is_none() {
+                let primaries = cluster.unreplicated_primaries();
+                shards.extend(primaries.iter().map(|it| (pool.name.clone(), it.to_string())));
+            }
+        }
+        shards
+    }
+
+    /// Notes that a shard had a replica when the previous process served, by the address of its
+    /// primary. Servers that have left the pool since then change nothing.
+    pub fn expect_replicas(&self, pool: &str, primary: &str) {
+        let Ok(primary) = primary.parse::<Endpoint>() else { return };
+        let index = self.topology.pools().iter().position(|known| known.name == pool);
+        if let Some(cluster) = index.and_then(|index| self.cluster(index)) {
+            cluster.expect_replicas(primary);
+        }
+    }
+
     /// Whose server a backend is, and its address, where servers are found out.
     fn found_at(&self, id: BackendId) -> Option<(&Cluster, Endpoint)> {
         let backend = self.topology.backend(id)?;

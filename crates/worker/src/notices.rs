@@ -3,6 +3,8 @@
 
 use crate::core::HealthLog;
 use keyway_base::Time;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -52,8 +54,40 @@ pub struct Notices {
 pub struct PoolNotices {
     /// The store refuses writes.
     pub(crate) store_full: Notice,
+    /// A server wants a password that the pool has not.
+    pub(crate) locked: Notice,
+    /// A server does not let the pool's user send PING.
+    pub(crate) ping_denied: Notice,
     /// Changes of the servers' health.
     pub(crate) health: HealthLog,
+    /// Why the latest attempt to connect to a server has failed, by the server's place.
+    unreached: Mutex<BTreeMap<u16, &'static str>>,
+    /// What servers have said last that is not of their pool's protocol, and when, by their places.
+    foreign: Mutex<BTreeMap<u16, (Time, String)>>,
+}
+
+impl PoolNotices {
+    /// Notes why an attempt to connect to the server at a place has failed.
+    pub(crate) fn note_unreached(&self, server: u16, why: &'static str) {
+        self.unreached.lock().insert(server, why);
+    }
+
+    /// Notes what the server at a place said that is not of its protocol.
+    pub(crate) fn note_foreign(&self, server: u16, said: String, now: Time) {
+        self.foreign.lock().insert(server, (now, said));
+    }
+
+    /// What the server at a place has said last that is not of its protocol, with the time. Says
+    /// nothing of whether the server has answered as it should since.
+    pub fn foreign(&self, server: u16) -> Option<(Time, String)> {
+        self.foreign.lock().get(&server).cloned()
+    }
+
+    /// Why the latest attempt to connect to the server at a place has failed. Says nothing of
+    /// whether another one has succeeded since.
+    pub fn unreached(&self, server: u16) -> Option<&'static str> {
+        self.unreached.lock().get(&server).copied()
+    }
 }
 
 #[cfg(test)]

@@ -289,7 +289,7 @@ impl<I: Io> Worker<I> {
                 Event::Connected { token, socket } => self.on_connected(token, socket),
                 Event::ConnectFailed { token, fault } => {
                     if let Some(index) = self.link_of(token) {
-                        self.core.on_connect_failed(index, fault);
+                        self.core.fail_connecting(index, fault);
                     } else {
                         self.on_subscriber_connect_failed(token, fault);
                     }
@@ -485,7 +485,7 @@ impl<I: Io> Worker<I> {
         if matches!(slot.link.state(), LinkState::Connecting { .. }) {
             self.io.cancel_connect(link_token(index, slot.generation));
         }
-        if let Some(socket) = self.core.on_link_lost(index, fault) {
+        if let Some(socket) = self.core.end_link(index, fault) {
             self.io.close(socket);
         }
     }

@@ -215,6 +215,12 @@ fn hint(error: &anyhow::Error) -> &'static str {
         Some(Error::Refused { reply, .. }) if reply.contains("unauthenticated") => {
             "; --password-file says a password"
         }
+        Some(Error::Protocol { what, .. }) if what.starts_with("it speaks TLS") => {
+            "; --tls speaks it"
+        }
+        Some(Error::Protocol { what, .. }) if what.starts_with("it closes") => {
+            "; --protocol says what it speaks, --tls speaks TLS"
+        }
         Some(Error::Protocol { .. }) => "; --protocol says what it speaks",
         _ => "",
     }

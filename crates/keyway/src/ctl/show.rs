@@ -22,9 +22,9 @@ pub fn fields(body: &Value) -> String {
     table(rows.collect())
 }
 
-/// A line that it is ready, and one for each pool with unknown servers.
+/// A line that it is ready, and one for each pool with servers that fail or are unknown.
 pub fn ready(body: &Value) -> String {
-    let lines = list(&body["unknown"]).iter().map(text);
+    let lines = ["failing", "unknown"].into_iter().flat_map(|of| list(&body[of])).map(text);
     ["ready".to_owned()].into_iter().chain(lines).map(|line| line + "\n").collect()
 }
 
@@ -38,20 +38,27 @@ pub fn config(body: &Value) -> String {
     format!("# {from}\n{}", body["toml"].as_str().unwrap_or_default())
 }
 
-/// A line for each pool.
+/// A line for each pool. Servers in use are up, failing or unknown.
 pub fn pools(body: &Value) -> String {
-    let mut rows = vec![head(&["pool", "kind", "servers", "in use"])];
+    let names = ["pool", "kind", "servers", "in use", "up", "failing", "unknown"];
+    let mut rows = vec![head(&names)];
     for pool in list(&body["pools"]) {
         let is_there = |server: &&Value| server["state"] != AWAY;
-        let servers: Vec<&Value> = list(&pool["servers"]).iter().filter(is_there).collect();
-        let is_out = |server: &&&Value| {
-            let state = server["state"].as_str().unwrap_or_default();
-            matches!(state, "ejected" | "rejoining" | "quarantined")
-        };
-        let in_use = servers.len() - servers.iter().filter(is_out).count();
+        let servers = list(&pool["servers"]).iter().filter(is_there);
+        let [mut up, mut failing, mut unknown, mut out] = [0; 4];
+        for server in servers {
+            match server["state"].as_str().unwrap_or_default() {
+                "ejected" | "rejoining" | "quarantined" => out += 1,
+                "unknown" => unknown += 1,
+                // An outlier serves writes, and a primary without replicas serves.
+                "up" | "outlier" | "no-replica" => up += 1,
+                _ => failing += 1,
+            }
+        }
+        let in_use = up + failing + unknown;
         let counts = match pool["kind"].as_str() {
-            Some("store") => ["-".to_owned(), "-".to_owned()],
-            _ => [servers.len().to_string(), in_use.to_string()],
+            Some("store") => ["-"; 5].map(str::to_owned),
+            _ => [in_use + out, in_use, up, failing, unknown].map(|count| count.to_string()),
         };
         rows.push([text(&pool["name"]), text(&pool["kind"])].into_iter().chain(counts).collect());
     }
@@ -219,11 +226,11 @@ mod tests {
         let server = |state: &str| json!({"state": state});
         let body = json!({"pools": [
             {"name": "p", "kind": "sharded", "servers": [server("up"), server("ejected"),
-             server("circuit-open")]},
+             server("circuit-open"), server("failing"), server("unknown"), server("away")]},
             {"name": "s", "kind": "store", "servers": []}
         ]});
         let shown = pools(&body);
-        assert!(shown.contains("p     sharded  3        2\n"), "{shown}");
-        assert!(shown.contains("s     store    -        -\n"), "{shown}");
+        assert!(shown.contains("p     sharded  5        4       1   2        1\n"), "{shown}");
+        assert!(shown.contains("s     store    -        -       -   -        -\n"), "{shown}");
     }
 }

@@ -142,8 +142,8 @@ impl Next {
         let deadline = now() + timeout;
         let left = || deadline.saturating_duration_since(now());
         let failed = |error| self.talk_failed(&error, timeout);
-        let takes_held = match self.talk.hear(left()).map_err(failed)? {
-            Message::Hello { takes_held } => takes_held,
+        let (takes_held, takes_unreplicated) = match self.talk.hear(left()).map_err(failed)? {
+            Message::Hello { takes_held, takes_unreplicated } => (takes_held, takes_unreplicated),
             Message::Refused { reasons } => return Err(reasons),
             other => return Err(unexpected(&other)),
         };
@@ -170,6 +170,12 @@ impl Next {
         if takes_held {
             for servers in held.chunks(HELD_AT_ONCE) {
                 let message = Message::Held { servers: servers.to_vec() };
+                self.talk.say(&message, left()).map_err(failed)?;
+            }
+        }
+        if takes_unreplicated {
+            for primaries in plan.unreplicated_shards().chunks(HELD_AT_ONCE) {
+                let message = Message::Unreplicated { primaries: primaries.to_vec() };
                 self.talk.say(&message, left()).map_err(failed)?;
             }
         }

@@ -23,6 +23,7 @@ pub struct TakeOver {
     handed: Vec<Handed>,
     kept: Vec<u16>,
     held: Vec<(String, String)>,
+    unreplicated: Vec<(String, String)>,
 }
 
 impl TakeOver {
@@ -63,7 +64,8 @@ impl TakeOver {
     pub fn receive(&mut self) -> Result<()> {
         let TakeOver { talk: Some(talk), handed: all, .. } = self else { return Ok(()) };
         let gone = "the process that is to be replaced is gone, or cannot be understood";
-        talk.say(&Message::Hello { takes_held: true }, PATIENCE).context(gone)?;
+        let hello = Message::Hello { takes_held: true, takes_unreplicated: true };
+        talk.say(&hello, PATIENCE).context(gone)?;
         loop {
             match talk.hear(PATIENCE).context(gone)? {
                 Message::Sockets(handed) => add(all, handed),
@@ -137,6 +139,7 @@ impl TakeOver {
         loop {
             match talk.hear(PATIENCE).context("the process that is to be replaced serves on")? {
                 Message::Held { servers } => self.held.extend(servers),
+                Message::Unreplicated { primaries } => self.unreplicated.extend(primaries),
                 Message::Begin => return Ok(()),
                 other => bail!("{other:?} is not what it was to say now"),
             }
@@ -147,6 +150,12 @@ impl TakeOver {
     /// process is to begin.
     pub fn held(&self) -> &[(String, String)] {
         &self.held
+    }
+
+    /// The shards that have lost their replicas: the pool of each and the address of its primary.
+    /// Known when this process is to begin.
+    pub fn unreplicated(&self) -> &[(String, String)] {
+        &self.unreplicated
     }
 
     /// Serves: the process before need not any more.

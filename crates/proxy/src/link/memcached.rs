@@ -3,7 +3,7 @@
 
 use super::{Exchange, Internal, Link, LinkOptions, LinkState, MemcachedOptions, Owner};
 use crate::memcached::{NO_ROOM, is_error, is_welcome, wire_of, write_login, write_own};
-use keyway_base::{BackendFault, Limits, ReplyBound, Time};
+use keyway_base::{BackendFault, Foreign, Limits, ReplyBound, Time};
 use keyway_command::Counted;
 use keyway_memcache::{Expect, Framer, Framing as Framed, ReplyFault, ReplyLimits, Verb, Wire};
 use keyway_resp::Kind;
@@ -203,7 +203,12 @@ impl Link {
             };
             if !is_right {
                 self.note_handshake_refusal(reply);
-                return Err(BackendFault::Handshake);
+                let is_foreign =
+                    Foreign::of(reply).is_some_and(|foreign| foreign != Foreign::Memcached);
+                return Err(match is_foreign {
+                    true => BackendFault::Protocol,
+                    false => BackendFault::Handshake,
+                });
             }
             // What was not asked whole yet cannot be answered: the rest would be read as a request.
             if !self.handshake.is_empty() {

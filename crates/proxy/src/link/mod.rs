@@ -526,6 +526,10 @@ impl Link {
         }
         self.trace.names_big = limits.big_values_from != 0;
         let outcome = self.frame_input(bytes, limits, &mut deliver);
+        if outcome == Err(BackendFault::Protocol) && !self.answered {
+            // It may speak another protocol, which its words tell.
+            self.note_handshake_refusal(bytes);
+        }
         if self.input.len() >= TRANSFER_LEN {
             self.note_large_reply();
         }
@@ -669,8 +673,8 @@ impl Link {
         Ok(())
     }
 
-    /// What the backend said when it refused the handshake of this connection,
-    /// as it came; empty when it did not.
+    /// What the backend said when it refused the handshake of this connection, or that is not of
+    /// its protocol and came before any reply; empty when it said neither.
     pub fn handshake_refusal(&self) -> &[u8] {
         &self.handshake_refusal
     }

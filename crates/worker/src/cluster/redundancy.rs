@@ -1,8 +1,9 @@
-//! Shards that had replicas and have none any more: if their primary fails as well, their keys
-//! cannot be served.
+//! Shards without replicas in pools that have replicas: if their primary fails as well, their keys
+//! cannot be served. Such a shard has lost its replicas, or never had any while others had. In a
+//! pool without any replica no shard counts.
 
 use keyway_base::Time;
-use keyway_topology::{ClusterMap, NodeHealth, PlaceRole, PlacedNode, SLOT_COUNT};
+use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlaceRole, PlacedNode, SLOT_COUNT};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ use std::time::Duration;
 /// tells of every planned fail-over; longer tells later of a replica that died.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Most primaries that [`Redundancy::expect_replicas`] remembers until they are seen: the servers
+/// that a cluster may have. More would let a foreign process fill memory.
+const EXPECTED_MAX: usize = SLOT_COUNT;
+
 /// What is known of one pool. Slots are remembered rather than servers: after a fail-over the
 /// shard has another primary.
 #[derive(Debug)]
@@ -20,7 +25,9 @@ pub(crate) struct Redundancy {
     version: Option<u64>,
     /// Slots, or primaries of a pool that is no cluster by their number, that had a replica.
     had: Box<[bool]>,
-    /// Primaries without replicas by place, whose shards had some.
+    /// Primaries not seen yet whose shards had a replica in the previous process.
+    expected: Vec<Endpoint>,
+    /// Primaries by place that have no replicas, as others have or as they had.
     lost: BTreeMap<u16, Lost>,
 }
 
@@ -28,6 +35,8 @@ pub(crate) struct Redundancy {
 struct Lost {
     tenure: u64,
     since: Time,
+    /// The shard had a replica.
+    had: bool,
     /// The servers were asked once more since then, before it is told.
     is_doubted: bool,
     is_told: bool,
@@ -48,20 +57,43 @@ pub(crate) struct Followed {
 pub(crate) struct ShardChange {
     /// Its primary.
     pub(crate) primary: String,
-    /// Whether it has a replica again.
+    /// Whether it had a replica before.
+    pub(crate) had: bool,
+    /// Whether it has a replica now.
     pub(crate) is_redundant: bool,
 }
 
 impl Redundancy {
     pub(crate) fn new(primaries: usize) -> Redundancy {
         let count = if primaries > 0 { primaries } else { SLOT_COUNT };
-        Redundancy { version: None, had: vec![false; count].into(), lost: BTreeMap::new() }
+        let had = vec![false; count].into();
+        Redundancy { version: None, had, expected: Vec::new(), lost: BTreeMap::new() }
+    }
+
+    /// Notes that the shard of the primary at this address had a replica, as the previous process
+    /// knew.
+    pub(crate) fn expect_replicas(&mut self, primary: Endpoint) {
+        if self.expected.len() < EXPECTED_MAX {
+            self.expected.push(primary);
+            self.version = None;
+        }
+    }
+
+    /// The primaries of the shards that have lost their replicas, told or not.
+    pub(crate) fn lost_primaries(&self, map: &ClusterMap) -> Vec<Endpoint> {
+        let primary = |(&place, lost): (&u16, &Lost)| {
+            let node = map.node(usize::from(place))?;
+            (lost.had && node.tenure == lost.tenure).then(|| node.endpoint.clone())
+        };
+        let seen = self.lost.iter().filter_map(primary);
+        seen.chain(self.expected.iter().cloned()).collect()
     }
 
     /// Takes over which shards had a replica. Where these were lost is found by the next look.
     pub(crate) fn inherit(&mut self, old: &Redundancy) {
         if self.had.len() == old.had.len() {
             self.had.copy_from_slice(&old.had);
+            self.expected.clone_from(&old.expected);
         }
     }
 
@@ -76,7 +108,7 @@ impl Redundancy {
             let due = lost.since + GRACE;
             if due <= heard || due + GRACE <= now {
                 lost.is_told = true;
-                followed.changes.extend(change(map, *place, false));
+                followed.changes.extend(change(map, *place, (lost.had, false)));
             } else if due <= now && !lost.is_doubted {
                 lost.is_doubted = true;
                 followed.asks_again = true;
@@ -91,30 +123,47 @@ impl Redundancy {
         for primary in map.nodes().filter_map(|(_, node)| primary_of_sound(node)) {
             is_redundant[usize::from(primary)] = true;
         }
-        let mut has_lost = vec![false; count];
-        for (place, keys) in shards(map) {
-            for had in self.had.get_mut(keys).into_iter().flatten() {
-                *had |= is_redundant[usize::from(place)];
-                has_lost[usize::from(place)] |= *had && !is_redundant[usize::from(place)];
+        let shards = shards(map);
+        for (place, keys) in &shards {
+            let is_expected = self.take_expected(map, *place);
+            for had in self.had.get_mut(keys.clone()).into_iter().flatten() {
+                *had |= is_redundant[usize::from(*place)] || is_expected;
             }
+        }
+        let has_replicas = self.had.contains(&true);
+        let mut had = vec![false; count];
+        let mut is_lost = vec![false; count];
+        for (place, keys) in shards {
+            let place = usize::from(place);
+            had[place] |= self.had.get(keys).is_some_and(|had| had.contains(&true));
+            is_lost[place] = has_replicas && !is_redundant[place];
         }
         self.lost.retain(|&place, lost| {
             let node = map.node(usize::from(place));
             let is_same = node.is_some_and(|node| node.tenure == lost.tenure);
-            let is_kept = is_same && has_lost[usize::from(place)];
+            let is_kept = is_same && is_lost[usize::from(place)];
             if is_same && !is_kept && lost.is_told && is_redundant[usize::from(place)] {
-                changes.extend(change(map, place, true));
+                changes.extend(change(map, place, (lost.had, true)));
             }
             is_kept
         });
-        for (place, node) in map.nodes().filter(|(place, _)| has_lost[usize::from(*place)]) {
-            let tenure = node.tenure;
-            let lost = Lost { tenure, since: now, is_doubted: false, is_told: false };
-            self.lost.entry(place).or_insert(lost);
+        for (place, node) in map.nodes().filter(|(place, _)| is_lost[usize::from(*place)]) {
+            let (tenure, had) = (node.tenure, had[usize::from(place)]);
+            let lost = Lost { tenure, since: now, had, is_doubted: false, is_told: false };
+            self.lost.entry(place).or_insert(lost).had |= had;
         }
     }
 
-    /// Whether the server at a place is the primary of a shard that has lost its replicas.
+    /// Whether the previous process knew that the shard of the primary at a place had a replica.
+    fn take_expected(&mut self, map: &ClusterMap, place: u16) -> bool {
+        let Some(node) = map.node(usize::from(place)) else { return false };
+        let before = self.expected.len();
+        self.expected.retain(|expected| *expected != node.endpoint);
+        self.expected.len() < before
+    }
+
+    /// Whether the server at a place is the primary of a shard that is told as one without
+    /// replicas.
     pub(crate) fn is_lost(&self, place: usize, tenure: u64) -> bool {
         let lost = u16::try_from(place).ok().and_then(|place| self.lost.get(&place));
         lost.is_some_and(|lost| lost.is_told && lost.tenure == tenure)
@@ -126,9 +175,9 @@ impl Redundancy {
     }
 }
 
-fn change(map: &ClusterMap, place: u16, is_redundant: bool) -> Option<ShardChange> {
+fn change(map: &ClusterMap, place: u16, (had, is_redundant): (bool, bool)) -> Option<ShardChange> {
     let primary = map.node(usize::from(place))?.endpoint.to_string();
-    Some(ShardChange { primary, is_redundant })
+    Some(ShardChange { primary, had, is_redundant })
 }
 
 /// Which primary, by place, has which slots; or which of the primaries that a pool names.
@@ -200,7 +249,7 @@ mod tests {
         assert!(follow(&mut redundancy, &map, 61).is_empty());
         let map = told(map, 1, &[(3, NodeHealth::Failed)], at(62));
         assert!(follow(&mut redundancy, &map, 62).is_empty() && redundancy.lost_count() == 0);
-        let lost = ShardChange { primary: "h:1".into(), is_redundant: false };
+        let lost = ShardChange { primary: "h:1".into(), had: true, is_redundant: false };
         assert_eq!(follow(&mut redundancy, &map, 67), std::slice::from_ref(&lost));
         assert!(follow(&mut redundancy, &map, 68).is_empty(), "told once");
         assert_eq!(redundancy.lost_count(), 1);
@@ -214,7 +263,7 @@ mod tests {
         // Its primary fails, the replica takes over, and is alone.
         let map = told(map, 3, &[(1, NodeHealth::Failed)], at(70));
         assert!(follow(&mut redundancy, &map, 70).is_empty());
-        let lost = ShardChange { primary: "h:3".into(), is_redundant: false };
+        let lost = ShardChange { primary: "h:3".into(), had: true, is_redundant: false };
         assert_eq!(follow(&mut redundancy, &map, 75), [lost]);
     }
 
@@ -231,6 +280,57 @@ mod tests {
         assert!(follow(&mut after, &alone, 1).is_empty());
         assert_eq!(follow(&mut after, &alone, 6).len(), 1);
         assert_eq!(after.lost_count(), 1);
+    }
+
+    #[test]
+    fn a_shard_that_lost_its_replica_before_an_upgrade_is_told_after_it() {
+        let seeds = [1, 2].map(endpoint);
+        let mut before = Redundancy::new(1);
+        let replica = [(2, NodeHealth::Online)];
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &replica, at(0));
+        assert!(follow(&mut before, &map, 0).is_empty());
+        assert!(before.lost_primaries(&map).is_empty());
+        let alone = told(map, 1, &[], at(1));
+        assert!(follow(&mut before, &alone, 1).is_empty());
+        assert_eq!(before.lost_primaries(&alone), [endpoint(1)], "also before it is told");
+        let mut after = Redundancy::new(1);
+        after.expect_replicas(endpoint(1));
+        after.expect_replicas(endpoint(9));
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 1), 1, &[], at(1));
+        assert!(follow(&mut after, &map, 1).is_empty());
+        assert_eq!(follow(&mut after, &map, 6).len(), 1);
+        // The next upgrade hands over what has not been seen yet as well.
+        assert_eq!(after.lost_primaries(&map), [endpoint(1), endpoint(9)]);
+    }
+
+    /// Tells about the second of two primaries.
+    fn told_second(map: ClusterMap, primary: u16, replica: Option<u16>, now: Time) -> ClusterMap {
+        let replicas = replica.map(|port| (endpoint(port), NodeHealth::Online));
+        let replicas = replicas.into_iter().collect();
+        let told = GroupView { group: 1, primary: endpoint(primary), epoch: None, replicas };
+        match map.apply_group(&told, now) {
+            Applied::Next(next, _) => next,
+            _ => map,
+        }
+    }
+
+    #[test]
+    fn a_shard_that_never_had_a_replica_is_told_if_another_has_one() {
+        let seeds = [1, 2].map(endpoint);
+        let mut redundancy = Redundancy::new(2);
+        let map = told(ClusterMap::of_seeds(&seeds, 8, 2), 1, &[], at(0));
+        let map = told_second(map, 2, None, at(0));
+        assert!(follow(&mut redundancy, &map, 0).is_empty());
+        assert!(follow(&mut redundancy, &map, 60).is_empty(), "no shard has a replica");
+        let map = told_second(map, 2, Some(3), at(61));
+        assert!(follow(&mut redundancy, &map, 61).is_empty());
+        let alone = ShardChange { primary: "h:1".into(), had: false, is_redundant: false };
+        assert_eq!(follow(&mut redundancy, &map, 66), std::slice::from_ref(&alone));
+        assert_eq!(redundancy.lost_count(), 1);
+        assert!(redundancy.lost_primaries(&map).is_empty(), "the next process finds it by itself");
+        let map = told(map, 1, &[(4, NodeHealth::Online)], at(70));
+        let redundant = ShardChange { is_redundant: true, ..alone };
+        assert_eq!(follow(&mut redundancy, &map, 70), [redundant]);
     }
 
     #[test]
@@ -271,7 +371,7 @@ mod tests {
         assert_eq!(redundancy.follow(&gone, at(8), at(8)), nothing);
         assert!(redundancy.follow(&gone, at(8), at(13)).asks_again);
         assert_eq!(redundancy.follow(&gone, at(8), at(17)), nothing);
-        let lost = ShardChange { primary: "h:1".into(), is_redundant: false };
+        let lost = ShardChange { primary: "h:1".into(), had: true, is_redundant: false };
         assert_eq!(redundancy.follow(&gone, at(8), at(18)).changes, [lost]);
     }
 }

@@ -714,6 +714,11 @@ impl Plane {
         }
         let trouble = self.troubles.get(id);
         let pool = &self.plan.pools[index as usize].name;
+        if trouble.refusal.is_none()
+            && let Some(said) = self.foreign_words((index, backend))
+        {
+            return format!("{name} ({said})");
+        }
         match (&trouble.refusal, trouble.tls) {
             (Some((_, said)), _) => match advice(pool, said) {
                 Some(advice) => format!("{name} (it said '{said}'; {advice})"),

@@ -1,5 +1,6 @@
 use super::across::Due;
 use super::circuits::Failed;
+use super::locked::is_locked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
@@ -53,10 +54,10 @@ impl Core {
         let mut said = None;
         let (mut answered, mut not_ready) = (0, Failed::default());
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let mut is_astray = false;
+        let (mut is_astray, mut denies_ping) = (false, false);
         let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
         let ended_with = slot.unblock.and_then(UnblockReason::text);
-        slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
+        let outcome = slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // What runs for a client may say so too: it tells nothing of the server.
             let is_doubtful = reason.is_some() && exchange.is_of_scripts();
@@ -105,6 +106,7 @@ impl Core {
                 Owner::Internal(Internal::Probe) => {
                     probe = Some(!refused);
                     is_astray |= !refused && !is_pong(reply);
+                    denies_ping |= reply.starts_with(b"-NOPERM");
                 }
                 Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
                     plane.hear_generation(pool, which, reply);
@@ -139,7 +141,8 @@ impl Core {
                     plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
                 }
             }
-        })?;
+        });
+        outcome.map_err(|fault| plane.note_foreign(slot, fault))?;
         if is_astray {
             // It is another's, and so would be all that follow.
             return Err(BackendFault::Protocol);
@@ -156,7 +159,12 @@ impl Core {
         }
         match said {
             Some(None) => plane.note_success(slot),
-            Some(Some((reason, began))) => plane.note_failure(slot, reason, began),
+            Some(Some((reason, began))) => {
+                if reason == FailureReason::Handshake {
+                    plane.tell_locked(slot);
+                }
+                plane.note_failure(slot, reason, began);
+            }
             None => {}
         }
         if plane.has_heard_generation() {
@@ -165,6 +173,9 @@ impl Core {
         // Who refuses a PING in words of its own can be reached.
         let is_reached = probe == Some(false) && slot.rejoining.is_none() && said.is_none();
         if is_reached {
+            if denies_ping {
+                plane.tell_ping_denied(slot);
+            }
             plane.on_probed(slot);
         } else if flush_refused || probe == Some(false) {
             let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
@@ -273,6 +284,8 @@ fn error_reason(reply: &[u8]) -> Option<FailureReason> {
         Some(FailureReason::MasterDown)
     } else if reply.starts_with(b"-READONLY") {
         Some(FailureReason::ReadOnly)
+    } else if is_locked(reply) {
+        Some(FailureReason::Handshake)
     } else {
         None
     }

@@ -365,18 +365,25 @@ impl Plane {
         }
     }
 
-    /// Logs shards that have lost their replicas since the last call, or have a replica again.
+    /// Logs shards that have turned out to have no replicas since the last call, or have one now.
     fn tell_redundancy(&self, pool: u16) {
         let Some(state) = self.cluster_state(pool) else { return };
         let pool = &self.plan.pools[usize::from(pool)].name;
         for change in state.shared.redundancy_changes(self.clock.now) {
             let primary = change.primary;
-            match change.is_redundant {
-                true => tracing::info!(pool, primary, "shard has a replica again"),
-                false => tracing::warn!(
+            match (change.is_redundant, change.had) {
+                (true, true) => tracing::info!(pool, primary, "shard has a replica again"),
+                (true, false) => tracing::info!(pool, primary, "shard has a replica now"),
+                (false, true) => tracing::warn!(
                     pool,
                     primary,
                     "shard has no replica left; if its primary fails, its keys cannot be served"
+                ),
+                (false, false) => tracing::warn!(
+                    pool,
+                    primary,
+                    "shard has no replica, though another shard of the pool has had one; if its \
+                     primary fails, its keys cannot be served"
                 ),
             }
         }

@@ -4,6 +4,7 @@ use super::{Call, Plane, Step};
 use crate::{PoolKind, PoolPlan, Upstream};
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb, write_end, write_reply};
 use keyway_store::{EvictionPolicy, Store};
+use std::net::SocketAddr;
 
 /// Arguments of `stats` about the internals of memcached. Clients that send them wait for a list
 /// and its end.
@@ -119,6 +120,17 @@ impl Plane {
             _ => None,
         };
         self.count_memcached(call);
+        if store.is_some()
+            && let Some(text) = settled(call)
+        {
+            let mut told = Vec::new();
+            match call.head().dialect {
+                Dialect::Binary => write_end(&mut told, call.head()),
+                _ => told.extend_from_slice(text),
+            }
+            put(call, &told);
+            return Some(Step::Started);
+        }
         if !call.request.keys.is_empty() && !is_inside {
             // Short: libmemcached's own test takes no line of more than 80 bytes for an error.
             self.deny_memcached(call, "only plain stats here; the admin's /metrics has more");
@@ -143,8 +155,7 @@ impl Plane {
             write_reply(&mut told, &asker, &Outcome::Stat { name, value });
         }
         write_end(&mut told, call.head());
-        let place = call.busy.order.reserve();
-        call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(&told));
+        put(call, &told);
         Some(Step::Started)
     }
 
@@ -157,13 +168,15 @@ impl Plane {
             }
             b"sizes" => vec![("sizes_status", "disabled".to_owned())],
             b"settings" => {
-                let info = self.info_of(call.session.pool, &["server", "clients", "keyway"]);
+                let info = self.info_of(call.session.pool, &["clients", "keyway"]);
+                let listener = &self.plan.listeners[usize::from(call.session.listener)].name;
+                let port = listener.parse::<SocketAddr>().map_or(0, |address| address.port());
                 let item_len_max = call.session.memcached.map_or(0, |client| client.item_len_max);
                 let evicts = store.config().policy != EvictionPolicy::NoEviction;
                 vec![
                     ("maxbytes", store.config().memory_max.to_string()),
                     ("maxconns", field(&info, "maxclients")),
-                    ("tcpport", field(&info, "tcp_port")),
+                    ("tcpport", port.to_string()),
                     ("udpport", "0".to_owned()),
                     ("evictions", if evicts { "on" } else { "off" }.to_owned()),
                     ("num_threads", field(&info, "keyway_workers")),
@@ -215,6 +228,23 @@ impl Plane {
             ("evictions", stats.evicted.to_string()),
             ("expired", stats.expired.to_string()),
         ]
+    }
+}
+
+/// Answers with these bytes.
+fn put(call: &mut Call<'_>, told: &[u8]) {
+    let place = call.busy.order.reserve();
+    call.busy.order.complete(place, &mut call.busy.output, |out| out.extend_from_slice(told));
+}
+
+/// The reply in text to a `stats` that would change a setting or the counts of memcached. The store
+/// has neither, so it changes nothing.
+fn settled(call: &Call<'_>) -> Option<&'static [u8]> {
+    let words: Vec<&[u8]> = call.request.keys(call.bytes).collect();
+    match &words[..] {
+        [b"reset"] => Some(b"RESET\r\n"),
+        [b"detail", b"on" | b"off"] | [b"detail on" | b"detail off"] => Some(b"OK\r\n"),
+        _ => None,
     }
 }
 
