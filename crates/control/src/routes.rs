@@ -307,8 +307,7 @@ fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {
         "format=text" => true,
         "format=json" => false,
         _ => {
-            let text =
-                format!("write GET {}, with ?format=text or ?format=json\n", target.path);
+            let text = format!("write GET {}, with ?format=text or ?format=json\n", target.path);
             return reply(StatusCode::BAD_REQUEST, text);
         }
     };
@@ -333,7 +332,10 @@ fn restore(state: &dyn AdminState, target: &Target<'_>, parameter: &str) -> Repl
     match state.restore_backend(&pool, &backend) {
         Ok(was_out) => {
             let word = if was_out { "again" } else { "already" };
-            reply(StatusCode::OK, format!("{parameter} {backend} of pool {pool} is in use {word}\n"))
+            reply(
+                StatusCode::OK,
+                format!("{parameter} {backend} of pool {pool} is in use {word}\n"),
+            )
         }
         Err(text) => reply(StatusCode::NOT_FOUND, text + "\n"),
     }
