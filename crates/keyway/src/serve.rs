@@ -76,7 +76,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         // What was typed, not the key of a file that is not there.
         match started.file {
             Some(_) => anyhow!("{errors}"),
-            None => anyhow!("{}", errors.replace("for `bind`", "with --bind HOST:PORT")),
+            None => anyhow!(
+                "{}",
+                errors.replace("for `bind`", "with --bind HOST:PORT").replace("`bind`", "--bind")
+            ),
         }
     })?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
