@@ -638,7 +638,7 @@ pub(crate) mod tests {
     #[test]
     fn gone_is_only_one_that_was_there_and_is_not_now() {
         let now = Instant::now();
-        let tail = |seen: &Seen| processes(&[seen.clone()], now).rows[0].tail.clone();
+        let tail = |seen: &Seen| processes(std::slice::from_ref(seen), now).rows[0].tail.clone();
         let mut never = Seen::new("a:1");
         never.on_result(Err("nobody listens there".into()), now, 0);
         assert_eq!(tail(&never).as_deref(), Some("no answer: nobody listens there"));
