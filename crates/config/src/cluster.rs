@@ -133,7 +133,7 @@ pub(crate) fn sentinel_pools(
         let data = &asked_about.servers.options;
         let servers = servers.iter().map(|(_, server)| server.clone()).collect();
         let keys = ["sentinel_password", "sentinel_password_file", "sentinel_password_env"];
-        let (password, password_from) = crate::resolve::password(section, keys, read_file, report);
+        let (password, password_from) = crate::secret::password(section, keys, read_file, report);
         let options = ServerOptions {
             password,
             timeout: data.timeout.min(SENTINEL_TIMEOUT_MAX),

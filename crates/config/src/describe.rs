@@ -9,8 +9,8 @@ use crate::model::{
     Config, EntranceConfig, ListenerConfig, LogFormat, LogLevel, PoolConfig, PoolKindConfig,
     Protocol, QuotaConfig, SecretSource, ServerConfig, StoreConfig, UserConfig, Workers,
 };
-use crate::resolve::{MASK, PASSWORD};
 use crate::schema::{self, Table};
+use crate::secret::{MASK, PASSWORD};
 use crate::toml_text::{key, string};
 use crate::value::{format_duration, format_size};
 use keyway_base::Limits;

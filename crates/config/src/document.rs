@@ -10,7 +10,7 @@ const INTRODUCTION: &str = r#"# Configuration
 `tcp://127.0.0.1:6380`. A complete example is [examples/keyway.toml](examples/keyway.toml).
 
 - `keyway check FILE` prints the file as understood, every default filled in, and the memory it
-  implies; passwords are masked.
+  implies; passwords are masked, and Keyway does not start with a mask in place of a password.
 - Every mistake is reported at once, with its line and what to write instead, and Keyway does not
   start on a file with one. A key it does not know is a mistake.
 - Values carry their unit: `"400ms"`, `"30s"`, `"10m"` (us, ms, s, m, h, d); `"64KiB"`, `"64MiB"`,

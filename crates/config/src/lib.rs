@@ -31,6 +31,7 @@ mod reader;
 mod resolve;
 mod routes;
 mod schema;
+mod secret;
 mod shm;
 mod strangers;
 mod syntax;

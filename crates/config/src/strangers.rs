@@ -115,24 +115,26 @@ pub(crate) fn explain(text: &str, path: &str, errors: Vec<ConfigError>) -> Vec<C
     let (document, syntax) = DeTable::parse_recoverable(text);
     let is_ours = |key: &str| OURS.contains(&key);
     if document.get_ref().keys().any(|key| is_ours(key.get_ref())) || has_our_header(text) {
-        return errors;
+        // A page about Keyway has lines of its files, and many others.
+        let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
+        let is_page = syntax.len() >= PAGE_ERRORS_MIN && syntax.len() > lines / 3;
+        return if is_page { no_toml(path, &errors) } else { errors };
     }
     if let Some(stranger) = Stranger::of(text) {
         let what =
             format!("this is no configuration of Keyway; it looks like {}", stranger.whose());
         return once(path, 1, what, stranger.hint(path));
     }
-    if !syntax.is_empty() && errors.len() > 1 {
-        let first = &errors[0];
-        return once(
-            path,
-            first.line,
-            format!("this is no TOML: {}", first.what),
-            "write KEY = VALUE lines below [[listener]] and [pool.NAME], as in docs/config.md"
-                .to_owned(),
-        );
-    }
-    errors
+    if !syntax.is_empty() && errors.len() > 1 { no_toml(path, &errors) } else { errors }
+}
+
+/// With as many lines that are no TOML, a file is not one of Keyway with mistakes in it.
+const PAGE_ERRORS_MIN: usize = 10;
+
+fn no_toml(path: &str, errors: &[ConfigError]) -> Vec<ConfigError> {
+    let Some(first) = errors.first() else { return Vec::new() };
+    let hint = "write KEY = VALUE lines below [[listener]] and [pool.NAME], as in docs/config.md";
+    once(path, first.line, format!("this is no TOML: {}", first.what), hint.to_owned())
 }
 
 /// Replaces the errors of an import by a single one if the file is not of the `kind` that was named.
@@ -271,6 +273,9 @@ mod tests {
         }
         let open = told("bind 1\n[[listener\nbind = \"x\"\n");
         assert!(open.iter().all(|line| !line.contains("looks like")), "{open:?}");
+        let readme = include_str!("../../../README.md");
+        let once = told(readme);
+        assert!(once.len() == 1 && once[0].contains("this is no TOML"), "{once:?}");
         let page = "# Keyway\n\ninclude what you use\nAuthority is given\nbind it\n";
         let told = told(page);
         assert!(told.iter().all(|line| !line.contains("looks like")), "{told:?}");

@@ -159,13 +159,13 @@ pub fn typed() -> Cli {
     };
     let is_serve = std::env::args_os().nth(1).is_some_and(|word| word == "serve");
     let is_port = ["--port", "-p", "--host", "--listen"].contains(&unknown.as_str());
-    let _ = error.print();
-    if is_serve && is_port {
-        eprintln!(
-            "\nkeyway: without a file, --bind 127.0.0.1:PORT sets the address; with one, `bind` of its \
-             [[listener]] does"
-        );
+    if !is_serve || !is_port {
+        error.exit();
     }
+    eprintln!(
+        "error: keyway serve has no {unknown}; without a file, --bind 127.0.0.1:PORT sets the address; \
+         with one, `bind` of its [[listener]] does\n\nFor more information, try '--help'."
+    );
     std::process::exit(error.exit_code())
 }
 

@@ -1,5 +1,7 @@
 //! How a process comes up and goes down.
 
+mod draining;
+
 use crate::admin::{Levers, Process, Settings};
 use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
@@ -8,6 +10,7 @@ use crate::upgrade::{self, Heir, PidFile, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
+use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
 use keyway_config::{
     Config, IoDriver, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, size_text,
@@ -43,16 +46,6 @@ pub struct Started<'a> {
     pub may_lack_admin: bool,
 }
 
-/// Between two looks at whether workers that drain have ended.
-const ENDED_EVERY: Duration = Duration::from_millis(5);
-
-/// How long a drain may take before it is told how long it may take: most are over sooner.
-const DRAIN_TOLD_AFTER: Duration = Duration::from_millis(300);
-
-/// A signal this soon behind another one is the same order: some programs send it to a process and
-/// to its group.
-const SAME_ORDER_WITHIN: Duration = Duration::from_millis(300);
-
 /// Between two looks at whether the clients of a process have left that was replaced.
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
@@ -76,7 +69,10 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
         // What was typed, not the key of a file that is not there.
         match started.file {
             Some(_) => anyhow!("{errors}"),
-            None => anyhow!("{}", errors.replace("for `bind`", "with --bind HOST:PORT")),
+            None => anyhow!(
+                "{}",
+                errors.replace("for `bind`", "with --bind HOST:PORT").replace("`bind`", "--bind")
+            ),
         }
     })?;
     let bounds = worker_bounds(&config, TakeOver::workers(&sockets));
@@ -391,129 +387,6 @@ fn sample(workers: &mut Workers, elapsed: Duration) {
             "all workers are busy and another cannot be started; trying again in {} s: {error:#}",
             RETRY_AFTER.as_secs()
         ),
-    }
-}
-
-/// The order to end: what is to be done behind the drain, and the signal that gave it, if one did.
-#[derive(Clone, Copy)]
-struct Order {
-    then: AfterDrain,
-    signal: Option<i32>,
-}
-
-fn name_of(signal: i32) -> &'static str {
-    if signal == SIGTERM { "SIGTERM" } else { "SIGINT" }
-}
-
-/// Drains, for `drain_timeout` at most. A signal behind the one that ordered it ends it at once.
-/// Returns what is to be done then.
-#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn drain(
-    mut workers: Workers,
-    live: &Live,
-    woken: &Receiver<Wake>,
-    mut order: Order,
-) -> AfterDrain {
-    workers.drain();
-    let began = Instant::now();
-    let mut signalled = began;
-    let mut is_told = false;
-    while !workers.have_ended() {
-        match woken.recv_timeout(ENDED_EVERY) {
-            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
-                if order.signal.is_none() {
-                    // An operator has had it drain: this is the order to end.
-                    order = Order { then: AfterDrain::Exit, signal: Some(signal) };
-                    (signalled, is_told) = (Instant::now(), false);
-                } else if signalled.elapsed() > SAME_ORDER_WITHIN {
-                    tracing::warn!(
-                        clients = live.version.plan.clients.len(),
-                        "{} again: ending at once, clients are cut off",
-                        name_of(signal)
-                    );
-                    return AfterDrain::Exit;
-                }
-            }
-            Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
-            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
-            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
-            Ok(Wake::Upgrade(asked)) => {
-                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let elapsed = began.elapsed();
-                let has_clients = !live.version.plan.clients.is_empty();
-                if !is_told && has_clients && elapsed > DRAIN_TOLD_AFTER {
-                    is_told = true;
-                    tell_of_drain(live, elapsed, order);
-                }
-            }
-            // Nobody can tell anything any more.
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(ENDED_EVERY),
-        }
-    }
-    order.then
-}
-
-fn tell_of_drain(live: &Live, elapsed: Duration, order: Order) {
-    let left = live.config.server.drain_timeout.saturating_sub(elapsed);
-    // Whole seconds are enough, and not fewer than there are.
-    let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
-    let sooner = match order.signal {
-        Some(signal) => format!("another {} ends it now", name_of(signal)),
-        None => "SIGTERM twice ends it now".to_owned(),
-    };
-    tracing::info!(
-        clients = live.version.plan.clients.len(),
-        "draining for up to {left:?} more (drain_timeout), as clients wait for replies; {sooner}"
-    );
-}
-
-/// Serves on, for that long at most, so that whoever balances load sees that this one is ending
-/// before it refuses clients. Returns what is to be done then: who asked may have asked for more
-/// since.
-#[allow(clippy::disallowed_methods, reason = "the binary is where clocks are read")]
-fn give_notice(
-    workers: &mut Workers,
-    (process, woken): (&Process, &Receiver<Wake>),
-    notice: Duration,
-    mut order: Order,
-) -> Order {
-    let began = Instant::now();
-    let mut sampled = began;
-    if !notice.is_zero() {
-        let sooner = match order.signal {
-            Some(signal) => format!("{} comes again", name_of(signal)),
-            None => "SIGTERM comes".to_owned(),
-        };
-        tracing::info!(
-            "before that clients are accepted for {notice:?} more (drain_notice), while /readyz \
-             says 503, unless {sooner}"
-        );
-    }
-    loop {
-        let left = notice.saturating_sub(began.elapsed());
-        if left.is_zero() {
-            return order;
-        }
-        match woken.recv_timeout(left.min(SAMPLE_EVERY)) {
-            Ok(Wake::Signal(signal @ (SIGTERM | SIGINT))) => {
-                return Order { then: AfterDrain::Exit, signal: Some(signal) };
-            }
-            Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
-            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
-            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
-            Ok(Wake::Upgrade(asked)) => {
-                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let elapsed = sampled.elapsed();
-                sampled = Instant::now();
-                process.note_passing(elapsed);
-                sample(workers, elapsed);
-            }
-            Err(RecvTimeoutError::Disconnected) => return order,
-        }
     }
 }
 

@@ -68,7 +68,7 @@ pub fn top(arguments: &Top) -> Result<ExitCode> {
     let options = match options(arguments) {
         Ok(options) => options,
         Err(error) => {
-            for line in format!("{error:#}").lines() {
+            for line in crate::cli::escaped(&format!("{error:#}")).lines() {
                 eprintln!("keyway: {line}");
             }
             return Ok(ExitCode::from(2));

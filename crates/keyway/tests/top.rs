@@ -148,7 +148,7 @@ fn what_a_process_does_is_seen_as_it_does_it() {
         row(screen, &["far"]).is_some() && row(screen, &["near"]).is_some()
     });
     terminal.wait("who is not there, and why", |screen| {
-        screen.contains("1 not read") && screen.contains("nobody listens there")
+        screen.contains("1 unread") && screen.contains("nobody listens there")
     });
     let loads =
         [load(keyway.address(0), "3", &directory), load(keyway.address(1), "5", &directory)];
@@ -206,7 +206,7 @@ fn what_a_process_does_is_seen_as_it_does_it() {
         .wait("rest", |screen| cell(screen, &pools, "REQ/S", &["near"]).as_deref() == Some("0"));
     let (status, _) = keyway.stop(Duration::from_secs(20));
     assert!(status.success());
-    let screen = terminal.wait("both are gone", |screen| screen.contains("2 not read"));
+    let screen = terminal.wait("both are gone", |screen| screen.contains("2 unread"));
     let told = ["gone since", "no answer:"].map(|told| screen.matches(told).count());
     assert_eq!(told, [1, 1], "{screen}");
     assert!(row(&screen, &["far"]).is_none(), "{screen}");

@@ -76,7 +76,7 @@ impl Scene<'_> {
         let plural = if all == 1 { "" } else { "es" };
         text += &format!("  {all} process{plural}");
         if gone > 0 {
-            text += &format!(", {gone} not read");
+            text += &format!(", {gone} unread");
         }
         let (interval, is_slowed) = self.interval;
         text += &match (self.controls.is_paused, is_slowed) {

@@ -218,7 +218,7 @@ pub fn run(ctl: &Ctl) -> Result<ExitCode> {
 }
 
 fn fail(what: &str, status: u8) -> ExitCode {
-    for line in what.lines() {
+    for line in crate::cli::escaped(what).lines() {
         eprintln!("keyway ctl: {line}");
     }
     ExitCode::from(status)
