@@ -159,6 +159,11 @@ impl Link {
         self.fifo.front().map(|oldest| self.since(oldest))
     }
 
+    /// Since when the server has owed a reply without taking or giving any bytes, if it owes any.
+    pub fn silent_since(&self) -> Option<Time> {
+        self.owes_since().map(|since| since.max(self.progress))
+    }
+
     /// Returns whether a large transfer moved of late, or a client did not take it. A request whose
     /// time ended behind such a transfer did not wait for the server.
     pub fn is_at_work(&self, options: &LinkOptions, now: Time) -> bool {
@@ -198,11 +203,6 @@ impl Link {
 
     pub(super) fn last_moved(&self) -> Time {
         self.transferring().map_or(self.moved, |moved| moved.max(self.moved))
-    }
-
-    /// The time when the connection last took or gave bytes.
-    pub fn progressed(&self) -> Time {
-        self.progress
     }
 
     /// Notes that the socket took a part of what was offered.

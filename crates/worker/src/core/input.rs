@@ -31,6 +31,9 @@ pub(super) struct NextRequest {
 }
 
 impl NextRequest {
+    /// The one behind a request that was refused as it found no room in time.
+    pub(super) const BEHIND_REFUSED: NextRequest = NextRequest { is_new: true, was_full: true };
+
     pub(super) fn of(session: &Session) -> NextRequest {
         let was_full = session.full_since.is_some();
         NextRequest { is_new: !was_full, was_full }
@@ -324,6 +327,7 @@ impl Plane {
                     self.note_no_room(&links[link], session, &mut next);
                     if self.refuses_late(links, link, (key, session, busy)) {
                         pos += consumed;
+                        next = NextRequest::BEHIND_REFUSED;
                         continue;
                     }
                     is_full = true;
@@ -367,8 +371,9 @@ impl Plane {
     ) {
         if std::mem::take(&mut next.is_new) {
             let since = session.full_since.filter(|_| next.was_full);
-            let since = since.map(|since| since.max(slot.link.progressed()));
-            session.full_since = Some(since.unwrap_or(self.clock.now));
+            let silent_since = slot.link.silent_since().unwrap_or(self.clock.now);
+            let since = since.map_or(self.clock.now, |since| since.max(silent_since));
+            session.full_since = Some(since);
         }
     }
 

@@ -533,3 +533,19 @@ fn a_request_of_a_pipeline_has_its_time_from_the_last_answer_of_its_server() {
     };
     assert_eq!((waits_at(&mut core, 239), waits_at(&mut core, 240)), (true, false));
 }
+
+#[test]
+fn a_request_of_a_pipeline_has_its_whole_time_where_the_server_has_just_been_asked() {
+    let (mut core, [others, own]) = behind_a_full_link(b"GET b\r\nGET c\r\n");
+    // All that was asked is answered, and the link is filled again at once.
+    pass_to(&mut core, 140);
+    core.on_backend_bytes(0, b"$-1\r\n".repeat(4).as_slice()).unwrap();
+    pass_to(&mut core, 148);
+    core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
+    let mut waits_at = |millis| {
+        pass_to(&mut core, millis);
+        core.resume_sessions(&mut Vec::new());
+        core.session(own).unwrap().paused
+    };
+    assert_eq!((waits_at(149), waits_at(247)), (true, true));
+}
