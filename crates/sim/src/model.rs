@@ -70,6 +70,11 @@ impl KeyModel {
         self.on_fate(None, Fate::Done, since);
     }
 
+    /// It was found missing, and may have gone.
+    pub fn on_maybe_gone(&mut self) {
+        self.candidates.push(Candidate { content: None, is_certain: false });
+    }
+
     /// The fate of a change to `content`, asked for under `asked`, is known.
     pub fn on_fate(&mut self, content: Content, fate: Fate, asked: Circumstances) {
         match fate {

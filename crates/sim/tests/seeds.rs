@@ -331,7 +331,8 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
     let memcached = Options { memcached: true, ..as_once() };
     let routes = Options { routes: true, ..memcached.clone() };
     let mutes = Options { mutes: true, ..clusters.clone() };
-    let replaced = Options { clusters: true, mutes: true, reloads: Some(true), ..Options::default() };
+    let replaced =
+        Options { clusters: true, mutes: true, reloads: Some(true), ..Options::default() };
     let kinds = [
         (clusters, &[100713, 115113][..]),
         (memcached, &[124032, 130739]),

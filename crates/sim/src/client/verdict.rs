@@ -139,6 +139,9 @@ impl Client {
                     key.on_gone();
                     return Ok(());
                 }
+                if bytes.is_none() && ledger.may_be_taken_back(pool, &key.name, expected.asked_at) {
+                    key.on_maybe_gone();
+                }
                 match bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
                     true => Ok(()),
                     false if expected.may_be_stale => key.check_copy(bytes.as_deref()),
@@ -156,6 +159,11 @@ impl Client {
                     }
                     if bytes.is_none() && ledger.may_miss(pool, &key.name, expected.asked_at) {
                         continue;
+                    }
+                    if bytes.is_none()
+                        && ledger.may_be_taken_back(pool, &key.name, expected.asked_at)
+                    {
+                        key.on_maybe_gone();
                     }
                     match expected.may_be_stale {
                         true => key.check_copy(bytes.as_deref())?,
