@@ -165,7 +165,9 @@ fn garbage_from_a_backend_reaches_nobody() {
         let mut client = keyway.client(0);
         client.send(&encode(&["GET", "a"]));
         let text = expect_error(&mut client);
-        assert!(!text.contains("Bad Request"), "{text}");
+        // It is quoted in one line, for the operator who has named a server of another kind.
+        let is_quoted = text.contains("(it speaks HTTP: it said 'HTTP/1.1 400 Bad Request'; ");
+        assert!(is_quoted || !text.contains("Bad Request"), "{text}");
         assert_eq!(client.words("PING"), Value::simple("PONG"));
         backend.set_script(Action::echo_key);
         recovers(&mut client, "after");

@@ -27,7 +27,7 @@ fn list(addresses: &[SocketAddr]) -> String {
 fn announced(keyway: &Keyway) -> usize {
     let file = keyway.directory().join("keyway.toml");
     let told = run_keyway(KEYWAY, &["check", &file.to_string_lossy()]).text;
-    let (_, rest) = told.split_once("is there ").unwrap_or_else(|| panic!("{told}"));
+    let (_, rest) = told.split_once("is in memory up to ").unwrap_or_else(|| panic!("{told}"));
     rest.split(' ').next().and_then(|count| count.parse().ok()).expect("a number of copies")
 }
 
