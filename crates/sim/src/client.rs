@@ -704,20 +704,6 @@ impl Client {
         }
     }
 
-    fn ask_get(&mut self, now: Nanos, ledger: &Ledger) {
-        let key = self.pick_key_near(ledger);
-        let name = self.name(key);
-        if self.habits.mix == Mix::All && self.random.percent(10) {
-            self.output.extend_from_slice(b"get ");
-            self.output.extend_from_slice(&name);
-            self.output.extend_from_slice(b"\r\n");
-        } else {
-            write_request(&mut self.output, &[b"GET", &name]);
-        }
-        let circumstances = self.circumstances(ledger, &[key]);
-        self.expect(now, Ask::Get { key }, circumstances);
-    }
-
     fn value_len(&mut self) -> usize {
         if self.habits.hoard.is_some() {
             return self.hoarded_len();

@@ -13,6 +13,7 @@ mod flush;
 mod following;
 mod leaving;
 mod lingering;
+mod reading;
 mod subscribers;
 
 use crate::core::{Core, Leftovers, LinkIndex, SubscriberIndex};
@@ -376,60 +377,6 @@ impl<I: Io> Worker<I> {
 
     fn on_client_writable(&mut self, key: Key<Session>) {
         self.core.on_client_writable(key);
-    }
-
-    /// Reads what a client has sent, until the socket is drained, the session
-    /// stops taking requests, or others should have their turn.
-    fn read_client(&mut self, key: Key<Session>, hangup: bool) {
-        let Some(client) = self.client(key) else {
-            return self.throw_away(Token(key.to_bits()));
-        };
-        let mut budget = self.plan.limits.read_len_per_turn as usize;
-        let mut has_read = false;
-        loop {
-            if !self.core.may_read(key) {
-                if self.core.has_sent_too_much(key) {
-                    return self.close_client(key, CloseReason::Limit);
-                }
-                if has_read {
-                    self.core.note_left_unread(key);
-                }
-                return;
-            }
-            self.core.plane.cells.recv_calls.add(1);
-            match self.io.recv(client.socket) {
-                Recv::Data { bytes, drained, .. } => {
-                    let len = bytes.len();
-                    has_read = true;
-                    self.core.on_client_bytes(key, bytes);
-                    if !self.core.plane.full_links.is_empty() {
-                        self.send_full_links();
-                    }
-                    if drained && !hangup {
-                        return;
-                    }
-                    budget = budget.saturating_sub(len);
-                    if budget == 0 {
-                        if self.core.set_unread(key) {
-                            self.rereads.push(key);
-                        }
-                        return;
-                    }
-                }
-                Recv::Empty => return,
-                Recv::End => {
-                    if let Some(Some(client)) = self.clients.get_mut(key.index() as usize) {
-                        client.has_ended = true;
-                    }
-                    self.core.on_client_end(key);
-                    if self.core.note_hangup(key) {
-                        self.part_with(key);
-                    }
-                    return;
-                }
-                Recv::Failed => return self.close_broken(key, client.socket),
-            }
-        }
     }
 
     fn read_link(&mut self, index: LinkIndex, hangup: bool) {

@@ -1,9 +1,23 @@
-//! What replicas may answer.
+//! Reads, and what replicas may answer.
 
 use super::stateful::{Begun, What};
 use super::*;
 
 impl Client {
+    pub(super) fn ask_get(&mut self, now: Nanos, ledger: &Ledger) {
+        let key = self.pick_key_near(ledger);
+        let name = self.name(key);
+        if self.habits.mix == Mix::All && self.random.percent(10) {
+            self.output.extend_from_slice(b"get ");
+            self.output.extend_from_slice(&name);
+            self.output.extend_from_slice(b"\r\n");
+        } else {
+            write_request(&mut self.output, &[b"GET", &name]);
+        }
+        let circumstances = self.circumstances(ledger, &[key]);
+        self.expect(now, Ask::Get { key }, circumstances);
+    }
+
     /// Whether a replica may answer what is asked now; notes a write.
     pub(super) fn may_be_stale(&mut self, ask: &Ask) -> bool {
         let is_write = match ask {
