@@ -32,7 +32,6 @@ use crate::memcached::MemcachedClient;
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::tracking::Tracking;
 use keyway_base::{Fault, Limits, Time};
-use std::any::Any;
 
 /// Output above which there is no gain in waiting for more, in bytes.
 const OUTPUT_HELD_MAX: usize = 16 << 10;
@@ -51,8 +50,8 @@ pub struct Passes {
 /// A large request that goes to its server, or into a store, as it comes.
 #[derive(Debug, Default)]
 pub struct Streaming {
-    /// What a store has of it, in the worker's own form.
-    pub landing: Option<Box<dyn Any + Send>>,
+    /// It goes into a store: the worker has what has come of it.
+    pub lands: bool,
     /// The private link that takes it; `None` when nobody takes it any more.
     pub link: Option<PrivateLink>,
     /// Bytes still to come of its value.

@@ -52,6 +52,8 @@ pub struct Leftovers {
     pub tracked: usize,
     /// Clients in MONITOR.
     pub monitors: usize,
+    /// Large values of which a store has a part.
+    pub landings: usize,
 }
 
 impl Leftovers {
@@ -96,6 +98,7 @@ impl Core {
                 + plane.tracking.untold()
                 + plane.store_tracking.len(),
             monitors: plane.monitoring.len(),
+            landings: plane.landings.len(),
         }
     }
 }

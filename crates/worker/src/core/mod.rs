@@ -262,6 +262,8 @@ pub(crate) struct Plane {
     waited: Option<Duration>,
     /// A request of that client was refused.
     refused_in_vain: Cell<bool>,
+    /// Large values that go into stores as they come.
+    landings: streaming::Landings,
     /// The session whose socket is read again: what is there has waited in it.
     rereading: Option<Key<Session>>,
     pub(crate) routes: routes::State,
@@ -351,6 +353,7 @@ impl Core {
             cluster,
             waited: None,
             refused_in_vain: Cell::new(false),
+            landings: streaming::Landings::default(),
             rereading: None,
             routes: routes::State::default(),
             across: across::State::default(),

@@ -75,7 +75,7 @@ impl Plane {
         let sharded = match &pool.kind {
             PoolKind::Sharded(plan) => &plan.upstream.servers,
             PoolKind::Store(store) => {
-                return self.begin_landing(pool, store, (session, busy), (bytes, end), args);
+                return self.begin_landing(pool, store, (key, session, busy), (bytes, end), args);
             }
             PoolKind::Memcached(_)
             | PoolKind::Cluster(_)
@@ -176,10 +176,11 @@ impl Plane {
         }
         let (part, mut rest) = bytes.split_at(bytes.len().min(streaming.left));
         streaming.left -= part.len();
-        let lands = streaming.landing.is_some();
+        let lands = streaming.lands;
         if lands {
             let context = self.session_context(session);
-            if !landing::take_part(&mut streaming, part, context) {
+            if !self.landings.take_part(key, part, context) {
+                self.landings.remove(key);
                 self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
                 return &[];
             }
@@ -309,6 +310,9 @@ impl Plane {
         (session, mut busy): (&mut Session, Option<&mut Busy>),
     ) {
         let Some(streaming) = session.streaming.take() else { return };
+        if streaming.lands {
+            self.landings.remove(key);
+        }
         if let Some(index) = self.streamed_link(links, key, &streaming) {
             links[index].link.abandon(|exchange| {
                 if let (Owner::Session { sequence, .. }, Some(busy)) = (exchange.owner, &mut busy) {
@@ -386,6 +390,8 @@ fn tail_len(bytes: &[u8], limits: &Limits) -> Tail {
 }
 
 mod landing;
+
+pub(super) use landing::Landings;
 
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,14 @@ use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
 use keyway_store::{Context, Draft, OutOfMemory, Store};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How much of a value its request is shown with, where it is, in bytes.
 const SHOWN_LEN: usize = 128;
 
 /// A request of which the value lands in a store.
-struct Landing {
+pub(super) struct Landing {
     draft: Box<Draft>,
     /// The request up to its value.
     head: Vec<u8>,
@@ -29,14 +30,34 @@ struct Landing {
     counted: Counted,
 }
 
-/// Adds a part of a client's request to its value. Returns whether the bytes behind the value are
-/// the start of a line end.
-pub(super) fn take_part(streaming: &mut Streaming, part: &[u8], context: Context) -> bool {
-    let landing = streaming.landing.as_mut().and_then(|it| it.downcast_mut::<Landing>());
-    let Some(landing) = landing else { return false };
-    let rest = landing.draft.extend(part, context);
-    landing.line_end.extend_from_slice(rest);
-    b"\r\n".starts_with(&landing.line_end)
+/// The requests that land in stores, one of a session at most. A request leaves when it is executed,
+/// is broken or loses its client.
+#[derive(Default)]
+pub(in crate::core) struct Landings(BTreeMap<u64, Box<Landing>>);
+
+impl Landings {
+    fn insert(&mut self, key: Key<Session>, landing: Landing) {
+        self.0.insert(key.to_bits(), Box::new(landing));
+    }
+
+    /// Adds a part of a client's request to its value. Returns whether the bytes behind the value are
+    /// the start of a line end.
+    pub(super) fn take_part(&mut self, key: Key<Session>, part: &[u8], context: Context) -> bool {
+        let Some(landing) = self.0.get_mut(&key.to_bits()) else { return false };
+        let rest = landing.draft.extend(part, context);
+        landing.line_end.extend_from_slice(rest);
+        b"\r\n".starts_with(&landing.line_end)
+    }
+
+    /// Takes the request of a session out. What a store has of it is freed with it.
+    pub(super) fn remove(&mut self, key: Key<Session>) -> Option<Box<Landing>> {
+        self.0.remove(&key.to_bits())
+    }
+
+    /// Number of requests.
+    pub(in crate::core) fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl Plane {
@@ -52,7 +73,7 @@ impl Plane {
         &mut self,
         pool: &PoolPlan,
         store: &Arc<Store>,
-        (session, busy): (&mut Session, &mut Busy),
+        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (bytes, end): (&[u8], usize),
         args: &mut Vec<ByteRange>,
     ) -> Begun {
@@ -94,8 +115,9 @@ impl Plane {
             line_end,
             counted,
         };
+        self.landings.insert(key, landing);
         session.streaming = Some(Box::new(Streaming {
-            landing: Some(Box::new(landing)),
+            lands: true,
             left: end - bytes.len(),
             tail: head_of(tail),
             ..Streaming::default()
@@ -110,8 +132,7 @@ impl Plane {
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         streaming: Streaming,
     ) {
-        let landing = streaming.landing.and_then(|it| it.downcast::<Landing>().ok());
-        let Some(landing) = landing else { return };
+        let Some(landing) = self.landings.remove(key) else { return };
         let Landing { draft, mut head, mut args, counted, .. } = *landing;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
