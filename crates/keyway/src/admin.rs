@@ -34,7 +34,7 @@ pub struct Process {
     /// The servers that are held out of use and are not there, by pool and address, and since when.
     away: Mutex<BTreeMap<(String, String), u64>>,
     started_unix_seconds: u64,
-    levers: Levers,
+    controls: AdminControls,
     settings: Settings,
 }
 
@@ -77,7 +77,7 @@ impl Settings {
 }
 
 /// What an operator may do to the process as a whole.
-pub struct Levers {
+pub struct AdminControls {
     /// Which log lines are written.
     pub log: Filter,
     /// Where the main thread is told to drain.
@@ -109,7 +109,7 @@ impl Process {
     pub fn new(
         plan: Arc<Plan>,
         registry: Arc<Registry>,
-        levers: Levers,
+        controls: AdminControls,
         settings: Settings,
     ) -> Self {
         let now = Seen {
@@ -127,7 +127,7 @@ impl Process {
             seen,
             away,
             started_unix_seconds: unix_seconds(),
-            levers,
+            controls,
             settings,
         }
     }
@@ -572,7 +572,7 @@ impl Api for Process {
             draining: self.draining(),
             workers: plan.mailers.lock().len() as u64,
             clients: plan.clients.len() as u64,
-            upgrade: self.levers.upgraded.lock().clone(),
+            upgrade: self.controls.upgraded.lock().clone(),
         }
     }
 
@@ -653,11 +653,11 @@ impl Api for Process {
     }
 
     fn config(&self) -> EffectiveConfig {
-        self.settings.effective(self.levers.log.level())
+        self.settings.effective(self.controls.log.level())
     }
 
     fn log_level(&self) -> LogLevel {
-        self.levers.log.level()
+        self.controls.log.level()
     }
 
     fn set_log_level(&self, level: LogLevel) {
@@ -667,20 +667,20 @@ impl Api for Process {
         }
         // Told at the level that is the more talkative of the two.
         if from < level {
-            self.levers.log.set_level(level);
+            self.controls.log.set_level(level);
         }
         tracing::info!(?from, to = ?level, "log level changed on an operator's word");
-        self.levers.log.set_level(level);
+        self.controls.log.set_level(level);
     }
 
     fn drain(&self, then: AfterDrain) {
         self.set_draining();
         // It is gone when the process ends anyway.
-        let _ = self.levers.wake.send(Wake::Drain(then));
+        let _ = self.controls.wake.send(Wake::Drain(then));
     }
 
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
-        match self.levers.reload.request() {
+        match self.controls.reload.request() {
             Ok(diff) => {
                 let rereads = diff.told_rereads();
                 let Diff { mut changes, warnings, .. } = diff;
@@ -692,7 +692,7 @@ impl Api for Process {
     }
 
     fn upgrade(&self, discard_store: bool) -> Result<(), Vec<String>> {
-        upgrade::request(&self.levers.wake, discard_store)
+        upgrade::request(&self.controls.wake, discard_store)
     }
 }
 

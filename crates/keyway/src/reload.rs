@@ -11,7 +11,7 @@ pub use diff::diff;
 pub use live::Live;
 pub use merge::Merge;
 
-use crate::upgrade::{Asked, Heir, Reasons};
+use crate::upgrade::{Asked, Reasons, Successor};
 use keyway_control::AfterDrain;
 use keyway_metrics::ReloadFigures;
 use keyway_worker::Retired;
@@ -35,7 +35,7 @@ pub enum Wake {
     /// Somebody asks for an upgrade.
     Upgrade(Asked),
     /// An upgrade is over: the process that serves, or why none does.
-    Upgraded(Result<Heir, Reasons>),
+    Upgraded(Result<Successor, Reasons>),
 }
 
 /// What a reload has changed.

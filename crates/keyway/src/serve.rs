@@ -2,11 +2,11 @@
 
 mod draining;
 
-use crate::admin::{Levers, Process, Settings};
+use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::{LogFormat, counted};
 use crate::plan::Sources;
 use crate::reload::{Live, Refusal, Reload, Wake};
-use crate::upgrade::{self, Heir, PidFile, TakeOver, Upgrades};
+use crate::upgrade::{self, PidFile, Successor, TakeOver, Upgrades};
 use crate::workers::{RETRY_AFTER, SAMPLE_EVERY, Workers};
 use crate::{driver, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
@@ -95,9 +95,9 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     let plan = Arc::clone(&version.plan);
     let upgraded = upgrade::Told::default();
     let mut upgrades = Upgrades::new(wake.clone(), Arc::clone(&upgraded));
-    let levers = Levers { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
+    let controls = AdminControls { log, wake: wake.clone(), reload: Reload::new(wake), upgraded };
     let settings = Settings::new(started, &config);
-    let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), levers, settings);
+    let process = Process::new(Arc::clone(&plan), Arc::clone(&registry), controls, settings);
     let process = Arc::new(process);
     let access = access(&config);
     let mut admin = prepare_admin(&config, &process, &access, (before, started.may_lack_admin))?;
@@ -146,12 +146,12 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
                 file.remove();
             }
         }
-        Ending::Replaced(heir) => {
+        Ending::Replaced(successor) => {
             workers.leave(upgrade::grace(&live));
             let closing = close_beside(admin);
             // Waits while the manager does not read, with clients served meanwhile.
-            upgrade::tell_of_heir(heir.pid);
-            if serve_the_rest(workers, &live, &heir, &woken).is_err() {
+            upgrade::tell_of_successor(successor.pid);
+            if serve_the_rest(workers, &live, &successor, &woken).is_err() {
                 status = ExitCode::FAILURE;
                 // Otherwise it is the other process's, or will be in a moment.
                 if let Some(file) = pid_file {
@@ -310,7 +310,7 @@ enum Ending {
     /// It is to stop, by a signal or on an operator's word.
     Stop(AfterDrain, Option<i32>),
     /// Another one serves in its place.
-    Replaced(Heir),
+    Replaced(Successor),
 }
 
 /// Waits for the order to stop, and looks after the workers meanwhile.
@@ -337,8 +337,8 @@ fn run(
             Ok(Wake::Signal(SIGUSR2)) => drop(upgrades.begin((live, workers, admin), false)),
             Ok(Wake::Upgrade(asked)) => upgrades.answer((live, workers, admin), &asked),
             Ok(Wake::Upgraded(outcome)) => {
-                if let Some(heir) = upgrades.end(outcome) {
-                    return Ending::Replaced(heir);
+                if let Some(successor) = upgrades.end(outcome) {
+                    return Ending::Replaced(successor);
                 }
             }
             Ok(Wake::Signal(signal)) => {
@@ -411,11 +411,11 @@ fn wait_for_end(woken: &Receiver<Wake>) {
 fn serve_the_rest(
     workers: Workers,
     live: &Live,
-    heir: &Heir,
+    successor: &Successor,
     woken: &Receiver<Wake>,
-) -> Result<(), upgrade::HeirFailed> {
-    let (pid, grace) = (heir.pid, upgrade::grace(live));
-    remove_unix_sockets(live, &heir.kept);
+) -> Result<(), upgrade::SuccessorFailed> {
+    let (pid, grace) = (successor.pid, upgrade::grace(live));
+    remove_unix_sockets(live, &successor.kept);
     let rest = match grace.is_zero() {
         true => "closes each of its clients after the last reply".to_owned(),
         false => format!("serves the clients it has for {grace:?} at most, then it drains"),
@@ -428,7 +428,7 @@ fn serve_the_rest(
     let mut outcome = Ok(());
     let mut order = Order { then: AfterDrain::Exit, signal: None };
     while !workers.have_ended() {
-        outcome = heir.check();
+        outcome = successor.check();
         if outcome.is_err() {
             tracing::error!(
                 pid,

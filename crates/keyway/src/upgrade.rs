@@ -11,8 +11,8 @@ mod notify;
 mod pid_file;
 mod take_over;
 
-pub use attempt::{Heir, HeirFailed};
-pub use notify::{tell_of_heir, tell_of_start};
+pub use attempt::{Successor, SuccessorFailed};
+pub use notify::{tell_of_start, tell_of_successor};
 pub use pid_file::PidFile;
 pub use take_over::TakeOver;
 
@@ -159,7 +159,7 @@ impl Upgrades {
     }
 
     /// The next process serves, or does not: returns it if it does.
-    pub fn end(&mut self, outcome: Result<Heir, Reasons>) -> Option<Heir> {
+    pub fn end(&mut self, outcome: Result<Successor, Reasons>) -> Option<Successor> {
         if let Some(attempt) = self.running.take() {
             attempt.join();
         }
@@ -169,7 +169,7 @@ impl Upgrades {
         };
         *self.told.lock() = Some(UpgradeStatus { state, reasons });
         match outcome {
-            Ok(heir) => Some(heir),
+            Ok(successor) => Some(successor),
             Err(reasons) => {
                 log_reasons(&reasons);
                 tracing::error!("upgrade failed: this process serves on as before");
@@ -192,7 +192,7 @@ impl Upgrades {
         }
         // What was asked for meanwhile is seen to by whoever ends this process.
         others.into_iter().for_each(|other| drop(self.wake.send(other)));
-        let Some(Heir { pid, kept }) = serves else {
+        let Some(Successor { pid, kept }) = serves else {
             tracing::warn!("the upgrade that was going on is given up");
             return Vec::new();
         };

@@ -259,7 +259,7 @@ pub trait Io {
 
     /// Whether the other side of a connection has broken the rules by which memory is shared: told
     /// after [`Recv::Failed`] or [`Send::Failed`], before it is closed.
-    fn has_lied(&mut self, _socket: Socket) -> bool {
+    fn has_broken_rules(&mut self, _socket: Socket) -> bool {
         false
     }
 

@@ -729,7 +729,7 @@ impl Io for Ringed {
         send_each(self, socket, pieces)
     }
 
-    fn has_lied(&mut self, socket: Socket) -> bool {
+    fn has_broken_rules(&mut self, socket: Socket) -> bool {
         is_ringed(socket) && self.line(socket.0 & !RINGED_SOCKET).is_some_and(|line| line.is_broken)
     }
 

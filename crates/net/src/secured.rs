@@ -532,8 +532,8 @@ impl<I: Io> Io for Secured<I> {
         send_each(self, socket, pieces)
     }
 
-    fn has_lied(&mut self, socket: Socket) -> bool {
-        !is_secured(socket) && self.io.has_lied(socket)
+    fn has_broken_rules(&mut self, socket: Socket) -> bool {
+        !is_secured(socket) && self.io.has_broken_rules(socket)
     }
 
     #[inline]

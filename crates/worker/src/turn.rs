@@ -360,8 +360,8 @@ impl<I: Io> Worker<I> {
     /// Closes a client whose connection is of no more use.
     #[cold]
     fn close_broken(&mut self, key: Key<Session>, socket: Socket) {
-        let has_lied = self.io.has_lied(socket);
-        if has_lied && self.plan.notices.broken.is_due(self.core.clock().now) {
+        let has_broken_rules = self.io.has_broken_rules(socket);
+        if has_broken_rules && self.plan.notices.broken.is_due(self.core.clock().now) {
             let client = self.core.session(key).map(|session| Arc::clone(&session.identity.addr));
             let client = client.as_deref().unwrap_or_default();
             tracing::warn!(
@@ -371,7 +371,7 @@ impl<I: Io> Worker<I> {
                  minute, and counted in keyway_client_closed_connections_total"
             );
         }
-        let reason = if has_lied { CloseReason::Client } else { CloseReason::Reset };
+        let reason = if has_broken_rules { CloseReason::Client } else { CloseReason::Reset };
         self.close_client(key, reason);
     }
 
@@ -408,7 +408,7 @@ impl<I: Io> Worker<I> {
                 Recv::Empty => return,
                 Recv::End | Recv::Failed => {
                     self.note_tls_fault(index, socket);
-                    match self.io.has_lied(socket) {
+                    match self.io.has_broken_rules(socket) {
                         true => BackendFault::Protocol,
                         false => BackendFault::Closed,
                     }

@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::fault::{Reason, SendFault};
 use crate::frame::{FRAGMENT_LEN, Head, Kind, TTL_MAX, flags, path_ids};
 use crate::id::NodeId;
-use crate::peer::outbox::{Custody, Remains, Routed};
+use crate::peer::outbox::{DeliveryState, Remains, Routed};
 use crate::peer::{Body, PeerKey};
 use crate::wire::{Reader, Writer};
 use keyway_base::Time;
@@ -380,14 +380,14 @@ impl Node {
     /// What a lost connection leaves: what was not sent goes another way, what may have arrived is
     /// never sent again.
     pub(super) fn route_remains(&mut self, remains: Remains, now: Time) {
-        for custody in remains.in_doubt {
-            match custody {
-                Custody::Sender { kind, src, dst, seq, flags } => {
+        for delivery in remains.in_doubt {
+            match delivery {
+                DeliveryState::Sender { kind, src, dst, seq, flags } => {
                     let head = Head { kind, flags, seq, src, dst, ttl: 0 };
                     self.fail(&head, &[], Reason::LinkLost, true, now);
                 }
-                Custody::Again(routed) => self.send_again(*routed, now),
-                Custody::Nobody => {}
+                DeliveryState::Again(routed) => self.send_again(*routed, now),
+                DeliveryState::Nobody => {}
             }
         }
         for routed in remains.unsent {

@@ -11,7 +11,7 @@ pub type Body = Arc<Vec<u8>>;
 
 /// Who is to be told if what was sent does not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Custody {
+pub(crate) enum DeliveryState {
     /// Nobody: it is said again on the next connection, or answered in time or not.
     Nobody,
     /// The sender of a message or a command.
@@ -49,7 +49,7 @@ struct Large {
 
 enum Entry {
     /// So many bytes of `small`, a whole frame.
-    Small(u32, Custody),
+    Small(u32, DeliveryState),
     Large(Box<Large>),
 }
 
@@ -64,7 +64,7 @@ const LARGE_LEN: usize = PLACE_LEN + size_of::<Large>() + 64;
 #[derive(Default)]
 pub(crate) struct Remains {
     /// Sent, and perhaps not taken.
-    pub in_doubt: Vec<Custody>,
+    pub in_doubt: Vec<DeliveryState>,
     /// Not sent, or not the whole of it.
     pub unsent: Vec<Routed>,
 }
@@ -91,24 +91,24 @@ pub(crate) struct Outbox {
     sent: u64,
     limit: u64,
     /// What ends at a position that the peer has not taken yet.
-    in_flight: VecDeque<(u64, Custody)>,
+    in_flight: VecDeque<(u64, DeliveryState)>,
     in_flight_len: usize,
     taken: u64,
 }
 
-impl Custody {
+impl DeliveryState {
     /// Bytes of memory, about, with its place in a queue.
     fn len(&self) -> usize {
         PLACE_LEN
             + match self {
-                Custody::Again(routed) => 192 + routed.body.len() + routed.path.len(),
+                DeliveryState::Again(routed) => 192 + routed.body.len() + routed.path.len(),
                 _ => 0,
             }
     }
 
     /// The same of word.
     fn word_len(&self) -> usize {
-        if matches!(self, Custody::Again(_)) { self.len() } else { 0 }
+        if matches!(self, DeliveryState::Again(_)) { self.len() } else { 0 }
     }
 }
 
@@ -116,7 +116,7 @@ impl Entry {
     /// Bytes of memory beside what is queued, about.
     fn beside_len(&self) -> usize {
         match self {
-            Entry::Small(_, custody) => custody.len(),
+            Entry::Small(_, delivery) => delivery.len(),
             Entry::Large(large) => LARGE_LEN + large.path.len() + large.tail.len(),
         }
     }
@@ -131,9 +131,9 @@ impl Entry {
 }
 
 /// Bytes of memory of a frame that is queued, if it is word.
-fn word_len(frame: &[u8], custody: &Custody) -> usize {
+fn word_len(frame: &[u8], delivery: &DeliveryState) -> usize {
     let is_word = frame::kind_of(frame).is_some_and(is_word);
-    if is_word { frame.len() + custody.len() } else { 0 }
+    if is_word { frame.len() + delivery.len() } else { 0 }
 }
 
 /// Whether a frame of that kind is what a sender waits for: word of arrival, of a failure, of what was applied.
@@ -141,21 +141,21 @@ pub(crate) fn is_word(kind: Kind) -> bool {
     matches!(kind, Kind::Failure | Kind::Ack | Kind::Applied)
 }
 
-fn custody(head: &Head, path: &[u8], body: &[u8]) -> Custody {
+fn delivery(head: &Head, path: &[u8], body: &[u8]) -> DeliveryState {
     match head.kind {
-        Kind::Message | Kind::Command => Custody::Sender {
+        Kind::Message | Kind::Command => DeliveryState::Sender {
             kind: head.kind,
             flags: head.flags,
             src: head.src,
             dst: head.dst,
             seq: head.seq,
         },
-        Kind::Failure | Kind::Applied => Custody::Again(Box::new(Routed {
+        Kind::Failure | Kind::Applied => DeliveryState::Again(Box::new(Routed {
             head: *head,
             path: path.to_vec(),
             body: Arc::new(body.to_vec()),
         })),
-        _ => Custody::Nobody,
+        _ => DeliveryState::Nobody,
     }
 }
 
@@ -189,9 +189,9 @@ impl Outbox {
     pub fn push(&mut self, head: &Head, path: &[u8], body: &[u8]) {
         let len = frame::append(&mut self.small, head, path, [body, &[]]);
         self.queued_len += len;
-        let custody = custody(head, path, body);
-        self.words_len += if is_word(head.kind) { len + custody.len() } else { 0 };
-        self.append(Entry::Small(len as u32, custody));
+        let delivery = delivery(head, path, body);
+        self.words_len += if is_word(head.kind) { len + delivery.len() } else { 0 };
+        self.append(Entry::Small(len as u32, delivery));
     }
 
     /// Queues a body of any length; a long one stays where it is.
@@ -288,9 +288,9 @@ impl Outbox {
         self.taken = taken;
         self.limit = self.limit.max(limit);
         while self.in_flight.front().is_some_and(|(end, _)| *end <= taken) {
-            if let Some((_, custody)) = self.in_flight.pop_front() {
-                self.in_flight_len -= custody.len();
-                self.words_len -= custody.word_len();
+            if let Some((_, delivery)) = self.in_flight.pop_front() {
+                self.in_flight_len -= delivery.len();
+                self.words_len -= delivery.word_len();
             }
         }
         true
@@ -338,14 +338,14 @@ impl Outbox {
     fn poll_small(&mut self, out: &mut Vec<u8>) {
         let Some(entry) = self.entries.pop_front() else { return };
         self.beside_len -= entry.beside_len();
-        let Entry::Small(len, custody) = entry else { return };
+        let Entry::Small(len, delivery) = entry else { return };
         let end = self.small_start + len as usize;
         out.extend_from_slice(&self.small[self.small_start..end]);
-        self.words_len -= word_len(&self.small[self.small_start..end], &custody);
+        self.words_len -= word_len(&self.small[self.small_start..end], &delivery);
         self.small_start = end;
         self.sent += u64::from(len);
         self.queued_len -= len as usize;
-        self.note(custody);
+        self.note(delivery);
     }
 
     fn finish_large(&mut self) {
@@ -356,20 +356,20 @@ impl Outbox {
         if let Some(version) = &large.version {
             self.topics.retain(|topic| *topic != version.topic);
         }
-        self.note(custody(&large.head, &[], &[]));
+        self.note(delivery(&large.head, &[], &[]));
     }
 
-    fn note(&mut self, custody: Custody) {
-        if custody != Custody::Nobody {
-            self.in_flight_len += custody.len();
-            self.words_len += custody.word_len();
-            self.in_flight.push_back((self.sent, custody));
+    fn note(&mut self, delivery: DeliveryState) {
+        if delivery != DeliveryState::Nobody {
+            self.in_flight_len += delivery.len();
+            self.words_len += delivery.word_len();
+            self.in_flight.push_back((self.sent, delivery));
         }
     }
 
     /// Takes out everything that is for other nodes: the connection is gone.
     pub fn take_remains(&mut self, remains: &mut Remains) {
-        remains.in_doubt.extend(self.in_flight.drain(..).map(|(_, custody)| custody));
+        remains.in_doubt.extend(self.in_flight.drain(..).map(|(_, delivery)| delivery));
         self.in_flight_len = 0;
         while let Some(entry) = self.entries.pop_front() {
             self.take_entry(entry, remains);
@@ -406,9 +406,9 @@ impl Outbox {
 
     fn take_entry(&mut self, entry: Entry, remains: &mut Remains) {
         let routed = match entry {
-            Entry::Small(len, custody) => {
+            Entry::Small(len, delivery) => {
                 let end = self.small_start + len as usize;
-                self.words_len -= word_len(&self.small[self.small_start..end], &custody);
+                self.words_len -= word_len(&self.small[self.small_start..end], &delivery);
                 let routed = parsed(&self.small[self.small_start..end]);
                 self.small_start = end;
                 routed
@@ -487,12 +487,12 @@ mod tests {
         Head { kind: Kind::Message, flags: 0, seq, src: NodeId(1), dst: NodeId(2), ttl: 4 }
     }
 
-    fn seqs(custody: &[Custody]) -> Vec<u64> {
-        let seq = |one: &Custody| match one {
-            Custody::Sender { seq, .. } => *seq,
+    fn seqs(delivery: &[DeliveryState]) -> Vec<u64> {
+        let seq = |one: &DeliveryState| match one {
+            DeliveryState::Sender { seq, .. } => *seq,
             _ => panic!("{one:?}"),
         };
-        custody.iter().map(seq).collect()
+        delivery.iter().map(seq).collect()
     }
 
     #[test]
@@ -547,7 +547,7 @@ mod tests {
         }
         let places = |outbox: &Outbox| {
             outbox.entries.capacity() * size_of::<Entry>()
-                + outbox.in_flight.capacity() * size_of::<(u64, Custody)>()
+                + outbox.in_flight.capacity() * size_of::<(u64, DeliveryState)>()
         };
         assert!(outbox.held_len() >= outbox.small.len() + places(&outbox));
         outbox.set_credit(0, 1 << 20);

@@ -34,7 +34,7 @@ pub struct Order {
 
 /// The process that serves now.
 #[derive(Debug)]
-pub struct Heir {
+pub struct Successor {
     /// Its id.
     pub pid: u32,
     /// The positions of the listeners it goes on with.
@@ -43,17 +43,17 @@ pub struct Heir {
 
 /// The process that took over has ended as it was not to.
 #[derive(Debug)]
-pub struct HeirFailed;
+pub struct SuccessorFailed;
 
-impl Heir {
+impl Successor {
     /// Whether it serves, or was told to end. It is not waited for: it stays known until this
     /// process ends.
-    pub fn check(&self) -> Result<(), HeirFailed> {
+    pub fn check(&self) -> Result<(), SuccessorFailed> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let ended = pid.and_then(|pid| waitid(WaitId::Pid(pid), options).ok().flatten());
         match ended.is_some_and(|how| how.exit_status() != Some(0)) {
-            true => Err(HeirFailed),
+            true => Err(SuccessorFailed),
             false => Ok(()),
         }
     }
@@ -138,7 +138,7 @@ impl Next {
         sockets: Vec<Handed>,
         plan: &Plan,
         timeout: Duration,
-    ) -> Result<Heir, Reasons> {
+    ) -> Result<Successor, Reasons> {
         let deadline = now() + timeout;
         let left = || deadline.saturating_duration_since(now());
         let failed = |error| self.talk_failed(&error, timeout);
@@ -190,7 +190,7 @@ impl Next {
                          ejections by hand: this server is in use there"
                     );
                 }
-                Ok(Heir { pid: self.child.id(), kept })
+                Ok(Successor { pid: self.child.id(), kept })
             }
             other => Err(unexpected(&other)),
         }

@@ -19,7 +19,7 @@ pub fn tell_of_start() {
 
 /// Another process is the main one from here on. Only the one that was may say so, and only while
 /// it is there: this waits, within bounds, until the manager has room for it.
-pub fn tell_of_heir(pid: u32) {
+pub fn tell_of_successor(pid: u32) {
     tell(&format!("MAINPID={pid}\n"));
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Account {
 }
 
 /// One thread.
-pub(crate) struct Crew {
+pub(crate) struct Connections {
     io: Driver,
     events: Vec<Event>,
     state: State,
@@ -76,11 +76,11 @@ pub(crate) fn work(
     reports: &SyncSender<Report>,
     start: &Receiver<u64>,
 ) {
-    let outcome = Crew::new(setup, thread, reports.clone()).and_then(|mut crew| {
-        crew.connect_all()?;
-        let _ = crew.reports.send(Report::Ready);
+    let outcome = Connections::new(setup, thread, reports.clone()).and_then(|mut connections| {
+        connections.connect_all()?;
+        let _ = connections.reports.send(Report::Ready);
         match start.recv() {
-            Ok(at) => crew.run(at).inspect(|()| {
+            Ok(at) => connections.run(at).inspect(|()| {
                 // What a thread has used is seen for as long as it is there.
                 let _ = start.recv();
             }),
@@ -92,10 +92,14 @@ pub(crate) fn work(
     }
 }
 
-impl Crew {
-    fn new(setup: &Arc<Setup>, thread: usize, reports: SyncSender<Report>) -> Result<Crew, Error> {
+impl Connections {
+    fn new(
+        setup: &Arc<Setup>,
+        thread: usize,
+        reports: SyncSender<Report>,
+    ) -> Result<Connections, Error> {
         let io = driver()?;
-        Ok(Crew { io, events: Vec::new(), state: State::new(setup, thread)?, reports })
+        Ok(Connections { io, events: Vec::new(), state: State::new(setup, thread)?, reports })
     }
 
     /// Opens every connection and waits until each has been let in.
@@ -295,7 +299,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Connections {
     fn drop(&mut self) {
         for link in &mut self.state.links {
             if let Some(socket) = link.socket.take() {

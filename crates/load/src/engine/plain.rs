@@ -46,8 +46,8 @@ pub(super) fn render(
     let spec = &program.ops[usize::from(sent.op)];
     let step = &spec.steps[usize::from(number)];
     let random = Random::new(sent.seed.wrapping_add(u64::from(number)));
-    if let Some(mold) = &step.mold {
-        return program.cast(mold, sent.key, random, &mut link.out);
+    if let Some(template) = &step.template {
+        return program.cast(template, sent.key, random, &mut link.out);
     }
     let mut cursor = Cursor {
         key: sent.key,

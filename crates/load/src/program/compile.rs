@@ -1,7 +1,7 @@
 //! From commands to bytes and what is put between them.
 
-use super::mold::Mold;
 use super::packet::{self, Packet};
+use super::template::Template;
 use super::ycsb;
 use super::{DATA_PLACES, Judge, Op, Part, Program, Stamps, Step};
 use crate::error::Error;
@@ -87,7 +87,7 @@ impl Compiler<'_> {
         let kind = &kind;
         let finish = |step| {
             let step = self.verified(kind, self.settled(step));
-            Step { mold: Mold::of(&step), ..step }
+            Step { template: Template::of(&step), ..step }
         };
         let steps = steps.into_iter().map(finish).collect();
         Ok(Op {
@@ -436,7 +436,7 @@ impl Step {
             verified_keys: 0,
             stamps: Stamps::None,
             route: Vec::new(),
-            mold: None,
+            template: None,
         }
     }
 

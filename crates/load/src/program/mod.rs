@@ -2,13 +2,13 @@
 //! put between them. Rendering appends to a buffer and allocates nothing once that is large enough.
 
 mod compile;
-mod mold;
 mod packet;
+mod template;
 mod write;
 mod ycsb;
 
 pub(crate) use compile::compile;
-pub(crate) use mold::Mold;
+pub(crate) use template::Template;
 
 use crate::draw::Draw;
 use crate::random::Random;
@@ -66,7 +66,7 @@ pub(crate) struct Step {
     /// The word that says which server of a cluster it is for.
     route: Vec<Piece>,
     /// All of it in one piece, where that is possible.
-    pub(crate) mold: Option<Mold>,
+    pub(crate) template: Option<Template>,
 }
 
 /// What of a request is verified.

@@ -7,7 +7,7 @@ use crate::random::Random;
 
 /// A request with zeros where its key's digits go, and what else goes where.
 #[derive(Debug)]
-pub(crate) struct Mold {
+pub(crate) struct Template {
     bytes: Vec<u8>,
     gaps: Vec<Gap>,
 }
@@ -19,41 +19,47 @@ struct Gap {
     is_key: bool,
 }
 
-impl Mold {
-    /// The mold of a request with one key and without anything that is verified; `None` for others.
-    pub(super) fn of(step: &Step) -> Option<Mold> {
-        let mut mold = Mold { bytes: Vec::new(), gaps: Vec::new() };
+impl Template {
+    /// The template of a request with one key and without anything that is verified; `None` for others.
+    pub(super) fn of(step: &Step) -> Option<Template> {
+        let mut template = Template { bytes: Vec::new(), gaps: Vec::new() };
         for part in &step.parts {
             let (len, is_key) = match part {
                 Part::Bytes { from, to } => {
-                    mold.bytes.extend_from_slice(&step.bytes[*from as usize..*to as usize]);
+                    template.bytes.extend_from_slice(&step.bytes[*from as usize..*to as usize]);
                     continue;
                 }
                 Part::KeyDigits { digits } => (usize::from(*digits), true),
                 Part::Value { len } => (*len, false),
                 _ => return None,
             };
-            let from = mold.bytes.len();
-            mold.bytes.resize(from + len, b'0');
-            mold.gaps.push(Gap { from: from as u32, to: (from + len) as u32, is_key });
+            let from = template.bytes.len();
+            template.bytes.resize(from + len, b'0');
+            template.gaps.push(Gap { from: from as u32, to: (from + len) as u32, is_key });
         }
         // What is long is not worth copying twice.
-        let is_short = mold.bytes.len() <= MOLD_LEN_MAX;
-        (is_short && step.stamps == Stamps::None).then_some(mold)
+        let is_short = template.bytes.len() <= MOLD_LEN_MAX;
+        (is_short && step.stamps == Stamps::None).then_some(template)
     }
 }
 
-/// Values are in a mold, too: they are copied once with it, and once more over it.
+/// Values are in a template, too: they are copied once with it, and once more over it.
 const MOLD_LEN_MAX: usize = 1024;
 
 impl Program {
     /// Appends a request; the same as `render` does with its parts.
     #[inline]
-    pub(crate) fn cast(&self, mold: &Mold, key: u64, mut random: Random, out: &mut Vec<u8>) {
+    pub(crate) fn cast(
+        &self,
+        template: &Template,
+        key: u64,
+        mut random: Random,
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
-        out.extend_from_slice(&mold.bytes);
+        out.extend_from_slice(&template.bytes);
         let own = &mut out[start..];
-        for gap in &mold.gaps {
+        for gap in &template.gaps {
             let room = &mut own[gap.from as usize..gap.to as usize];
             if gap.is_key {
                 fill_digits(self.keys.first + key, room);
@@ -91,7 +97,7 @@ mod tests {
             again: &[],
         };
         program.render(step, &mut cursor, &mut rendered);
-        program.cast(step.mold.as_ref()?, key, Random::new(key), &mut cast);
+        program.cast(step.template.as_ref()?, key, Random::new(key), &mut cast);
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Some((text(rendered), text(cast)))
     }
@@ -101,7 +107,7 @@ mod tests {
         for protocol in [Protocol::Resp2, Protocol::MemcachedText, Protocol::MemcachedMeta] {
             for mix in ["get", "set", "del", "incr"] {
                 for key in [0, 3, 94, 95, 123_456, 999_999] {
-                    let (rendered, cast) = both(mix, protocol, key).expect("a mold");
+                    let (rendered, cast) = both(mix, protocol, key).expect("a template");
                     assert_eq!(rendered, cast, "{protocol} {mix} {key}");
                     let digits = format!("key:{:012}", key + 5);
                     assert!(cast.starts_with("before") && cast.contains(&digits), "{cast}");
