@@ -48,7 +48,7 @@ impl Foreign {
     }
 }
 
-/// What such a server says, fit to be shown: its first line, as far as it has 60 bytes, escaped.
+/// The first line that such a server says, escaped, and 60 bytes of it at most.
 pub fn quoted(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     format!("'{}'", printable(&line[..line.len().min(SHOWN_LEN)]))

@@ -182,7 +182,7 @@ fn read_table(
         let address = value.get_ref().as_str().filter(|_| wrong_address).map(str::to_owned);
         entries.insert(key.name, Entry { value: written, at: Some(at), address });
     }
-    // What was meant is there, and wrong: it is not told as missing too.
+    // The key that was meant is there, and wrong: it is not told as missing too.
     for (key, at) in misspelt {
         let wrong = Entry { value: None, at: Some(at), address: None };
         entries.entry(key).or_insert(wrong);

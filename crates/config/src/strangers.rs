@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 /// The tables of Keyway's own files.
 const OURS: [&str; 5] = ["server", "limits", "listener", "pool", "user"];
 
-/// What lines of Keyway's own files begin with, also where the rest of the file is spoilt.
+/// The beginnings of lines in Keyway's own files, also where the rest of the file is spoilt.
 const OUR_HEADERS: [&str; 8] =
     ["[[listener", "[listener", "[pool.", "[[pool.", "[[user", "[server", "[limits", "[pool "];
 
@@ -67,7 +67,7 @@ impl Stranger {
         }
     }
 
-    /// What `keyway import` calls it.
+    /// Its name for `keyway import`.
     fn kind(self) -> Option<&'static str> {
         match self {
             Stranger::Overlord => Some("overlord"),
@@ -87,7 +87,7 @@ impl Stranger {
         }
     }
 
-    /// What to do with the file.
+    /// The advice for a user who has such a file.
     fn hint(self, path: &str) -> String {
         match (self, self.kind()) {
             (_, Some(kind)) => {
@@ -156,7 +156,7 @@ pub(crate) fn explain_import(
     }
 }
 
-/// Whether a line stands there that only Keyway's files have.
+/// Returns whether the text has a line that only Keyway's files have.
 fn has_our_header(text: &str) -> bool {
     let begins = |line: &str| OUR_HEADERS.iter().any(|header| line.starts_with(header));
     text.lines().any(|line| begins(line.trim_start()))

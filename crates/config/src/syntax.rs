@@ -102,7 +102,7 @@ fn explain(message: &str, found: &str, line: &str) -> Problem {
     }
 }
 
-/// What is seen by the line alone, whatever the parser stumbles over first; `rest` is the line from
+/// The mistake that the line alone shows, whatever the parser stumbles over first; `rest` is the line from
 /// there on.
 fn of_line(line: &str, rest: &str, found: &str) -> Option<Problem> {
     const MARKS: [&str; 3] = ["<<<<<<<", "=======", ">>>>>>>"];

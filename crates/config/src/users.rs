@@ -16,7 +16,7 @@ use toml::de::DeValue;
 const HASH_HINT: &str = "write what `keyway hash-password` prints: # and 64 hexadecimal digits, or with --slow what \
      begins with $argon2id$, each in double quotes";
 
-/// What the masks of hashes begin with, and no hash: numbers in place of them.
+/// The beginning of the masks of hashes, which no hash has: numbers stand in its place.
 const MASK_OF_HASH: &str = "#00000000000000000000000000000000000000000000000000000000";
 
 /// Hashes of one user that take long: all of them are worked out for each login.
@@ -27,7 +27,7 @@ const SLOW_MAX: usize = 4;
 pub(crate) struct HashedPasswords {
     digests: Vec<Digest>,
     slow: Vec<Arc<str>>,
-    /// Whether one is what a configuration is shown with in place of a hash.
+    /// Returns whether a text is the mask that a shown configuration has in place of a hash.
     has_mask: bool,
 }
 

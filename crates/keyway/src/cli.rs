@@ -147,7 +147,7 @@ enum Foreign {
     Overlord,
 }
 
-/// What was typed. Ends the process where it is wrong, or asks for help.
+/// Reads the arguments that were typed. A mistake, or a question for help, ends the process.
 pub fn typed() -> Cli {
     let error = match Cli::try_parse() {
         Ok(cli) => return cli,

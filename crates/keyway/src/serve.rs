@@ -66,7 +66,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     before.receive()?;
     let sockets = plan::bind(&config, before).map_err(|errors| {
         let errors = errors.join("\nkeyway: ");
-        // What was typed, not the key of a file that is not there.
+        // The message names the option that was typed, and no key of a file that is not there.
         match started.file {
             Some(_) => anyhow!("{errors}"),
             None => anyhow!(

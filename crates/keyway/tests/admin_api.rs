@@ -621,7 +621,7 @@ fn who_is_refused_or_sends_no_body_keeps_no_place_for_long() {
     assert_eq!(heads.map(|head| raw(keyway.admin(), head).0), [401, 408]);
 }
 
-/// What a probe may take: many monitors wait for one second.
+/// The longest time for a probe: many monitors wait for one second.
 const PROBE_TIME: Duration = Duration::from_secs(1);
 
 /// Opens connections that hold places without a whole request: silent, in the head, and in the

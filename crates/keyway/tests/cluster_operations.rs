@@ -88,7 +88,7 @@ fn a_shard_that_never_had_a_replica_is_told_beside_shards_that_have_one() {
         let _ = keyway.client(0).words(&format!("GET {}", key_of(0, "k")));
         ready.status == 200 && ready.body.contains(&primary)
     });
-    // Where no shard has a replica nothing is told.
+    // Nothing is told if no shard has a replica.
     let bare = RedisCluster::start(3, 0);
     let keyway = serve(&bare, &[], 1);
     wait_until("it serves", SOON, || {

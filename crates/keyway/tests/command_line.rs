@@ -1,4 +1,4 @@
-//! What somebody at a terminal meets: files that must not be overwritten, terminals that must stay
+//! The program at a terminal: files that must not be overwritten, terminals that must stay
 //! usable, and messages that name what was typed.
 
 use keyway_testkit::certificates::{Authority, CertificateFiles};
@@ -149,7 +149,7 @@ fn a_masked_password_is_refused_with_where_the_password_goes() {
     ];
     refused(&["check", name(&file)], 2, &wanted);
     refused(&["serve", name(&file)], 2, &wanted);
-    // Where a key is has nothing to do with passwords.
+    // The place of a key has nothing to do with passwords.
     let _ = keyway(&["locate", name(&file), "key"]);
     let hashed = masked.replace("password = \"********\"\n", "").replace(
         "[pool.main]",
@@ -268,7 +268,7 @@ fn the_first_signal_ends_a_load_on_a_server_that_has_fallen_silent() {
     let _ = process.wait_exit(Duration::from_secs(5));
     assert!(process.log().contains("INTERRUPTED"), "{}", process.log());
 
-    // One that takes connections and says nothing at all.
+    // A server that takes connections and says nothing at all.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut process = load(listener.local_addr().expect("a bound socket"));
     let _connected = listener.accept().expect("it connects");

@@ -69,7 +69,7 @@ fn a_large_value_takes_no_more_memory_than_the_copies_that_are_announced() {
         );
         let most = written.max(read);
         assert!(most < copies * LEN + REST, "{kind}: {copies} copies, {written} and {read} bytes");
-        // What is announced is not far more than what can happen.
+        // The announced number is not far more than can happen.
         assert!(2 * most > copies * LEN - REST, "{kind}: {copies} copies, {written} and {read}");
         drop(client);
         let (_, log) = keyway.stop(SOON);

@@ -377,7 +377,7 @@ fn who_caches_is_told_before_a_writer_of_the_same_worker_has_its_reply() {
         let lines = ["SET k 1", "GET k", "GET n", "ECHO read"];
         lines.iter().for_each(|line| reader.write_all(&encode_words(line)).expect("taken"));
         read_until(&mut reader, b"read\r\n");
-        // What it has changed itself.
+        // Messages about its own changes.
         while has_something(&mut reader) {}
         writer.write_all(&encode_words(line)).expect("taken");
         while !has_something(&mut writer) {}

@@ -428,7 +428,7 @@ impl Ledger {
                 && self.is_excused(&self.own_homes(pool, key), 0, self.now))
     }
 
-    /// Whether a read asked for at `since` may find that an item was taken back: the new pool's server
+    /// Returns whether a read asked for at `since` may find that an item was taken back: the new pool's server
     /// lost a connection while the item was brought over. Nobody knows then whether a client has
     /// deleted the item in the old pool, and a copy of a deleted item must not stay.
     pub fn may_be_taken_back(&self, pool: usize, key: &[u8], since: Nanos) -> bool {

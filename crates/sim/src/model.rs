@@ -59,7 +59,7 @@ impl KeyModel {
         self.writes.push(write);
     }
 
-    /// Whether it was there for all that is known.
+    /// Returns whether it was there for all that is known.
     pub fn was_there(&self) -> bool {
         self.candidates.iter().all(|candidate| candidate.content.is_some())
     }

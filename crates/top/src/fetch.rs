@@ -57,7 +57,7 @@ pub fn read(target: &str, shown: &Credentials) -> Result<Reading, String> {
     })
 }
 
-/// What the words for an answer that is no reading begin with.
+/// The beginning of the words for an answer that is no reading.
 const ANSWERS: [&str; 5] = [
     "the token is wrong",
     "the admin listener asks",
@@ -66,7 +66,7 @@ const ANSWERS: [&str; 5] = [
     "this port",
 ];
 
-/// Whether something is there, though what it answers is no reading: a refusal, or something else.
+/// Returns whether something is there, though its answer is no reading: a refusal, or something else.
 pub(crate) fn has_answered(why: &str) -> bool {
     ANSWERS.iter().any(|begin| why.starts_with(begin))
 }

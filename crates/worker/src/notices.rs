@@ -62,7 +62,7 @@ pub struct PoolNotices {
     pub(crate) health: HealthLog,
     /// Why the latest attempt to connect to a server has failed, by the server's place.
     unreached: Mutex<BTreeMap<u16, &'static str>>,
-    /// What servers have said last that is not of their pool's protocol, and when, by their places.
+    /// The latest words of servers that are not of their pool's protocol, and when, by their places.
     foreign: Mutex<BTreeMap<u16, (Time, String)>>,
 }
 
@@ -77,7 +77,7 @@ impl PoolNotices {
         self.foreign.lock().insert(server, (now, said));
     }
 
-    /// What the server at a place has said last that is not of its protocol, with the time. Says
+    /// The latest words of the server at a place that are not of its protocol, with the time. Says
     /// nothing of whether the server has answered as it should since.
     pub fn foreign(&self, server: u16) -> Option<(Time, String)> {
         self.foreign.lock().get(&server).cloned()

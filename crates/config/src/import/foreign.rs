@@ -22,7 +22,7 @@ pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// up for, yet a server that is gone is noticed.
 pub(super) const CONNECT_TIMEOUT_FOR_EVER: Duration = Duration::from_secs(5);
 
-/// What a note says of keys that are placed otherwise than before.
+/// The text of a note about keys that are placed otherwise than before.
 pub(super) const MISSING_AT_FIRST: &str = "missing at first";
 
 const ADMIN_DEFAULT: &str = "tcp://127.0.0.1:9380";

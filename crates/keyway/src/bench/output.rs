@@ -37,10 +37,10 @@ impl Form {
         }
     }
 
-    /// Whether the file holds a result in this form.
+    /// Returns whether the file holds a result in this form.
     fn is_in(self, file: &Path) -> bool {
         if self == Form::Json {
-            // Of another version, or with a value out of range, it is a result still.
+            // A file of another version, or with a value out of range, is a result still.
             return matches!(
                 keyway_scenario::read(file),
                 Ok(_) | Err(ReadError::Version { .. } | ReadError::Value { .. })

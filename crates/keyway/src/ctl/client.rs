@@ -58,7 +58,7 @@ enum Why {
     Certificate(String),
 }
 
-/// What to do where something else listens.
+/// The advice for a port where something else listens.
 const NAME_THE_ADDRESS: &str =
     "name the address of Keyway's `server.admin` with --admin HOST:PORT or --config FILE";
 
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// What answers there speaks something else.
+    /// The server at this address speaks another protocol.
     fn no_http(&self, reply: &[u8]) -> Unreachable {
         let address = self.address();
         Unreachable(match reply {

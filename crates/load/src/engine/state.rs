@@ -385,7 +385,7 @@ impl State {
         }
         let waits = self.in_flight > 0 || !self.pausing.is_empty() || self.opening > 0;
         let limit = self.setup.plan.silence_max.as_nanos() as u64;
-        // Who wants it to end does not wait for a server that answers nothing.
+        // A user who ends it does not wait for a server that answers nothing.
         let limit = if is_stopped { limit.min(STOPPED_SILENCE_MAX) } else { limit };
         if !waits {
             self.last_progress = self.last_progress.max(now.saturating_sub(limit / 2));

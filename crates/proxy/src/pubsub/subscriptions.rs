@@ -39,7 +39,7 @@ pub struct Pending {
     pub deadline: Time,
     /// The names of the request, in its order.
     names: Vec<Name>,
-    /// What became of each of them.
+    /// The outcome of each of them.
     outcomes: IndexMap<Name, Outcome, Hashing>,
     /// How many of them are waited for.
     waiting: usize,

@@ -240,7 +240,7 @@ impl Session {
         self.stateful.as_deref().is_some_and(is_waiting)
     }
 
-    /// Whether it waits for what other clients do: in a blocking command, or for the end of a pause.
+    /// Returns whether the client waits for others: in a blocking command, or for the end of a pause.
     pub fn awaits_others(&self) -> bool {
         self.is_blocked() || self.is_held_back
     }

@@ -1,4 +1,4 @@
-//! What a client asks that fills a store whose memory is bounded.
+//! The requests of a client that fills a store whose memory is bounded.
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl Client {
 
     fn ask_hoarding(&mut self, now: Nanos, ledger: &mut Ledger) {
         self.tags += 1;
-        // One after the other, so that most are written.
+        // Keys are taken one after the other, so that most are written.
         let key = match self.random.percent(80) {
             true => self.tags as usize % self.habits.keys,
             false => self.pick_key(),

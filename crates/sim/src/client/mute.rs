@@ -14,7 +14,7 @@ const SCANS: usize = 20;
 /// Keys of other clients that a tracked one reads.
 const READ_OF_OTHERS: usize = 40;
 
-/// What such a client asks for and does not read.
+/// The replies that such a client asks for and does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The value that it has stored.
@@ -26,7 +26,7 @@ pub enum Wanted {
     },
     /// The requests of all clients of its pool.
     Requests,
-    /// What has changed: keys that it has read, or all that begin with `k`.
+    /// Changes of keys: of those that it has read, or of all that begin with `k`.
     Changes {
         /// It is told of all, read or not.
         is_broadcast: bool,

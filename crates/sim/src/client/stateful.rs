@@ -228,7 +228,7 @@ impl Client {
         let is_refused =
             draft.len > self.habits.transaction_len_max || self.crosses(&draft.parts, ledger);
         self.begin(now, What::Exec { parts: draft.parts, watches }, names);
-        // One that watches keys may write nothing: its reply tells.
+        // A transaction that watches keys may write nothing: its reply tells.
         if is_refused || watches {
             self.has_written = draft.had_written;
         }

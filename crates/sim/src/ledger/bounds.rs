@@ -1,4 +1,4 @@
-//! What a store may answer whose memory is bounded.
+//! The answers of a store whose memory is bounded.
 
 use super::*;
 use crate::scenario::Bound;
@@ -24,7 +24,7 @@ impl Ledger {
         self.bounded.as_ref().filter(|bounded| bounded.bound.pool == pool)
     }
 
-    /// Whether the memory of a pool's store is bounded.
+    /// Returns whether the memory of a pool's store is bounded.
     pub fn is_bounded(&self, pool: usize) -> bool {
         self.bounded(pool).is_some()
     }
@@ -46,19 +46,19 @@ impl Ledger {
         self.bounded.as_ref().map_or(0, |it| it.most * 100 / it.bound.memory_max)
     }
 
-    /// Whether a key may have gone to make room for others.
+    /// Returns whether a key may have gone to make room for others.
     pub fn may_be_gone(&self, pool: usize, key: &[u8]) -> bool {
         self.bounded(pool).is_some_and(|BoundedStore { bound, .. }| {
             bound.may_all_go() || (bound.may_expiring_go() && key.starts_with(b"y"))
         })
     }
 
-    /// Whether every key may go.
+    /// Returns whether every key may go.
     pub fn may_all_go(&self, pool: usize) -> bool {
         self.bounded(pool).is_some_and(|bounded| bounded.bound.may_all_go())
     }
 
-    /// Whether a store says that it has no room, and may: it then has done nothing.
+    /// Returns whether a store says that it has no room, and may say so. It has done nothing then.
     pub fn is_for_room(&self, pool: usize, text: &str) -> bool {
         let is_said = text.starts_with("OOM command not allowed when used memory > 'maxmemory'")
             || text.starts_with("ERR out of memory storing object");

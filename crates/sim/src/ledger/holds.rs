@@ -6,7 +6,7 @@ use crate::network::SECOND;
 /// How long requests may be on their way to a server that was ejected.
 const UNDER_WAY_MAX: Nanos = SECOND / 4;
 
-/// What is known of servers that are ejected by hand.
+/// The servers that are ejected by hand, as far as is known.
 #[derive(Default)]
 pub(super) struct Held {
     /// By server: since when it is out of use.

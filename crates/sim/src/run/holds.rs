@@ -9,12 +9,12 @@ use keyway_topology::{BackendId, Pool, PoolKind as TopologyKind};
 use keyway_worker::Retired;
 use std::collections::BTreeSet;
 
-/// Of a hundred seeds with reloads so many have an operator.
+/// The number of seeds with an operator among a hundred with reloads.
 const SHARE: u64 = 50;
 /// How long requests may go wrong because keys have moved.
 const UNREST: Nanos = SECOND;
 
-/// What an operator does.
+/// The acts of an operator.
 pub(super) struct Holds {
     random: Random,
     next_at: Nanos,
@@ -44,7 +44,7 @@ impl Holds {
         &self.pools
     }
 
-    /// What stays ejected in the next version of the settings.
+    /// The servers that stay ejected in the next version of the settings.
     pub(super) fn follow(&mut self, plan: &Plan) {
         let pools = plan.topology.pools();
         let lists = |(name, address): &(String, String)| {
@@ -55,7 +55,7 @@ impl Holds {
     }
 }
 
-/// Whether servers of a pool may be ejected: others have their keys meanwhile, and a server that
+/// Returns whether servers of a pool may be ejected: others have their keys meanwhile, and a server that
 /// comes back may have what it had.
 fn may_hold(pool: &Pool) -> bool {
     let is_listed = matches!(pool.kind, TopologyKind::Sharded(_) | TopologyKind::Memcached(_));
@@ -135,7 +135,7 @@ impl Sim {
         ledger.on_hold((pool, at), is_held, (now, now + UNREST));
     }
 
-    /// What an operator has ejected is out of use, and nothing else is by hand.
+    /// Servers that an operator has ejected are out of use, and no others are by hand.
     pub(super) fn check_holds(&self) -> Result<(), String> {
         let Some(holds) = self.reloads.as_deref().and_then(|reloads| reloads.holds.as_ref()) else {
             return Ok(());

@@ -50,7 +50,7 @@ pub(super) struct Reloads {
     first_server: usize,
     /// Mail that found no room, by worker.
     unsent: Vec<(usize, Mail)>,
-    /// What an operator ejects by hand, in a part of the seeds.
+    /// The servers that an operator ejects by hand, in a part of the seeds.
     pub(super) holds: Option<Holds>,
 }
 

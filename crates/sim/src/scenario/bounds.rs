@@ -8,7 +8,7 @@ use crate::scenario::Options;
 use keyway_store::EvictionPolicy;
 use keyway_topology::PoolKind;
 
-/// Of a hundred seeds with a store so many bound its memory. Such a seed takes as long as thirty
+/// The number of seeds that bound a store's memory, among a hundred with a store. Such a seed takes as long as thirty
 /// others.
 const SHARE: u64 = 12;
 /// The smallest bound that Keyway promises to keep.
@@ -42,7 +42,7 @@ pub struct Bound {
     pub pool: usize,
     /// Bytes that it may take.
     pub memory_max: u64,
-    /// What goes when it is full.
+    /// The policy of what goes when it is full.
     pub policy: EvictionPolicy,
     /// Length of the longest item, with its name.
     pub item_len_max: u64,
@@ -117,7 +117,7 @@ impl Scenario {
         self.limits.read_len_per_turn = self.limits.read_len_per_turn.max(CAPACITY_MIN as u32);
         self.value_len_max = self.value_len_max.max(value_len as usize + 128);
         if bound.may_all_go() {
-            // What becomes of a list or a stream is known only as long as it stays.
+            // The content of a list or a stream is known only as long as it stays.
             let all = self.clients.iter_mut().chain(&mut self.last_clients);
             all.filter(|habits| habits.pool == pool).for_each(|habits| habits.lists = false);
         }

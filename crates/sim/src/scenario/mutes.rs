@@ -137,7 +137,7 @@ impl Scenario {
         }
     }
 
-    /// What clients may ask of a pool, as far as its servers and the books about them know it.
+    /// The requests that clients may send to a pool, as far as its servers and the books about them know it.
     fn wanted_of(&self, pool: usize) -> Vec<Wanted> {
         let is_store = match &self.topology.pools()[pool].kind {
             PoolKind::Memcached(_) | PoolKind::Routed(_) => return vec![Wanted::Values],

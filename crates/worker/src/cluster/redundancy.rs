@@ -57,9 +57,9 @@ pub(crate) struct Followed {
 pub(crate) struct ShardChange {
     /// Its primary.
     pub(crate) primary: String,
-    /// Whether it had a replica before.
+    /// It had a replica before.
     pub(crate) had: bool,
-    /// Whether it has a replica now.
+    /// It has a replica now.
     pub(crate) is_redundant: bool,
 }
 
@@ -154,7 +154,7 @@ impl Redundancy {
         }
     }
 
-    /// Whether the previous process knew that the shard of the primary at a place had a replica.
+    /// Returns whether the previous process knew that the shard of the primary at a place had a replica.
     fn take_expected(&mut self, map: &ClusterMap, place: u16) -> bool {
         let Some(node) = map.node(usize::from(place)) else { return false };
         let before = self.expected.len();
@@ -162,7 +162,7 @@ impl Redundancy {
         self.expected.len() < before
     }
 
-    /// Whether the server at a place is the primary of a shard that is told as one without
+    /// Returns whether the server at a place is the primary of a shard that is told as one without
     /// replicas.
     pub(crate) fn is_lost(&self, place: usize, tenure: u64) -> bool {
         let lost = u16::try_from(place).ok().and_then(|place| self.lost.get(&place));

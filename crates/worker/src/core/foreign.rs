@@ -34,7 +34,7 @@ impl Plane {
         !begin.is_empty() && String::from_utf8_lossy(said).contains(&*begin)
     }
 
-    /// What a server says that is not of its pool's protocol, if that is why it is not up.
+    /// The words of a server that are not of its pool's protocol, if that is why it is not up.
     #[cold]
     pub(super) fn foreign_words(&self, (pool, backend): (u16, u16)) -> Option<String> {
         let (at, said) = self.plan.pools[usize::from(pool)].notices.foreign(backend)?;

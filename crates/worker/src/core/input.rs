@@ -22,7 +22,7 @@ pub(super) enum Step {
     Crowded,
 }
 
-/// What is known of the next request in a session's buffer.
+/// The waiting time of the next request in a session's buffer, as far as it is known.
 pub(super) struct NextRequest {
     /// It has not found any room missing so far.
     pub(super) is_new: bool,

@@ -6,7 +6,7 @@ use super::{LinkSlot, Plane};
 use crate::advice::advice;
 use keyway_topology::HealthState;
 
-/// Whether an error reply says that the connection has given no password. Such a server refuses
+/// Returns whether an error reply says that the connection has given no password. Such a server refuses
 /// every request, whatever its key and command.
 #[cold]
 pub(super) fn is_locked(reply: &[u8]) -> bool {

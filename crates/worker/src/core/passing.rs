@@ -264,7 +264,7 @@ impl Core {
             if !stays {
                 session.lane = BULK;
             }
-            // One that stays is looked after like the others.
+            // A client that stays is looked after like the others.
             if !plane.passing.bulk.contains(&key) {
                 plane.passing.bulk.push(key);
             }

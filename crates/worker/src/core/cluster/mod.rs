@@ -91,7 +91,7 @@ pub(super) struct State {
     retries_due: Time,
     /// Requests for servers that are not known yet.
     named: named::State,
-    /// Where requests of clients that have several on their way were sent on to.
+    /// The servers that clients' requests were sent on to.
     sent_on: sent_on::State,
     /// Sessions that wait for the first map of their pool, or for one in which their slot
     /// has a server.

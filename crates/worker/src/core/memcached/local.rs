@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// and its end.
 const INSIDE: [&str; 5] = ["slabs", "items", "settings", "sizes", "conns"];
 
-/// Whether `stats` with these arguments asks about the internals of memcached: an argument of
+/// Returns whether `stats` with these arguments asks about the internals of memcached: an argument of
 /// [`INSIDE`], `detail dump`, or `cachedump` with a class and a limit.
 fn asks_about_inside(call: &Call<'_>) -> bool {
     let mut words = call.request.keys(call.bytes);
