@@ -59,11 +59,7 @@ pub(super) fn drain(
                 }
             }
             Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
-            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
-            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
-            Ok(Wake::Upgrade(asked)) => {
-                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
-            }
+            Ok(other) => refuse(other),
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = began.elapsed();
                 let has_clients = !live.version.plan.clients.is_empty();
@@ -125,11 +121,7 @@ pub(super) fn give_notice(
                 return Order { then: AfterDrain::Exit, signal: Some(signal) };
             }
             Ok(Wake::Drain(AfterDrain::Exit)) => order.then = AfterDrain::Exit,
-            Ok(Wake::Signal(_) | Wake::Drain(AfterDrain::Wait) | Wake::Upgraded(_)) => {}
-            Ok(Wake::Reload(tell)) => drop(tell.send(Err(Refusal::stopping()))),
-            Ok(Wake::Upgrade(asked)) => {
-                let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
-            }
+            Ok(other) => refuse(other),
             Err(RecvTimeoutError::Timeout) => {
                 let elapsed = sampled.elapsed();
                 sampled = Instant::now();
@@ -138,5 +130,16 @@ pub(super) fn give_notice(
             }
             Err(RecvTimeoutError::Disconnected) => return order,
         }
+    }
+}
+
+/// Refuses a reload or an upgrade that an ending process is asked for.
+fn refuse(wake: Wake) {
+    match wake {
+        Wake::Reload(tell) => drop(tell.send(Err(Refusal::stopping()))),
+        Wake::Upgrade(asked) => {
+            let _ = asked.tell.send(Err(vec!["this process is ending".to_owned()]));
+        }
+        Wake::Signal(_) | Wake::Drain(_) | Wake::Upgraded(_) => {}
     }
 }

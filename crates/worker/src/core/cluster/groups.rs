@@ -365,9 +365,10 @@ impl Core {
         let (log, why) = match error {
             ViewError::Refused(said) if from != pool && is_unknown_command(said) => {
                 let what = format!(
-                    "answers, but is no sentinel: it said '{said}'; check sentinels in [pool.{name}]"
+                    "{backend} answers, but is no sentinel: it said '{said}'; check sentinels in \
+                     [pool.{name}]"
                 );
-                (format!("{backend} {what}"), format!("{backend} {what}"))
+                (what.clone(), what)
             }
             _ => (
                 format!("what {backend} says of the primary of pool {name} {error}"),

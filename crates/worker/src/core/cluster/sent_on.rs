@@ -47,8 +47,9 @@ impl State {
 
     /// Forgets a client that has left.
     pub(super) fn forget_client(&mut self, client: Key<Session>) {
-        if !self.latest.is_empty() {
-            self.latest.retain(|&(of, ..), _| of != client.to_bits());
+        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
+        while let Some((&key, _)) = self.latest.range(of_client.clone()).next() {
+            self.latest.remove(&key);
         }
     }
 
