@@ -356,6 +356,54 @@ fn clients_of_a_pool_that_is_removed_go_to_the_next_or_are_told() {
     assert!(log.contains("pool first: removed") && log.contains("pool second: added"), "{log}");
 }
 
+/// A client stays in a pool that was replaced while a write of its own is owed there. What that
+/// pool leads to is there for as long, also if a later version replaces it again.
+#[test]
+fn what_a_replaced_pool_leads_to_is_there_until_its_last_client_has_gone() {
+    let _watch = watchdog(Duration::from_secs(120), "a pool that leads to replaced ones");
+    let [main, copy, other] = [(); 3].map(|()| RedisServer::start());
+    let over = |name: &str, server: &RedisServer| {
+        Pool::over(name, std::slice::from_ref(server)).with("timeout", "\"300ms\"")
+    };
+    let top = Pool::of_kind("top", "shadow")
+        .with("main", "\"main\"")
+        .with("shadow", "\"copy\"")
+        .with("percent", "100")
+        .with("in_flight_max", "1000");
+    let config = KeywayConfig::new(vec![top, over("main", &main), over("copy", &copy)])
+        .with_server("drain_timeout", "\"60s\"")
+        .with_server("workers", "1");
+    let text = config.toml();
+    let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+    let mut client = changing.keyway.client(0);
+    assert_eq!(client.words("SET before 1"), Value::simple("OK"));
+    main.process().pause();
+    assert!(client.words("SET owed 1").error_text().contains("may have been executed"));
+    changing.reload(|text| text.replace("in_flight_max = 1000", "in_flight_max = 1001"), DONE);
+    changing.reload(
+        |text| {
+            let (before, copy) = text.split_once("[pool.copy]").expect("it is there");
+            format!("{before}[pool.copy]{}", copy.replace("300ms", "301ms"))
+        },
+        DONE,
+    );
+    // Ten times a second a pool is ended in which nobody is.
+    std::thread::sleep(Duration::from_millis(500));
+    let third = format!(
+        "\n[pool.third]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n",
+        other.address()
+    );
+    changing.reload(|text| format!("{text}{third}"), DONE);
+    assert!(client.words("SET later 1").error_text().contains("may have been executed"));
+    wait_until("it is copied", SOON, || copy.client().words("GET later") == Value::bulk("1"));
+    assert_eq!(other.client().words("DBSIZE"), Value::Integer(0));
+    main.process().resume();
+    wait_until("all that was replaced has ended", SOON, || {
+        let _ = client.words("SET last 1");
+        changing.keyway.metrics().sum("keyway_config_ending_pools", &[]) == 0.0
+    });
+}
+
 #[test]
 fn listeners_come_and_go() {
     let _watch = watchdog(Duration::from_secs(60), "listeners");

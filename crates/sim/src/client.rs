@@ -101,6 +101,8 @@ pub struct Client {
     is_silent: bool,
     /// It has written something on this connection.
     has_written: bool,
+    /// A write of this connection was not refused.
+    has_write_done: bool,
     /// What the proxy calls this connection.
     id: Option<i64>,
     /// The shared counter it is about to raise.
@@ -152,6 +154,7 @@ impl Client {
             database: 0,
             is_silent: false,
             has_written: false,
+            has_write_done: false,
             id: None,
             attempt: None,
             reading: Reading::default(),
@@ -285,7 +288,7 @@ impl Client {
         self.database = 0;
         self.last_progress = network.now;
         self.written = 0;
-        self.has_written = false;
+        (self.has_written, self.has_write_done) = (false, false);
         self.output.clear();
         self.input.clear();
         let is_unsure = std::mem::take(&mut self.is_unsure);

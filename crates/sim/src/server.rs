@@ -747,6 +747,11 @@ impl Server {
         if meant != database {
             ledger.fail(|| format!("{} was used in database {database}", clip(key)));
         }
+        if self.pool >= ledger.pools.len() {
+            let index = self.index;
+            ledger.fail(|| format!("{} was sent to server {index} of a neighbour", clip(key)));
+            return;
+        }
         // Servers of a cluster look themselves whether they have the slot.
         let Some(known) = ledger.pools[self.pool].as_ref().filter(|_| self.node.is_none()) else {
             return;

@@ -20,20 +20,50 @@ impl Client {
 
     /// Whether a replica may answer what is asked now; notes a write.
     pub(super) fn may_be_stale(&mut self, ask: &Ask) -> bool {
-        let is_write = match ask {
-            Ask::Set { .. } | Ask::SetMany { .. } | Ask::Increment { .. } | Ask::Delete { .. } => {
-                true
-            }
-            Ask::Begun(Begun { what: What::Exec { parts, .. }, .. }) => parts.iter().any(is_write),
-            Ask::Begun(Begun { what: What::Push { .. } | What::Pop { .. }, .. }) => true,
-            _ => false,
-        };
+        let is_write = is_asked_to_write(ask);
         self.has_written |= is_write;
         match self.habits.staleness {
             Staleness::Never => false,
             Staleness::UntilWrite => !self.has_written,
             Staleness::Always => true,
         }
+    }
+}
+
+impl Client {
+    /// Notes what came of a write. One that was refused and not sent keeps no read on the primary:
+    /// a replica may have answered what was asked behind it, before or after it was written there.
+    pub(super) fn note_write_over(&mut self, expected: &Expected, value: &Value) {
+        if self.has_write_done || !is_asked_to_write(&expected.ask) {
+            return;
+        }
+        let names = self.names_of(expected);
+        let is_refused = match value {
+            Value::Error(text) => {
+                verdict::fate_of(&String::from_utf8_lossy(text), &names) == Ok(Fate::NotDone)
+            }
+            _ => false,
+        };
+        self.has_write_done = !is_refused;
+        if !is_refused || self.habits.staleness != Staleness::UntilWrite {
+            return;
+        }
+        for behind in &mut self.expected {
+            if is_asked_to_write(&behind.ask) {
+                return;
+            }
+            behind.may_be_stale = true;
+        }
+        self.has_written = false;
+    }
+}
+
+fn is_asked_to_write(ask: &Ask) -> bool {
+    match ask {
+        Ask::Set { .. } | Ask::SetMany { .. } | Ask::Increment { .. } | Ask::Delete { .. } => true,
+        Ask::Begun(Begun { what: What::Exec { parts, .. }, .. }) => parts.iter().any(is_write),
+        Ask::Begun(Begun { what: What::Push { .. } | What::Pop { .. }, .. }) => true,
+        _ => false,
     }
 }
 

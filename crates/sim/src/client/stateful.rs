@@ -472,6 +472,7 @@ impl Client {
             Value::Array(Some(items)) if items.len() == parts.len() => {
                 ledger.commits += 1;
                 self.has_written |= watches;
+                self.has_write_done |= watches;
                 for (part, item) in parts.iter().zip(items) {
                     match (&part.ask, item) {
                         (_, Value::Error(_)) => return Err("an error inside EXEC".into()),

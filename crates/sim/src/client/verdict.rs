@@ -50,6 +50,7 @@ impl Client {
                         });
                         return;
                     }
+                    self.note_write_over(&expected, &value);
                     self.owed = self.owed.saturating_sub(1);
                     self.front_since = network.now;
                     self.settle_silent(ledger);

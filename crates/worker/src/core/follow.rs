@@ -15,6 +15,7 @@
 use super::detour::owes_late_write;
 use super::pools::PoolState;
 use super::rights::Loss;
+use super::routes::reports_to;
 use super::{Core, LinkIndex, LinkSlot, Plane, SubscriberIndex};
 use crate::{Plan, Retired};
 use keyway_base::Key;
@@ -134,12 +135,12 @@ impl Core {
             }
         }
         let gives_up = now > retired.until + LAST_WORDS;
-        // A request over other pools may still be on its way without anybody who waits for it.
-        let is_on_its_way = || !self.plane.routes.is_at_rest() && now < retired.until + LAST_WORDS;
+        // A request through other pools may be on its way without anybody who waits for it.
+        let is_led_to = || self.plane.is_led_to(pool);
         // The links of a pool that items are brought over from are needed, also while they are idle.
         // By the last words every client of the pool that is warmed up has left.
         let is_warming = || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
-        if is_used || is_on_its_way() || is_warming() {
+        if is_used || is_led_to() || is_warming() {
             return Some(left);
         }
         for (index, slot) in self.links.iter().enumerate() {
@@ -206,7 +207,7 @@ impl Core {
 
 fn is_of(session: &Session, pool: u16) -> bool {
     let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
-    session.pool == pool || home == Some(pool)
+    session.pool == pool || home == Some(pool) || reports_to(session, pool)
 }
 
 /// Whether a link has no connection and wants none.

@@ -14,6 +14,7 @@
 //! | `relays` | who asks, in what order, and how many at once |
 //! | `behind` | what is sent next stays behind what is on its way |
 //! | `redis` | requests of Redis clients; those of memcached are in `memcached::routes` |
+//! | `retired` | what keeps a pool that a reload has replaced |
 //! | `split` | reads and writes that go different ways |
 //! | `trip` | asking, and what replies lead to |
 //! | `fill` | what one child has is stored in the first |
@@ -22,10 +23,12 @@ mod behind;
 mod fill;
 mod redis;
 mod relays;
+mod retired;
 mod split;
 mod trip;
 
 pub(super) use redis::{PARTS_MAX, course_of};
+pub(super) use retired::reports_to;
 pub(super) use split::Wants;
 
 use super::input::Step;
@@ -166,11 +169,6 @@ impl State {
     /// Whether [`Core::continue_routes`] has something to do.
     pub(crate) fn has_work(&self) -> bool {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
-    }
-
-    /// Whether nothing is on its way over other pools.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.trips() == 0 && self.copies.is_empty()
     }
 
     /// Bytes that trips and copies hold.

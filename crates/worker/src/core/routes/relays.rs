@@ -151,6 +151,16 @@ impl Queues {
         }
     }
 
+    /// What is to be asked in words of its own.
+    pub(super) fn errands(&self) -> impl Iterator<Item = &Errand> {
+        let later = self.levels.iter().flat_map(|level| &level.later);
+        let behind = self.stalls.values().flat_map(|stall| &stall.behind);
+        later.chain(behind).filter_map(|(_, question)| match question {
+            Question::Own(errand) => Some(errand),
+            Question::OfTrip { .. } => None,
+        })
+    }
+
     /// Number of waiting questions, stalled paths and relays.
     pub(super) fn len(&self) -> usize {
         let of_level = |level: &Level| level.relays as usize + level.stalled;
