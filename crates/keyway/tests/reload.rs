@@ -389,10 +389,8 @@ fn what_a_replaced_pool_leads_to_is_there_until_its_last_client_has_gone() {
     );
     // Ten times a second a pool is ended in which nobody is.
     std::thread::sleep(Duration::from_millis(500));
-    let third = format!(
-        "\n[pool.third]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n",
-        other.address()
-    );
+    let third =
+        format!("\n[pool.third]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n", other.address());
     changing.reload(|text| format!("{text}{third}"), DONE);
     assert!(client.words("SET later 1").error_text().contains("may have been executed"));
     wait_until("it is copied", SOON, || copy.client().words("GET later") == Value::bulk("1"));

@@ -452,7 +452,7 @@ impl Ledger {
         if self.is_cluster() {
             return (0..self.troubles.len()).collect();
         }
-        self.pools[pool].as_ref().map_or(Vec::new(), |known| {
+        self.pools.get(pool).and_then(Option::as_ref).map_or(Vec::new(), |known| {
             (known.first_server..known.first_server + known.pool.servers.len()).collect()
         })
     }

@@ -338,8 +338,8 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
         (clusters, &[100713, 115113][..]),
         (Options { clusters: true, ..Options::default() }, &[143483]),
         (memcached, &[124032, 130739]),
-        (routes.clone(), &[113745]),
-        (Options { reloads: None, ..routes.clone() }, &[139692]),
+        (routes, &[113745]),
+        (Options { memcached: true, routes: true, ..Options::default() }, &[139692]),
         (mutes, &[20330]),
         (replaced, &[594]),
     ];

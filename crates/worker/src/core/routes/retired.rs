@@ -17,8 +17,7 @@ impl Plane {
             routes.is_some_and(|routes| routes.pool.children().contains(&pool))
         };
         let mut others = 0..self.plan.pools.len() as u16;
-        others.any(|other| !self.ended.contains(&other) && leads(other))
-            || self.routes.names(pool)
+        others.any(|other| !self.ended.contains(&other) && leads(other)) || self.routes.names(pool)
     }
 }
 
