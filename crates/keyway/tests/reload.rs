@@ -402,6 +402,43 @@ fn what_a_replaced_pool_leads_to_is_there_until_its_last_client_has_gone() {
     });
 }
 
+/// A client whose write has timed out stays in the pool that a reload replaced, and goes by what an
+/// operator says of the pool's servers as all others do.
+#[test]
+fn an_operators_word_about_a_server_counts_for_clients_of_the_replaced_pool_too() {
+    let _watch = watchdog(Duration::from_secs(120), "ejected for clients of a replaced pool");
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let pool = Pool::over("main", &servers).with("timeout", "\"300ms\"");
+    let config = KeywayConfig::new(vec![pool])
+        .with_server("drain_timeout", "\"60s\"")
+        .with_server("workers", "1");
+    let text = config.toml();
+    let mut changing = Changing { keyway: Keyway::start(KEYWAY, config), text };
+    let mut client = changing.keyway.client(0);
+    let keys: Vec<String> = (0..40).map(|nth| format!("key{nth}")).collect();
+    for key in &keys {
+        assert_eq!(client.words(&format!("SET {key} 1")), Value::simple("OK"));
+    }
+    let of = |server: usize| {
+        let mut direct = servers[server].client();
+        let mut there = keys.iter().filter(|key| direct.words(&format!("GET {key}")) != Value::Nil);
+        there.next().expect("it has keys").clone()
+    };
+    let (owed, other) = (of(0), of(1));
+    servers[0].process().pause();
+    assert!(client.words(&format!("SET {owed} 2")).error_text().contains("may have been executed"));
+    changing.reload(|text| text.replace("300ms", "301ms"), DONE);
+    let address = servers[1].address().to_string();
+    let read = format!("GET {other}");
+    assert_eq!(client.words(&read), Value::bulk("1"));
+    assert!(ctl(&changing.keyway, &["eject", "main", &address]).contains("ejected"));
+    wait_until("its keys are another's", SOON, || client.words(&read).is_error());
+    assert!(ctl(&changing.keyway, &["restore", "main", &address]).contains("in use again"));
+    wait_until("they are its own again", SOON, || client.words(&read) == Value::bulk("1"));
+    assert!(changing.keyway.metrics().sum("keyway_config_ending_pools", &[]) > 0.0);
+    servers[0].process().resume();
+}
+
 #[test]
 fn listeners_come_and_go() {
     let _watch = watchdog(Duration::from_secs(60), "listeners");

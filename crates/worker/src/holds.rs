@@ -5,11 +5,12 @@
 //! asked. So its pool remembers it by address as well, and a worker that gives the server a place
 //! takes it out of use there.
 
-use crate::{Cluster, Plan};
+use crate::{Cluster, Plan, Retired};
 use keyway_topology::{BackendId, Endpoint};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Most addresses that a pool remembers. A pool of fewer than 65,536 places never has as many
 /// servers held at once; more would let an operator's script fill memory with servers that are gone.
@@ -46,31 +47,87 @@ impl Holds {
 
 impl Plan {
     /// Takes a server out of use on an operator's word, as
-    /// [`HealthBoard::eject`](keyway_topology::HealthBoard::eject) does.
+    /// [`HealthBoard::eject`](keyway_topology::HealthBoard::eject) does. Clients that are still in a
+    /// version of the pool that was replaced have it out of use as well. Returns whether it was in
+    /// use.
     pub fn eject(&self, id: BackendId) -> bool {
-        match self.found_at(id) {
+        let is_new = match self.found_at(id) {
             Some((cluster, endpoint)) => {
                 cluster.holds.set(&endpoint, true, || self.health.eject(id))
             }
             None => self.health.eject(id),
+        };
+        self.tell_replaced(id, true);
+        is_new
+    }
+
+    /// Puts it back into use, for clients of replaced versions too. Returns whether it was out.
+    pub fn restore(&self, id: BackendId) -> bool {
+        let restore = || self.health.restore(id).is_some();
+        let was_out = match self.found_at(id) {
+            Some((cluster, endpoint)) => cluster.holds.set(&endpoint, false, restore),
+            None => restore(),
+        };
+        self.tell_replaced(id, false);
+        was_out
+    }
+
+    /// Says of a server what an operator has said, in the versions of its pool that were replaced
+    /// and have not ended.
+    fn tell_replaced(&self, id: BackendId, is_held: bool) {
+        let Some(backend) = self.topology.backend(id) else { return };
+        let endpoint = match self.found_at(id) {
+            Some((_, endpoint)) => Some(endpoint),
+            None => {
+                let servers = self.topology.pools()[backend.pool_index].servers();
+                servers.get(backend.server_index).map(|server| server.endpoint.clone())
+            }
+        };
+        let Some(endpoint) = endpoint else { return };
+        for pool in self.replaced_versions(backend.pool_index) {
+            match self.cluster(pool) {
+                Some(cluster) => _ = self.put_found((pool, cluster), &endpoint, is_held),
+                None => {
+                    for id in self.listed_at(pool, &endpoint) {
+                        match is_held {
+                            true => _ = self.health.eject(id),
+                            false if self.health.is_held(id) => _ = self.health.restore(id),
+                            false => {}
+                        }
+                    }
+                }
+            }
         }
     }
 
-    /// Puts it back into use. Returns whether it was out.
-    pub fn restore(&self, id: BackendId) -> bool {
-        let restore = || self.health.restore(id).is_some();
-        match self.found_at(id) {
-            Some((cluster, endpoint)) => cluster.holds.set(&endpoint, false, restore),
-            None => restore(),
-        }
+    /// The positions of the pools that had a pool's name before it and have not ended.
+    fn replaced_versions(&self, pool: usize) -> impl Iterator<Item = usize> {
+        let pools = self.topology.pools();
+        let name = &pools[pool].name;
+        let is_of = move |it: &&Retired| {
+            let is_left = it.left.load(Ordering::Acquire) > 0;
+            is_left && pools[usize::from(it.pool)].name == format!("{name}~{}", it.generation)
+        };
+        self.retired.iter().filter(is_of).map(|it| usize::from(it.pool))
+    }
+
+    /// The servers with an address in a pool whose servers are listed.
+    fn listed_at(&self, pool: usize, endpoint: &Endpoint) -> Vec<BackendId> {
+        let servers = self.topology.pools()[pool].servers();
+        let ids = self.topology.backend_ids(pool).zip(servers);
+        ids.filter(|(_, server)| server.endpoint == *endpoint).map(|(id, _)| id).collect()
     }
 
     /// Restores the server at an address that an operator has ejected and that may have left its
     /// cluster since: it is in use when it comes back. Returns whether the pool held it.
     pub fn restore_absent(&self, pool: usize, address: &str) -> bool {
         let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
-        let Some(cluster) = self.cluster(pool) else { return false };
-        self.put_found((pool, cluster), &endpoint, false)
+        let mut was_held = false;
+        for version in self.replaced_versions(pool).chain([pool]) {
+            let Some(cluster) = self.cluster(version) else { continue };
+            was_held = self.put_found((version, cluster), &endpoint, false);
+        }
+        was_held
     }
 
     /// The servers that an operator has ejected: the pool's name and the address of each.
@@ -107,14 +164,12 @@ impl Plan {
     pub fn hold(&self, pool: &str, address: &str) -> bool {
         let Ok(endpoint) = address.parse::<Endpoint>() else { return false };
         let mut named = self.topology.pools().iter().enumerate();
-        let Some((index, pool)) = named.find(|(_, known)| known.name == pool) else { return false };
+        let Some((index, _)) = named.find(|(_, known)| known.name == pool) else { return false };
         if let Some(cluster) = self.cluster(index) {
             self.put_found((index, cluster), &endpoint, true);
             return true;
         }
-        let ids = self.topology.backend_ids(index).zip(pool.servers());
-        let there: Vec<BackendId> =
-            ids.filter(|(_, server)| server.endpoint == endpoint).map(|(id, _)| id).collect();
+        let there = self.listed_at(index, &endpoint);
         for id in &there {
             self.health.eject(*id);
         }

@@ -6,7 +6,6 @@
 use super::*;
 use crate::network::MILLI;
 use keyway_topology::{BackendId, Pool, PoolKind as TopologyKind};
-use keyway_worker::Retired;
 use std::collections::BTreeSet;
 
 /// The number of seeds with an operator among a hundred with reloads.
@@ -71,7 +70,6 @@ impl Sim {
     /// The operator does something, where it is time to. With `is_over` all servers are restored.
     pub(super) fn hold_servers(&mut self, (holds, own): (&mut Holds, &[usize]), is_over: bool) {
         let now = self.now();
-        let is_ending = |it: &Retired| it.left.load(Ordering::Acquire) > 0;
         let followers = self.plan.followers.load(Ordering::Acquire);
         // The operator's word is for the settings of today alone.
         let is_followed = self.plan.generation == 1 || followers == self.seats.len();
@@ -83,9 +81,6 @@ impl Sim {
                 self.restore(own, &name, &address);
             }
             holds.next_at = Nanos::MAX;
-            return;
-        }
-        if self.plan.retired.iter().any(is_ending) {
             return;
         }
         holds.next_at = now + holds.random.scaled(5 * MILLI, 800 * MILLI);
