@@ -28,15 +28,20 @@ pub(super) struct NextRequest {
     pub(super) is_new: bool,
     /// The first one in the buffer had found no room before.
     pub(super) was_full: bool,
+    /// It was in the socket while others waited, and has not looked for room itself.
+    is_from_socket: bool,
 }
 
 impl NextRequest {
     /// The one behind a request that was refused as it found no room in time.
-    pub(super) const BEHIND_REFUSED: NextRequest = NextRequest { is_new: true, was_full: true };
+    pub(super) const BEHIND_REFUSED: NextRequest =
+        NextRequest { is_new: true, was_full: true, is_from_socket: false };
 
-    pub(super) fn of(session: &Session) -> NextRequest {
+    /// The first request in the buffer of a session, whose socket is read now as it has room again if
+    /// `is_reread`.
+    pub(super) fn of(session: &Session, is_reread: bool) -> NextRequest {
         let was_full = session.full_since.is_some();
-        NextRequest { is_new: !was_full, was_full }
+        NextRequest { is_new: !was_full, was_full, is_from_socket: was_full && is_reread }
     }
 }
 
@@ -229,7 +234,7 @@ impl Plane {
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
-        let mut next = NextRequest::of(session);
+        let mut next = NextRequest::of(session, self.rereading == Some(key));
         let may_have_waited = next.was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
@@ -369,7 +374,8 @@ impl Plane {
         session: &mut Session,
         next: &mut NextRequest,
     ) {
-        if std::mem::take(&mut next.is_new) {
+        let is_from_socket = std::mem::take(&mut next.is_from_socket);
+        if std::mem::take(&mut next.is_new) || is_from_socket {
             let since = session.full_since.filter(|_| next.was_full);
             let silent_since = slot.link.silent_since().unwrap_or(self.clock.now);
             let since = since.map_or(self.clock.now, |since| since.max(silent_since));

@@ -187,7 +187,7 @@ impl Plane {
         let pool = &plan.pools[usize::from(session.pool)];
         self.choose_lane(links, (key, session), busy);
         let mut pos = 0;
-        let mut next = NextRequest::of(session);
+        let mut next = NextRequest::of(session, self.rereading == Some(key));
         let may_have_waited = next.was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
