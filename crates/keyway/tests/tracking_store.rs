@@ -371,17 +371,27 @@ fn who_caches_is_told_before_a_writer_of_the_same_worker_has_its_reply() {
     let mut reader = connect(keyway.address(0));
     reader.write_all(&encode_words("HELLO 3")).expect("taken");
     reader.write_all(&encode_words("CLIENT TRACKING ON")).expect("taken");
+    // While a script runs the worker takes nothing, and then all that was sent meanwhile in one
+    // turn: the writer is first, and the replies to others take their time.
+    let mut busy = connect(keyway.address(0));
+    let mut others: Vec<TcpStream> = (0..300).map(|_| connect(keyway.address(0))).collect();
+    let long = "local sum = 0 for i = 1, 1000000 do sum = sum + i end return sum";
     for (round, line) in
-        ["SET k v", "INCR n", "DEL k", "MSET k 1 n 2"].iter().cycle().take(1000).enumerate()
+        ["SET k v", "INCR n", "DEL k", "MSET k 1 n 2"].iter().cycle().take(20).enumerate()
     {
         let lines = ["SET k 1", "GET k", "GET n", "ECHO read"];
         lines.iter().for_each(|line| reader.write_all(&encode_words(line)).expect("taken"));
         read_until(&mut reader, b"read\r\n");
         // Messages about its own changes.
         while has_something(&mut reader) {}
+        busy.write_all(&encode(&["EVAL", long, "0"])).expect("taken");
+        std::thread::sleep(Duration::from_millis(3));
         writer.write_all(&encode_words(line)).expect("taken");
+        others.iter_mut().for_each(|other| other.write_all(b"PING\r\n").expect("taken"));
         while !has_something(&mut writer) {}
         assert!(has_something(&mut reader), "{line}, round {round}");
+        others.iter_mut().for_each(|other| read_until(other, b"+PONG\r\n"));
+        read_until(&mut busy, b":500000500000\r\n");
     }
 }
 
