@@ -794,3 +794,38 @@ fn a_script_reaches_channels_and_keys_with_its_own_hash_tag() {
     let untagged = (0..100).filter(|nth| seen(&format!("key:{nth}"))).count();
     assert!((1..80).contains(&untagged), "{untagged} of 100 by chance");
 }
+
+/// Whoever subscribes to thousands of channels of a sharded pool, counts their subscribers or leaves
+/// them holds nobody up: the time is in proportion to the names.
+#[test]
+fn thousands_of_channels_hold_nobody_up() {
+    let _watch = watchdog(Duration::from_secs(120), "thousands of channels");
+    let servers = RedisServer::start_many(2);
+    let config = KeywayConfig::new(vec![Pool::over("main", &servers)]).with_server("workers", "1");
+    let keyway = Keyway::start(KEYWAY, config);
+    let (mut client, mut other) = (keyway.client(0), keyway.client(0));
+    let count = 30_000;
+    let names: Vec<String> = (0..count).map(|nth| format!("channel:{nth}")).collect();
+    let names = names.join(" ");
+    client.set_reply_within(Duration::from_secs(60));
+    other.set_reply_within(Duration::from_secs(2));
+    for word in ["SUBSCRIBE", "UNSUBSCRIBE"] {
+        client.send(&encode_words(&format!("{word} {names}")));
+        for nth in 0..count {
+            let left = if word == "SUBSCRIBE" { nth + 1 } else { count - 1 - nth };
+            let name = format!("channel:{nth}");
+            assert_eq!(client.reply(), change(&word.to_lowercase(), &name, left));
+            if nth % 1000 == 0 {
+                assert_eq!(other.words("PING"), Value::simple("PONG"));
+            }
+        }
+        let mut third = keyway.client(0);
+        third.set_reply_within(Duration::from_secs(60));
+        third.send(&encode_words(&format!("PUBSUB NUMSUB {names}")));
+        assert_eq!(other.words("PING"), Value::simple("PONG"));
+        let Value::Array(counts) = third.reply() else { panic!("no list") };
+        let each = i64::from(word == "SUBSCRIBE");
+        assert_eq!(counts.len(), 2 * count as usize);
+        assert!(counts.iter().skip(1).step_by(2).all(|it| *it == Value::Integer(each)));
+    }
+}
