@@ -8,7 +8,6 @@
 
 use super::info::Report;
 use super::input::Step;
-use super::pools::PoolState;
 use super::scripts::{Given, Loads, Preload, Shown, give_script};
 use super::stateful::Asked;
 use super::tracking::caching_request;
@@ -419,7 +418,7 @@ impl Plane {
             let next = in_use.first_from(usize::from(errand.server) + 1);
             errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
         }
-        let PoolState::Servers(state) = &self.pools[errand.pool as usize] else { return };
+        let Some(state) = self.pools[errand.pool as usize].servers() else { return };
         let own = sessions.get(errand.session).and_then(|it| self.own_link(it, errand.server));
         let shared = || state.link(errand.server, errand.session.index(), errand.protocol);
         let index = own.unwrap_or_else(shared);

@@ -2,7 +2,6 @@
 //! circuits and outliers.
 
 use super::links::failure_reason;
-use super::pools::{PoolState, ServersState};
 use super::reply::release_all;
 use super::{Core, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
@@ -210,9 +209,7 @@ impl Plane {
     pub(super) fn tend_outliers(&mut self) {
         let now = self.clock.now;
         for (index, state) in self.pools.iter().enumerate() {
-            let PoolState::Servers(ServersState { readers: Some(readers), .. }) = state else {
-                continue;
-            };
+            let Some(readers) = state.readers() else { continue };
             let board = self.plan.health.reads();
             if !board.claim_period(index, now) {
                 continue;

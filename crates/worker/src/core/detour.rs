@@ -6,7 +6,7 @@
 //! while the server owes the reply to a write of it that has timed out: by another connection its
 //! next write could be executed before that one, which would then overwrite it.
 
-use super::pools::{BULK, DETOUR, PoolState};
+use super::pools::{BULK, DETOUR};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::{Busy, Exchange, Session};
@@ -97,10 +97,10 @@ impl Core {
         if !is_shared || !slot.is_obstructed(len_min) {
             return index;
         }
-        let PoolState::Servers(state) = &self.plane.pools[usize::from(slot.pool)] else {
+        let Some(state) = self.plane.pools[usize::from(slot.pool)].servers() else {
             return index;
         };
-        let lanes = [DETOUR, BULK].into_iter().chain(0..state.connections as u32);
+        let lanes = [DETOUR, BULK].into_iter().chain(0..state.connections() as u32);
         let mut others = lanes.map(|lane| state.link(slot.backend, lane, slot.link.protocol()));
         others.find(|&other| !self.links[other].is_obstructed(len_min)).unwrap_or(index)
     }

@@ -1,7 +1,6 @@
 use super::access::{is_failed_login, local_context};
 use super::cluster::Reader;
 use super::input::Step;
-use super::pools::PoolState;
 use super::stateful::Asked;
 use super::store_slow::is_timed;
 use super::store_transactions::{tells_of_all, unserved};
@@ -257,12 +256,13 @@ impl Plane {
             Distribution::Random => self.next_random() as u32,
             _ => 0,
         };
-        let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
+        let own = &self.pools[usize::from(asked.session.pool)];
+        let Some(state) = own.servers() else {
             self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         };
-        let route = route(asked.request, sharded, &state.ring, random, &mut self.keys);
-        if let (Route::One(server), true) = (route, state.readers.is_some()) {
+        let route = route(asked.request, sharded, state.ring(), random, &mut self.keys);
+        if let (Route::One(server), true) = (route, own.readers().is_some()) {
             return self.send_to_reader(links, asked, server);
         }
         if let Route::One(server) = route {

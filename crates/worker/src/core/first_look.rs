@@ -1,7 +1,6 @@
 //! The first look at servers that have neither answered nor failed. One worker asks each of them,
 //! soon after the start or after a reload that adds it. Requests do not wait for the answer.
 
-use super::pools::PoolState;
 use super::{Core, LinkIndex, Plane};
 use keyway_proxy::LinkState;
 use keyway_topology::{BackendId, FailureReason, LookStep};
@@ -87,10 +86,7 @@ impl Plane {
         if !is_there || self.plan.retired(pool).is_some() {
             return None;
         }
-        match &self.pools[place.pool_index] {
-            PoolState::Servers(state) => Some(state.probe_link(place.server_index)),
-            _ => None,
-        }
+        Some(self.pools[place.pool_index].servers()?.probe_link(place.server_index))
     }
 
     fn patience_with(&self, pool: u16) -> Duration {

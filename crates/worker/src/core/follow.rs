@@ -171,7 +171,7 @@ impl Core {
             slot.generation = generation;
             (slot.is_spare, slot.is_free, slot.is_private) = (true, true, true);
         }
-        plane.pools[usize::from(pool)] = PoolState::None;
+        plane.pools[usize::from(pool)] = PoolState::Ended;
         plane.pubsub.end_pool(pool);
         plane.ended.push(pool);
         // ORDER: pairs with the load of who gives its place to another.
@@ -306,10 +306,8 @@ impl Plane {
 
     /// Which servers are read may be said by listeners and users.
     fn follow_readers(&mut self, index: usize) {
-        if let PoolState::Servers(state) = &mut self.pools[index]
-            && let Some(cluster) = &state.cluster
-        {
-            state.readers = cluster.readers(&self.plan, index);
+        if let Some(state) = self.pools[index].found_mut() {
+            state.readers = state.cluster.readers(&self.plan, index);
         }
     }
 }

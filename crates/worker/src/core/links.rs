@@ -1,5 +1,4 @@
 use super::circuits::Failed;
-use super::pools::PoolState;
 use super::reply::{release_all, release_overdue, release_waiting};
 use super::scripts::Given;
 use super::{Core, LinkIndex, LinkSlot, Plane};
@@ -13,7 +12,8 @@ use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
@@ -302,7 +302,7 @@ impl Core {
             if self.plane.plan.retired(place.pool_index as u16).is_some() {
                 continue;
             }
-            let PoolState::Servers(state) = &self.plane.pools[place.pool_index] else { continue };
+            let Some(state) = self.plane.pools[place.pool_index].servers() else { continue };
             let index = state.probe_link(place.server_index);
             let Core { links, plane, .. } = self;
             let slot = &mut links[index];
@@ -434,14 +434,32 @@ fn health_level(state: HealthState) -> HealthLevel {
     }
 }
 
+/// How a link waits that leads nowhere: it takes no request, and does not connect again.
+static NO_SERVERS: LazyLock<Arc<LinkOptions>> = LazyLock::new(|| {
+    Arc::new(LinkOptions {
+        password: None,
+        memcached: None,
+        database: 0,
+        databases: 1,
+        timeout: None,
+        connect_timeout: Duration::ZERO,
+        backoff_min: Duration::from_secs(3600),
+        backoff_max: Duration::from_secs(3600),
+        in_flight_max: 0,
+        output_len_max: 0,
+        slower_than: Duration::MAX,
+    })
+});
+
 impl Plane {
     /// How links of a pool connect and wait.
     #[inline]
     pub(super) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
-        let Some(Upstream { options, .. }) = self.plan.pools[pool as usize].kind.upstream() else {
-            unreachable!("only sharded pools have links");
-        };
-        options
+        match self.plan.pools[usize::from(pool)].kind.upstream() {
+            Some(Upstream { options, .. }) => options,
+            // A link of a pool that has ended, whose position has come to one without servers.
+            None => &NO_SERVERS,
+        }
     }
 
     /// A request was answered in time.

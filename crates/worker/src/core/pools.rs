@@ -2,7 +2,7 @@ use super::cluster::{ClusterState, Hedging, Readers};
 use super::links::next_generation;
 use super::scripts::Given;
 use super::{LinkIndex, LinkSlot};
-use crate::{Plan, PoolKind, Upstream};
+use crate::{DiscoveredPlan, Plan, PoolKind, Upstream};
 use keyway_base::Time;
 use keyway_proxy::{Budget, Link};
 use keyway_resp::Protocol;
@@ -17,30 +17,32 @@ pub(super) const BULK: u32 = u32::MAX;
 /// server, made likewise. See `detour.rs`.
 pub(super) const DETOUR: u32 = u32::MAX - 1;
 
-/// What this worker knows of a pool.
+/// What this worker knows of a pool, one variant for each kind.
 pub(super) enum PoolState {
-    /// Nothing: the store is shared and always there, and other pools see to theirs.
-    None,
-    /// Which links lead to its servers, and the ring over those in use.
-    Servers(ServersState),
+    /// The pool has ended here, or has not begun.
+    Ended,
+    /// The store is shared and always there.
+    Store,
+    /// The pools that it leads to see to theirs.
+    Routed,
+    Sharded(ServersState),
+    Memcached(ServersState),
+    /// Clients ask no sentinel: the worker does.
+    Sentinels(ServersState),
+    Cluster(FoundState),
+    Replicated(FoundState),
 }
 
+/// The connections to servers, and where keys are.
 pub(super) struct ServersState {
-    /// Who its servers are, where that is found out.
-    pub(super) cluster: Option<ClusterState>,
-    /// Who is read instead of a primary; only where replicas are.
-    pub(super) readers: Option<Box<Readers>>,
-    /// When reads are sent to a second server; only where they are.
-    pub(super) hedging: Option<Box<Hedging>>,
-    /// What may be sent again; only where that is bounded.
-    pub(super) retries: Option<Box<Budget>>,
-    /// Ring over the servers in use, as of `health_epoch`.
-    pub(super) ring: Ring,
-    pub(super) health_epoch: u64,
+    /// Ring over the servers in use, as of `health_epoch`. Where servers are found out it is what
+    /// these have said.
+    ring: Ring,
+    health_epoch: u64,
     /// First link of server 0; each server has `connections` in a row. Behind
     /// those of all servers come as many again, for clients that speak RESP3.
     first_link: LinkIndex,
-    pub(super) connections: usize,
+    connections: usize,
     /// From a link to the one for RESP3 in the same place.
     to_resp3: usize,
     /// First link for large values; each server has one, and one for RESP3 behind those of all.
@@ -48,105 +50,139 @@ pub(super) struct ServersState {
     /// First link around large values; likewise.
     first_detour: LinkIndex,
     /// Idle private links of each server.
-    pub(super) idle: Vec<Vec<LinkIndex>>,
+    idle: Vec<Vec<LinkIndex>>,
+}
+
+/// The same of a pool that finds its servers while it serves.
+pub(super) struct FoundState {
+    pub(super) servers: ServersState,
+    /// Who they are.
+    pub(super) cluster: ClusterState,
+    /// Who is read instead of a primary; only where replicas are.
+    pub(super) readers: Option<Box<Readers>>,
+    /// When reads are sent to a second server; only where they are.
+    pub(super) hedging: Option<Box<Hedging>>,
+    /// What may be sent again; only where that is bounded.
+    pub(super) retries: Option<Box<Budget>>,
 }
 
 impl PoolState {
     pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
-        let kind = &plan.pools[index].kind;
-        let Some(Upstream { servers: pool, .. }) = kind.upstream() else { return PoolState::None };
-        let cluster = kind.cluster();
         if plan.retired(index as u16).is_some() {
-            return PoolState::None;
+            return PoolState::Ended;
         }
-        let mut own = Vec::new();
-        let connections = usize::from(pool.options.server_connections.max(1));
-        let to_resp3 = pool.servers.len() * connections;
-        let protocols: &[Protocol] = match kind {
-            PoolKind::Memcached(_) => &[Protocol::Resp2],
-            PoolKind::Sharded(_)
-            | PoolKind::Cluster(_)
-            | PoolKind::Replicated(_)
-            | PoolKind::Sentinels(_) => &[Protocol::Resp2, Protocol::Resp3],
-            PoolKind::Store(_) | PoolKind::Routed(_) => &[],
+        let redis = &[Protocol::Resp2, Protocol::Resp3][..];
+        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Vec<LinkSlot>| {
+            let ring = build_ring(plan, index, &upstream.servers);
+            ServersState::new((plan, index), (upstream, protocols, false), ring, links)
         };
-        for &protocol in protocols {
-            for backend in 0..pool.servers.len() {
-                let id = plan.topology.backend_id(index, backend);
-                let place = (index as u16, backend as u16);
-                let slot = || {
-                    LinkSlot::new(place, id, protocol)
-                        .following(cluster.is_some())
-                        .watched(plan.health.watches(id))
-                };
-                own.extend((0..connections).map(|_| slot()));
+        let found = |found: &DiscoveredPlan, links: &mut Vec<LinkSlot>| {
+            let cluster = ClusterState::new(&found.cluster);
+            let ring = cluster.ring();
+            FoundState {
+                readers: cluster.readers(plan, index),
+                hedging: cluster.hedging(),
+                retries: cluster.retries(),
+                cluster,
+                servers: ServersState::new(
+                    (plan, index),
+                    (&found.upstream, redis, true),
+                    ring,
+                    links,
+                ),
             }
-        }
-        let shared = own.len();
-        let beside = protocols.len() * pool.servers.len();
-        for is_detour in [false, true] {
-            for at in 0..beside {
-                let like: &LinkSlot = &own[at * connections];
-                let (place, protocol) = ((like.pool, like.backend), like.link.protocol());
-                let slot = LinkSlot::new(place, like.id, protocol)
-                    .following(cluster.is_some())
-                    .watched(like.is_watched);
-                own.push(LinkSlot { is_bulk: !is_detour, is_detour, ..slot });
-            }
-        }
-        let first_link = room_for(links, own);
-        let health_epoch = plan.health.pool_epoch(index);
-        let cluster = cluster.map(ClusterState::new);
-        let ring = match &cluster {
-            Some(cluster) => cluster.ring(),
-            None => build_ring(plan, index, pool),
         };
-        let idle = vec![Vec::new(); pool.servers.len()];
-        PoolState::Servers(ServersState {
-            readers: cluster.as_ref().and_then(|cluster| cluster.readers(plan, index)),
-            hedging: cluster.as_ref().and_then(ClusterState::hedging),
-            retries: cluster.as_ref().and_then(ClusterState::retries),
-            cluster,
-            ring,
-            health_epoch,
-            first_link,
-            connections,
-            to_resp3,
-            first_bulk: first_link + shared,
-            first_detour: first_link + shared + beside,
-            idle,
-        })
+        match &plan.pools[index].kind {
+            PoolKind::Store(_) => PoolState::Store,
+            PoolKind::Routed(_) => PoolState::Routed,
+            PoolKind::Sharded(plan) => PoolState::Sharded(listed(&plan.upstream, redis, links)),
+            PoolKind::Memcached(plan) => {
+                PoolState::Memcached(listed(&plan.upstream, &[Protocol::Resp2], links))
+            }
+            PoolKind::Sentinels(upstream) => PoolState::Sentinels(listed(upstream, redis, links)),
+            PoolKind::Cluster(plan) => PoolState::Cluster(found(plan, links)),
+            PoolKind::Replicated(plan) => PoolState::Replicated(found(plan, links)),
+        }
+    }
+
+    /// The connections to its servers, of kinds that have some of their own.
+    #[inline]
+    pub(super) fn servers(&self) -> Option<&ServersState> {
+        match self {
+            PoolState::Sharded(servers)
+            | PoolState::Memcached(servers)
+            | PoolState::Sentinels(servers) => Some(servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&found.servers),
+            PoolState::Ended | PoolState::Store | PoolState::Routed => None,
+        }
+    }
+
+    /// As [`PoolState::servers`], to be changed.
+    #[inline]
+    pub(super) fn servers_mut(&mut self) -> Option<&mut ServersState> {
+        match self {
+            PoolState::Sharded(servers)
+            | PoolState::Memcached(servers)
+            | PoolState::Sentinels(servers) => Some(servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&mut found.servers),
+            PoolState::Ended | PoolState::Store | PoolState::Routed => None,
+        }
+    }
+
+    /// What is known of servers that are found while it serves.
+    #[inline]
+    pub(super) fn found(&self) -> Option<&FoundState> {
+        match self {
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        }
+    }
+
+    /// As [`PoolState::found`], to be changed.
+    #[inline]
+    pub(super) fn found_mut(&mut self) -> Option<&mut FoundState> {
+        match self {
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        }
+    }
+
+    /// Who is read instead of a primary; only where replicas are.
+    #[inline]
+    pub(super) fn readers(&self) -> Option<&Readers> {
+        self.found()?.readers.as_deref()
     }
 
     /// Its shared links to so many servers.
     pub(super) fn links(&self, servers: usize) -> Range<LinkIndex> {
-        match self {
-            PoolState::None => 0..0,
-            PoolState::Servers(state) => {
-                let count = servers * state.connections;
-                // Those for RESP3 wait until a client speaks it.
-                state.first_link..state.first_link + count
-            }
-        }
+        let Some(state) = self.servers() else { return 0..0 };
+        // Those for RESP3 wait until a client speaks it.
+        state.first_link..state.first_link + servers * state.connections
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
     /// Returns whether it did.
     pub(super) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
-        let (PoolState::Servers(state), Some(Upstream { servers: pool, .. })) =
-            (self, plan.pools[index].kind.upstream())
-        else {
-            return false;
-        };
+        let listed = plan.pools[index].kind.listed();
+        let Some(state) = self.servers_mut() else { return false };
         let epoch = plan.health.pool_epoch(index);
-        let has_changed = epoch != state.health_epoch;
-        if has_changed {
-            state.health_epoch = epoch;
-            if state.cluster.is_none() {
-                state.ring = build_ring(plan, index, pool);
-            }
+        if epoch == std::mem::replace(&mut state.health_epoch, epoch) {
+            return false;
         }
-        has_changed
+        if let Some(servers) = listed {
+            state.ring = build_ring(plan, index, servers);
+        }
+        true
     }
 }
 
@@ -181,6 +217,74 @@ fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
 }
 
 impl ServersState {
+    /// The links to the servers of a pool, for clients that speak `protocols`. What is sent there may
+    /// be sent elsewhere if it `follows` redirections.
+    fn new(
+        (plan, index): (&Plan, usize),
+        (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
+        ring: Ring,
+        links: &mut Vec<LinkSlot>,
+    ) -> Self {
+        let count = upstream.servers.servers.len();
+        let connections = usize::from(upstream.servers.options.server_connections.max(1));
+        let slot = |backend: usize, protocol: Protocol| {
+            let id = plan.topology.backend_id(index, backend);
+            LinkSlot::new((index as u16, backend as u16), id, protocol)
+                .following(follows)
+                .watched(plan.health.watches(id))
+        };
+        let each = || protocols.iter().flat_map(|&it| (0..count).map(move |server| (server, it)));
+        let mut own: Vec<LinkSlot> = each()
+            .flat_map(|(server, protocol)| (0..connections).map(move |_| slot(server, protocol)))
+            .collect();
+        let (shared, beside) = (own.len(), protocols.len() * count);
+        for is_detour in [false, true] {
+            own.extend(each().map(|(server, protocol)| LinkSlot {
+                is_bulk: !is_detour,
+                is_detour,
+                ..slot(server, protocol)
+            }));
+        }
+        let first_link = room_for(links, own);
+        ServersState {
+            ring,
+            health_epoch: plan.health.pool_epoch(index),
+            first_link,
+            connections,
+            to_resp3: count * connections,
+            first_bulk: first_link + shared,
+            first_detour: first_link + shared + beside,
+            idle: vec![Vec::new(); count],
+        }
+    }
+
+    /// Where keys are.
+    #[inline]
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Keys are elsewhere now, as servers have said.
+    pub(super) fn set_ring(&mut self, ring: Ring) {
+        self.ring = ring;
+    }
+
+    /// The version of the health board by which it was last seen who is in use.
+    pub(super) fn health_epoch(&self) -> u64 {
+        self.health_epoch
+    }
+
+    /// The number of connections that clients share to each server, for each protocol.
+    pub(super) fn connections(&self) -> usize {
+        self.connections
+    }
+
+    /// The private links to a server that nobody has.
+    #[inline]
+    pub(super) fn idle_mut(&mut self, server: u16) -> &mut Vec<LinkIndex> {
+        &mut self.idle[usize::from(server)]
+    }
+
     /// The link of a server for a session of that lane that speaks `protocol`: always
     /// the same one, so that a client's requests to one server keep their order.
     #[inline]

@@ -9,7 +9,6 @@
 //!                      place free for another
 //! ```
 
-use super::pools::PoolState;
 use super::reply::release_all;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
@@ -53,8 +52,8 @@ impl Plane {
         (pool, server): (u16, u16),
         protocol: Protocol,
     ) -> Option<LinkIndex> {
-        let PoolState::Servers(state) = &mut self.pools[pool as usize] else { return None };
-        let idle = &mut state.idle[usize::from(server)];
+        let state = self.pools[pool as usize].servers_mut()?;
+        let idle = state.idle_mut(server);
         let is_fit = |&index: &LinkIndex| {
             let link = &links[index].link;
             link.in_flight() == 0 && link.protocol() == protocol
@@ -147,16 +146,16 @@ impl Plane {
         if is_spoilt || slot.link.state() != LinkState::Ready {
             return self.discards.push(index);
         }
-        let PoolState::Servers(state) = &mut self.pools[slot.pool as usize] else { return };
-        state.idle[usize::from(slot.backend)].push(index);
+        let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
+        state.idle_mut(slot.backend).push(index);
         self.trim_idle(index, slot);
     }
 
     /// Ends an idle link if there are too many for its server, and nothing is
     /// in flight on it: that may be an `EXEC`.
     fn trim_idle(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        let PoolState::Servers(state) = &mut self.pools[slot.pool as usize] else { return };
-        let idle = &mut state.idle[usize::from(slot.backend)];
+        let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
+        let idle = state.idle_mut(slot.backend);
         if idle.len() > IDLE_MAX && slot.link.in_flight() == 0 {
             idle.retain(|&one| one != index);
             self.discards.push(index);
@@ -247,8 +246,8 @@ impl Plane {
 
     /// Whether a command waits on this link for keys that live elsewhere now.
     pub(super) fn is_displaced(&self, slot: &LinkSlot) -> bool {
-        let PoolState::Servers(state) = &self.pools[usize::from(slot.pool)] else { return false };
-        let server = |hash: &u32| state.ring.pick(*hash, 0);
+        let Some(state) = self.pools[usize::from(slot.pool)].servers() else { return false };
+        let server = |hash: &u32| state.ring().pick(*hash, 0);
         slot.awaited_keys.iter().any(|hash| server(hash) != Some(slot.backend))
     }
 
@@ -345,8 +344,8 @@ impl Core {
         slot.client_id = None;
         slot.unblock = None;
         slot.awaits_retry = false;
-        if let PoolState::Servers(state) = &mut plane.pools[pool as usize] {
-            state.idle[usize::from(backend)].retain(|&idle| idle != index);
+        if let Some(state) = plane.pools[usize::from(pool)].servers_mut() {
+            state.idle_mut(backend).retain(|&idle| idle != index);
         }
         slot.is_free = true;
         plane.private.places.push(index);

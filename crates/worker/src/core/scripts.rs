@@ -9,7 +9,6 @@
 
 use super::across::{Due, Lesson};
 use super::input::Step;
-use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use keyway_base::{Key, Time};
@@ -176,11 +175,11 @@ impl Plane {
             Some(b"0") => self.in_use(session.pool).first_from(0),
             _ => None,
         };
-        let PoolState::Servers(state) = &self.pools[session.pool as usize] else {
+        let Some(state) = self.pools[session.pool as usize].servers() else {
             self.answer_unrouted(session, busy, request);
             return Step::Started;
         };
-        let server = match route_script(request, sharded, &state.ring, first, &mut self.keys) {
+        let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
             Route::One(server) => server,
             Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
             refused => {

@@ -3,7 +3,6 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use super::input::Step;
-use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkSlot, Plane};
 use crate::Upstream;
@@ -145,7 +144,7 @@ impl Plane {
         stride: usize,
     ) -> Option<usize> {
         let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
-        let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
+        let state = self.pools[pool as usize].servers()?;
         scratch.servers.clear();
         scratch.counts.clear();
         scratch.counts.resize(sharded.servers.len(), 0);
@@ -154,7 +153,7 @@ impl Plane {
         for index in (1..request.args.len()).step_by(stride) {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let chance = (random >> 32) as u32;
-            let server = place(sharded, &state.ring, &request.args[index], chance)?;
+            let server = place(sharded, state.ring(), &request.args[index], chance)?;
             scratch.servers.push(server);
             let count = &mut scratch.counts[usize::from(server)];
             used += usize::from(*count == 0);
@@ -300,12 +299,10 @@ impl Plane {
     }
 
     pub(super) fn link_of(&self, session: &Session, server: u16) -> super::LinkIndex {
-        match &self.pools[session.pool as usize] {
-            PoolState::Servers(state) => match self.own_link(session, server) {
-                Some(own) => own,
-                None => state.link(server, session.lane, session.identity.protocol),
-            },
-            PoolState::None => unreachable!("only sharded pools have links"),
+        match (self.own_link(session, server), self.pools[usize::from(session.pool)].servers()) {
+            (Some(own), _) => own,
+            (None, Some(state)) => state.link(server, session.lane, session.identity.protocol),
+            (None, None) => unreachable!("its servers were asked which of them has the key"),
         }
     }
 }

@@ -8,7 +8,6 @@
 //! until every reply is here: its requests are executed in their order.
 
 use super::input::Step;
-use super::pools::PoolState;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::Upstream;
 use keyway_base::{Fault, Key, Time};
@@ -150,10 +149,10 @@ impl Plane {
         else {
             return Ok(None);
         };
-        let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
+        let Some(state) = self.pools[asked.session.pool as usize].servers() else {
             return Ok(None);
         };
-        let server = match route_whole(request, pool, &state.ring, random, &mut self.keys) {
+        let server = match route_whole(request, pool, state.ring(), random, &mut self.keys) {
             Route::One(server) => server,
             Route::CrossSlot { servers } => {
                 return Err(format!(
@@ -170,7 +169,7 @@ impl Plane {
                 return Err(format!("ERR '{name}' is refused inside MULTI: {NO_KEY}"));
             }
             // It runs wherever the transaction does.
-            _ if state.cluster.is_some() => return Ok(None),
+            _ if self.cluster_state(asked.session.pool).is_some() => return Ok(None),
             _ => 0,
         };
         let home = self.home_of(asked, server);
@@ -438,8 +437,9 @@ impl Plane {
     /// Tells apart the rings that a pool has had; where servers are found out keys are
     /// where these say.
     fn ring_number(&self, pool: u16) -> u64 {
-        match &self.pools[usize::from(pool)] {
-            PoolState::Servers(state) if state.cluster.is_none() => state.health_epoch,
+        let state = &self.pools[usize::from(pool)];
+        match state.servers() {
+            Some(servers) if state.found().is_none() => servers.health_epoch(),
             _ => 0,
         }
     }
@@ -480,13 +480,11 @@ impl Plane {
         let random = self.next_random() as u32;
         let Upstream { servers: pool, .. } =
             self.plan.pools[asked.session.pool as usize].kind.upstream()?;
-        let PoolState::Servers(state) = &self.pools[asked.session.pool as usize] else {
-            return None;
-        };
+        let state = self.pools[asked.session.pool as usize].servers()?;
         // Without keys any server will do; always the same one.
         let server = match home {
             Some(home) => self.server_of_home(asked.session.pool, home),
-            None => place(pool, &state.ring, b"", random),
+            None => place(pool, state.ring(), b"", random),
         };
         Some(self.link_of(asked.session, server?))
     }
@@ -607,7 +605,7 @@ impl Plane {
         server: u16,
     ) -> Option<LinkIndex> {
         let pool = asked.session.pool;
-        let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
+        let state = self.pools[pool as usize].servers()?;
         let protocol = asked.session.identity.protocol;
         let shared = state.link(server, asked.session.lane, protocol);
         if let Some(fault) = self.refused(&links[shared]) {
@@ -652,12 +650,12 @@ impl Plane {
     fn server_of_keys(&mut self, asked: &Asked) -> Result<u16, Route> {
         let random = self.next_random() as u32;
         let pool = asked.session.pool as usize;
-        let (Some(Upstream { servers, .. }), PoolState::Servers(state)) =
-            (self.plan.pools[pool].kind.upstream(), &self.pools[pool])
+        let (Some(Upstream { servers, .. }), Some(state)) =
+            (self.plan.pools[pool].kind.upstream(), self.pools[pool].servers())
         else {
             return Err(Route::Unrouted);
         };
-        match route_whole(asked.request, servers, &state.ring, random, &mut self.keys) {
+        match route_whole(asked.request, servers, state.ring(), random, &mut self.keys) {
             Route::One(server) => Ok(server),
             other => Err(other),
         }
@@ -738,7 +736,7 @@ impl Core {
         let slot = &mut links[index];
         let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
         let Some(reason) = slot.unblock else { return };
-        let PoolState::Servers(state) = &plane.pools[slot.pool as usize] else { return };
+        let Some(state) = plane.pools[slot.pool as usize].servers() else { return };
         let index = state.link(slot.backend, session.index(), Protocol::default());
         let slot = &mut links[index];
         if !slot.link.has_room(plane.link_options(slot.pool)) {

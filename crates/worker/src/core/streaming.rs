@@ -13,7 +13,6 @@
 //! What goes this way has its key in front and the value behind, as `SET` has. All
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
-use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
@@ -102,10 +101,10 @@ impl Plane {
             Distribution::Random => self.next_random() as u32,
             _ => 0,
         };
-        let PoolState::Servers(state) = &self.pools[usize::from(session.pool)] else {
+        let Some(state) = self.pools[usize::from(session.pool)].servers() else {
             return Begun::No;
         };
-        let Route::One(server) = route(&request, sharded, &state.ring, random, &mut self.keys)
+        let Route::One(server) = route(&request, sharded, state.ring(), random, &mut self.keys)
         else {
             return Begun::No;
         };

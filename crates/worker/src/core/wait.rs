@@ -9,7 +9,6 @@
 
 use super::cluster::{ClusterState, Waits};
 use super::input::Step;
-use super::pools::PoolState;
 use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 
@@ -102,7 +101,7 @@ impl Plane {
         let pool = asked.session.pool;
         let mut leased = Vec::with_capacity(servers.len());
         for &server in servers {
-            let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
+            let state = self.pools[pool as usize].servers()?;
             let shared = state.link(server, asked.session.lane, Protocol::Resp2);
             if let Some(fault) = self.refused(&links[shared]) {
                 leased.push((server, Err(fault)));

@@ -1,6 +1,6 @@
 //! Who has which slot: one worker asks one server, and all go by what it says.
 
-use super::super::pools::PoolState;
+use super::super::pools::FoundState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
@@ -227,8 +227,7 @@ impl Core {
     pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<(u16, LinkIndex)> {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
-        let PoolState::Servers(state) = &self.plane.pools[usize::from(pool)] else { return None };
-        let cluster = state.cluster.as_ref()?;
+        let FoundState { servers, cluster, .. } = self.plane.pools[usize::from(pool)].found()?;
         let map = &cluster.map;
         // One that has left, as the others say, knows least of them. All that mislead may
         // be right together.
@@ -243,7 +242,7 @@ impl Core {
             .nodes()
             .map(|(place, node)| {
                 let is_fit = node.absent_since.is_none() && is_trusted(place) && is_new(place);
-                ((place, state.link(place, 0, Protocol::Resp2)), is_fit)
+                ((place, servers.link(place, 0, Protocol::Resp2)), is_fit)
             })
             .collect();
         let count = candidates.len();
@@ -391,8 +390,7 @@ impl Plane {
 
     /// Others are asked first from now on.
     pub(super) fn distrust(&mut self, pool: u16, place: u16) {
-        if let PoolState::Servers(state) = &mut self.pools[usize::from(pool)]
-            && let Some(cluster) = &mut state.cluster
+        if let Some(FoundState { cluster, .. }) = self.pools[usize::from(pool)].found_mut()
             && !cluster.misleading.contains(&place)
         {
             cluster.misleading.push(place);
@@ -400,9 +398,7 @@ impl Plane {
     }
 
     fn trust_all(&mut self, pool: u16) {
-        if let PoolState::Servers(state) = &mut self.pools[usize::from(pool)]
-            && let Some(cluster) = &mut state.cluster
-        {
+        if let Some(FoundState { cluster, .. }) = self.pools[usize::from(pool)].found_mut() {
             cluster.misleading.clear();
         }
     }

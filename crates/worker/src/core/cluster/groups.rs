@@ -1,7 +1,7 @@
 //! Primaries with replicas that are no cluster: who is the primary is asked of
 //! sentinels, or of all servers where there are none.
 
-use super::super::pools::PoolState;
+use super::super::pools::FoundState;
 use super::super::{Core, LinkIndex, Plane};
 use super::discover::tell_changes;
 use super::rounds::About;
@@ -62,7 +62,7 @@ impl Core {
         let Some(of) = self.plane.sentinels_of(pool) else { return false };
         let Some(state) = self.plane.cluster_state(pool) else { return false };
         let names = state.shared.primaries().to_vec();
-        let PoolState::Servers(state) = &self.plane.pools[usize::from(of)] else { return false };
+        let Some(state) = self.plane.pools[usize::from(of)].servers() else { return false };
         let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
         let links: Vec<(u16, LinkIndex)> = (0..count)
             .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
@@ -91,12 +91,14 @@ impl Core {
     /// Asks every server of a pool what it is. Returns whether there was one to ask.
     pub(super) fn ask_roles(&mut self, pool: u16) -> bool {
         let now = self.plane.clock.now;
-        let PoolState::Servers(state) = &self.plane.pools[usize::from(pool)] else { return false };
-        let Some(cluster) = &state.cluster else { return false };
+        let Some(FoundState { servers, cluster, .. }) = self.plane.pools[usize::from(pool)].found()
+        else {
+            return false;
+        };
         let links: Vec<(u16, LinkIndex)> = cluster
             .map
             .nodes()
-            .map(|(place, _)| (place, state.link(place, 0, Protocol::Resp2)))
+            .map(|(place, _)| (place, servers.link(place, 0, Protocol::Resp2)))
             .filter(|&(place, index)| {
                 !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
             })

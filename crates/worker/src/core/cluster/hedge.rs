@@ -5,7 +5,7 @@
 //! Who waits is kept in a [`Hedge`] as long as both are out. The reply that comes first
 //! takes it away, so the other one finds nobody: an ordinary late reply.
 
-use super::super::pools::{PoolState, ServersState};
+use super::super::pools::FoundState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::readers::{Look, LookOf, Standing, chooser_of};
 use crate::Upstream;
@@ -166,8 +166,8 @@ impl Plane {
     #[inline]
     pub(in super::super) fn note_read(&mut self, slot: &mut LinkSlot) {
         slot.link.note_read();
-        if let PoolState::Servers(ServersState { hedging: Some(hedging), .. }) =
-            &mut self.pools[usize::from(slot.pool)]
+        if let Some(FoundState { hedging: Some(hedging), .. }) =
+            self.pools[usize::from(slot.pool)].found_mut()
         {
             hedging.reads += 1;
             self.cluster.hedges.note_due(self.clock.now + hedging.wait);
@@ -175,25 +175,20 @@ impl Plane {
     }
 
     fn hedging(&mut self, pool: u16) -> Option<&mut Hedging> {
-        match &mut self.pools[usize::from(pool)] {
-            PoolState::Servers(state) => state.hedging.as_deref_mut(),
-            PoolState::None => None,
-        }
+        self.pools[usize::from(pool)].found_mut()?.hedging.as_deref_mut()
     }
 
     /// Keeps up with what was asked and how long it took; a few times a second.
     pub(super) fn tend_hedging(&mut self, pool: u16) {
         let now = self.clock.now;
         let Plane { pools, cells, .. } = self;
-        let PoolState::Servers(ServersState { hedging: Some(hedging), cluster, .. }) =
-            &mut pools[usize::from(pool)]
+        let Some(FoundState { hedging: Some(hedging), cluster, .. }) =
+            pools[usize::from(pool)].found_mut()
         else {
             return;
         };
         hedging.budget.note_asked(hedging.reads, now);
-        let (HedgeAfter::P99 { min, max }, Some(cluster)) = (hedging.after, cluster) else {
-            return;
-        };
+        let HedgeAfter::P99 { min, max } = hedging.after else { return };
         if now < hedging.measured + MEASURE_EVERY {
             return;
         }
@@ -249,12 +244,12 @@ impl Plane {
         let primary = self.primary_of(pool, request)?;
         let (now, options) = (self.clock.now, std::sync::Arc::clone(self.link_options(pool)));
         let Plane { pools, plan, .. } = self;
-        let PoolState::Servers(state) = &mut pools[usize::from(pool)] else { return None };
+        let state = pools[usize::from(pool)].found_mut()?;
         let mut readers = state.readers.take()?;
         let lag_max = readers.policy().lag_max;
         let unready = readers.of_mut(listener).unready();
         let look = LookOf { plan, state, links, pool, primary, lane, now, lag_max, unready };
-        let link = |place| &links[state.link(place, lane, protocol)];
+        let link = |place| &links[state.servers.link(place, lane, protocol)];
         let is_fit = |place| {
             let to = &link(place).link;
             let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
@@ -268,7 +263,8 @@ impl Plane {
                 }
         };
         let found = readers.of_mut(listener).pick_other(primary, is_fit, |place| look.cost(place));
-        let found = found.map(|place| (state.link(place, lane, protocol), place != primary));
+        let found =
+            found.map(|place| (state.servers.link(place, lane, protocol), place != primary));
         state.readers = Some(readers);
         found
     }
@@ -277,7 +273,7 @@ impl Plane {
     fn primary_of(&mut self, pool: u16, request: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
+        let state = self.pools[usize::from(pool)].servers()?;
         let limits = ParseLimits::of(&self.plan.limits);
         let (args, inline, keys) = (&mut self.args, &mut self.inline, &mut self.keys);
         let parsed = parse_request(request, &limits, args, inline).ok()?;
@@ -285,7 +281,7 @@ impl Plane {
         let request = Request::resolve(Args::new(&request[..consumed], args)).ok()?;
         keys.clear();
         request.keys(keys).ok()?;
-        place(sharded, &state.ring, request.args.get(*keys.first()? as usize)?, 0)
+        place(sharded, state.ring(), request.args.get(*keys.first()? as usize)?, 0)
     }
 
     /// Sends a read to a second server.

@@ -2,7 +2,6 @@
 //! come from or by what these announce, which need not be what is known here: names are
 //! looked up then, on both sides.
 
-use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use super::discover::Heard;
 use crate::Cluster;
@@ -75,7 +74,7 @@ impl Core {
         if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
             return;
         }
-        let PoolState::Servers(sharded) = &self.plane.pools[usize::from(pool)] else { return };
+        let Some(sharded) = self.plane.pools[usize::from(pool)].servers() else { return };
         let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
         let links: Vec<LinkIndex> =
             primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();

@@ -40,7 +40,6 @@ use readers::USERS;
 pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
-use super::pools::{PoolState, ServersState};
 use super::reply::release_all;
 use super::stateful::Asked;
 use super::{Core, LinkIndex, LinkSlot, Plane};
@@ -248,15 +247,15 @@ impl Core {
     /// Goes by the latest map from here on.
     #[cold]
     fn adopt_map(&mut self, pool: u16) {
-        let PoolState::Servers(state) = &mut self.plane.pools[usize::from(pool)] else { return };
-        let Some(cluster) = &mut state.cluster else { return };
+        let Some(state) = self.plane.pools[usize::from(pool)].found_mut() else { return };
+        let cluster = &mut state.cluster;
         let plan = &self.plane.plan;
         let latest = cluster.shared.map();
         cluster.parts = Arc::new(parts_of(&latest));
         let before = std::mem::replace(&mut cluster.map, latest);
         let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
         state.readers = cluster.readers(plan, usize::from(pool));
-        state.ring = ring;
+        state.servers.set_ring(ring);
         self.note_tenants(pool, &before, &map);
         if map.places_keys_as(&before) {
             return;
@@ -283,10 +282,10 @@ impl Core {
     fn move_subscriptions(&mut self, pool: u16) {
         let Core { links, plane, .. } = self;
         plane.pubsub.is_moving = true;
-        let PoolState::Servers(state) = &plane.pools[usize::from(pool)] else { return };
-        let place_count = state.cluster.as_ref().map_or(0, |cluster| cluster.map.place_count());
+        let Some(state) = plane.pools[usize::from(pool)].found() else { return };
+        let place_count = state.cluster.map.place_count();
         let is_ready = |place: &u16| {
-            links[state.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+            links[state.servers.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
         };
         let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
         plane.avoid_no_more(pool, &working);
@@ -394,10 +393,7 @@ impl Plane {
     /// What this worker knows of a pool that is a cluster.
     #[inline]
     pub(super) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
-        match &self.pools[usize::from(pool)] {
-            PoolState::Servers(state) => state.cluster.as_ref(),
-            PoolState::None => None,
-        }
+        Some(&self.pools[usize::from(pool)].found()?.cluster)
     }
 
     /// Whether the keys of a pool have slots.
@@ -418,10 +414,10 @@ impl Plane {
     pub(super) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
         let Upstream { servers: sharded, .. } =
             self.plan.pools[usize::from(pool)].kind.upstream()?;
-        let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
-        match state.cluster.as_ref()?.has_slots() {
+        let state = self.pools[usize::from(pool)].found()?;
+        match state.cluster.has_slots() {
             true => self.slot_of(pool, key),
-            false => state.ring.primary_of(sharded.hash_key(key), 0),
+            false => state.servers.ring().primary_of(sharded.hash_key(key), 0),
         }
     }
 
@@ -500,12 +496,9 @@ impl Plane {
         self.refused_in_vain.set(true);
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble_in(name);
-        let reads_replicas_only = match &self.pools[usize::from(pool)] {
-            PoolState::Servers(ServersState { readers: Some(readers), .. }) => {
-                readers.any(|from| *from == ReadFrom::Replica)
-            }
-            _ => false,
-        };
+        let readers = self.pools[usize::from(pool)].readers();
+        let reads_replicas_only =
+            readers.is_some_and(|readers| readers.any(|from| *from == ReadFrom::Replica));
         if is_left_out {
             let (left_out, what) =
                 (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });

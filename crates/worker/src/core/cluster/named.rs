@@ -5,7 +5,6 @@
 //! moves. So whoever has sent the request on is asked for CLUSTER NODES. Meanwhile the
 //! request is held, and so is what goes to the same server behind it: the order stays.
 
-use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use keyway_base::Time;
 use keyway_proxy::{Internal, Redirected};
@@ -160,7 +159,7 @@ impl Core {
             return;
         }
         named.asked.insert(server, (now, true));
-        let PoolState::Servers(state) = &self.plane.pools[usize::from(server.0)] else { return };
+        let Some(state) = self.plane.pools[usize::from(server.0)].servers() else { return };
         let index = state.link(server.1, 0, Protocol::Resp2);
         if self.links[index].link.is_down(now) {
             self.plane.cluster.named.missed.push(server);

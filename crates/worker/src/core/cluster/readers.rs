@@ -1,6 +1,6 @@
 //! Which server a read goes to, where replicas may be read.
 
-use super::super::pools::{PoolState, ServersState};
+use super::super::pools::FoundState;
 use super::super::stateful::Asked;
 use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
@@ -263,7 +263,7 @@ fn by_share<'n>(
 /// What a worker knows of a pool's servers now.
 pub(super) struct LookOf<'l> {
     pub(super) plan: &'l Plan,
-    pub(super) state: &'l ServersState,
+    pub(super) state: &'l FoundState,
     pub(super) links: &'l [LinkSlot],
     pub(super) pool: u16,
     pub(super) primary: u16,
@@ -277,7 +277,7 @@ pub(super) struct LookOf<'l> {
 impl LookOf<'_> {
     #[inline]
     fn slot(&self, place: u16) -> &LinkSlot {
-        &self.links[self.state.link(place, self.lane, keyway_resp::Protocol::Resp2)]
+        &self.links[self.state.servers.link(place, self.lane, keyway_resp::Protocol::Resp2)]
     }
 
     #[inline]
@@ -287,8 +287,7 @@ impl LookOf<'_> {
 
     /// Whether what a replica has is not too old.
     fn is_near(&self, place: u16, max: Duration) -> bool {
-        let cluster = self.state.cluster.as_ref();
-        place == self.primary || cluster.is_none_or(|state| state.shared.is_within(place, max))
+        place == self.primary || self.state.cluster.shared.is_within(place, max)
     }
 }
 
@@ -323,20 +322,16 @@ impl Plane {
     /// Whether a request may be answered by a replica; notes that it is a write.
     #[inline]
     pub(in super::super) fn reads_replicas(&self, asked: &mut Asked) -> bool {
-        match &self.pools[usize::from(asked.session.pool)] {
-            PoolState::Servers(ServersState { readers: Some(readers), .. }) => {
-                may_read(readers, asked, self.clock.now)
-            }
-            _ => false,
+        match self.pools[usize::from(asked.session.pool)].readers() {
+            Some(readers) => may_read(readers, asked, self.clock.now),
+            None => false,
         }
     }
 
     /// Notes that a session has sent what may write, by another way than other requests.
     #[inline]
     pub(in super::super) fn note_write(&self, session: &mut Session, busy: &Busy) {
-        if let PoolState::Servers(ServersState { readers: Some(readers), .. }) =
-            &self.pools[usize::from(session.pool)]
-        {
+        if let Some(readers) = self.pools[usize::from(session.pool)].readers() {
             session.identity.wrote_at = self.clock.now;
             if let Some(pin) = readers.policy.pin_after_write {
                 session.identity.pin_for(pin, busy.order.next_place(), self.clock.now);
@@ -353,7 +348,7 @@ impl Plane {
     ) -> Reader {
         let (now, pool) = (self.clock.now, session.pool);
         let Plane { pools, plan, .. } = self;
-        let PoolState::Servers(state) = &mut pools[usize::from(pool)] else {
+        let Some(state) = pools[usize::from(pool)].found_mut() else {
             return Reader::Primary;
         };
         let Some(mut readers) = state.readers.take() else { return Reader::Primary };

@@ -11,7 +11,6 @@
 //! slot, never changes the map, never goes back to who has sent it on, and is not sent
 //! again for anything else. Servers that no view has named: see `named`.
 
-use super::super::pools::PoolState;
 use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::named::Onward;
@@ -220,7 +219,7 @@ impl Core {
             // Its client has left; what was made for the request ends with a reply.
             return self.give_up(from, one);
         };
-        let PoolState::Servers(state) = &plane.pools[usize::from(pool)] else { return };
+        let Some(state) = plane.pools[usize::from(pool)].servers() else { return };
         let index = state.link(place, session.lane, protocol);
         let slot = &mut links[index];
         // On the link of a primary that is gone it waits for that.
@@ -515,8 +514,8 @@ impl Plane {
         one: &Redirected,
     ) -> Option<u16> {
         let Upstream { servers: pool, .. } = self.plan.pools[usize::from(at)].kind.upstream()?;
-        let PoolState::Servers(state) = &self.pools[usize::from(at)] else { return None };
-        let found = self.with_first_key(&one.request, |key| place(pool, &state.ring, key, 0));
+        let state = self.pools[usize::from(at)].servers()?;
+        let found = self.with_first_key(&one.request, |key| place(pool, state.ring(), key, 0));
         found.unwrap_or_else(|| Some(self.place_without_keys((at, backend), one)))
     }
 

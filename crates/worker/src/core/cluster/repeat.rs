@@ -2,7 +2,6 @@
 //! sent again is bounded.
 
 use super::super::links::lost_with;
-use super::super::pools::PoolState;
 use super::super::{Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Sent};
 use keyway_command::Class;
@@ -77,7 +76,7 @@ impl Plane {
 
     fn note_asked(&mut self, pool: u16) {
         let Plane { pools, cells, clock, .. } = self;
-        let PoolState::Servers(state) = &mut pools[usize::from(pool)] else { return };
+        let Some(state) = pools[usize::from(pool)].found_mut() else { return };
         if let Some(budget) = &mut state.retries {
             let of_pool = cells.pool(usize::from(pool));
             let asked = |class: Class| of_pool.calls_of_class(class as usize);
@@ -102,10 +101,10 @@ impl Plane {
     pub(super) fn may_retry(&mut self, pool: u16) -> bool {
         self.note_asked(pool);
         let now = self.clock.now;
-        let PoolState::Servers(state) = &mut self.pools[usize::from(pool)] else { return true };
+        let Some(state) = self.pools[usize::from(pool)].found_mut() else { return true };
         let may = state.retries.as_mut().is_none_or(|budget| budget.try_spend(now));
-        if let (false, Some(cluster)) = (may, &state.cluster) {
-            cluster.shared.totals.retries_refused.fetch_add(1, Relaxed);
+        if !may {
+            state.cluster.shared.totals.retries_refused.fetch_add(1, Relaxed);
         }
         may
     }

@@ -2,10 +2,9 @@
 //! becomes one fragment for each slot, also where a server has several of them.
 
 use super::super::input::Step;
-use super::super::pools::PoolState;
 use super::super::stateful::Asked;
 use super::super::{LinkSlot, Plane};
-use super::{ClusterState, Reader};
+use super::Reader;
 use crate::Upstream;
 use keyway_command::Split;
 use keyway_proxy::Owner;
@@ -108,12 +107,12 @@ impl Plane {
         let Some(Upstream { servers: sharded, .. }) = self.plan.pools[pool].kind.upstream() else {
             return false;
         };
-        let PoolState::Servers(state) = &self.pools[pool] else { return false };
+        let Some(state) = self.pools[pool].servers() else { return false };
         // Servers of no cluster take any keys together.
-        let has_slots = state.cluster.as_ref().is_some_and(ClusterState::has_slots);
+        let has_slots = self.has_slots(asked.session.pool);
         for index in (1..asked.request.args.len()).step_by(stride) {
             let hash = sharded.hash_key(&asked.request.args[index]);
-            let Some(server) = state.ring.pick(hash, 0) else { return false };
+            let Some(server) = state.ring().pick(hash, 0) else { return false };
             let slot = (hash as usize % SLOT_COUNT) as u16;
             scratch.add(if has_slots { slot } else { server }, server);
         }
@@ -146,8 +145,7 @@ impl Plane {
 
     /// Whether replicas of the session's pool are read.
     fn has_readers(&self, pool: u16) -> bool {
-        matches!(&self.pools[usize::from(pool)],
-            PoolState::Servers(state) if state.readers.is_some())
+        self.pools[usize::from(pool)].readers().is_some()
     }
 
     /// Sends each fragment to its server, if all of the links have room.

@@ -1,6 +1,7 @@
 use super::super::tests::{client, core_of_kind, output, pass_to, plan_of};
 use super::*;
 use crate::cluster::{Lesson, Speaker};
+use crate::core::pools::FoundState;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
@@ -76,9 +77,9 @@ fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
 }
 
 fn link(core: &Core, port: u16) -> LinkIndex {
-    let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("servers") };
-    let map = &state.cluster.as_ref().unwrap().map;
-    state.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
+    let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
+    let map = &cluster.map;
+    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
 }
 
 fn send(core: &mut Core, port: u16) -> String {
@@ -102,10 +103,8 @@ fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
 #[test]
 fn a_server_ejected_by_hand_stays_so_when_it_leaves_and_comes_back_until_it_is_restored() {
     let mut core = core();
-    let place = |core: &Core| {
-        let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("servers") };
-        state.cluster.as_ref().unwrap().map.place_of(&endpoint(2))
-    };
+    let place =
+        |core: &Core| core.plane.cluster_state(0).expect("a cluster").map.place_of(&endpoint(2));
     let is_out = |core: &Core| {
         let plan = &core.plane.plan;
         let at = usize::from(place(core).expect("it is there"));

@@ -4,7 +4,6 @@
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
-use crate::core::pools::PoolState;
 use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{
@@ -167,15 +166,15 @@ impl Plane {
     #[inline]
     pub(super) fn server_of(&mut self, pool: u16, sharded: &ServerSet, key: &[u8]) -> Option<u16> {
         let random = (self.random_for(sharded) >> 32) as u32;
-        let PoolState::Servers(state) = &self.pools[usize::from(pool)] else { return None };
-        place(sharded, &state.ring, key, random)
+        let state = self.pools[usize::from(pool)].servers()?;
+        place(sharded, state.ring(), key, random)
     }
 
     #[inline]
     pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> LinkIndex {
-        match &self.pools[usize::from(pool)] {
-            PoolState::Servers(state) => state.link(server, lane, Protocol::Resp2),
-            PoolState::None => unreachable!("only sharded pools have links"),
+        match self.pools[usize::from(pool)].servers() {
+            Some(state) => state.link(server, lane, Protocol::Resp2),
+            None => unreachable!("its servers were asked which of them has the key"),
         }
     }
 
@@ -325,14 +324,14 @@ impl Plane {
         let groups = if by_slot { SLOT_COUNT } else { sharded.servers.len() };
         scratch.fragments.resize(groups, NO_FRAGMENT);
         let mut random = self.random_for(sharded);
-        let PoolState::Servers(state) = &self.pools[usize::from(call.session.pool)] else {
+        let Some(state) = self.pools[usize::from(call.session.pool)].servers() else {
             return false;
         };
         let (bytes, keys) = call.request.key_ranges(call.bytes);
         for key in keys {
             let key = key.of(bytes);
             let chance = (random >> 32) as u32;
-            let Some(server) = place(sharded, &state.ring, key, chance) else { return false };
+            let Some(server) = place(sharded, state.ring(), key, chance) else { return false };
             random = after(random);
             let group = if by_slot { key_slot(key) } else { server };
             let fragment = &mut scratch.fragments[usize::from(group)];

@@ -2,7 +2,6 @@
 //! them: what the marker on them says, before and after.
 
 use crate::PoolKind;
-use crate::core::pools::PoolState;
 use crate::core::reply::release_waiting;
 use crate::core::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{BackendFault, Fault, Sent};
@@ -40,7 +39,7 @@ impl Core {
                 continue;
             }
             for server in 0..configured.servers().len() {
-                let PoolState::Servers(state) = &self.plane.pools[pool] else { continue };
+                let Some(state) = self.plane.pools[pool].servers() else { continue };
                 let index = state.probe_link(server);
                 let Core { links, plane, .. } = self;
                 let slot = &mut links[index];

@@ -1,6 +1,6 @@
 use super::super::tests::{client, connected_core, connected_core_with, output, pass_to};
 use super::*;
-use crate::core::pools::{BULK, DETOUR, PoolState};
+use crate::core::pools::{BULK, DETOUR};
 use keyway_command::Counted;
 use keyway_net::Socket;
 use keyway_proxy::Owner;
@@ -218,7 +218,7 @@ fn a_client_whose_write_has_timed_out_goes_around_nothing_until_that_is_answered
 #[test]
 fn a_question_of_the_worker_goes_by_a_connection_that_no_large_reply_obstructs() {
     let mut core = connected_core();
-    let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("a pool with servers") };
+    let Some(state) = core.plane.pools[0].servers() else { panic!("a pool with servers") };
     let beside = |lane| state.link(0, lane, keyway_resp::Protocol::Resp2);
     let (detour, bulk) = (beside(DETOUR), beside(BULK));
     let mut part = b"$9000000\r\n".to_vec();

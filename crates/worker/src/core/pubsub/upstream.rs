@@ -1,4 +1,3 @@
-use super::super::pools::PoolState;
 use super::super::{Core, Plane};
 use super::{SubscriberIndex, SubscriberSlot};
 use crate::Upstream;
@@ -212,11 +211,11 @@ impl Plane {
         name: &[u8],
     ) -> Option<u16> {
         let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
-        let PoolState::Servers(state) = &self.pools[pool as usize] else { return None };
+        let state = self.pools[pool as usize].servers()?;
         let text = placing_text(kind, name).unwrap_or(name);
         // Where keys are placed by chance a channel still has one place.
         let chance = sharded.hash_key(text);
-        place(sharded, &state.ring, text, chance)
+        place(sharded, state.ring(), text, chance)
     }
 
     /// The slot of such a name; `None` where there are none.

@@ -44,9 +44,9 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
 }
 
 fn link(core: &Core, port: u16) -> LinkIndex {
-    let PoolState::Servers(state) = &core.plane.pools[0] else { panic!("servers") };
-    let map = &state.cluster.as_ref().unwrap().map;
-    state.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
+    let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
+    let map = &cluster.map;
+    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
 }
 
 /// Lets time pass to `millis` after zero.

@@ -2,7 +2,6 @@
 //! answer late and are lost, as a seed has it. Whatever comes, the cluster executes what
 //! one client sent in its order, everybody has an answer, and nothing stays behind.
 
-use super::super::super::pools::PoolState;
 use super::super::super::tests::{pass_to, plan_of};
 use super::super::super::{LinkIndex, LinkSlot};
 use super::*;
@@ -171,12 +170,18 @@ impl World {
 
     fn link(&self, node: usize) -> Option<LinkIndex> {
         let pool = if node == 0 { OTHER } else { CLUSTER };
-        let PoolState::Servers(state) = &self.core.plane.pools[usize::from(pool)] else {
+        let Some(state) = self.core.plane.pools[usize::from(pool)].servers() else {
             panic!("servers")
         };
         let place = match node {
             0 => 0,
-            _ => state.cluster.as_ref().unwrap().map.place_of(&endpoint(node as u16))?,
+            _ => self
+                .core
+                .plane
+                .cluster_state(CLUSTER)
+                .unwrap()
+                .map
+                .place_of(&endpoint(node as u16))?,
         };
         Some(state.link(place, 0, Protocol::Resp2))
     }
