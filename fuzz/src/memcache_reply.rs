@@ -4,7 +4,7 @@
 use crate::Choices;
 use crate::laws::shown;
 use keyway_memcache::{
-    Asked, Asker, Dialect, Expect, Framer, Framing, Head, Outcome, ReplyLimits, ReplyParsed, Verb,
+    RequestFlags, Asker, Dialect, Expect, Framer, Framing, Head, Outcome, ReplyLimits, ReplyParsed, Verb,
     Wire, parse_reply, write_end, write_reply,
 };
 
@@ -53,7 +53,7 @@ fn every_prefix_waits(reply: &[u8], wire: Wire, expect: Expect, limits: &ReplyLi
 }
 
 fn is_handed_on(reply: &[u8], wire: Wire, limits: &ReplyLimits, verb: Verb) {
-    let asked = Asked::VALUE | Asked::KEY | Asked::CAS;
+    let asked = RequestFlags::VALUE | RequestFlags::KEY | RequestFlags::CAS;
     for dialect in [Dialect::Text, Dialect::Meta, Dialect::Binary] {
         let head = Head { verb, dialect, asked, ..Head::default() };
         let asker = Asker { head: &head, key: b"k", meta: b"k c t O12 s l h f v" };

@@ -523,7 +523,7 @@ fn plan(mut pool: MemcachedPool, limits: Limits, password: Option<&str>) -> Arc<
         is_ended: false,
         cluster: None,
         read_from: None,
-        entrance: keyway_worker::Entrance::default(),
+        entrance: keyway_worker::ListenerAccess::default(),
         memcached: Some(ITEM_LEN_MAX),
         pool,
         name: "unix:0".to_owned(),

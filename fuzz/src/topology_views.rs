@@ -3,7 +3,7 @@
 
 use crate::Choices;
 use keyway_topology::{
-    Asked, ClusterView, Endpoint, InfoReplication, NODES_MAX, NodeRole, OtherSentinel, Redirect,
+    ViewSource, ClusterView, Endpoint, InfoReplication, NODES_MAX, NodeRole, OtherSentinel, Redirect,
     SLOT_COUNT, SentinelView, SwitchPrimary, WatchedPrimary, WatchedReplica, primary_address,
 };
 
@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
     let wants_tls = choices.flip();
     let reply = choices.rest();
     let endpoint: Endpoint = "192.0.2.9:7777".parse().expect("an endpoint");
-    let asked = Asked { endpoint: &endpoint, wants_tls };
+    let asked = ViewSource { endpoint: &endpoint, wants_tls };
     match reader {
         0 => check(ClusterView::from_nodes(reply, asked).ok()),
         1 => check(ClusterView::from_slots(reply, asked).ok()),

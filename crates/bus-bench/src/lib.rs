@@ -19,6 +19,6 @@ mod table;
 
 pub use case::{Case, Channel, Sizes};
 pub use ends::end;
-pub use round::{Trips, Way, round_trips};
+pub use round::{Transport, Trips, round_trips};
 pub use run::{Fault, Options, Outcome, SENDERS_MAX, run};
 pub use table::{json, table, trips_table};

@@ -26,7 +26,7 @@ const WARM_UP: usize = 2000;
 
 /// How the two wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub enum Transport {
     /// At a unix socket.
     Unix,
     /// At rings, asleep.
@@ -35,17 +35,17 @@ pub enum Way {
     ShmLooking,
 }
 
-impl Way {
+impl Transport {
     /// All there are.
-    pub const ALL: [Way; 3] = [Way::Unix, Way::ShmAsleep, Way::ShmLooking];
+    pub const ALL: [Transport; 3] = [Transport::Unix, Transport::ShmAsleep, Transport::ShmLooking];
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Way::Unix => "unix",
-            Way::ShmAsleep => "shm, asleep",
-            Way::ShmLooking => "shm, looking",
+            Transport::Unix => "unix",
+            Transport::ShmAsleep => "shm, asleep",
+            Transport::ShmLooking => "shm, looking",
         })
     }
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Way {
 /// What one of both is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RoundOrder {
-    way: Way,
+    way: Transport,
     path: PathBuf,
     length_ms: u64,
     core: Option<usize>,
@@ -67,7 +67,7 @@ impl RoundOrder {
 
     /// How its way waits.
     pub fn spin(&self) -> Spin {
-        if self.way == Way::ShmLooking { Spin::adaptive(SPIN) } else { Spin::never() }
+        if self.way == Transport::ShmLooking { Spin::adaptive(SPIN) } else { Spin::never() }
     }
 }
 
@@ -75,7 +75,7 @@ impl RoundOrder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trips {
     /// How they waited.
-    pub way: Way,
+    pub way: Transport,
     /// Half took no longer.
     pub median_ns: u64,
     /// One in a hundred took longer.
@@ -93,7 +93,7 @@ fn echo(order: &RoundOrder, spin: Spin) -> Result<(), Fault> {
     let listener = UnixListener::bind(&order.path)?;
     say(&0_u16)?;
     let mut socket = listener.accept()?.0;
-    if order.way == Way::Unix {
+    if order.way == Transport::Unix {
         return echo_over(socket);
     }
     let mut hello = [0; HELLO_LEN];
@@ -119,7 +119,7 @@ fn echo_over(mut other: impl Read + Write) -> Result<(), Fault> {
 
 fn measure(order: &RoundOrder, spin: Spin) -> Result<Trips, Fault> {
     let socket = UnixStream::connect(&order.path)?;
-    if order.way == Way::Unix {
+    if order.way == Transport::Unix {
         return measure_over(socket, order);
     }
     let shared = ask(&socket, &Hello::new(RING_LEN, RING_LEN))?
@@ -166,9 +166,9 @@ fn measure_over(mut other: impl Read + Write, order: &RoundOrder) -> Result<Trip
 /// # Errors
 /// When one cannot be measured.
 pub fn round_trips(options: &Options) -> Result<Vec<Trips>, Fault> {
-    let mut rounds: Vec<Vec<Trips>> = Way::ALL.iter().map(|_| Vec::new()).collect();
+    let mut rounds: Vec<Vec<Trips>> = Transport::ALL.iter().map(|_| Vec::new()).collect();
     for _ in 0..options.rounds {
-        for (way, trips) in Way::ALL.into_iter().zip(&mut rounds) {
+        for (way, trips) in Transport::ALL.into_iter().zip(&mut rounds) {
             trips.push(between_two(options, way)?);
         }
     }
@@ -182,7 +182,7 @@ pub fn round_trips(options: &Options) -> Result<Vec<Trips>, Fault> {
         .collect())
 }
 
-fn between_two(options: &Options, way: Way) -> Result<Trips, Fault> {
+fn between_two(options: &Options, way: Transport) -> Result<Trips, Fault> {
     let socket = options.socket();
     let is_stopped = AtomicBool::new(false);
     let (cores, end) = (cores()?, options.end(&is_stopped));

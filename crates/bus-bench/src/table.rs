@@ -1,6 +1,6 @@
 //! The table of the published report, and the figures for programs.
 
-use crate::round::{Trips, Way};
+use crate::round::{Transport, Trips};
 use crate::run::{Fault, Outcome};
 use serde::Serialize;
 use std::fmt::Write;
@@ -60,7 +60,7 @@ pub fn trips_table(trips: &[Trips]) -> String {
 | --- | ---: | ---: | ---: | ---: |
 "
     .to_owned();
-    let unix = trips.iter().find(|one| one.way == Way::Unix).map(|one| one.median_ns);
+    let unix = trips.iter().find(|one| one.way == Transport::Unix).map(|one| one.median_ns);
     for one in trips {
         let us = |ns: u64| format!("{:.2} us", ns as f64 / 1e3);
         let ratio = unix.map_or(0.0, |unix| unix as f64 / one.median_ns.max(1) as f64);

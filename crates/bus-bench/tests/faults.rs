@@ -3,7 +3,7 @@
 //! The benchmark starts this program again for its processes, so that it has a `main` of its own.
 #![allow(clippy::disallowed_methods, reason = "waiting is measured")]
 
-use keyway_bus_bench::{Channel, Options, Outcome, Sizes, Way, end, round_trips, run};
+use keyway_bus_bench::{Channel, Options, Outcome, Sizes, Transport, end, round_trips, run};
 use keyway_ring::{Bell, Lane, Producer, Segment, SharedDoorbell};
 use keyway_testkit::watchdog;
 use rustix::process::{Pid, Signal, kill_process};
@@ -138,7 +138,7 @@ fn what_is_whole_is_counted(channel: Channel, senders: usize) {
 fn trips_are_measured() {
     let trips = round_trips(&options(Channel::Shm, 1, RIGHT, Duration::from_millis(100))).unwrap();
     println!("{}", keyway_bus_bench::trips_table(&trips));
-    assert_eq!(trips.iter().map(|one| one.way).collect::<Vec<Way>>(), Way::ALL);
+    assert_eq!(trips.iter().map(|one| one.way).collect::<Vec<Transport>>(), Transport::ALL);
 }
 
 fn right_end(task: &str) {

@@ -27,13 +27,13 @@ pub enum Transport {
 /// A connection without a protocol. Its reads and writes wait, for as long as it is told to.
 #[derive(Debug)]
 pub struct Stream {
-    way: Way,
+    way: Socket,
     timeout: Option<Duration>,
     refusal: Option<Refusal>,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Socket {
     /// The sockets never wait by themselves.
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -52,23 +52,23 @@ impl Stream {
         let mut refusal = None;
         let timeout = timeout.map(|timeout| timeout.max(CONNECT_MIN));
         let way = match endpoint {
-            Endpoint::Tcp { host, port } => Way::Tcp(connect_tcp(host, *port, timeout)?),
-            Endpoint::Unix { path } => Way::Unix(connect_unix(path, timeout)?),
+            Endpoint::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout)?),
+            Endpoint::Unix { path } => Socket::Unix(connect_unix(path, timeout)?),
             Endpoint::Shared { path, ring_len, spin } => {
                 match connect_shared(path, *ring_len, *spin, timeout)? {
-                    Ok(pipe) => Way::Shared(pipe),
+                    Ok(pipe) => Socket::Shared(pipe),
                     Err((why, socket)) => {
                         crate::fallback::tell(path, why);
                         refusal = Some(why);
-                        Way::Unix(socket)
+                        Socket::Unix(socket)
                     }
                 }
             }
         };
         match &way {
-            Way::Tcp(socket) => socket.set_nonblocking(true)?,
-            Way::Unix(socket) => socket.set_nonblocking(true)?,
-            Way::Shared(_) => {}
+            Socket::Tcp(socket) => socket.set_nonblocking(true)?,
+            Socket::Unix(socket) => socket.set_nonblocking(true)?,
+            Socket::Shared(_) => {}
         }
         Ok(Stream { way, timeout: None, refusal })
     }
@@ -76,9 +76,9 @@ impl Stream {
     /// What carries the bytes.
     pub fn transport(&self) -> Transport {
         match self.way {
-            Way::Tcp(_) => Transport::Tcp,
-            Way::Unix(_) => Transport::Unix,
-            Way::Shared(_) => Transport::Shared,
+            Socket::Tcp(_) => Transport::Tcp,
+            Socket::Unix(_) => Transport::Unix,
+            Socket::Shared(_) => Transport::Shared,
         }
     }
 
@@ -93,7 +93,7 @@ impl Stream {
     /// With a time of zero it does not wait: what cannot be done at once has timed out.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
-        if let Way::Shared(pipe) = &mut self.way {
+        if let Socket::Shared(pipe) = &mut self.way {
             pipe.set_timeout(timeout);
         }
     }
@@ -112,9 +112,9 @@ impl Stream {
     /// nobody reads any more is no error while there is something to read.
     pub fn exchange(&mut self, out: &[u8], into: &mut [u8]) -> io::Result<(usize, usize)> {
         match &mut self.way {
-            Way::Tcp(socket) => exchange(socket, out, into, self.timeout),
-            Way::Unix(socket) => exchange(socket, out, into, self.timeout),
-            Way::Shared(pipe) => pipe.exchange(out, into),
+            Socket::Tcp(socket) => exchange(socket, out, into, self.timeout),
+            Socket::Unix(socket) => exchange(socket, out, into, self.timeout),
+            Socket::Shared(pipe) => pipe.exchange(out, into),
         }
     }
 
@@ -124,9 +124,9 @@ impl Stream {
     /// Of the system.
     pub fn finish(&mut self) -> io::Result<()> {
         match &mut self.way {
-            Way::Tcp(socket) => socket.shutdown(Shutdown::Write),
-            Way::Unix(socket) => socket.shutdown(Shutdown::Write),
-            Way::Shared(pipe) => {
+            Socket::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Socket::Unix(socket) => socket.shutdown(Shutdown::Write),
+            Socket::Shared(pipe) => {
                 pipe.finish();
                 Ok(())
             }
@@ -138,7 +138,7 @@ impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match (&mut self.way, into.is_empty()) {
             (_, true) => Ok(0),
-            (Way::Shared(pipe), _) => pipe.read(into),
+            (Socket::Shared(pipe), _) => pipe.read(into),
             _ => Ok(self.exchange(&[], into)?.1),
         }
     }
@@ -148,7 +148,7 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match (&mut self.way, bytes.is_empty()) {
             (_, true) => Ok(0),
-            (Way::Shared(pipe), _) => {
+            (Socket::Shared(pipe), _) => {
                 let written = pipe.write(bytes)?;
                 pipe.flush()?;
                 Ok(written)

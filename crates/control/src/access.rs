@@ -54,7 +54,7 @@ impl Access {
     }
 
     /// Whether a request may be answered at all.
-    pub(crate) fn check(&self, kind: Kind, asked: &Asked<'_>) -> Result<(), Problem> {
+    pub(crate) fn check(&self, kind: Kind, asked: &RequestParts<'_>) -> Result<(), Problem> {
         if kind == Kind::Probe {
             return Ok(());
         }
@@ -91,7 +91,7 @@ pub(crate) enum Kind {
 }
 
 /// What of a request tells who asks.
-pub(crate) struct Asked<'r> {
+pub(crate) struct RequestParts<'r> {
     pub(crate) headers: &'r HeaderMap,
     pub(crate) uri: &'r Uri,
 }
@@ -116,7 +116,7 @@ fn token_of(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-fn check_host(asked: &Asked<'_>) -> Result<(), Problem> {
+fn check_host(asked: &RequestParts<'_>) -> Result<(), Problem> {
     let values = asked.headers.get_all(HOST);
     let named = values.iter().map(|value| value.to_str().unwrap_or("?"));
     let mut hosts = named.chain(asked.uri.authority().map(|authority| authority.as_str()));
@@ -163,7 +163,7 @@ mod tests {
 
     fn may(access: &Access, kind: Kind, lines: &[(&'static str, &'static str)]) -> bool {
         let (headers, uri) = (headers(lines), Uri::from_static("/v1/pools"));
-        access.check(kind, &Asked { headers: &headers, uri: &uri }).is_ok()
+        access.check(kind, &RequestParts { headers: &headers, uri: &uri }).is_ok()
     }
 
     const CHANGE: (&str, &str) = (CHANGE_HEADER, "1");

@@ -62,7 +62,7 @@ pub trait Api: Send + Sync {
     fn set_log_level(&self, level: LogLevel);
 
     /// Has the process take no more clients and answer what is in flight. Does not wait for
-    /// it. Asked for again, `Exit` ends a process that was to wait.
+    /// it. RequestParts for again, `Exit` ends a process that was to wait.
     fn drain(&self, then: AfterDrain);
 
     /// Reads again what may change while the process runs.

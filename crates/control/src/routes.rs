@@ -11,7 +11,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::access::{Access, Asked, Kind};
+use crate::access::{Access, Kind, RequestParts};
 use crate::api::{self, Api, Call};
 use crate::backends::{self, PoolStatus};
 use crate::places::{Place, Stage};
@@ -141,7 +141,7 @@ async fn reply_to(answering: Answering, place: &Place, request: Request<Incoming
     let (head, body) = request.into_parts();
     let is_api = api::is_ours(head.uri.path());
     // Before the body: who may not ask is not listened to much longer than that.
-    let asked = Asked { headers: &head.headers, uri: &head.uri };
+    let asked = RequestParts { headers: &head.headers, uri: &head.uri };
     let kind = if is_api { api::kind(&head.method, head.uri.path()) } else { kind(&head) };
     let refusal = access.check(kind, &asked).err();
     let patience = if refusal.is_some() { REFUSED_BODY_TIME } else { BODY_TIME };

@@ -16,7 +16,7 @@ use keyway_control::{
 use keyway_metrics::{BackendTotals, Registry};
 use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
-use keyway_worker::{Plan, PoolKind, Standing, backend_state};
+use keyway_worker::{Plan, PoolKind, ServerStatus, backend_state};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -248,7 +248,7 @@ impl Current {
     }
 
     /// What a backend does, where that is found out.
-    fn standing(&self, id: BackendId) -> Option<Standing> {
+    fn standing(&self, id: BackendId) -> Option<ServerStatus> {
         let backend = self.plan.topology.backend(id)?;
         let cluster = self.plan.pools[backend.pool_index].kind.cluster()?;
         cluster.standing(backend.server_index)

@@ -11,14 +11,14 @@ use keyway_config::{Config, ListenAddr, ListenerConfig, PoolKindConfig, Protocol
 use keyway_metrics::{
     FrontFigures, Layout, LoginFigures, PoolLayout, Registry, TransactionFigures,
 };
-use keyway_net::{Address, Door, Gate, Ipv4Amiss, Listener, ListenerOptions};
+use keyway_net::{AcceptFilter, Address, Door, Ipv4Amiss, Listener, ListenerOptions};
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster};
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_script::ScriptLimits;
 use keyway_store::{AfterRead, EvictionPolicy, QuotaConfig, QuotaStats, Store, StoreStats};
 use keyway_topology::{BackendId, Epoch, FailureReason, HealthBoard, Topology};
 use keyway_users::{LoginFault, Verifier};
-use keyway_worker::{Entrance, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
+use keyway_worker::{ListenerAccess, ListenerPlan, Pause, Plan, PoolKind, PoolPlan, Retired};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
@@ -452,7 +452,7 @@ fn watch_pool(index: usize, pool: &PoolPlan, plan: &Plan, registry: &Registry) {
 }
 
 /// How clients of a listener come in.
-fn entrance(settings: &EntranceConfig, had_gate: bool) -> Entrance {
+fn entrance(settings: &EntranceConfig, had_gate: bool) -> ListenerAccess {
     // The configuration was loaded with its files.
     let tls = settings.tls.as_ref().map(|tls| tls.loaded.clone().expect("it was loaded"));
     // Where there was one there are perhaps clients who are coming in by it.
@@ -461,7 +461,7 @@ fn entrance(settings: &EntranceConfig, had_gate: bool) -> Entrance {
         || settings.proxies.is_some()
         || !settings.allow.is_empty()
         || !settings.deny.is_empty();
-    let gate = Gate {
+    let gate = AcceptFilter {
         allow: settings.allow.clone(),
         deny: settings.deny.clone(),
         proxies: settings.proxies.clone(),
@@ -469,7 +469,7 @@ fn entrance(settings: &EntranceConfig, had_gate: bool) -> Entrance {
         timeout: settings.handshake_timeout,
         arrivals_max: settings.handshakes_max as usize,
     };
-    Entrance {
+    ListenerAccess {
         gate: has_gate.then(|| Arc::new(gate)),
         clients_max: settings.clients_max.unwrap_or(0),
         idle_timeout: settings.idle_timeout,

@@ -11,7 +11,7 @@ pub use diff::diff;
 pub use live::Live;
 pub use merge::Merge;
 
-use crate::upgrade::{Asked, Reasons, Successor};
+use crate::upgrade::{Reasons, Successor, UpgradeRequest};
 use keyway_control::AfterDrain;
 use keyway_metrics::ReloadFigures;
 use keyway_worker::Retired;
@@ -33,7 +33,7 @@ pub enum Wake {
     /// Somebody asks for a reload, and waits for what comes of it.
     Reload(SyncSender<Result<Diff, Refusal>>),
     /// Somebody asks for an upgrade.
-    Upgrade(Asked),
+    Upgrade(UpgradeRequest),
     /// An upgrade is over: the process that serves, or why none does.
     Upgraded(Result<Successor, Reasons>),
 }

@@ -38,7 +38,7 @@ const STARTED_WITHIN: Duration = Duration::from_secs(1);
 pub type Reasons = Vec<String>;
 
 /// Somebody asks for an upgrade, and waits for whether it begins.
-pub struct Asked {
+pub struct UpgradeRequest {
     /// Whether what the stores hold may be lost.
     pub discard_store: bool,
     /// When it is too late to begin: who asked is told that none did.
@@ -55,7 +55,7 @@ pub fn request(wake: &Sender<Wake>, discard_store: bool) -> Result<(), Reasons> 
     let (tell, told) = sync_channel(1);
     let stopping = || Err(vec!["Keyway is stopping".to_owned()]);
     let until = now() + PATIENCE;
-    if wake.send(Wake::Upgrade(Asked { discard_store, until, tell })).is_err() {
+    if wake.send(Wake::Upgrade(UpgradeRequest { discard_store, until, tell })).is_err() {
         return stopping();
     }
     match told.recv_timeout(PATIENCE + STARTED_WITHIN) {
@@ -97,7 +97,11 @@ impl Upgrades {
     }
 
     /// Starts the next process for who has asked, unless that was told that none is started.
-    pub fn answer(&mut self, from: (&Live, &Workers, Option<&AdminHandle>), asked: &Asked) {
+    pub fn answer(
+        &mut self,
+        from: (&Live, &Workers, Option<&AdminHandle>),
+        asked: &UpgradeRequest,
+    ) {
         let begun = match now() < asked.until {
             true => self.begin(from, asked.discard_store),
             false => Err(too_late()),

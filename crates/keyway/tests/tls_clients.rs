@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 mod tls_client;
 
-use tls_client::{TlsClient, Way, tls_table};
+use tls_client::{TlsClient, TlsLogin, tls_table};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const WITHIN: Duration = Duration::from_secs(20);
@@ -128,7 +128,8 @@ fn who_has_the_wrong_certificate_or_none_of_tls_is_turned_away_and_counted() {
         ("future", "expired", ""),
     ] {
         let before = front.refused(fault);
-        let mut client = Way { identity: Some(name), ..Way::new(&files) }.connect(front.at);
+        let mut client =
+            TlsLogin { identity: Some(name), ..TlsLogin::new(&files) }.connect(front.at);
         assert!(!client.ping(), "{name}");
         front.wait_refused(fault, before + 1.0);
         assert!(front.log().contains(words), "{}", front.log());
@@ -136,7 +137,7 @@ fn who_has_the_wrong_certificate_or_none_of_tls_is_turned_away_and_counted() {
     // Who does not believe ours, who speaks something else, who says nothing, who goes.
     let other = files.write("other.pem", &Authority::new("a third").certificate);
     assert!(
-        !Way { identity: Some("client"), authority: other, ..Way::new(&files) }
+        !TlsLogin { identity: Some("client"), authority: other, ..TlsLogin::new(&files) }
             .connect(front.at)
             .ping()
     );
@@ -155,7 +156,9 @@ fn who_has_the_wrong_certificate_or_none_of_tls_is_turned_away_and_counted() {
     drop(TcpStream::connect(front.at).unwrap());
     front.wait_refused("gone", 1.0);
     assert_eq!(front.log(), before, "checks of health are not told of");
-    assert!(Way { identity: Some("client"), ..Way::new(&files) }.connect(front.at).ping());
+    assert!(
+        TlsLogin { identity: Some("client"), ..TlsLogin::new(&files) }.connect(front.at).ping()
+    );
 }
 
 #[test]
@@ -165,7 +168,11 @@ fn clients_get_the_certificate_for_the_name_they_ask_for() {
     let two = tls_table(&files, "two", "");
     let front = front(&files, &format!(", certificates = [{two}], min_version = \"1.3\""), "");
     for (name, is_right) in [("127.0.0.1", true), ("two.example", true), ("three.example", false)] {
-        assert_eq!(Way { name, ..Way::new(&files) }.connect(front.at).ping(), is_right, "{name}");
+        assert_eq!(
+            TlsLogin { name, ..TlsLogin::new(&files) }.connect(front.at).ping(),
+            is_right,
+            "{name}"
+        );
     }
     let port = front.at.port().to_string();
     let at = format!("127.0.0.1:{port}");
@@ -186,7 +193,7 @@ fn a_client_that_reads_slowly_gets_every_reply_to_its_end() {
     assert_eq!(setter.command(&["SET", "big", &value]), Value::simple("OK"));
     // Behind the last request more may come that nobody reads.
     for more in [0, 0, 0, 10, 10, 10] {
-        let mut client = Way::new(&files).connect(front.at);
+        let mut client = TlsLogin::new(&files).connect(front.at);
         assert!(client.shake());
         let said = format!("{}QUIT\r\n", "GET big\r\n".repeat(10));
         assert_eq!(client.channel.encrypt(said.as_bytes()), said.len());
@@ -234,7 +241,9 @@ fn certificates_change_under_load_without_a_lost_request() {
     files.write("server.pem", "rubbish");
     hang_up(&inner.keyway, "nothing was changed");
     assert!(inner.log().contains("server.pem holds no certificate in PEM"), "{}", inner.log());
-    assert!(Way { identity: Some("client"), ..Way::new(&files) }.connect(inner.at).ping());
+    assert!(
+        TlsLogin { identity: Some("client"), ..TlsLogin::new(&files) }.connect(inner.at).ping()
+    );
     files.write("server.pem", &old);
     // Another authority for all of it, on both sides, while requests are served.
     let other = Authority::new("its successor");
@@ -245,8 +254,10 @@ fn certificates_change_under_load_without_a_lost_request() {
     hang_up(&inner.keyway, "certificates were read again");
     hang_up(&outer, "certificates were read again");
     load.wait_replies(200);
-    assert!(Way { identity: Some("client"), ..Way::new(&files) }.connect(inner.at).ping());
-    let way = Way { identity: Some("client"), authority: old_ca, ..Way::new(&files) };
+    assert!(
+        TlsLogin { identity: Some("client"), ..TlsLogin::new(&files) }.connect(inner.at).ping()
+    );
+    let way = TlsLogin { identity: Some("client"), authority: old_ca, ..TlsLogin::new(&files) };
     assert!(!way.connect(inner.at).ping(), "it has another certificate now");
     load.stop().assert_clean();
     // New connections of the other side are made with what it has read again.
@@ -273,7 +284,7 @@ fn handshakes_that_never_end_keep_nobody_out() {
         held.push(stream);
     }
     for _ in 0..20 {
-        assert!(Way::new(&files).connect(front.at).ping());
+        assert!(TlsLogin::new(&files).connect(front.at).ping());
     }
     front.wait_refused("crowded", 300.0);
     // Those who are in notice nothing.
@@ -289,7 +300,7 @@ fn clients_by_tls_are_handed_over_to_workers_that_are_added() {
         .with_server("workers", "{ min = 1, max = 2 }")
         .with_tables(&listener(at, &settings));
     let keyway = Keyway::start(KEYWAY, config);
-    let way = Way::new(&files);
+    let way = TlsLogin::new(&files);
     let mut clients: Vec<TlsClient> = (0..20).map(|_| way.connect(at)).collect();
     assert!(clients.iter_mut().all(TlsClient::ping));
     let busy: Vec<CheckedLoad> = (0..2)
@@ -326,7 +337,7 @@ fn certificates_that_expire_are_warned_of_and_measured() {
     files.add("expired", &files.authority.issue(&["127.0.0.1"]));
     front.keyway.process().signal(keyway_testkit::Signal::HUP);
     wait_until("it is read again", WITHIN, || expiry() > 2_000_000_000.0);
-    assert!(Way::new(&files).connect(front.at).ping());
+    assert!(TlsLogin::new(&files).connect(front.at).ping());
 }
 
 #[test]

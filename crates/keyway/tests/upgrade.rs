@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 mod tls_client;
 
-use tls_client::{Way, tls_table};
+use tls_client::{TlsLogin, tls_table};
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
 const SOON: Duration = Duration::from_secs(30);
@@ -255,7 +255,7 @@ fn visit_by_tls(
     number: usize,
     turn: u64,
 ) -> Result<(), String> {
-    let mut client = Way::new(files).connect(addr);
+    let mut client = TlsLogin::new(files).connect(addr);
     for step in 0..3 {
         let value = format!("{turn}:{step}");
         let request = format!("SET visit:{number} {value}\r\nGET visit:{number}\r\n");
@@ -348,7 +348,7 @@ fn other_doors_stay_open_and_the_token_goes_on_to_count() {
     let items = Door::Memcached(one.keyway.address(1));
     let visitors = Visitors::start(&[by_tls.clone(), by_tls, items.clone(), items]);
     // Some stay over all of it.
-    let mut stays = Way::new(&files).connect(secured);
+    let mut stays = TlsLogin::new(&files).connect(secured);
     let mut talks = one.keyway.memcached_client(1);
     let mut pids: Vec<Option<u32>> = vec![pid()];
     for round in 0..3 {

@@ -11,7 +11,7 @@ use crate::setup::nanos;
 use crate::target::Target;
 use keyway_memcache::Expect;
 use keyway_net::{Address, Event, Io, Recv, Send, Socket, Token};
-use keyway_topology::{Asked, ClusterView, Endpoint, SLOT_COUNT};
+use keyway_topology::{ClusterView, Endpoint, SLOT_COUNT, ViewSource};
 use std::time::Duration;
 
 /// How much is shown of bytes that are no reply.
@@ -56,7 +56,7 @@ fn slots(target: &Target, reply: &[u8]) -> Result<Found, Error> {
         return Err(Error::asked("a cluster is asked by TCP"));
     };
     let asked = Endpoint::tcp(host, *port).map_err(|_| Error::asked("no address of a cluster"))?;
-    let view = ClusterView::from_slots(reply, Asked::plainly(&asked))
+    let view = ClusterView::from_slots(reply, ViewSource::plainly(&asked))
         .map_err(|_| Error::asked("what CLUSTER SLOTS is answered with cannot be read"))?;
     let mut found = Found { nodes: Vec::new(), slots: vec![0; SLOT_COUNT] };
     for slot in 0..SLOT_COUNT as u16 {

@@ -2,7 +2,8 @@
 
 use crate::packet::{self, HEADER_LEN, Header, NO_VIVIFY};
 use crate::{
-    Asked, Dialect, Head, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, Verb, Wire,
+    Dialect, Head, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, RequestFlags, Verb,
+    Wire,
 };
 use keyway_base::ByteRange;
 
@@ -33,7 +34,7 @@ pub(crate) fn parse(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> 
     head.verb = verb;
     head.quiet = quiet;
     if gives_key {
-        head.asked |= Asked::KEY;
+        head.asked |= RequestFlags::KEY;
     }
     if !lengths_fit(verb, &header) {
         return refused(HEADER_LEN, 0, RequestFault::Arguments);
@@ -102,27 +103,27 @@ fn fill(head: &mut Head, extras: &[u8], cas: u64) {
     let double = |at: usize| u64::from(word(at)) << 32 | u64::from(word(at + 4));
     match head.verb {
         Verb::Get | Verb::GetTouch => {
-            head.asked |= Asked::VALUE.with(Asked::FLAGS).with(Asked::CAS);
+            head.asked |= RequestFlags::VALUE.with(RequestFlags::FLAGS).with(RequestFlags::CAS);
         }
         Verb::Set | Verb::Add | Verb::Replace => {
             head.flags = word(0);
             head.expiry = i64::from(word(4));
-            head.asked |= Asked::CAS;
+            head.asked |= RequestFlags::CAS;
         }
-        Verb::Append | Verb::Prepend | Verb::Delete => head.asked |= Asked::CAS,
+        Verb::Append | Verb::Prepend | Verb::Delete => head.asked |= RequestFlags::CAS,
         Verb::Incr | Verb::Decr => {
             head.delta = double(0);
             head.initial = double(8);
             let expiry = word(16);
             head.vivify = (expiry != NO_VIVIFY).then_some(i64::from(expiry));
-            head.asked |= Asked::CAS;
+            head.asked |= RequestFlags::CAS;
         }
         Verb::FlushAll => head.expiry = i64::from(word(0)),
         _ => {}
     }
     if matches!(head.verb, Verb::GetTouch | Verb::Touch) {
         head.expiry = i64::from(word(0));
-        head.asked |= Asked::EXPIRY;
+        head.asked |= RequestFlags::EXPIRY;
     }
     let has_cas = cas != 0 && (head.verb.stores() || changes(head.verb));
     if has_cas {

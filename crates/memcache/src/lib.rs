@@ -14,7 +14,6 @@
 //! memcached 1.6, which the tests compare with.
 #![forbid(unsafe_code)]
 
-mod asked;
 mod base64;
 mod binary;
 mod compose;
@@ -28,12 +27,12 @@ mod relay;
 mod reply_binary;
 mod reply_text;
 mod request;
+mod request_flags;
 mod respond;
 mod sasl;
 mod text;
 mod usual;
 
-pub use asked::Asked;
 pub use compose::{Untranslatable, compose_request, compose_share};
 pub use fault::RequestFault;
 pub use framer::{Expect, Framer, Framing};
@@ -42,6 +41,7 @@ pub use outcome::{
 };
 pub use relay::{Answer, Relayed, relay, relay_elements};
 pub use request::{Dialect, Head, ParseLimits, Parsed, Request, Verb, Wire, parse_request};
+pub use request_flags::RequestFlags;
 pub use respond::{Asker, value_end_len, write_end, write_reply, write_stored};
 pub use sasl::{Plain, sasl_plain};
 pub use usual::text_item_len;

@@ -3,7 +3,7 @@
 use crate::numbers::{signed_32, unsigned, unsigned_32};
 use crate::text::{self, Outcome, Words, one_key};
 use crate::{
-    Asked, Dialect, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, Verb, base64,
+    Dialect, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, RequestFlags, Verb, base64,
 };
 use keyway_base::ByteRange;
 
@@ -70,7 +70,7 @@ fn debug(buf: &[u8], words: &Words, request: &mut Request) -> Result<(), Request
 
 fn get(buf: &[u8], words: &Words, request: &mut Request) -> Result<(), RequestFault> {
     flags(buf, words, 2, request)?;
-    let touches = request.head.asked.has(Asked::EXPIRY);
+    let touches = request.head.asked.has(RequestFlags::EXPIRY);
     request.head.verb = if touches { Verb::GetTouch } else { Verb::Get };
     Ok(())
 }
@@ -144,7 +144,7 @@ fn decode_key(buf: &[u8], request: &mut Request) -> Result<(), RequestFault> {
         return Err(RequestFault::MetaKey);
     }
     request.keys[0] = ByteRange::new(0, request.decoded.len());
-    request.head.asked |= Asked::KEY_BASE64;
+    request.head.asked |= RequestFlags::KEY_BASE64;
     Ok(())
 }
 
@@ -194,8 +194,8 @@ fn flags(
 fn number(letter: u8, text: &[u8], request: &mut Request) -> Result<(), RequestFault> {
     let head = &mut request.head;
     // memcached goes through the flags in their order.
-    if matches!(letter, b'N' | b'T') && head.asked.has(Asked::TTL) {
-        head.asked |= Asked::TTL_BEFORE;
+    if matches!(letter, b'N' | b'T') && head.asked.has(RequestFlags::TTL) {
+        head.asked |= RequestFlags::TTL_BEFORE;
     }
     let seconds = || signed_32(text).map(i64::from).ok_or(RequestFault::MetaNumber);
     match letter {
@@ -203,7 +203,7 @@ fn number(letter: u8, text: &[u8], request: &mut Request) -> Result<(), RequestF
         b'R' => head.recache = Some(seconds()?),
         b'T' => {
             head.expiry = seconds()?;
-            head.asked |= Asked::EXPIRY;
+            head.asked |= RequestFlags::EXPIRY;
         }
         b'F' => head.flags = unsigned_32(text).ok_or(RequestFault::BadLine)?,
         b'C' => head.cas = Some(unsigned(text).ok_or(RequestFault::MetaNumber)?),
@@ -217,24 +217,24 @@ fn number(letter: u8, text: &[u8], request: &mut Request) -> Result<(), RequestF
 /// A flag without a number.
 fn wish(letter: u8, request: &mut Request) -> Result<(), RequestFault> {
     request.head.asked |= match letter {
-        b'v' => Asked::VALUE,
-        b'f' => Asked::FLAGS,
-        b'c' => Asked::CAS,
-        b'k' => Asked::KEY,
-        b't' => Asked::TTL,
-        b's' => Asked::SIZE,
-        b'h' => Asked::HIT,
-        b'l' => Asked::LAST_ACCESS,
-        b'u' => Asked::NO_BUMP,
-        b'I' => Asked::INVALIDATE,
-        b'x' => Asked::REMOVE_VALUE,
-        b'O' => Asked::OPAQUE,
+        b'v' => RequestFlags::VALUE,
+        b'f' => RequestFlags::FLAGS,
+        b'c' => RequestFlags::CAS,
+        b'k' => RequestFlags::KEY,
+        b't' => RequestFlags::TTL,
+        b's' => RequestFlags::SIZE,
+        b'h' => RequestFlags::HIT,
+        b'l' => RequestFlags::LAST_ACCESS,
+        b'u' => RequestFlags::NO_BUMP,
+        b'I' => RequestFlags::INVALIDATE,
+        b'x' => RequestFlags::REMOVE_VALUE,
+        b'O' => RequestFlags::OPAQUE,
         b'q' => {
             request.head.quiet = true;
-            Asked::NONE
+            RequestFlags::NONE
         }
         // For proxies: memcached reads over them.
-        b'P' | b'L' => Asked::NONE,
+        b'P' | b'L' => RequestFlags::NONE,
         _ => return Err(RequestFault::MetaUnknown),
     };
     Ok(())

@@ -88,7 +88,7 @@ pub fn relay_elements(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Asked, Head, Verb};
+    use crate::{Head, RequestFlags, Verb};
 
     fn told(head: &Head, bytes: &[u8], expect: Expect) -> String {
         let asker = Asker { head, key: b"k", meta: b"" };
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn an_error_takes_the_place_of_the_list_it_ends() {
-        let get = Head { asked: Asked::VALUE, ..Head::default() };
+        let get = Head { asked: RequestFlags::VALUE, ..Head::default() };
         let bytes = b"VALUE k 0 1\r\na\r\nSERVER_ERROR x\r\n";
         assert_eq!(told(&get, bytes, Expect::List), r">SERVER_ERROR x\r\n");
         let bytes = b"VA 1 kk\r\na\r\nSERVER_ERROR x\r\nMN\r\n";

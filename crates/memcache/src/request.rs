@@ -1,6 +1,6 @@
 //! Requests: the form common to the three protocols.
 
-use crate::{Asked, RequestFault, binary, text};
+use crate::{RequestFault, RequestFlags, binary, text};
 use keyway_base::{ByteRange, Limits};
 
 /// What a connection speaks.
@@ -117,7 +117,7 @@ pub struct Head {
     /// operation's quiet form.
     pub quiet: bool,
     /// What else is asked for.
-    pub asked: Asked,
+    pub asked: RequestFlags,
     /// The client's flags, stored with the value.
     pub flags: u32,
     /// Expiry as on the wire: 0 is never, up to 30 days are seconds from now,
@@ -171,7 +171,7 @@ impl Request {
     /// When there is no such key, or `buf` is another buffer.
     #[inline]
     pub fn key<'a>(&'a self, buf: &'a [u8], index: usize) -> &'a [u8] {
-        self.keys[index].of(if self.head.asked.has(Asked::KEY_BASE64) {
+        self.keys[index].of(if self.head.asked.has(RequestFlags::KEY_BASE64) {
             &self.decoded
         } else {
             buf
@@ -180,7 +180,7 @@ impl Request {
 
     /// Where all keys are, one behind the other, and in which bytes: `buf`, or those decoded from it.
     pub fn key_ranges<'a>(&'a self, buf: &'a [u8]) -> (&'a [u8], &'a [ByteRange]) {
-        let is_decoded = self.head.asked.has(Asked::KEY_BASE64);
+        let is_decoded = self.head.asked.has(RequestFlags::KEY_BASE64);
         (if is_decoded { &self.decoded } else { buf }, &self.keys)
     }
 

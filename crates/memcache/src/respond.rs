@@ -4,7 +4,7 @@ use crate::numbers::unsigned;
 use crate::outcome::{ErrorKind, Item, Outcome};
 use crate::packet::{self, Body, Status};
 use crate::reply_text::{NOT_NUMBER, TOO_LARGE};
-use crate::{Asked, Dialect, Head, Verb, base64};
+use crate::{Dialect, Head, RequestFlags, Verb, base64};
 
 /// What is to be remembered of a request to answer it.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ fn text_item(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>) {
     number(out, item.flags);
     out.push(b' ');
     number(out, item.value.len());
-    if asker.head.asked.has(Asked::CAS) {
+    if asker.head.asked.has(RequestFlags::CAS) {
         out.push(b' ');
         number(out, item.cas.unwrap_or(0));
     }
@@ -196,7 +196,7 @@ fn error(out: &mut Vec<u8>, kind: ErrorKind, text: &[u8]) {
 
 /// The key as a meta client wrote it.
 fn meta_key(out: &mut Vec<u8>, asker: &Asker<'_>) {
-    if asker.head.asked.has(Asked::KEY_BASE64) {
+    if asker.head.asked.has(RequestFlags::KEY_BASE64) {
         base64::encode(asker.key, out);
     } else {
         out.extend_from_slice(asker.key);
@@ -208,11 +208,13 @@ fn meta(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
     let reads = head.verb.reads();
     let mut digits = itoa::Buffer::new();
     let (item, code) = match outcome {
-        Outcome::Hit(item) => (*item, if head.asked.has(Asked::VALUE) { "VA " } else { "HD" }),
+        Outcome::Hit(item) => {
+            (*item, if head.asked.has(RequestFlags::VALUE) { "VA " } else { "HD" })
+        }
         Outcome::Number { value, cas } => {
             let item =
                 Item { value: digits.format(*value).as_bytes(), cas: *cas, ..Item::default() };
-            (item, if head.asked.has(Asked::VALUE) { "VA " } else { "HD" })
+            (item, if head.asked.has(RequestFlags::VALUE) { "VA " } else { "HD" })
         }
         Outcome::Done(item) => (*item, "HD"),
         Outcome::NotFound if reads || head.verb == Verb::Debug => (Item::default(), "EN"),
@@ -253,7 +255,7 @@ fn meta_flags(out: &mut Vec<u8>, asker: &Asker<'_>, item: &Item<'_>, nominal: bo
             b'k' => {
                 out.extend_from_slice(b" k");
                 meta_key(out, asker);
-                let encoded = asker.head.asked.has(Asked::KEY_BASE64);
+                let encoded = asker.head.asked.has(RequestFlags::KEY_BASE64);
                 out.extend_from_slice(if encoded { b" b" } else { b"" });
                 None
             }
@@ -305,7 +307,7 @@ fn binary(out: &mut Vec<u8>, asker: &Asker<'_>, outcome: &Outcome<'_>) {
     if let (true, Some((value, cas))) = (arithmetic, result(outcome)) {
         return number(out, value, cas);
     }
-    let gives_key = head.asked.has(Asked::KEY);
+    let gives_key = head.asked.has(RequestFlags::KEY);
     match outcome {
         Outcome::Hit(item) => {
             let key = if gives_key { asker.key } else { &[] };

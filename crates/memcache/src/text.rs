@@ -2,7 +2,8 @@
 
 use crate::numbers::{signed_32, unsigned, unsigned_32};
 use crate::{
-    Asked, Dialect, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, Verb, meta, usual,
+    Dialect, KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFault, RequestFlags, Verb, meta,
+    usual,
 };
 use keyway_base::ByteRange;
 use memchr::memchr;
@@ -135,7 +136,7 @@ fn keys(
     limits: &ParseLimits,
     request: &mut Request,
 ) -> Outcome {
-    request.head.asked |= Asked::VALUE.with(Asked::FLAGS).with(Asked::KEY);
+    request.head.asked |= RequestFlags::VALUE.with(RequestFlags::FLAGS).with(RequestFlags::KEY);
     let mut at = at;
     while let Some(key) = next_word(buf, at, line_end) {
         if key.len() > KEY_LEN_MAX {
@@ -207,14 +208,14 @@ fn command(
 fn get(buf: &[u8], words: &Words, request: &mut Request) -> Result<usize, RequestFault> {
     let verb = words.get(buf, 0);
     if verb.last() == Some(&b's') {
-        request.head.asked |= Asked::CAS;
+        request.head.asked |= RequestFlags::CAS;
     }
     if !verb.starts_with(b"ga") {
         return Ok(words.range(0).end as usize);
     }
     let expiry = signed_32(words.get(buf, 1)).ok_or(RequestFault::BadExpiry)?;
     request.head.verb = Verb::GetTouch;
-    request.head.asked |= Asked::EXPIRY;
+    request.head.asked |= RequestFlags::EXPIRY;
     request.head.expiry = i64::from(expiry);
     Ok(words.range(1).end as usize)
 }
@@ -318,7 +319,7 @@ fn arithmetic(
 fn touch(buf: &[u8], words: &Words, request: &mut Request) -> Result<(), RequestFault> {
     request.head.verb = Verb::Touch;
     request.head.quiet = is_quiet(buf, words);
-    request.head.asked |= Asked::EXPIRY;
+    request.head.asked |= RequestFlags::EXPIRY;
     one_key(words, request)?;
     let expiry = signed_32(words.get(buf, 2)).ok_or(RequestFault::BadExpiry)?;
     request.head.expiry = i64::from(expiry);

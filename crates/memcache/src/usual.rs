@@ -3,7 +3,7 @@
 //! [`crate::reply_text`], which read these too, and alike: a law of the tests.
 
 use crate::outcome::Item;
-use crate::{Asked, Expect, KEY_LEN_MAX, ParseLimits, Request, Verb};
+use crate::{Expect, KEY_LEN_MAX, ParseLimits, Request, RequestFlags, Verb};
 use keyway_base::ByteRange;
 
 /// Most digits of a number that is read here.
@@ -32,7 +32,7 @@ fn get(buf: &[u8], limits: &ParseLimits, request: &mut Request) -> Option<usize>
         request.keys.clear();
         return None;
     }
-    request.head.asked = Asked::VALUE.with(Asked::FLAGS).with(Asked::KEY);
+    request.head.asked = RequestFlags::VALUE.with(RequestFlags::FLAGS).with(RequestFlags::KEY);
     request.is_canonical = true;
     next
 }

@@ -4,8 +4,8 @@
 mod support;
 
 use keyway_memcache::{
-    Answer, Asked, Asker, Dialect, ErrorKind, Expect, Framer, Framing, Head, Outcome, Parsed,
-    ReplyFault, ReplyLimits, ReplyParsed, Request, Untranslatable, Verb, Wire, compose_request,
+    Answer, Asker, Dialect, ErrorKind, Expect, Framer, Framing, Head, Outcome, Parsed, ReplyFault,
+    ReplyLimits, ReplyParsed, Request, RequestFlags, Untranslatable, Verb, Wire, compose_request,
     parse_reply, parse_request, relay, write_reply,
 };
 use proptest::collection::vec;
@@ -143,10 +143,10 @@ fn any_head(dialect: Dialect) -> impl Strategy<Value = Head> {
             }
             if verb == GetTouch {
                 head.expiry = expiry;
-                head.asked |= Asked::EXPIRY;
+                head.asked |= RequestFlags::EXPIRY;
             }
             if verb.reads() {
-                head.asked |= Asked::VALUE | Asked::FLAGS;
+                head.asked |= RequestFlags::VALUE | RequestFlags::FLAGS;
             }
             head
         })
@@ -556,7 +556,12 @@ fn a_request_says_the_same_in_whichever_protocol_it_comes() {
     ] {
         let request = parse(&bytes, Wire::of(bytes[0]));
         assert_eq!((request.head.verb, request.head.expiry), (Verb::GetTouch, 9));
-        assert!(request.head.asked.has(Asked::VALUE | Asked::FLAGS | Asked::EXPIRY));
+        assert!(
+            request
+                .head
+                .asked
+                .has(RequestFlags::VALUE | RequestFlags::FLAGS | RequestFlags::EXPIRY)
+        );
         assert_eq!(request.key(&bytes, 0), b"a");
     }
     let mut step = [0; 20];

@@ -1,7 +1,7 @@
 //! Binary requests: which lengths go with which operation, and what each field says.
 
 use keyway_memcache::{
-    Asked, ParseLimits, Parsed, Request, RequestFault, Verb, Wire, parse_request,
+    ParseLimits, Parsed, Request, RequestFault, RequestFlags, Verb, Wire, parse_request,
 };
 
 const HEADER_LEN: usize = 24;
@@ -166,7 +166,7 @@ fn a_number_to_compare_counts_where_an_item_is_changed() {
         assert_eq!(head.verb, compared.unwrap_or(plain), "{opcode:#x}");
         assert_eq!(head.cas, compared.map(|_| CAS), "{opcode:#x}");
         // The reply has the item's number, but where only the expiry changes.
-        assert_eq!(head.asked.has(Asked::CAS), opcode != 0x1c, "{opcode:#x}");
+        assert_eq!(head.asked.has(RequestFlags::CAS), opcode != 0x1c, "{opcode:#x}");
     }
 }
 
@@ -177,7 +177,7 @@ fn extras_say_flags_expiry_step_and_first_value() {
     for opcode in [0x1c, 0x1d, 0x23] {
         let (_, touch) = read(&packet(opcode, &[0, 0, 1, 0], b"k", b""));
         assert_eq!(touch.head.expiry, 256, "{opcode:#x}");
-        assert!(touch.head.asked.has(Asked::EXPIRY), "{opcode:#x}");
+        assert!(touch.head.asked.has(RequestFlags::EXPIRY), "{opcode:#x}");
     }
     for (extras, delay) in [(&[][..], 0), (&[0, 0, 0, 30], 30)] {
         let (_, flush) = read(&packet(8, extras, b"", b""));

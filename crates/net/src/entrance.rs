@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How clients of a listener come in. One that none of it concerns has none.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct AcceptFilter {
     /// Whose connections are taken: of all addresses, if there are none.
     pub allow: Vec<Network>,
     /// Whose are not, even so.
@@ -27,7 +27,7 @@ pub struct Gate {
     pub arrivals_max: usize,
 }
 
-impl Gate {
+impl AcceptFilter {
     /// Whether clients have something to say before their first request.
     pub fn asks(&self) -> bool {
         self.proxies.is_some() || self.tls.is_some()
@@ -156,9 +156,9 @@ impl Away {
 mod tests {
     use super::*;
 
-    fn gate(allow: &[&str], deny: &[&str]) -> Gate {
+    fn gate(allow: &[&str], deny: &[&str]) -> AcceptFilter {
         let read = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
-        Gate {
+        AcceptFilter {
             allow: read(allow),
             deny: read(deny),
             proxies: None,

@@ -218,7 +218,12 @@ pub trait Io {
     fn end_listening(&mut self, _index: ListenerIndex) {}
 
     /// Lets the clients of a listener in by another gate from here on.
-    fn let_in_by(&mut self, _index: ListenerIndex, _gate: Option<std::sync::Arc<crate::Gate>>) {}
+    fn let_in_by(
+        &mut self,
+        _index: ListenerIndex,
+        _gate: Option<std::sync::Arc<crate::AcceptFilter>>,
+    ) {
+    }
 
     /// Stops listening: new clients are refused by the system from here on.
     fn stop_listening(&mut self);

@@ -4,7 +4,7 @@
 //! is a [`Socket`] handle and a [`Token`] of the worker's choosing. Read
 //! first: [`Io`], [`Event`] and [`EpollIo`], and [`UringIo`] that
 //! may lie over it; [`Ringed`] adds shared memory, and
-//! [`Secured`] lays TLS over both, and lets clients in by a [`Gate`].
+//! [`Secured`] lays TLS over both, and lets clients in by a [`AcceptFilter`].
 
 mod address;
 mod blocks;
@@ -24,7 +24,7 @@ mod uring;
 
 pub use address::{Address, AddressError, Peer};
 pub use entrance::{
-    AWAY_LABELS, Announced, Away, Gate, HEADER_LEN_MAX, Header, HeaderFault, parse_header,
+    AWAY_LABELS, AcceptFilter, Announced, Away, HEADER_LEN_MAX, Header, HeaderFault, parse_header,
 };
 pub use epoll::EpollIo;
 pub use handover::{HANDED_AT_ONCE, HELD_AT_ONCE, Handed, Handover, Message, Place};

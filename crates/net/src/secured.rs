@@ -17,13 +17,15 @@
 //! kept, at most 32 KiB and the overhead of its records, and until it is gone
 //! nothing more is taken.
 //!
-//! Clients of a listener with a [`Gate`] come in here, too ([`arrivals`]).
+//! Clients of a listener with a [`AcceptFilter`] come in here, too ([`arrivals`]).
 
 mod arrivals;
 mod line;
 
 use crate::io::send_each;
-use crate::{Accept, Address, ConnectFault, Event, Gate, Io, ListenerIndex, Recv, Send, Socket};
+use crate::{
+    Accept, AcceptFilter, Address, ConnectFault, Event, Io, ListenerIndex, Recv, Send, Socket,
+};
 use crate::{TlsFault, Token};
 use arrivals::Arrivals;
 use keyway_base::Clock;
@@ -86,7 +88,7 @@ impl<I: Io> Secured<I> {
     }
 
     /// One that lets clients in by these gates, by listener.
-    pub fn with_gates(io: I, gates: Vec<Option<Arc<Gate>>>) -> Self {
+    pub fn with_gates(io: I, gates: Vec<Option<Arc<AcceptFilter>>>) -> Self {
         Secured {
             io,
             lines: Vec::new(),
@@ -423,7 +425,7 @@ impl<I: Io> Io for Secured<I> {
         self.io.end_listening(index);
     }
 
-    fn let_in_by(&mut self, index: ListenerIndex, gate: Option<Arc<Gate>>) {
+    fn let_in_by(&mut self, index: ListenerIndex, gate: Option<Arc<AcceptFilter>>) {
         self.arrivals.let_in_by(index, gate);
     }
 

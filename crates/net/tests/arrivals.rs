@@ -1,8 +1,9 @@
-//! Clients that come in by a [`Gate`], over a network of the test's with a clock of its own.
+//! Clients that come in by a [`AcceptFilter`], over a network of the test's with a clock of its own.
 
 use keyway_base::{Clock, Time};
 use keyway_net::{
-    Accept, Address, Away, Event, Gate, Io, ListenerIndex, Peer, Recv, Secured, Send, Socket, Token,
+    Accept, AcceptFilter, Address, Away, Event, Io, ListenerIndex, Peer, Recv, Secured, Send,
+    Socket, Token,
 };
 use keyway_testkit::certificates::CertificateFiles;
 use keyway_tls::{
@@ -121,8 +122,8 @@ impl Io for Crowd {
     }
 }
 
-fn gate(tls: Option<ServerTls>, proxies: bool) -> Gate {
-    Gate {
+fn gate(tls: Option<ServerTls>, proxies: bool) -> AcceptFilter {
+    AcceptFilter {
         allow: Vec::new(),
         deny: Vec::new(),
         proxies: proxies.then(Vec::new),
@@ -132,7 +133,7 @@ fn gate(tls: Option<ServerTls>, proxies: bool) -> Gate {
     }
 }
 
-fn driver(gate: Gate) -> Secured<Crowd> {
+fn driver(gate: AcceptFilter) -> Secured<Crowd> {
     Secured::with_gates(Crowd::default(), vec![Some(Arc::new(gate))])
 }
 
@@ -197,7 +198,7 @@ fn a_client_is_told_of_when_it_has_said_whose_it_is_and_what_comes_behind_is_kep
 
 #[test]
 fn a_few_steps_are_taken_in_a_poll_and_the_others_soon() {
-    let mut io = driver(Gate { arrivals_max: 100, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 100, ..gate(None, true) });
     for number in 0..10 {
         io.inner_mut().come(number);
         io.inner_mut().say(number, HEADER);
@@ -258,7 +259,7 @@ const ENDLESS: &[u8] = b"PROXY UNKNOWN .........................................
 
 #[test]
 fn who_says_a_byte_at_a_time_keeps_nobody_out() {
-    let mut io = driver(Gate { arrivals_max: 200, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 200, ..gate(None, true) });
     for number in 0..100 {
         io.inner_mut().come(number);
     }
@@ -281,7 +282,7 @@ fn who_says_a_byte_at_a_time_keeps_nobody_out() {
 
 #[test]
 fn who_says_a_byte_at_a_time_makes_room_though_there_is_always_one_to_read() {
-    let mut io = driver(Gate { arrivals_max: 6, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 6, ..gate(None, true) });
     (1..=6).for_each(|number| io.inner_mut().come(number));
     assert!((0..6).all(|_| is_entering(&mut io)));
     turn(&mut io, 0);
@@ -330,7 +331,7 @@ fn a_listener_is_not_asked_while_nobody_can_come_in() {
 
 #[test]
 fn who_waits_for_us_is_not_late() {
-    let mut io = driver(Gate { arrivals_max: 100, ..gate(None, true) });
+    let mut io = driver(AcceptFilter { arrivals_max: 100, ..gate(None, true) });
     (0..10).for_each(|number| io.inner_mut().come(number));
     assert!((0..10).all(|_| is_entering(&mut io)));
     turn(&mut io, 4_999);
@@ -515,11 +516,12 @@ fn a_connection_goes_on_with_another_worker() {
 #[test]
 fn who_is_on_no_list_is_closed_and_who_is_has_its_own_socket() {
     let mut closed =
-        driver(Gate { allow: vec!["10.0.0.0/8".parse().unwrap()], ..gate(None, false) });
+        driver(AcceptFilter { allow: vec!["10.0.0.0/8".parse().unwrap()], ..gate(None, false) });
     closed.inner_mut().come(1);
     assert_eq!(away(closed.accept(LISTENER)), Away::NotAllowed);
     assert_eq!(closed.inner_mut().closed, [1]);
-    let mut open = driver(Gate { deny: vec!["10.0.0.0/8".parse().unwrap()], ..gate(None, false) });
+    let mut open =
+        driver(AcceptFilter { deny: vec!["10.0.0.0/8".parse().unwrap()], ..gate(None, false) });
     open.inner_mut().come(1);
     assert_eq!(client(open.accept(LISTENER)).0, Socket(1));
 }

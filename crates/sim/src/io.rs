@@ -20,7 +20,7 @@ const EPOCH_MICROS: u64 = 1_700_000_000_000_000;
 
 /// What a worker asked of its first poll in a turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct PollRequest {
     /// How long it was willing to wait; `None` for ever.
     pub wait: Option<Duration>,
     /// Events it was told.
@@ -41,7 +41,7 @@ pub struct SimIo {
     mail: File,
     mailer: Mailer<Mail>,
     /// What the worker asked of its first poll since this was last taken.
-    pub asked: Option<Asked>,
+    pub asked: Option<PollRequest>,
     clock: Nanos,
 }
 
@@ -101,7 +101,7 @@ impl Io for SimIo {
         }
         events.extend_from_slice(&self.found);
         let clock_before = self.clock;
-        self.asked.get_or_insert(Asked { wait, events: self.found.len(), clock_before });
+        self.asked.get_or_insert(PollRequest { wait, events: self.found.len(), clock_before });
         wait != Some(Duration::ZERO)
     }
 

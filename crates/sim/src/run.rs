@@ -11,7 +11,7 @@ mod visits;
 
 use crate::client::Client;
 use crate::counting;
-use crate::io::{Asked, SimIo};
+use crate::io::{PollRequest, SimIo};
 use crate::ledger::Ledger;
 use crate::network::{MICRO, Nanos, Network, RingFigures, SECOND};
 use crate::random::Random;
@@ -385,7 +385,7 @@ impl Sim {
             seat.worker = None;
             return Ok(());
         }
-        let Some(Asked { wait, events, clock_before }) = asked else {
+        let Some(PollRequest { wait, events, clock_before }) = asked else {
             return Err("a turn without a poll".to_owned());
         };
         if seat.is_late && wait.is_none_or(|wait| wait > LATENESS_MAX) {

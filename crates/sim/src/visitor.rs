@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Ending {
     Close,
     Reset,
     /// It says that it sends no more, and reads to the end.
@@ -59,7 +59,7 @@ pub struct Visitor {
     visit: u32,
     conn: Option<ConnId>,
     output: Vec<u8>,
-    way: Way,
+    way: Ending,
     reads: bool,
     write_from: Nanos,
     leave_at: Option<Nanos>,
@@ -80,7 +80,7 @@ impl Visitor {
             visit: 0,
             conn: None,
             output: Vec::new(),
-            way: Way::Close,
+            way: Ending::Close,
             reads: true,
             write_from: 0,
             leave_at: None,
@@ -158,7 +158,7 @@ impl Visitor {
             let len = self.random.between(0, self.output.len() as u64) as usize;
             self.output.truncate(len);
         }
-        self.way = self.random.pick(&[Way::Close, Way::Close, Way::Reset, Way::Finish]);
+        self.way = self.random.pick(&[Ending::Close, Ending::Close, Ending::Reset, Ending::Finish]);
         self.reads = self.random.percent(70);
         (self.leave_at, self.finished_at) = (None, None);
         self.write_from = network.now;
@@ -194,9 +194,9 @@ impl Visitor {
         let way = self.way;
         network.tell(|| format!("visitor {} leaves {conn}: {way:?}", self.index));
         match way {
-            Way::Close => self.close(network, false),
-            Way::Reset => self.close(network, true),
-            Way::Finish => {
+            Ending::Close => self.close(network, false),
+            Ending::Reset => self.close(network, true),
+            Ending::Finish => {
                 network.finish(conn, INITIATOR);
                 self.finished_at = Some(network.now);
                 if self.has_ended(conn, network) {

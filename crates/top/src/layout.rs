@@ -20,12 +20,12 @@ pub struct Place {
     /// Its position in the table.
     pub index: usize,
     width: usize,
-    way: Way,
+    way: ShownPart,
 }
 
 /// Which part of a long text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ShownPart {
     /// Its start.
     Start,
     /// Its end.
@@ -43,7 +43,7 @@ enum Way {
 /// differ, and then further.
 pub fn places(table: &Table, room: u16) -> Vec<Place> {
     let shown = table.columns.iter().enumerate().filter(|(_, column)| column.from_width <= room);
-    let place = |(index, _)| Place { index, width: natural(table, index), way: Way::Start };
+    let place = |(index, _)| Place { index, width: natural(table, index), way: ShownPart::Start };
     let mut places: Vec<Place> = shown.map(place).collect();
     let room = usize::from(room);
     if total(&places) > room {
@@ -132,15 +132,20 @@ fn names(table: &Table, index: usize) -> BTreeSet<&str> {
 
 /// The first way to cut names by which most of them differ, and how many do. A long name ends in
 /// its port, so its end is tried first.
-fn best_way(names: &BTreeSet<&str>, width: usize) -> (Way, usize) {
+fn best_way(names: &BTreeSet<&str>, width: usize) -> (ShownPart, usize) {
     let long: Vec<&str> = names.iter().copied().filter(|name| name.width() > width).collect();
     let (front, behind) = in_common(&long);
-    let ways = [Way::End, Way::BeforeEnd(behind), Way::Behind(front), Way::BehindAndEnd(front)];
+    let ways = [
+        ShownPart::End,
+        ShownPart::BeforeEnd(behind),
+        ShownPart::Behind(front),
+        ShownPart::BehindAndEnd(front),
+    ];
     let differ =
         |way| names.iter().map(|name| cut(name, width, way)).collect::<BTreeSet<_>>().len();
     let counted = ways.map(|way| (way, differ(way)));
     let most = counted.iter().map(|(_, count)| *count).max().unwrap_or(0);
-    counted.into_iter().find(|(_, count)| *count == most).unwrap_or((Way::End, 0))
+    counted.into_iter().find(|(_, count)| *count == most).unwrap_or((ShownPart::End, 0))
 }
 
 /// How many characters the texts have in common at their starts, and how many at their ends.
@@ -156,7 +161,7 @@ fn in_common(texts: &[&str]) -> (usize, usize) {
 }
 
 /// Text of at most `width` columns, with `~` where it goes on.
-fn cut(text: &str, width: usize, way: Way) -> String {
+fn cut(text: &str, width: usize, way: ShownPart) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -169,15 +174,15 @@ fn cut(text: &str, width: usize, way: Way) -> String {
         }
     };
     match way {
-        Way::Start => shortened(text, width),
-        Way::End | Way::BeforeEnd(0) => end_of(text, width),
-        Way::BeforeEnd(count) => {
+        ShownPart::Start => shortened(text, width),
+        ShownPart::End | ShownPart::BeforeEnd(0) => end_of(text, width),
+        ShownPart::BeforeEnd(count) => {
             let kept = text.chars().count().saturating_sub(count);
             let kept: String = text.chars().take(kept).collect();
             end_of(&kept, width.saturating_sub(1)) + CUT
         }
-        Way::Behind(front) => behind(front, width),
-        Way::BehindAndEnd(front) => {
+        ShownPart::Behind(front) => behind(front, width),
+        ShownPart::BehindAndEnd(front) => {
             let half = width.div_ceil(2);
             let end = end_of(text, width - half + 1);
             behind(front, half) + end.trim_start_matches(CUT)
@@ -260,9 +265,13 @@ mod tests {
         let names: Vec<String> = hosts.iter().map(|host| format!("{host}:9380")).collect();
         let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         for width in usize::from(WORDS_MIN)..40 {
-            for way in
-                [Way::Start, Way::End, Way::BeforeEnd(7), Way::Behind(99), Way::BehindAndEnd(8)]
-            {
+            for way in [
+                ShownPart::Start,
+                ShownPart::End,
+                ShownPart::BeforeEnd(7),
+                ShownPart::Behind(99),
+                ShownPart::BehindAndEnd(8),
+            ] {
                 for name in &names {
                     let text = cut(name, width, way);
                     assert!(text.width() <= width, "{name} {width} {way:?}: {text}");

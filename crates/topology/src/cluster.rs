@@ -11,4 +11,4 @@ mod view;
 pub use map::{Applied, ClusterMap, GroupView, LeftOut, PlaceRole, PlacedNode};
 pub use redirect::{Redirect, RedirectKind};
 pub use slot::{SLOT_COUNT, SlotOwners, key_slot};
-pub use view::{Asked, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole};
+pub use view::{ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole, ViewSource};

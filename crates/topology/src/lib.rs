@@ -40,9 +40,9 @@ mod view_error;
 
 pub use circuit::{Circuit, CircuitBoard, CircuitChange, CircuitState};
 pub use cluster::{
-    Applied, Asked, ClusterMap, ClusterNode, ClusterView, GroupView, LeftOut, Move, MovingSlot,
+    Applied, ClusterMap, ClusterNode, ClusterView, GroupView, LeftOut, Move, MovingSlot,
     NodeHealth, NodeRole, PlaceRole, PlacedNode, Redirect, RedirectKind, SLOT_COUNT, SlotOwners,
-    key_slot,
+    ViewSource, key_slot,
 };
 pub use discovery::{ClusterPool, Discovery, PrimarySource, ReplicatedPool, SlotQuery};
 pub use distribution::Distribution;

@@ -66,7 +66,7 @@ impl PrefixPool {
 pub struct FailoverPool {
     /// In the order in which they are asked.
     pub children: Vec<u16>,
-    /// Asked last.
+    /// ViewSource last.
     pub gutter: Option<Gutter>,
 }
 

@@ -3,9 +3,9 @@
 
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterNode, ClusterView, Endpoint, InfoReplication, Move, MovingSlot, NODES_MAX,
-    NodeHealth, NodeRole, OtherSentinel, Redirect, SLOT_COUNT, SlotOwners, SwitchPrimary,
-    VIEW_LEN_MAX, ViewError, WatchedPrimary, WatchedReplica, primary_address,
+    ClusterNode, ClusterView, Endpoint, InfoReplication, Move, MovingSlot, NODES_MAX, NodeHealth,
+    NodeRole, OtherSentinel, Redirect, SLOT_COUNT, SlotOwners, SwitchPrimary, VIEW_LEN_MAX,
+    ViewError, ViewSource, WatchedPrimary, WatchedReplica, primary_address,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -14,10 +14,10 @@ fn asked_endpoint() -> Endpoint {
     "192.0.2.9:7777".parse().unwrap()
 }
 
-type Reader = fn(&[u8], Asked<'_>) -> Result<ClusterView, ViewError>;
+type Reader = fn(&[u8], ViewSource<'_>) -> Result<ClusterView, ViewError>;
 
 fn read(reader: Reader, reply: &[u8]) -> Result<ClusterView, ViewError> {
-    reader(reply, Asked::plainly(&asked_endpoint()))
+    reader(reply, ViewSource::plainly(&asked_endpoint()))
 }
 
 const READERS: [Reader; 3] =
@@ -406,7 +406,8 @@ fn a_node_is_where_its_line_says_by_the_port_that_is_wanted() {
         let line = format!("{:040x} {address} {flags} - 0 0 1 connected\n", 7);
         let mut out = Vec::new();
         reply::bulk(&mut out, line.as_bytes());
-        let view = ClusterView::from_nodes(&out, Asked { endpoint: &asked, wants_tls }).unwrap();
+        let view =
+            ClusterView::from_nodes(&out, ViewSource { endpoint: &asked, wants_tls }).unwrap();
         view.nodes[0].endpoint.clone()
     };
     let at = |text: &str| Some(text.parse::<Endpoint>().unwrap());

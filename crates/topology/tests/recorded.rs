@@ -3,9 +3,9 @@
 
 use keyway_resp::{Framer, Framing, Protocol};
 use keyway_topology::{
-    Asked, ClusterNode, ClusterView, Endpoint, InfoReplication, Move, NodeHealth, NodeRole,
-    OtherSentinel, SentinelView, SwitchPrimary, ViewError, WatchedPrimary, WatchedReplica,
-    key_slot, primary_address,
+    ClusterNode, ClusterView, Endpoint, InfoReplication, Move, NodeHealth, NodeRole, OtherSentinel,
+    SentinelView, SwitchPrimary, ViewError, ViewSource, WatchedPrimary, WatchedReplica, key_slot,
+    primary_address,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -60,7 +60,7 @@ fn replies(version: &str, situation: &str) -> BTreeMap<String, Vec<u8>> {
 
 fn view(what: &str, reply: &[u8], wants_tls: bool) -> ClusterView {
     let endpoint = asked_endpoint();
-    let asked = Asked { endpoint: &endpoint, wants_tls };
+    let asked = ViewSource { endpoint: &endpoint, wants_tls };
     let view = match what.split(' ').next().unwrap() {
         "nodes" => ClusterView::from_nodes(reply, asked),
         "slots" => ClusterView::from_slots(reply, asked),

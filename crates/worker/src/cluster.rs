@@ -1,16 +1,15 @@
 //! What the workers of a process share about a cluster: the latest map, and who
 //! asks for the next.
 
-mod doubts;
 mod hosts;
 mod inherited;
 mod redundancy;
-mod trouble;
+mod stale_views;
+mod unanswered;
 
 use crate::advice::advice;
 use crate::holds::Holds;
 use crate::notices::Notice;
-use doubts::{Doubts, Verdict};
 use hosts::Hosts;
 use keyway_base::Time;
 use keyway_topology::{
@@ -20,16 +19,17 @@ use keyway_topology::{
 };
 use parking_lot::Mutex;
 use redundancy::{Redundancy, ShardChange};
+use stale_views::{StaleViews, Verdict};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
-use trouble::Trouble;
+use unanswered::UnansweredReason;
 
-pub(crate) use doubts::Speaker;
-pub(crate) use trouble::Telling;
+pub(crate) use stale_views::Speaker;
+pub(crate) use unanswered::Telling;
 
 /// Pause between two questions, however many requests were sent elsewhere in
 /// between. Shorter makes servers tell all their slots again for each slot that
@@ -95,7 +95,7 @@ pub struct ClusterTotals {
 
 /// What became of what a server has told.
 #[derive(Debug)]
-pub(crate) enum Lesson {
+pub(crate) enum ViewUpdate {
     /// It was known.
     Same,
     /// It is of before what is known, and is not believed.
@@ -129,7 +129,7 @@ pub struct Cluster {
     /// The latest that the log tells of.
     logged: Mutex<Arc<ClusterMap>>,
     /// Who told of earlier epochs, by primary, or of the cluster.
-    doubts: Mutex<BTreeMap<Option<u16>, Doubts>>,
+    doubts: Mutex<BTreeMap<Option<u16>, StaleViews>>,
     /// When it may be asked next because of a slot that nobody has, in nanoseconds.
     next_unowned: AtomicU64,
     /// Of `map`, so that a worker sees without a lock that there is a newer one.
@@ -165,7 +165,7 @@ pub struct Cluster {
     /// Where names lead by which replicas are known.
     hosts: Mutex<Hosts>,
     /// Why questions are not answered.
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<UnansweredReason>,
     /// What is told of it in the log at most once a minute.
     pub(crate) notice: Notice,
     /// The same of addresses that cannot be reached.
@@ -251,7 +251,7 @@ impl Cluster {
             lags_told: (0..places).map(|_| AtomicU64::new(0)).collect(),
             settled: (0..places).map(|_| AtomicU64::new(0)).collect(),
             hosts: Mutex::default(),
-            trouble: Mutex::new(Trouble::new("none was asked yet")),
+            trouble: Mutex::new(UnansweredReason::new("none was asked yet")),
             redundancy: Mutex::new(Redundancy::new(primary_count)),
             holds: Holds::default(),
             totals: ClusterTotals::default(),
@@ -362,12 +362,12 @@ impl Cluster {
     }
 
     /// Takes what a server says.
-    pub(crate) fn learn(&self, view: &ClusterView, by: Speaker, now: Time) -> Lesson {
+    pub(crate) fn learn(&self, view: &ClusterView, by: Speaker, now: Time) -> ViewUpdate {
         self.learn_by((None, view.epoch), by, |map| map.apply(view, now))
     }
 
     /// The same for one primary and its replicas.
-    pub(crate) fn learn_group(&self, told: &GroupView, by: Speaker, now: Time) -> Lesson {
+    pub(crate) fn learn_group(&self, told: &GroupView, by: Speaker, now: Time) -> ViewUpdate {
         self.learn_by((Some(told.group), told.epoch), by, |map| map.apply_group(told, now))
     }
 
@@ -376,7 +376,7 @@ impl Cluster {
         (group, epoch): (Option<u16>, Option<u64>),
         by: Speaker,
         apply: impl FnOnce(&ClusterMap) -> Applied,
-    ) -> Lesson {
+    ) -> ViewUpdate {
         let mut map = self.map.lock();
         let known = map.epoch(group);
         let verdict = self.doubts.lock().entry(group).or_default().weigh(by, epoch, known);
@@ -388,9 +388,9 @@ impl Cluster {
         let left_out = match applied {
             Applied::Stale => {
                 self.totals.stale.fetch_add(1, Relaxed);
-                return Lesson::Stale;
+                return ViewUpdate::Stale;
             }
-            Applied::Same if self.logged.lock().places_keys_as(&map) => return Lesson::Same,
+            Applied::Same if self.logged.lock().places_keys_as(&map) => return ViewUpdate::Same,
             // A server has said so before, with MOVED.
             Applied::Same => Vec::new(),
             Applied::Next(next, left_out) => {
@@ -401,7 +401,7 @@ impl Cluster {
         };
         let before = std::mem::replace(&mut *self.logged.lock(), Arc::clone(&map));
         let is_earlier = verdict == Verdict::Earlier;
-        Lesson::New(Learned { before, map: Arc::clone(&map), left_out, is_earlier })
+        ViewUpdate::New(Learned { before, map: Arc::clone(&map), left_out, is_earlier })
     }
 
     /// Whether who is at a place told of an earlier epoch of the cluster than is known.

@@ -2,16 +2,16 @@
 
 use crate::Notice;
 use keyway_metrics::EntranceFigures;
-use keyway_net::{AWAY_LABELS, Away, Gate};
+use keyway_net::{AWAY_LABELS, AcceptFilter, Away};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How the clients of a listener come in, and how long they may stay.
 #[derive(Default)]
-pub struct Entrance {
+pub struct ListenerAccess {
     /// What they have to say first; nothing with `None`.
-    pub gate: Option<Arc<Gate>>,
+    pub gate: Option<Arc<AcceptFilter>>,
     /// Clients at once, over all workers; 0 for no bound but the others.
     pub clients_max: u32,
     /// How long a client may ask nothing; for ever with `None`.

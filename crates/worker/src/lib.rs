@@ -25,13 +25,13 @@ mod plan;
 mod pool_kind;
 mod readers;
 mod redirects;
-mod standing;
+mod server_status;
 mod turn;
 
 pub use crate::core::{Core, Figures, Leftovers};
 pub use channels::Channels;
 pub use cluster::{Cluster, ClusterTotals, MapSource};
-pub use entrance::{Entrance, Tally};
+pub use entrance::{ListenerAccess, Tally};
 pub use error_stats::ErrorStats;
 pub use handouts::Handouts;
 pub use invalidations::{Invalidations, Tracked};
@@ -45,5 +45,5 @@ pub use pool_kind::{
     share_scripts,
 };
 pub use redirects::Redirects;
-pub use standing::{Standing, backend_state};
+pub use server_status::{ServerStatus, backend_state};
 pub use turn::Worker;

@@ -1,5 +1,5 @@
 use crate::{
-    Channels, Entrance, ErrorStats, Handouts, Invalidations, Mail, Monitors, Notices, Pause,
+    Channels, ErrorStats, Handouts, Invalidations, ListenerAccess, Mail, Monitors, Notices, Pause,
     PoolKind, PoolNotices, Redirects,
 };
 use keyway_base::{Limits, Time};
@@ -170,7 +170,7 @@ pub struct ListenerPlan {
     /// Which servers its clients read from, where that is not as the pool says.
     pub read_from: Option<ReadFrom>,
     /// How its clients come in.
-    pub entrance: Entrance,
+    pub entrance: ListenerAccess,
 }
 
 /// A pool.

@@ -418,7 +418,7 @@ fn plan(mut pool: ServerSet, limits: Limits, password: Option<&str>) -> Arc<Plan
         is_ended: false,
         cluster: None,
         read_from: None,
-        entrance: keyway_worker::Entrance::default(),
+        entrance: keyway_worker::ListenerAccess::default(),
         memcached: None,
         pool,
         name: "unix:0".to_owned(),

@@ -23,7 +23,7 @@ const CHANGES_FOR: Duration = Duration::from_secs(30);
 
 /// A way to a node below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
+struct NodeRoute {
     peer: PeerKey,
     /// Of the node's attachment to its upstream: the latest is where it is.
     stamp: u64,
@@ -32,7 +32,7 @@ struct Way {
     said: Box<[u8]>,
 }
 
-impl Way {
+impl NodeRoute {
     fn cost(&self) -> usize {
         WAY_LEN + self.said.len()
     }
@@ -129,7 +129,7 @@ pub(crate) enum Change {
 /// of it, two that want everything a third each.
 #[derive(Default)]
 pub(crate) struct Below {
-    nodes: BTreeMap<NodeId, Vec<Way>>,
+    nodes: BTreeMap<NodeId, Vec<NodeRoute>>,
     shares: BTreeMap<u64, Share>,
     /// Bytes of all ways.
     len: usize,
@@ -137,12 +137,12 @@ pub(crate) struct Below {
     twice: BTreeMap<NodeId, Twice>,
 }
 
-fn best(ways: &[Way]) -> Option<&Way> {
+fn best(ways: &[NodeRoute]) -> Option<&NodeRoute> {
     // Of two as late, what came last.
     ways.iter().max_by_key(|way| way.stamp)
 }
 
-fn are_two(ways: &[Way]) -> bool {
+fn are_two(ways: &[NodeRoute]) -> bool {
     ways.split_first()
         .is_some_and(|(first, others)| others.iter().any(|way| way.process() != first.process()))
 }
@@ -206,7 +206,7 @@ impl Below {
         let id = identity.id;
         let mut said = Vec::with_capacity(identity.len());
         identity.write(&mut Writer::new(&mut said));
-        let way = Way { peer, stamp, parent, said: said.into_boxed_slice() };
+        let way = NodeRoute { peer, stamp, parent, said: said.into_boxed_slice() };
         let before = self.nodes.get(&id).and_then(|ways| best(ways)).cloned();
         self.take_away(peer, id);
         let ways = self.nodes.entry(id).or_insert_with(|| Vec::with_capacity(1));
@@ -280,7 +280,7 @@ impl Below {
         if !self.shares.contains_key(&peer.to_bits()) {
             return Vec::new();
         }
-        let is_of = |ways: &[Way]| ways.iter().any(|way| way.peer == peer);
+        let is_of = |ways: &[NodeRoute]| ways.iter().any(|way| way.peer == peer);
         self.nodes.iter().filter(|(_, ways)| is_of(ways)).map(|(id, _)| *id).collect()
     }
 
@@ -305,7 +305,7 @@ impl Below {
     }
 }
 
-fn known(way: &Way) -> Known<'_> {
+fn known(way: &NodeRoute) -> Known<'_> {
     Known { stamp: way.stamp, parent: way.parent, said: &way.said }
 }
 

@@ -18,16 +18,16 @@ pub fn tls_table(files: &CertificateFiles, name: &str, more: &str) -> String {
 }
 
 /// How a client comes in.
-pub struct Way<'f> {
+pub struct TlsLogin<'f> {
     pub files: &'f CertificateFiles,
     pub name: &'f str,
     pub identity: Option<&'f str>,
     pub authority: PathBuf,
 }
 
-impl<'f> Way<'f> {
+impl<'f> TlsLogin<'f> {
     pub fn new(files: &'f CertificateFiles) -> Self {
-        Way { files, name: "127.0.0.1", identity: None, authority: files.path("ca.pem") }
+        TlsLogin { files, name: "127.0.0.1", identity: None, authority: files.path("ca.pem") }
     }
 
     pub fn tls(&self) -> ClientTls {

@@ -2,7 +2,7 @@
 
 use super::Untranslatable;
 use crate::packet::{Header, NO_VIVIFY, Status, op};
-use crate::{Asked, Expect, Head, KEY_LEN_MAX, Verb, Wire};
+use crate::{Expect, Head, KEY_LEN_MAX, RequestFlags, Verb, Wire};
 
 /// An expiry long gone, for one that is negative in text: more than the 30
 /// days below which it would count from now.
@@ -71,9 +71,12 @@ fn opcode(verb: Verb) -> Option<u8> {
 
 /// Whether operations can say all that is asked.
 fn can_say(head: &Head) -> bool {
-    const READS: Asked = Asked::TTL.with(Asked::HIT).with(Asked::LAST_ACCESS);
-    const CHANGES: Asked =
-        Asked::INVALIDATE.with(Asked::REMOVE_VALUE).with(Asked::TTL).with(Asked::SIZE);
+    const READS: RequestFlags =
+        RequestFlags::TTL.with(RequestFlags::HIT).with(RequestFlags::LAST_ACCESS);
+    const CHANGES: RequestFlags = RequestFlags::INVALIDATE
+        .with(RequestFlags::REMOVE_VALUE)
+        .with(RequestFlags::TTL)
+        .with(RequestFlags::SIZE);
     let asked = head.asked;
     let arithmetic = matches!(head.verb, Verb::Incr | Verb::Decr);
     let vivifies = head.vivify.is_some() && !arithmetic;
@@ -82,7 +85,7 @@ fn can_say(head: &Head) -> bool {
     }
     match head.verb {
         Verb::Get | Verb::GetTouch => !asked.any(READS),
-        Verb::Delete | Verb::Incr | Verb::Decr => !asked.any(CHANGES.with(Asked::EXPIRY)),
+        Verb::Delete | Verb::Incr | Verb::Decr => !asked.any(CHANGES.with(RequestFlags::EXPIRY)),
         // What lies there is not overwritten: these take neither.
         Verb::Append | Verb::Prepend => !asked.any(CHANGES),
         verb if verb.stores() => !asked.any(CHANGES),

@@ -1,7 +1,7 @@
 //! Meta commands.
 
 use super::{Untranslatable, expiry_32, fits_line};
-use crate::{Asked, Expect, Head, KEY_LEN_MAX, Verb, base64};
+use crate::{Expect, Head, KEY_LEN_MAX, RequestFlags, Verb, base64};
 
 pub(super) fn compose<'a>(
     out: &mut Vec<u8>,
@@ -11,7 +11,7 @@ pub(super) fn compose<'a>(
 ) -> Result<Expect, Untranslatable> {
     if head.verb.reads() && keys.len() != 1 {
         // Misses stay away, so that each item has to name its key.
-        let asked = head.asked | Asked::KEY;
+        let asked = head.asked | RequestFlags::KEY;
         for each in keys {
             get(out, head, asked, each)?;
             out.extend_from_slice(b" q\r\n");
@@ -21,7 +21,7 @@ pub(super) fn compose<'a>(
     }
     let key = keys.clone().next().unwrap_or_default();
     match head.verb {
-        Verb::Get | Verb::GetTouch => get(out, head, head.asked.without(Asked::KEY), key)?,
+        Verb::Get | Verb::GetTouch => get(out, head, head.asked.without(RequestFlags::KEY), key)?,
         Verb::Delete => delete(out, head, key)?,
         Verb::Incr | Verb::Decr => arithmetic(out, head, key)?,
         Verb::Touch => {
@@ -68,7 +68,7 @@ fn flag(out: &mut Vec<u8>, letter: u8, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-fn wishes(out: &mut Vec<u8>, asked: Asked, letters: &[(Asked, u8)]) {
+fn wishes(out: &mut Vec<u8>, asked: RequestFlags, letters: &[(RequestFlags, u8)]) {
     for &(wish, letter) in letters {
         if asked.has(wish) {
             out.extend_from_slice(&[b' ', letter]);
@@ -76,21 +76,26 @@ fn wishes(out: &mut Vec<u8>, asked: Asked, letters: &[(Asked, u8)]) {
     }
 }
 
-fn get(out: &mut Vec<u8>, head: &Head, asked: Asked, key: &[u8]) -> Result<(), Untranslatable> {
+fn get(
+    out: &mut Vec<u8>,
+    head: &Head,
+    asked: RequestFlags,
+    key: &[u8],
+) -> Result<(), Untranslatable> {
     begin(out, b"mg", key, None)?;
     wishes(
         out,
         asked,
         &[
-            (Asked::VALUE, b'v'),
-            (Asked::FLAGS, b'f'),
-            (Asked::CAS, b'c'),
-            (Asked::KEY, b'k'),
-            (Asked::TTL_BEFORE, b't'),
-            (Asked::SIZE, b's'),
-            (Asked::HIT, b'h'),
-            (Asked::LAST_ACCESS, b'l'),
-            (Asked::NO_BUMP, b'u'),
+            (RequestFlags::VALUE, b'v'),
+            (RequestFlags::FLAGS, b'f'),
+            (RequestFlags::CAS, b'c'),
+            (RequestFlags::KEY, b'k'),
+            (RequestFlags::TTL_BEFORE, b't'),
+            (RequestFlags::SIZE, b's'),
+            (RequestFlags::HIT, b'h'),
+            (RequestFlags::LAST_ACCESS, b'l'),
+            (RequestFlags::NO_BUMP, b'u'),
         ],
     );
     if head.verb == Verb::GetTouch {
@@ -102,8 +107,8 @@ fn get(out: &mut Vec<u8>, head: &Head, asked: Asked, key: &[u8]) -> Result<(), U
 }
 
 /// The seconds left, as they are with the new expiry.
-fn ttl_after(out: &mut Vec<u8>, asked: Asked) {
-    if asked.has(Asked::TTL) && !asked.has(Asked::TTL_BEFORE) {
+fn ttl_after(out: &mut Vec<u8>, asked: RequestFlags) {
+    if asked.has(RequestFlags::TTL) && !asked.has(RequestFlags::TTL_BEFORE) {
         out.extend_from_slice(b" t");
     }
 }
@@ -133,7 +138,8 @@ fn set(out: &mut Vec<u8>, head: &Head, key: &[u8], value: &[u8]) -> Result<Expec
         flag(out, b'T', expiry_32(head.expiry));
     }
     common(out, head);
-    let letters = [(Asked::CAS, b'c'), (Asked::SIZE, b's'), (Asked::INVALIDATE, b'I')];
+    let letters =
+        [(RequestFlags::CAS, b'c'), (RequestFlags::SIZE, b's'), (RequestFlags::INVALIDATE, b'I')];
     wishes(out, head.asked, &letters);
     out.extend_from_slice(match head.verb {
         Verb::Add => b" ME",
@@ -151,13 +157,17 @@ fn set(out: &mut Vec<u8>, head: &Head, key: &[u8], value: &[u8]) -> Result<Expec
 fn delete(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untranslatable> {
     begin(out, b"md", key, None)?;
     common(out, head);
-    if head.asked.has(Asked::EXPIRY) {
+    if head.asked.has(RequestFlags::EXPIRY) {
         flag(out, b'T', expiry_32(head.expiry));
     }
     if head.flags != 0 {
         flag(out, b'F', head.flags);
     }
-    wishes(out, head.asked, &[(Asked::INVALIDATE, b'I'), (Asked::REMOVE_VALUE, b'x')]);
+    wishes(
+        out,
+        head.asked,
+        &[(RequestFlags::INVALIDATE, b'I'), (RequestFlags::REMOVE_VALUE, b'x')],
+    );
     Ok(())
 }
 
@@ -171,12 +181,12 @@ fn arithmetic(out: &mut Vec<u8>, head: &Head, key: &[u8]) -> Result<(), Untransl
     if head.initial != 0 {
         flag(out, b'J', head.initial);
     }
-    wishes(out, head.asked, &[(Asked::TTL_BEFORE, b't')]);
-    if head.asked.has(Asked::EXPIRY) {
+    wishes(out, head.asked, &[(RequestFlags::TTL_BEFORE, b't')]);
+    if head.asked.has(RequestFlags::EXPIRY) {
         flag(out, b'T', expiry_32(head.expiry));
     }
     common(out, head);
     ttl_after(out, head.asked);
-    wishes(out, head.asked, &[(Asked::CAS, b'c')]);
+    wishes(out, head.asked, &[(RequestFlags::CAS, b'c')]);
     Ok(())
 }

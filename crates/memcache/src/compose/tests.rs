@@ -1,7 +1,7 @@
 //! What each request is to a server of each protocol, as a table; and bounds of keys and lines.
 
 use super::*;
-use crate::{Asked, KEY_LEN_MAX, ParseLimits, Parsed, Request, Wire, parse_request};
+use crate::{KEY_LEN_MAX, ParseLimits, Parsed, Request, RequestFlags, Wire, parse_request};
 
 const LIMITS: ParseLimits =
     ParseLimits { value_len_max: 1 << 20, keys_max: 1000, keys_line_len_max: 1 << 20 };
@@ -233,12 +233,12 @@ fn a_binary_client_does_without_the_number_that_classic_servers_do_not_tell() {
         [Verb::Set, Verb::Add, Verb::Replace, Verb::Append, Verb::Cas, Verb::Incr, Verb::Delete]
     {
         for (asked, cas, can_say) in [
-            (Asked::NONE, None, true),
-            (Asked::CAS, None, true),
-            (Asked::INVALIDATE, None, false),
-            (Asked::TTL, None, false),
-            (Asked::REMOVE_VALUE, None, false),
-            (Asked::NONE, Some(7), matches!(verb, Verb::Cas | Verb::Add)),
+            (RequestFlags::NONE, None, true),
+            (RequestFlags::CAS, None, true),
+            (RequestFlags::INVALIDATE, None, false),
+            (RequestFlags::TTL, None, false),
+            (RequestFlags::REMOVE_VALUE, None, false),
+            (RequestFlags::NONE, Some(7), matches!(verb, Verb::Cas | Verb::Add)),
         ] {
             let head = Head { asked, cas, ..head(verb) };
             let composed = put(&head, &[b"k"], Dialect::Text);

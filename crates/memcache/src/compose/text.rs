@@ -1,7 +1,7 @@
 //! Classic commands.
 
 use super::{Untranslatable, expiry_32, fits_line, number};
-use crate::{Asked, Dialect, Expect, Head, ParseLimits, Verb};
+use crate::{Dialect, Expect, Head, ParseLimits, RequestFlags, Verb};
 
 pub(super) fn compose<'a>(
     out: &mut Vec<u8>,
@@ -73,7 +73,7 @@ fn key(out: &mut Vec<u8>, key: &[u8]) -> Result<(), Untranslatable> {
 }
 
 fn verb(head: &Head, keys: usize) -> &'static str {
-    let cas = head.asked.has(Asked::CAS);
+    let cas = head.asked.has(RequestFlags::CAS);
     match head.verb {
         Verb::Get if cas => "gets",
         Verb::Get => "get",
@@ -105,15 +105,17 @@ fn verb(head: &Head, keys: usize) -> &'static str {
 
 /// Whether classic commands can say all that is asked.
 fn can_say(head: &Head) -> bool {
-    const READS: Asked = Asked::TTL.with(Asked::HIT).with(Asked::LAST_ACCESS);
-    const CHANGES: Asked = Asked::INVALIDATE.with(Asked::REMOVE_VALUE).with(Asked::TTL);
+    const READS: RequestFlags =
+        RequestFlags::TTL.with(RequestFlags::HIT).with(RequestFlags::LAST_ACCESS);
+    const CHANGES: RequestFlags =
+        RequestFlags::INVALIDATE.with(RequestFlags::REMOVE_VALUE).with(RequestFlags::TTL);
     let asked = head.asked;
     if head.vivify.is_some() || head.recache.is_some() || head.cas_new.is_some() {
         return false;
     }
     // A binary reply has room for a number and does without; a meta client
     // asks for it and would miss it.
-    let told = Asked::CAS.with(Asked::SIZE);
+    let told = RequestFlags::CAS.with(RequestFlags::SIZE);
     let wants_told = head.dialect == Dialect::Meta && asked.any(told);
     match head.verb {
         Verb::Get | Verb::GetTouch => !asked.any(READS),
@@ -123,8 +125,8 @@ fn can_say(head: &Head) -> bool {
             !asked.any(CHANGES) && !wants_told && head.cas.is_none()
         }
         Verb::Delete | Verb::Incr | Verb::Decr => {
-            let changes = asked.any(CHANGES.with(Asked::EXPIRY));
-            let number = asked.has(Asked::CAS) && head.dialect == Dialect::Meta;
+            let changes = asked.any(CHANGES.with(RequestFlags::EXPIRY));
+            let number = asked.has(RequestFlags::CAS) && head.dialect == Dialect::Meta;
             !changes && head.cas.is_none() && !(number && head.verb != Verb::Delete)
         }
         Verb::SaslList | Verb::SaslStart | Verb::SaslStep => false,

@@ -1,4 +1,4 @@
-//! Clients that come in by a [`Gate`]: they say whose connection it is, and are secured,
+//! Clients that come in by a [`AcceptFilter`]: they say whose connection it is, and are secured,
 //! before a worker hears of them.
 //!
 //! ```text
@@ -14,8 +14,8 @@
 use super::line::{Arrival, Line, Progress, Side, Stage};
 use super::{SECURED_SOCKET, Secured};
 use crate::{
-    Accept, Announced, Away, Event, Gate, Header, Io, ListenerIndex, Peer, Recv, Socket, TlsFault,
-    Token, parse_header,
+    Accept, AcceptFilter, Announced, Away, Event, Header, Io, ListenerIndex, Peer, Recv, Socket,
+    TlsFault, Token, parse_header,
 };
 use keyway_base::Time;
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ enum Room {
 /// The clients that come in.
 pub(super) struct Arrivals {
     /// By listener.
-    gates: Vec<Option<Arc<Gate>>>,
+    gates: Vec<Option<Arc<AcceptFilter>>>,
     /// By listener, in the order in which they came; some are in, or gone.
     entering: Vec<VecDeque<Name>>,
     /// By listener, how many are not.
@@ -75,7 +75,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn new(gates: Vec<Option<Arc<Gate>>>) -> Self {
+    pub(super) fn new(gates: Vec<Option<Arc<AcceptFilter>>>) -> Self {
         Arrivals {
             entering: gates.iter().map(|_| VecDeque::new()).collect(),
             counts: vec![0; gates.len()],
@@ -90,13 +90,13 @@ impl Arrivals {
     }
 
     #[inline]
-    pub(super) fn gate(&self, listener: ListenerIndex) -> Option<Arc<Gate>> {
+    pub(super) fn gate(&self, listener: ListenerIndex) -> Option<Arc<AcceptFilter>> {
         self.gates.get(usize::from(listener.0))?.clone()
     }
 
     /// Lets clients in by another gate; those that are coming in do so by the one they met, but
     /// for how long it may take.
-    pub(super) fn let_in_by(&mut self, listener: ListenerIndex, gate: Option<Arc<Gate>>) {
+    pub(super) fn let_in_by(&mut self, listener: ListenerIndex, gate: Option<Arc<AcceptFilter>>) {
         let of = usize::from(listener.0);
         if self.gates.len() <= of {
             self.gates.resize(of + 1, None);
@@ -135,7 +135,7 @@ impl Arrivals {
 }
 
 impl<I: Io> Secured<I> {
-    pub(super) fn accept_by(&mut self, gate: &Gate, listener: ListenerIndex) -> Accept {
+    pub(super) fn accept_by(&mut self, gate: &AcceptFilter, listener: ListenerIndex) -> Accept {
         let told = &mut self.arrivals.told;
         if let Some(place) = told.iter().position(|(of, _)| *of == listener)
             && let Some((_, accept)) = told.remove(place)
@@ -174,7 +174,7 @@ impl<I: Io> Secured<I> {
     }
 
     /// Whether one more may begin to come in.
-    fn room(&mut self, gate: &Gate, listener: ListenerIndex) -> Room {
+    fn room(&mut self, gate: &AcceptFilter, listener: ListenerIndex) -> Room {
         if self.arrivals.queue.len() >= QUEUED_MAX {
             return Room::None;
         }
@@ -377,7 +377,7 @@ impl<I: Io> Secured<I> {
     }
 
     /// Reads whose connection it is. `false` when more is to come.
-    fn hear_header(&mut self, index: u32, gate: &Gate) -> Result<bool, Away> {
+    fn hear_header(&mut self, index: u32, gate: &AcceptFilter) -> Result<bool, Away> {
         let Self { io, lines, .. } = self;
         let Some(line) = lines[index as usize].line.as_deref_mut() else { return Ok(false) };
         let (Stage::Arriving { socket, said }, Side::Theirs(arrival)) =

@@ -34,7 +34,7 @@ const QUIET_WAITS: usize = 50;
 
 /// Who tells of those that wait at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Acceptor {
     /// The ring accepts.
     Ring,
     /// The driver below, until nobody waits: the ring has failed.
@@ -50,7 +50,7 @@ struct Post {
     number: i32,
     generation: u32,
     order: Reading,
-    way: Way,
+    way: Acceptor,
     /// The worker has no room.
     is_held: bool,
     /// In the order in which they came.
@@ -59,7 +59,7 @@ struct Post {
 
 impl Post {
     fn is_due(&self) -> bool {
-        self.way == Way::Ring
+        self.way == Acceptor::Ring
             && !self.is_held
             && self.order == Reading::Idle
             && self.come.is_empty()
@@ -131,7 +131,7 @@ impl UringIo {
             number,
             generation,
             order: Reading::Idle,
-            way: Way::Ring,
+            way: Acceptor::Ring,
             is_held: false,
             come: VecDeque::new(),
         });
@@ -193,7 +193,7 @@ impl UringIo {
     }
 
     fn on_accepts_ended(&mut self, index: ListenerIndex, result: i32) {
-        let Some(post) = self.accepts.post(index).filter(|post| post.way == Way::Ring) else {
+        let Some(post) = self.accepts.post(index).filter(|post| post.way == Acceptor::Ring) else {
             return;
         };
         if result >= 0 {
@@ -204,10 +204,10 @@ impl UringIo {
             Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::CONNABORTED | Errno::PROTO => {
                 return;
             }
-            Errno::INVAL | Errno::OPNOTSUPP => Way::Base,
+            Errno::INVAL | Errno::OPNOTSUPP => Acceptor::Base,
             // A descriptor is looked for before a client is: whether one waits only the driver
             // below tells.
-            _ => Way::UntilEmpty,
+            _ => Acceptor::UntilEmpty,
         };
         let is_held = post.is_held;
         self.base.hold_listener(index, is_held);
@@ -231,9 +231,9 @@ impl UringIo {
             }
         }
         match self.accepts.post(listener).map(|post| post.way) {
-            None | Some(Way::Base) => self.base.accept(listener),
-            Some(Way::Ring | Way::Ended) => Accept::Empty,
-            Some(Way::UntilEmpty) => {
+            None | Some(Acceptor::Base) => self.base.accept(listener),
+            Some(Acceptor::Ring | Acceptor::Ended) => Accept::Empty,
+            Some(Acceptor::UntilEmpty) => {
                 let accept = self.base.accept(listener);
                 if matches!(accept, Accept::Empty) {
                     self.accept_by_ring_again(listener);
@@ -246,7 +246,7 @@ impl UringIo {
     #[cold]
     fn accept_by_ring_again(&mut self, listener: ListenerIndex) {
         let Some(post) = self.accepts.post(listener) else { return };
-        post.way = Way::Ring;
+        post.way = Acceptor::Ring;
         self.accepts.is_due = true;
         self.base.hold_listener(listener, true);
     }
@@ -269,7 +269,7 @@ impl UringIo {
         if is_held {
             self.withdraw(|post| post.generation == generation);
         }
-        if way != Way::Ring {
+        if way != Acceptor::Ring {
             self.base.hold_listener(index, is_held);
         }
         true
@@ -311,15 +311,15 @@ impl UringIo {
     /// asked.
     pub(super) fn empty_accepts(&mut self, index: ListenerIndex) {
         self.quiet_accepts(Some(index));
-        if let Some(post) = self.accepts.post(index).filter(|post| post.way != Way::Ended) {
-            post.way = Way::Base;
+        if let Some(post) = self.accepts.post(index).filter(|post| post.way != Acceptor::Ended) {
+            post.way = Acceptor::Base;
         }
     }
 
     /// Accepts nobody any more; those who have come are still told of.
     pub(super) fn leave_accepts(&mut self) {
         self.quiet_accepts(None);
-        self.accepts.posts.iter_mut().flatten().for_each(|post| post.way = Way::Ended);
+        self.accepts.posts.iter_mut().flatten().for_each(|post| post.way = Acceptor::Ended);
     }
 
     /// Has the driver below tell of who waits, at all listeners.
@@ -329,8 +329,8 @@ impl UringIo {
             let Some(post) = self.accepts.post(index) else { continue };
             post.order = Reading::Idle;
             let is_held = post.is_held;
-            if post.way != Way::Ended {
-                post.way = Way::Base;
+            if post.way != Acceptor::Ended {
+                post.way = Acceptor::Base;
                 self.base.hold_listener(index, is_held);
             }
         }

@@ -3,8 +3,8 @@
 use super::{Nature, Part, Verdict};
 use keyway_base::Fault;
 use keyway_memcache::{
-    Answer, Asked, Asker, Dialect, ErrorKind, Head, Item, Outcome, ReplyLimits, ReplyParsed, Verb,
-    Wire, parse_reply, relay, write_reply,
+    Answer, Asker, Dialect, ErrorKind, Head, Item, Outcome, ReplyLimits, ReplyParsed, RequestFlags,
+    Verb, Wire, parse_reply, relay, write_reply,
 };
 
 const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
@@ -12,7 +12,7 @@ const LIMITS: ReplyLimits = ReplyLimits { reply_len_max: u32::MAX };
 /// What repeating a request does. What moves an expiry, or is bound to what was there,
 /// is repeated only where it leaves the same behind.
 pub fn nature_of(head: &Head) -> Nature {
-    let is_bound = head.cas.is_some() || head.asked.has(Asked::INVALIDATE);
+    let is_bound = head.cas.is_some() || head.asked.has(RequestFlags::INVALIDATE);
     match head.verb {
         // An item that is made where there is none, or given to one of its readers to
         // be filled, is given once.
@@ -65,7 +65,7 @@ pub fn misses<'k>(reply: &[u8], keys: impl Iterator<Item = &'k [u8]>) -> Vec<boo
 
 /// Whether a reply tells all of an item that another server needs to have it.
 pub fn is_whole(head: &Head) -> bool {
-    let wanted = Asked::VALUE.with(Asked::FLAGS);
+    let wanted = RequestFlags::VALUE.with(RequestFlags::FLAGS);
     head.verb == Verb::Get && (head.dialect != Dialect::Meta || head.asked.has(wanted))
 }
 
@@ -95,10 +95,10 @@ pub fn capped(head: &Head, max_secs: u64, now_unix: i64) -> Head {
     match head.verb {
         Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => {
             head.expiry = cap(head.expiry);
-            head.asked = head.asked.with(Asked::EXPIRY);
+            head.asked = head.asked.with(RequestFlags::EXPIRY);
         }
         Verb::Touch | Verb::GetTouch => head.expiry = cap(head.expiry),
-        _ if head.asked.has(Asked::EXPIRY) => head.expiry = cap(head.expiry),
+        _ if head.asked.has(RequestFlags::EXPIRY) => head.expiry = cap(head.expiry),
         _ => {}
     }
     head
@@ -145,10 +145,10 @@ pub fn join<'k>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::{Course, Way};
+    use crate::course::{AskOrder, Course};
 
     fn part(reply: &[u8]) -> Part {
-        let mut part = Part::new(Course::new(Way::InTurn, Nature::Read, [0]), Vec::new());
+        let mut part = Part::new(Course::new(AskOrder::InTurn, Nature::Read, [0]), Vec::new());
         part.reply = reply.to_vec();
         part
     }

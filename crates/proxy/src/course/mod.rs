@@ -37,7 +37,7 @@ pub enum Nature {
 
 /// Whom a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum AskOrder {
     /// One child after the other until one does not fail.
     InTurn,
     /// One child after the other until one has it.
@@ -91,7 +91,7 @@ pub enum Move {
 /// The way of one request over the children of a pool.
 #[derive(Clone, Debug)]
 pub struct Course {
-    way: Way,
+    way: AskOrder,
     nature: Nature,
     /// The children in the order in which they are asked, or count.
     stations: [u16; STATIONS_MAX],
@@ -111,7 +111,7 @@ impl Course {
     ///
     /// # Panics
     /// When there are more than a pool may have.
-    pub fn new(way: Way, nature: Nature, children: impl IntoIterator<Item = u16>) -> Course {
+    pub fn new(way: AskOrder, nature: Nature, children: impl IntoIterator<Item = u16>) -> Course {
         let (mut stations, mut len) = ([0; STATIONS_MAX], 0u8);
         for child in children {
             stations[usize::from(len)] = child;
@@ -139,7 +139,8 @@ impl Course {
 
     /// The stations to be asked at once.
     pub fn start(&mut self) -> std::ops::Range<u8> {
-        let count = if matches!(self.way, Way::All { .. }) { self.len } else { self.len.min(1) };
+        let count =
+            if matches!(self.way, AskOrder::All { .. }) { self.len } else { self.len.min(1) };
         (0..count).for_each(|station| self.waiting |= 1 << station);
         self.next = count;
         0..count
@@ -151,7 +152,7 @@ impl Course {
     }
 
     /// Whom it asks.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> AskOrder {
         self.way
     }
 
@@ -178,15 +179,15 @@ impl Course {
             self.best = Some(rank);
         }
         let is_answer = match (self.way, verdict) {
-            (Way::All { wait: Wait::First, .. }, Verdict::Good | Verdict::Missed) => true,
-            (Way::All { .. }, _) => self.waiting == 0,
-            (Way::InTurn, Verdict::Failed { maybe }) => {
+            (AskOrder::All { wait: Wait::First, .. }, Verdict::Good | Verdict::Missed) => true,
+            (AskOrder::All { .. }, _) => self.waiting == 0,
+            (AskOrder::InTurn, Verdict::Failed { maybe }) => {
                 if self.may_go_on(maybe) {
                     return self.ask_next();
                 }
                 true
             }
-            (Way::UntilFound, Verdict::Missed | Verdict::Failed { .. }) => {
+            (AskOrder::UntilFound, Verdict::Missed | Verdict::Failed { .. }) => {
                 if self.may_go_on(false) {
                     return self.ask_next();
                 }
@@ -203,7 +204,7 @@ impl Course {
 
     fn rank(&self, verdict: Verdict) -> u8 {
         let prefers_found =
-            matches!(self.way, Way::UntilFound | Way::All { prefers_found: true, .. });
+            matches!(self.way, AskOrder::UntilFound | AskOrder::All { prefers_found: true, .. });
         match verdict {
             Verdict::Missed if prefers_found => 1,
             Verdict::Good | Verdict::Missed => 0,
@@ -247,13 +248,13 @@ mod laws {
     use super::*;
     use proptest::prelude::*;
 
-    fn ways() -> impl Strategy<Value = Way> {
+    fn ways() -> impl Strategy<Value = AskOrder> {
         let waits = prop_oneof![Just(Wait::All), Just(Wait::First)];
         prop_oneof![
-            Just(Way::InTurn),
-            Just(Way::UntilFound),
+            Just(AskOrder::InTurn),
+            Just(AskOrder::UntilFound),
             (waits, any::<bool>())
-                .prop_map(|(wait, prefers_found)| Way::All { wait, prefers_found }),
+                .prop_map(|(wait, prefers_found)| AskOrder::All { wait, prefers_found }),
         ]
     }
 
@@ -298,7 +299,7 @@ mod laws {
                 match course.on_verdict(station, verdict) {
                     Move::Ask(next) => {
                         prop_assert!(!is_gone && !asked.contains(&next));
-                        if way == Way::InTurn && nature == Nature::Once {
+                        if way == AskOrder::InTurn && nature == Nature::Once {
                             prop_assert_eq!(verdict, Verdict::Failed { maybe: false });
                         }
                         prop_assert!(verdict != Verdict::Good);
@@ -314,7 +315,7 @@ mod laws {
                         let best = best.expect("somebody is best").0;
                         let any_good = heard.iter().any(|(_, said)| !said.is_failed());
                         prop_assert_eq!(is_good(best), any_good);
-                        if (way, any_good) == (Way::InTurn, false) {
+                        if (way, any_good) == (AskOrder::InTurn, false) {
                             prop_assert!(asked.len() == count || is_gone || nature == Nature::Once);
                         }
                     }
@@ -326,7 +327,7 @@ mod laws {
             }
             prop_assert!(course.is_over());
             prop_assert_eq!(answers, 1);
-            if matches!(way, Way::All { .. }) {
+            if matches!(way, AskOrder::All { .. }) {
                 prop_assert_eq!(asked.len(), count);
             }
         }
@@ -339,7 +340,7 @@ mod laws {
             (Nature::Repeatable, Move::Ask(1)),
             (Nature::Once, Move::Answer),
         ] {
-            let mut course = Course::new(Way::InTurn, nature, [3, 4]);
+            let mut course = Course::new(AskOrder::InTurn, nature, [3, 4]);
             assert_eq!(course.start(), 0..1);
             assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: true }), expected);
         }
@@ -347,7 +348,7 @@ mod laws {
 
     #[test]
     fn of_failures_those_tell_that_may_have_been_executed() {
-        let mut course = Course::new(Way::InTurn, Nature::Repeatable, [3, 4, 5]);
+        let mut course = Course::new(AskOrder::InTurn, Nature::Repeatable, [3, 4, 5]);
         assert_eq!(course.start(), 0..1);
         assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: false }), Move::Ask(1));
         assert_eq!(course.on_verdict(1, Verdict::Failed { maybe: true }), Move::Ask(2));
@@ -357,7 +358,7 @@ mod laws {
 
     #[test]
     fn what_was_missed_and_cannot_be_looked_up_is_a_miss() {
-        let course = || Course::new(Way::UntilFound, Nature::Read, [3, 4]).after_miss();
+        let course = || Course::new(AskOrder::UntilFound, Nature::Read, [3, 4]).after_miss();
         let failed = Verdict::Failed { maybe: true };
         let mut lost = course();
         assert_eq!(lost.start(), 0..1);
@@ -375,7 +376,7 @@ mod laws {
     fn a_mirror_tells_what_the_first_said_and_misses_tell_less_than_finds() {
         let wait = Wait::All;
         for (prefers_found, best) in [(false, 0), (true, 1)] {
-            let way = Way::All { wait, prefers_found };
+            let way = AskOrder::All { wait, prefers_found };
             let mut course = Course::new(way, Nature::Once, [3, 4]);
             assert_eq!(course.start(), 0..2);
             assert_eq!(course.on_verdict(1, Verdict::Good), Move::Wait);

@@ -136,10 +136,10 @@ fn try_join(rule: Join, parts: &[Part], owners: &[(u16, u32)], out: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::{Course, Way};
+    use crate::course::{AskOrder, Course};
 
     fn part(reply: &[u8]) -> Part {
-        let mut part = Part::new(Course::new(Way::InTurn, Nature::Read, [0]), Vec::new());
+        let mut part = Part::new(Course::new(AskOrder::InTurn, Nature::Read, [0]), Vec::new());
         part.reply = reply.to_vec();
         part
     }

@@ -27,8 +27,8 @@ use crate::Session;
 use keyway_base::{Fault, Key, Sent, Time};
 use keyway_command::Counted;
 use keyway_memcache::{
-    Asked, Dialect, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed, Untranslatable, Verb,
-    Wire, compose_request, parse_reply,
+    Dialect, Expect, Head, Item, Outcome, ReplyLimits, ReplyParsed, RequestFlags, Untranslatable,
+    Verb, Wire, compose_request, parse_reply,
 };
 use keyway_metrics::WarmUpFigures;
 use std::sync::atomic::AtomicU64;
@@ -210,8 +210,9 @@ impl Haul {
 
     fn head(&self) -> Head {
         let dialect = self.dialect();
-        let told = |asked: Asked| if dialect == Dialect::Meta { asked } else { Asked::CAS };
-        let all = Asked::VALUE | Asked::FLAGS | Asked::CAS;
+        let told =
+            |asked: RequestFlags| if dialect == Dialect::Meta { asked } else { RequestFlags::CAS };
+        let all = RequestFlags::VALUE | RequestFlags::FLAGS | RequestFlags::CAS;
         let blank = Head { dialect, ..Head::default() };
         let delete = |cas: Option<u64>| {
             // Classic text cannot say it.
@@ -219,11 +220,12 @@ impl Haul {
             Head { verb: Verb::Delete, cas, ..blank }
         };
         match self.step {
-            Step::LookUp => Head { asked: told(all | Asked::TTL), ..blank },
-            Step::Check => Head { asked: told(Asked::CAS), ..blank },
+            Step::LookUp => Head { asked: told(all | RequestFlags::TTL), ..blank },
+            Step::Check => Head { asked: told(RequestFlags::CAS), ..blank },
             Step::Compare | Step::Recheck(_) => Head { asked: told(all), ..blank },
             Step::Fill => {
-                let asked = if dialect == Dialect::Meta { Asked::CAS } else { Asked::NONE };
+                let asked =
+                    if dialect == Dialect::Meta { RequestFlags::CAS } else { RequestFlags::NONE };
                 let (flags, expiry) = (self.flags, self.expiry);
                 Head { verb: Verb::Add, asked, flags, expiry, ..blank }
             }
@@ -573,7 +575,8 @@ pub fn warmth_of(head: &Head) -> Warmth {
         Get | GetTouch => Warmth::Read,
         Set if head.cas.is_none() => Warmth::Clear,
         Delete
-            if head.cas.is_none() && !head.asked.any(Asked::INVALIDATE | Asked::REMOVE_VALUE) =>
+            if head.cas.is_none()
+                && !head.asked.any(RequestFlags::INVALIDATE | RequestFlags::REMOVE_VALUE) =>
         {
             Warmth::Clear
         }

@@ -11,11 +11,11 @@
 //! the embedded store. Words and shapes are those of redis-server 7.0.
 
 mod command;
-mod way;
+mod tracked_links;
 mod wire;
 
 pub use command::{Change, caching, parse, write_info, write_redirection};
-pub use way::{Held, Way, announcement};
+pub use tracked_links::{Held, TrackedLinks, announcement};
 pub use wire::{
     CHANNEL, is_invalidation, write_broken, write_everything, write_invalidation, write_redirected,
 };
@@ -44,7 +44,7 @@ pub struct Tracking {
     /// come yet.
     pub caching: bool,
     /// The links of a client of a sharded pool.
-    pub way: Option<Box<Way>>,
+    pub way: Option<Box<TrackedLinks>>,
     /// What it is to be told once earlier replies have left.
     pub held: Held,
 }

@@ -28,7 +28,7 @@ pub(super) enum Cached {
 
 /// How keys are tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TrackingMode {
     Default,
     Broadcast,
     OptIn,
@@ -42,7 +42,7 @@ pub(super) struct Cache {
     is_on: bool,
     is_noloop: bool,
     /// As of what was asked.
-    asks: Option<Way>,
+    asks: Option<TrackingMode>,
 }
 
 impl Cache {
@@ -93,11 +93,15 @@ impl Client {
 
     fn ask_tracking(&mut self, now: Nanos) {
         let mut args: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON"];
-        let way = self.random.pick(&[Way::Default, Way::Broadcast, Way::OptIn]);
+        let way = self.random.pick(&[
+            TrackingMode::Default,
+            TrackingMode::Broadcast,
+            TrackingMode::OptIn,
+        ]);
         match way {
-            Way::Default => {}
-            Way::Broadcast => args.extend([&b"BCAST"[..], b"PREFIX", b"c"]),
-            Way::OptIn => args.push(b"OPTIN"),
+            TrackingMode::Default => {}
+            TrackingMode::Broadcast => args.extend([&b"BCAST"[..], b"PREFIX", b"c"]),
+            TrackingMode::OptIn => args.push(b"OPTIN"),
         }
         let is_noloop = self.random.percent(30);
         if is_noloop {
@@ -119,7 +123,7 @@ impl Client {
             // It has that.
             key = self.pick_copy();
         }
-        let opts_in = self.cache.asks == Some(Way::OptIn);
+        let opts_in = self.cache.asks == Some(TrackingMode::OptIn);
         let is_kept = !opts_in || self.random.percent(70);
         if opts_in && is_kept {
             write_request(&mut self.output, &[b"CLIENT", b"CACHING", b"YES"]);

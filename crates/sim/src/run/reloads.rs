@@ -19,7 +19,7 @@ use keyway_topology::{
     Epoch, FailoverPool, HealthBoard, Password, Pool, PoolKind as TopologyKind, RoutedPool,
     Server as Listed, ServerSet, Topology,
 };
-use keyway_worker::{Entrance, Follow, ListenerPlan, PoolPlan, Retired};
+use keyway_worker::{Follow, ListenerAccess, ListenerPlan, PoolPlan, Retired};
 use std::sync::atomic::AtomicUsize;
 
 /// Of a hundred seeds so many have reloads.
@@ -528,6 +528,9 @@ fn listener_of((old, &position): (&ListenerPlan, &usize)) -> ListenerPlan {
         memcached: old.memcached,
         cluster: old.cluster.clone(),
         read_from: old.read_from.clone(),
-        entrance: Entrance { tally: Arc::clone(&old.entrance.tally), ..Entrance::default() },
+        entrance: ListenerAccess {
+            tally: Arc::clone(&old.entrance.tally),
+            ..ListenerAccess::default()
+        },
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn plan(scenario: &Scenario, seed: u64) -> Arc<Plan> {
             users: Arc::new(Users::plain(password.as_deref())),
             cluster: None,
             read_from: None,
-            entrance: keyway_worker::Entrance::default(),
+            entrance: keyway_worker::ListenerAccess::default(),
         });
     Arc::new(Plan {
         generation: 1,

@@ -5,12 +5,12 @@ use super::{Call, Done};
 use crate::entry::Entry;
 use crate::item::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;
-use keyway_memcache::{Asked, Item, Outcome};
+use keyway_memcache::{Item, Outcome, RequestFlags};
 
 /// `delete` and `md`: of a value of any type.
 pub(super) fn delete(call: &Call<'_>, out: &mut Vec<u8>) {
     let head = call.head();
-    let keeps = head.asked.any(Asked::INVALIDATE | Asked::REMOVE_VALUE);
+    let keeps = head.asked.any(RequestFlags::INVALIDATE | RequestFlags::REMOVE_VALUE);
     call.change(out, |entry| {
         let Some(item) = entry.look() else { return Ok(Outcome::NotFound) };
         if head.cas.is_some_and(|cas| cas == 0 || cas != item.meta().cas) {
@@ -28,19 +28,19 @@ pub(super) fn delete(call: &Call<'_>, out: &mut Vec<u8>) {
 /// Empties an item, marks it as stale, or both.
 fn invalidate(call: &Call<'_>, entry: &mut Entry<'_>) -> Done {
     let (head, now) = (call.head(), call.turn.now_millis);
-    let empties = head.asked.has(Asked::REMOVE_VALUE);
+    let empties = head.asked.has(RequestFlags::REMOVE_VALUE);
     let Some(item) = entry.look() else { return Ok(Outcome::NotFound) };
     let (old, kind) = (item.meta(), item.encoding().kind());
     if kind != Kind::Text && !empties {
         return Err(kind);
     }
-    let has_deadline = head.asked.has(Asked::EXPIRY);
+    let has_deadline = head.asked.has(RequestFlags::EXPIRY);
     let deadline = match (has_deadline, empties) {
         (true, _) => Deadline::of(head.expiry, now),
         (false, true) => Deadline::Never,
         (false, false) => Deadline::of_item(old.expiry),
     };
-    let is_stale = head.asked.has(Asked::INVALIDATE);
+    let is_stale = head.asked.has(RequestFlags::INVALIDATE);
     let cas = match head.cas_new {
         Some(cas) if cas != 0 => cas,
         _ if is_stale => entry.next_cas(),

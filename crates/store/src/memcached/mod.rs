@@ -21,7 +21,7 @@ use crate::store::{Context, Reserved, Store};
 use crate::transaction::{Footprint, Held, Refused};
 use crate::transfer::Transfer;
 use keyway_base::{Clock, KeyspaceEvents};
-use keyway_memcache::{Asked, Asker, ErrorKind, Head, Outcome, Request, Verb, write_reply};
+use keyway_memcache::{Asker, ErrorKind, Head, Outcome, Request, RequestFlags, Verb, write_reply};
 use keyway_resp::Protocol;
 
 /// What a request of a memcached client needs besides its bytes.
@@ -122,7 +122,7 @@ impl<'a> Call<'a> {
         let head = self.head();
         match head.cas_new {
             Some(cas) if cas != 0 => cas,
-            _ if head.asked.has(Asked::CAS) && !head.quiet => entry.next_cas(),
+            _ if head.asked.has(RequestFlags::CAS) && !head.quiet => entry.next_cas(),
             _ => 0,
         }
     }

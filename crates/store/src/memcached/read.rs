@@ -7,7 +7,9 @@ use crate::entry::Entry;
 use crate::item::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
 use crate::transfer::Transfer;
 use keyway_base::KeyspaceEvents;
-use keyway_memcache::{Asked, Dialect, Item, Outcome, Request, Verb, value_end_len, write_end};
+use keyway_memcache::{
+    Dialect, Item, Outcome, Request, RequestFlags, Verb, value_end_len, write_end,
+};
 use smallvec::SmallVec;
 
 /// Keys whose memory is fetched in one go: enough to overlap, few enough to
@@ -16,13 +18,13 @@ const KEYS_AHEAD: usize = 16;
 
 /// What may be wanted of an item that changes nothing and takes no state from
 /// before.
-const PLAIN: Asked = Asked::VALUE
-    .with(Asked::FLAGS)
-    .with(Asked::CAS)
-    .with(Asked::KEY)
-    .with(Asked::SIZE)
-    .with(Asked::KEY_BASE64)
-    .with(Asked::OPAQUE);
+const PLAIN: RequestFlags = RequestFlags::VALUE
+    .with(RequestFlags::FLAGS)
+    .with(RequestFlags::CAS)
+    .with(RequestFlags::KEY)
+    .with(RequestFlags::SIZE)
+    .with(RequestFlags::KEY_BASE64)
+    .with(RequestFlags::OPAQUE);
 
 /// Whether it only reads values, with flags and perhaps numbers: `get`, `gets`,
 /// binary gets, and most of `mg`.
@@ -30,7 +32,7 @@ const PLAIN: Asked = Asked::VALUE
 pub(super) fn is_plain(request: &Request) -> bool {
     let head = &request.head;
     let is_plain_meta = || {
-        let asks_for_more = head.asked.without(PLAIN) != Asked::NONE;
+        let asks_for_more = head.asked.without(PLAIN) != RequestFlags::NONE;
         !asks_for_more && head.vivify.is_none() && head.recache.is_none()
     };
     head.verb == Verb::Get && (head.dialect != Dialect::Meta || is_plain_meta())
@@ -51,7 +53,7 @@ pub(super) fn get_one(call: &Call<'_>, out: &mut Vec<u8>) {
 #[inline]
 fn get(call: &Call<'_>, key: &[u8], out: &mut Vec<u8>) -> Result<(), Kind> {
     let head = call.head();
-    let wants_cas = head.asked.has(Asked::CAS);
+    let wants_cas = head.asked.has(RequestFlags::CAS);
     let mut is_told = true;
     let read = call.store.read(call.turn, key, |item| {
         let Some(item) = item else { return call.tell(key, &Outcome::NotFound, out) };
@@ -112,7 +114,7 @@ fn tell_apart(
     out: &mut Vec<u8>,
 ) {
     let dialect = call.head().dialect;
-    let is_asked = dialect != Dialect::Meta || call.head().asked.has(Asked::VALUE);
+    let is_asked = dialect != Dialect::Meta || call.head().asked.has(RequestFlags::VALUE);
     if !is_asked {
         return call.tell(key, &Outcome::Hit(told), out);
     }
@@ -186,7 +188,7 @@ fn read_and_touch(
         call.tell(key, &Outcome::NotFound, out);
         return Ok(());
     }
-    let cas = head.asked.has(Asked::CAS).then(|| entry.cas());
+    let cas = head.asked.has(RequestFlags::CAS).then(|| entry.cas());
     if let Some(item) = entry.look() {
         tell_item(call, key, item, cas, out);
     }
@@ -214,7 +216,7 @@ fn read_meta(
         return Err(kind);
     }
     let last_use = entry.look().map(|item| (item.meta().fresh, item.access()));
-    let uses = !head.asked.has(Asked::NO_BUMP);
+    let uses = !head.asked.has(RequestFlags::NO_BUMP);
     let is_new = match counted {
         Counted::Yes => !entry.exists(),
         Counted::No if uses => entry.read().is_none(),
@@ -234,7 +236,7 @@ fn read_meta(
     let deadline = Deadline::of_item(meta.expiry);
     let walk = Walk::of(call, deadline, is_new, sent);
     let won = walk.won || stale && !sent;
-    let cas = (won || head.asked.has(Asked::CAS)).then(|| entry.cas());
+    let cas = (won || head.asked.has(RequestFlags::CAS)).then(|| entry.cas());
     if won {
         let (cas, marks) = (cas.unwrap_or(meta.cas), meta.marks | Meta::SENT);
         entry.set_meta(&Meta { cas, marks, ..meta });

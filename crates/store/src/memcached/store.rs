@@ -6,7 +6,7 @@ use crate::entry::Entry;
 use crate::item::{Encoding, Kind, Meta};
 use crate::store::reserved_len;
 use keyway_base::KeyspaceEvents;
-use keyway_memcache::{Asked, ErrorKind, Item, Outcome, Verb, write_stored};
+use keyway_memcache::{ErrorKind, Item, Outcome, RequestFlags, Verb, write_stored};
 
 /// Whether it is a `set` as most are: of the text protocol, answered, without expiry, and not too long.
 #[inline]
@@ -33,7 +33,7 @@ pub(super) fn store(call: &Call<'_>, out: &mut Vec<u8>) {
     let joins = matches!(head.verb, Verb::Append | Verb::Prepend);
     let seconds = if joins { head.vivify.unwrap_or(0) } else { head.expiry };
     let deadline = Deadline::of(seconds, call.turn.now_millis);
-    let is_numbered = head.asked.has(Asked::CAS) || head.cas_new.is_some();
+    let is_numbered = head.asked.has(RequestFlags::CAS) || head.cas_new.is_some();
     if head.verb == Verb::Set && deadline == Deadline::Never && !is_numbered {
         call.store.set(call.turn, key, value, head.flags);
         return call.tell(key, &stored(0, value.len()), out);
@@ -106,7 +106,7 @@ fn compare_and_set(call: &Call<'_>, entry: &mut Entry<'_>, deadline: Deadline) -
     if wanted == meta.cas {
         return set(call, entry, deadline, 0);
     }
-    if !call.head().asked.has(Asked::INVALIDATE) || wanted >= entry.cas() {
+    if !call.head().asked.has(RequestFlags::INVALIDATE) || wanted >= entry.cas() {
         return Outcome::Exists;
     }
     // The value is taken, but it is older than what was there.

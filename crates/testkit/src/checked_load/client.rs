@@ -15,7 +15,7 @@ use crate::value::Value;
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// What was asked, with what is needed to judge its answer.
-enum Asked {
+enum ExpectedReply {
     /// SET or MSET: keys with the versions written.
     Write(Vec<(usize, u64)>),
     /// GET or MGET: keys with the oldest versions that may be shown.
@@ -112,7 +112,7 @@ impl LoadClient {
     }
 
     /// Appends a request drawn by chance.
-    fn ask(&mut self, bytes: &mut Vec<u8>) -> Asked {
+    fn ask(&mut self, bytes: &mut Vec<u8>) -> ExpectedReply {
         let many = if self.shape.batch_max > 1 {
             2 + self.random.below(self.shape.batch_max - 1)
         } else {
@@ -121,7 +121,7 @@ impl LoadClient {
         match self.random.below(10) {
             0 => {
                 bytes.extend(encode(&["INCR", &self.counter_name()]));
-                Asked::Count
+                ExpectedReply::Count
             }
             1..=3 => self.ask_write(1, bytes),
             4 => self.ask_write(many, bytes),
@@ -130,7 +130,7 @@ impl LoadClient {
         }
     }
 
-    fn ask_write(&mut self, count: usize, bytes: &mut Vec<u8>) -> Asked {
+    fn ask_write(&mut self, count: usize, bytes: &mut Vec<u8>) -> ExpectedReply {
         let first = self.number * self.shape.keys_each;
         let mut keys: Vec<usize> =
             (0..count).map(|_| first + self.random.below(self.shape.keys_each)).collect();
@@ -144,10 +144,10 @@ impl LoadClient {
             written.push((key, version));
         }
         bytes.extend(encode(&words));
-        Asked::Write(written)
+        ExpectedReply::Write(written)
     }
 
-    fn ask_read(&mut self, count: usize, bytes: &mut Vec<u8>) -> Asked {
+    fn ask_read(&mut self, count: usize, bytes: &mut Vec<u8>) -> ExpectedReply {
         let mut words = vec![if count > 1 { "MGET" } else { "GET" }.to_owned()];
         let mut keys = Vec::new();
         for _ in 0..count {
@@ -156,7 +156,7 @@ impl LoadClient {
             keys.push((key, self.oldest(key)));
         }
         bytes.extend(encode(&words));
-        Asked::Read { keys, is_many: count > 1 }
+        ExpectedReply::Read { keys, is_many: count > 1 }
     }
 
     fn oldest(&self, key: usize) -> u64 {
@@ -167,7 +167,7 @@ impl LoadClient {
         format!("{}:count:{}", self.shape.prefix, self.number)
     }
 
-    fn judge(&mut self, asked: Asked, reply: &Value) {
+    fn judge(&mut self, asked: ExpectedReply, reply: &Value) {
         if reply.is_error() {
             let text = reply.error_text();
             self.note_error(&kind_of(&text));
@@ -176,16 +176,16 @@ impl LoadClient {
         }
         self.note_success();
         match asked {
-            Asked::Write(written) if *reply == Value::simple("OK") => {
+            ExpectedReply::Write(written) if *reply == Value::simple("OK") => {
                 self.report.writes += 1;
                 written.iter().for_each(|&(key, version)| self.ledger.acknowledge(key, version));
             }
-            Asked::Write(written) => {
+            ExpectedReply::Write(written) => {
                 self.report.wrong.push(format!("a write of {written:?} gave {reply:?}"));
             }
-            Asked::Count => self.judge_count(reply),
-            Asked::Read { keys, is_many: false } => self.judge_values(&keys, &[reply]),
-            Asked::Read { keys, is_many: true } => match reply {
+            ExpectedReply::Count => self.judge_count(reply),
+            ExpectedReply::Read { keys, is_many: false } => self.judge_values(&keys, &[reply]),
+            ExpectedReply::Read { keys, is_many: true } => match reply {
                 Value::Array(values) => {
                     self.judge_values(&keys, &values.iter().collect::<Vec<_>>())
                 }
@@ -237,13 +237,13 @@ impl LoadClient {
         }
     }
 
-    fn give_up(&mut self, asked: &Asked) {
+    fn give_up(&mut self, asked: &ExpectedReply) {
         match asked {
-            Asked::Write(written) => {
+            ExpectedReply::Write(written) => {
                 written.iter().for_each(|&(key, version)| self.ledger.give_up(key, version));
             }
-            Asked::Count => self.counter.give_up(),
-            Asked::Read { .. } => {}
+            ExpectedReply::Count => self.counter.give_up(),
+            ExpectedReply::Read { .. } => {}
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CLUSTER_SLOTS, Node, RedisCluster, SETTLED_WITHIN, Standing};
+use super::{CLUSTER_SLOTS, ClusterStatus, Node, RedisCluster, SETTLED_WITHIN};
 use crate::apart::Apart;
 use crate::ports::free_port;
 use crate::redis::RedisServer;
@@ -101,7 +101,7 @@ fn start_server(cluster: &RedisCluster, apart: Option<&Apart>) -> (RedisServer, 
 
 fn admit(cluster: &mut RedisCluster, server: RedisServer, bus_port: u16) -> usize {
     let node = cluster.nodes.len();
-    let standing = Standing::Running;
+    let standing = ClusterStatus::Running;
     cluster.nodes.push(Node { server, bus_port, id: String::new(), standing });
     cluster.nodes[node].id = cluster.ask(node, "CLUSTER MYID").text();
     node

@@ -597,7 +597,7 @@ const _: () = assert!(SLOT_COUNT < u16::MAX as usize, "a count of slots fits");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Asked;
+    use crate::ViewSource;
 
     fn endpoint(port: u16) -> Endpoint {
         Endpoint::tcp("h", port).unwrap()
@@ -609,7 +609,7 @@ mod tests {
 
     fn view(last: u16) -> ClusterView {
         let reply = format!("*1\r\n*3\r\n:0\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:1\r\n");
-        ClusterView::from_slots(reply.as_bytes(), Asked::plainly(&endpoint(1))).unwrap()
+        ClusterView::from_slots(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap()
     }
 
     fn known() -> ClusterMap {
@@ -666,7 +666,7 @@ mod tests {
         lines.sort();
         let text: String = lines.into_iter().map(|(_, line)| line).collect();
         let reply = format!("${}\r\n{text}\r\n", text.len());
-        ClusterView::from_nodes(reply.as_bytes(), Asked::plainly(&endpoint(1))).unwrap()
+        ClusterView::from_nodes(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap()
     }
 
     fn ports(servers: impl Iterator<Item = Endpoint>) -> Vec<u16> {

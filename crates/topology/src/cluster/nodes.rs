@@ -4,13 +4,13 @@
 //! where the bus port came with 4.0, the host name with 7.0, the rest with 7.2.
 
 use super::view::{
-    Asked, Building, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole, node_id,
-    told,
+    Building, ClusterNode, ClusterView, Move, MovingSlot, NodeHealth, NodeRole, ViewSource,
+    node_id, told,
 };
 use crate::reply_reader::{ReplyReader, decimal, endpoint, is_unknown_host};
 use crate::{Endpoint, ViewError};
 
-pub(super) fn parse(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+pub(super) fn parse(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
     let text = ReplyReader::new(reply)?.text("lines of nodes")?;
     let lines = || text.lines().map(str::trim_ascii).filter(|line| !line.is_empty());
     let mut building = Building::default();
@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn node(line: &Line<'_>, asked: Asked<'_>) -> Result<ClusterNode, ViewError> {
+fn node(line: &Line<'_>, asked: ViewSource<'_>) -> Result<ClusterNode, ViewError> {
     let is_replica = line.has("slave") || line.has("replica");
     let address = Address::split(line.address)?;
     let mut node = ClusterNode::new(None);
@@ -136,7 +136,11 @@ impl<'a> Address<'a> {
     /// The address before the name: the reply does not say which the server
     /// would rather have. One that has not yet learnt its own address is where
     /// it was asked.
-    fn endpoint(&self, is_asked: bool, asked: Asked<'_>) -> Result<Option<Endpoint>, ViewError> {
+    fn endpoint(
+        &self,
+        is_asked: bool,
+        asked: ViewSource<'_>,
+    ) -> Result<Option<Endpoint>, ViewError> {
         let port = asked.port(self.plain_port, self.tls_port);
         let hosts = [Some(self.host), self.host_name];
         match hosts.into_iter().flatten().find(|host| !is_unknown_host(host)) {

@@ -1,10 +1,12 @@
 //! CLUSTER SHARDS: ranges of slots, and nodes with their roles.
 
-use super::view::{Asked, Building, ClusterNode, ClusterView, NodeHealth, NodeRole, node_id, told};
+use super::view::{
+    Building, ClusterNode, ClusterView, NodeHealth, NodeRole, ViewSource, node_id, told,
+};
 use crate::ViewError;
 use crate::reply_reader::{Item, ReplyReader};
 
-pub(super) fn parse(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+pub(super) fn parse(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
     let mut reader = ReplyReader::new(reply)?;
     let mut building = Building::default();
     for _ in 0..reader.list("an array of shards")? {
@@ -22,7 +24,7 @@ fn key<'a>(reader: &mut ReplyReader<'a>) -> Result<&'a [u8], ViewError> {
 
 fn shard(
     reader: &mut ReplyReader<'_>,
-    asked: Asked<'_>,
+    asked: ViewSource<'_>,
     building: &mut Building,
 ) -> Result<(), ViewError> {
     let mut ranges = Vec::new();
@@ -88,7 +90,7 @@ struct Fields<'a> {
     host_name: Option<&'a str>,
 }
 
-fn node(reader: &mut ReplyReader<'_>, asked: Asked<'_>) -> Result<ClusterNode, ViewError> {
+fn node(reader: &mut ReplyReader<'_>, asked: ViewSource<'_>) -> Result<ClusterNode, ViewError> {
     let mut node = ClusterNode::new(None);
     let mut fields = Fields::default();
     for _ in 0..reader.pairs("a node of a shard")? {

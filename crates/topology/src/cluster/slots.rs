@@ -1,11 +1,11 @@
 //! CLUSTER SLOTS: ranges, each with its primary and then its replicas.
 
-use super::view::{Asked, Building, ClusterNode, ClusterView, NodeRole, node_id, told};
+use super::view::{Building, ClusterNode, ClusterView, NodeRole, ViewSource, node_id, told};
 use crate::ViewError;
 use crate::reply_reader::{Item, ReplyReader};
 use std::net::IpAddr;
 
-pub(super) fn parse(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+pub(super) fn parse(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
     let mut reader = ReplyReader::new(reply)?;
     let mut building = Building::default();
     for _ in 0..reader.list("an array of ranges")? {
@@ -16,7 +16,7 @@ pub(super) fn parse(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewE
 
 fn range(
     reader: &mut ReplyReader<'_>,
-    asked: Asked<'_>,
+    asked: ViewSource<'_>,
     building: &mut Building,
 ) -> Result<(), ViewError> {
     let len = reader.list("a range of slots with its nodes")?;
@@ -41,7 +41,7 @@ fn range(
 
 /// Host, port, then the identity (since 3.0.7) and what else is known of the host
 /// (since 7.0).
-fn node(reader: &mut ReplyReader<'_>, asked: Asked<'_>) -> Result<ClusterNode, ViewError> {
+fn node(reader: &mut ReplyReader<'_>, asked: ViewSource<'_>) -> Result<ClusterNode, ViewError> {
     let len = reader.list("a node of a range")?;
     if len < 2 {
         return Err(ViewError::Expected("the host and port of a node"));

@@ -13,7 +13,7 @@ const ID_LEN_MAX: usize = 64;
 
 /// Who was asked, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ViewSource<'a> {
     /// Where the reply comes from. A node that is told without a host is on
     /// this one's.
     pub endpoint: &'a Endpoint,
@@ -22,10 +22,10 @@ pub struct Asked<'a> {
     pub wants_tls: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ViewSource<'a> {
     /// `endpoint`, asked without TLS.
-    pub fn plainly(endpoint: &'a Endpoint) -> Asked<'a> {
-        Asked { endpoint, wants_tls: false }
+    pub fn plainly(endpoint: &'a Endpoint) -> ViewSource<'a> {
+        ViewSource { endpoint, wants_tls: false }
     }
 
     /// The endpoint of a node whose server prefers `host`: its own name for
@@ -159,7 +159,7 @@ impl ClusterView {
     ///
     /// # Errors
     /// When it is none.
-    pub fn from_shards(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+    pub fn from_shards(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
         super::shards::parse(reply, asked)
     }
 
@@ -167,7 +167,7 @@ impl ClusterView {
     ///
     /// # Errors
     /// When it is none.
-    pub fn from_slots(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+    pub fn from_slots(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
         super::slots::parse(reply, asked)
     }
 
@@ -175,7 +175,7 @@ impl ClusterView {
     ///
     /// # Errors
     /// When it is none.
-    pub fn from_nodes(reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+    pub fn from_nodes(reply: &[u8], asked: ViewSource<'_>) -> Result<ClusterView, ViewError> {
         super::nodes::parse(reply, asked)
     }
 

@@ -68,7 +68,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Lesson, Speaker};
+    use super::super::{Speaker, ViewUpdate};
     use super::*;
     use keyway_base::Time;
     use keyway_topology::{Discovery, GroupView, PrimarySource, ReplicatedPool};
@@ -95,16 +95,16 @@ mod tests {
     fn a_pool_that_replaces_another_knows_its_primaries_and_believes_no_earlier_epoch() {
         let late = Speaker { place: 0, of: 3, times: 2 };
         let (old, new) = (cluster(1), cluster(1));
-        assert!(matches!(old.learn_group(&told(1, 5), late, Time(1)), Lesson::New(_)));
-        assert!(matches!(old.learn_group(&told(2, 6), late, Time(2)), Lesson::New(_)));
+        assert!(matches!(old.learn_group(&told(1, 5), late, Time(1)), ViewUpdate::New(_)));
+        assert!(matches!(old.learn_group(&told(2, 6), late, Time(2)), ViewUpdate::New(_)));
         assert!(new.finds_out_as(&old) && !new.map().is_known());
         new.inherit(&old);
-        assert!(matches!(new.learn_group(&told(1, 5), late, Time(3)), Lesson::Stale));
+        assert!(matches!(new.learn_group(&told(1, 5), late, Time(3)), ViewUpdate::Stale));
         let map = new.map();
         assert_eq!((new.version(), map.version()), (old.version(), old.version()));
         let primary = map.primary(0).and_then(|place| map.node(usize::from(place)));
         assert_eq!(primary.map(|node| &node.endpoint), Some(&endpoint(2)));
-        assert!(matches!(new.learn_group(&told(2, 6), late, Time(3)), Lesson::Same));
+        assert!(matches!(new.learn_group(&told(2, 6), late, Time(3)), ViewUpdate::Same));
     }
 
     #[test]

@@ -31,9 +31,9 @@ pub(super) struct State {
     /// What replies have asked for.
     pub(super) due: Vec<Due>,
     /// What is about to be sent everywhere.
-    pub(super) lesson: Option<Lesson>,
+    pub(super) lesson: Option<Conclusion>,
     /// What to do once a join is complete, by the join.
-    lessons: BTreeMap<u64, Lesson>,
+    lessons: BTreeMap<u64, Conclusion>,
     /// Scripts that EVAL has shown to the cache already.
     pub(super) shown: Shown,
 }
@@ -69,7 +69,7 @@ const ERRANDS_KEPT_MAX: usize = 256;
 const REQUEST_KEPT_MAX: usize = 2 << 10;
 
 /// What follows when every server has answered.
-pub(super) enum Lesson {
+pub(super) enum Conclusion {
     /// What was to be loaded or forgotten.
     Loads(Loads),
     /// Elements that are one whatever they say.
@@ -562,8 +562,8 @@ impl Plane {
     /// the replies.
     pub(super) fn keep_lesson(&mut self, key: Key<Box<Join>>) {
         match (self.across.lesson.take(), self.joins.get_mut(key)) {
-            (Some(Lesson::Certain(certain)), Some(join)) => join.certain = certain,
-            (Some(Lesson::Report(report)), Some(join)) => join.report = Some(report),
+            (Some(Conclusion::Certain(certain)), Some(join)) => join.certain = certain,
+            (Some(Conclusion::Report(report)), Some(join)) => join.report = Some(report),
             (Some(lesson), Some(_)) => {
                 self.across.lessons.insert(key.to_bits(), lesson);
             }
@@ -573,7 +573,7 @@ impl Plane {
 
     /// What is sent everywhere next is to become one text.
     pub(super) fn expect_report(&mut self, report: Report) {
-        self.across.lesson = Some(Lesson::Report(Box::new(report)));
+        self.across.lesson = Some(Conclusion::Report(Box::new(report)));
     }
 
     /// Nothing more follows from what is sent everywhere.
@@ -585,7 +585,7 @@ impl Plane {
     #[inline]
     pub(super) fn learn(&mut self, key: Key<Box<Join>>, join: &Join) {
         if !self.across.lessons.is_empty()
-            && let Some(Lesson::Loads(loads)) = self.across.lessons.remove(&key.to_bits())
+            && let Some(Conclusion::Loads(loads)) = self.across.lessons.remove(&key.to_bits())
         {
             self.learn_loads(join, loads);
         }

@@ -712,7 +712,7 @@ impl Plane {
         if let Some(waited) = self.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
-        let trouble = self.troubles.get(id);
+        let trouble = self.failures.get(id);
         let pool = &self.plan.pools[index as usize].name;
         if trouble.refusal.is_none()
             && let Some(said) = self.foreign_words((index, backend))

@@ -51,7 +51,7 @@ impl Core {
         let old = std::mem::replace(&mut self.plane.plan, Arc::clone(plan));
         self.plane.cells.follow(registry);
         self.plane.ended.retain(|&pool| plan.retired(pool).is_some());
-        self.plane.troubles.follow(&plan.topology);
+        self.plane.failures.follow(&plan.topology);
         for index in 0..plan.pools.len() {
             let is_same =
                 old.pools.get(index).is_some_and(|was| Arc::ptr_eq(was, &plan.pools[index]));
@@ -73,7 +73,7 @@ impl Core {
         let Core { links, plane, .. } = self;
         let plan = Arc::clone(&plane.plan);
         for id in plan.topology.backend_ids(index) {
-            *plane.troubles.get_mut(id) = Default::default();
+            *plane.failures.get_mut(id) = Default::default();
             plane.end_return(id);
         }
         let state = PoolState::new(&plan, index, links);

@@ -4,7 +4,7 @@
 use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkSlot, Plane};
-use crate::standing::backend_state;
+use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};
 use keyway_command::{Args, Join as Rule};
 use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};

@@ -468,7 +468,7 @@ impl Plane {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
-        self.troubles.get_mut(slot.id).note_spoken();
+        self.failures.get_mut(slot.id).note_spoken();
     }
 
     /// Since when what a connection tells of its server by its end is so: one on
@@ -539,7 +539,7 @@ impl Plane {
         cells.reconnects.add(u64::from(slot.was_connected));
         slot.is_lost = false;
         slot.link.begin_held(self.clock.now);
-        let trouble = self.troubles.get_mut(slot.id);
+        let trouble = self.failures.get_mut(slot.id);
         (trouble.refusal, trouble.tls) = (None, None);
         slot.was_connected = true;
         slot.is_counted_ready = true;
@@ -550,7 +550,7 @@ impl Plane {
     #[cold]
     pub(super) fn note_refused(&self, slot: &LinkSlot) -> Fault {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        let refusal = &self.troubles.get(slot.id).refusal;
+        let refusal = &self.failures.get(slot.id).refusal;
         let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }

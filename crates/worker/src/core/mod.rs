@@ -24,7 +24,7 @@
 //! | `links` | connecting, losing and retrying connections; health |
 //! | `circuits` | what is refused without asking, and how requests went |
 //! | `health_log` | what the log says of the backends' health |
-//! | `troubles` | what the log and clients are told of lost and refused connections |
+//! | `failures` | what the log and clients are told of lost and refused connections |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `tracking` | who is told which keys have changed |
 //! | `store_tracking` | who is told of changed keys of the embedded store |
@@ -43,6 +43,7 @@ mod cluster;
 mod counting;
 mod detour;
 mod dispatch;
+mod failures;
 mod figures;
 mod first_look;
 mod follow;
@@ -75,7 +76,6 @@ mod store_tracking;
 mod store_transactions;
 mod streaming;
 mod tracking;
-mod troubles;
 mod unreached;
 mod wait;
 
@@ -198,7 +198,7 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     /// What is known of each server's failures, by its place on the board.
-    troubles: PerServer<troubles::Trouble>,
+    failures: PerServer<failures::ConnectionFailures>,
     pub(crate) pubsub: PubSub,
     pub(crate) store_tracking: store_tracking::StoreTracking,
     pub(crate) awaited: awaited::Awaited,
@@ -305,7 +305,7 @@ impl Core {
         let pubsub = PubSub::new(&plan);
         let cluster = cluster::State::new(&plan);
         let noting = noting::Noting::new(&plan.limits);
-        let troubles = PerServer::new(&plan.topology, &plan.health);
+        let failures = PerServer::new(&plan.topology, &plan.health);
         let plane = Plane {
             pubsub,
             store_tracking: store_tracking::StoreTracking::default(),
@@ -319,7 +319,7 @@ impl Core {
             clock: Clock::default(),
             busy_pool: BusyPool::default(),
             pools,
-            troubles,
+            failures,
             joins: Slab::new(),
             joins_free: JoinPool::default(),
             dirty_sessions: Vec::new(),

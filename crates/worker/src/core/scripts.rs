@@ -7,7 +7,7 @@
 //! of it, the libraries before the first FCALL, and again once there are others.
 //! A server takes a library that it has already for an error, which is nobody's.
 
-use super::across::{Due, Lesson};
+use super::across::{Conclusion, Due};
 use super::input::Step;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
@@ -128,7 +128,7 @@ impl Plane {
         asked: &mut Asked,
         (loads, rule): (Loads, Rule),
     ) -> Step {
-        self.across.lesson = Some(Lesson::Loads(loads));
+        self.across.lesson = Some(Conclusion::Loads(loads));
         let Asked { key, session, busy, request } = asked;
         let step = self.send_everywhere(links, *key, session, busy, request, rule);
         self.across.lesson = None;
@@ -149,7 +149,7 @@ impl Plane {
             Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
         };
         let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
-        self.across.lesson = Some(Lesson::Certain(certain));
+        self.across.lesson = Some(Conclusion::Certain(certain));
         let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
         self.across.lesson = None;
         step

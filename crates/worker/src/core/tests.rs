@@ -83,7 +83,7 @@ pub(super) fn plan_of(pools: Vec<Pool>) -> (Arc<Plan>, WorkerCells) {
             memcached: None,
             cluster: None,
             read_from: None,
-            entrance: crate::Entrance::default(),
+            entrance: crate::ListenerAccess::default(),
         }],
         user_reads: Vec::new(),
         pools: pools.iter().map(|pool| Arc::new(pool_plan(pool, &pools))).collect(),

@@ -1,5 +1,5 @@
 //! Why servers cannot be connected to, for the operators that `/readyz` tells. Each worker has the
-//! same in `troubles`, for its log and its clients.
+//! same in `failures`, for its log and its clients.
 
 use super::{Core, LinkIndex};
 use keyway_base::BackendFault;

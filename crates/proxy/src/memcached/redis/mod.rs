@@ -10,7 +10,7 @@ pub(super) use reply::read;
 
 use crate::Digest;
 use envelope::Prefix;
-use keyway_memcache::{Asked, Dialect, Expect, Head, Verb};
+use keyway_memcache::{Dialect, Expect, Head, RequestFlags, Verb};
 use keyway_resp::reply::{array, bulk, bulk_header};
 use std::sync::{Arc, LazyLock};
 
@@ -57,7 +57,7 @@ pub struct Terms {
 
 /// How a request is put to a server of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RedisCommand {
     /// `GET`.
     Get,
     /// `MGET`.
@@ -78,42 +78,42 @@ pub enum Way {
     Script(&'static str),
 }
 
-impl Way {
+impl RedisCommand {
     /// That of a request for so many keys.
     ///
     /// # Errors
     /// What the client is told of a request that Redis cannot do.
-    pub fn of(head: &Head, keys: usize) -> Result<Way, &'static str> {
+    pub fn of(head: &Head, keys: usize) -> Result<RedisCommand, &'static str> {
         check(head)?;
         Ok(match head.verb {
-            Verb::Get if keys > 1 => Way::GetMany,
-            Verb::Get if head.asked.has(Asked::TTL) => Way::Script("look"),
-            Verb::Get => Way::Get,
-            Verb::GetTouch if keys > 1 => Way::Script("gat"),
-            Verb::GetTouch => Way::GetTouch,
-            Verb::Set | Verb::Add | Verb::Replace => Way::Set,
-            Verb::Cas => Way::Script("cas"),
-            Verb::Append => Way::Script("append"),
-            Verb::Prepend => Way::Script("prepend"),
-            Verb::Delete if head.cas.is_some() => Way::Script("delete"),
-            Verb::Delete => Way::Delete,
-            Verb::Incr => Way::Script("incr"),
-            Verb::Decr => Way::Script("decr"),
+            Verb::Get if keys > 1 => RedisCommand::GetMany,
+            Verb::Get if head.asked.has(RequestFlags::TTL) => RedisCommand::Script("look"),
+            Verb::Get => RedisCommand::Get,
+            Verb::GetTouch if keys > 1 => RedisCommand::Script("gat"),
+            Verb::GetTouch => RedisCommand::GetTouch,
+            Verb::Set | Verb::Add | Verb::Replace => RedisCommand::Set,
+            Verb::Cas => RedisCommand::Script("cas"),
+            Verb::Append => RedisCommand::Script("append"),
+            Verb::Prepend => RedisCommand::Script("prepend"),
+            Verb::Delete if head.cas.is_some() => RedisCommand::Script("delete"),
+            Verb::Delete => RedisCommand::Delete,
+            Verb::Incr => RedisCommand::Script("incr"),
+            Verb::Decr => RedisCommand::Script("decr"),
             // Its reply tells flags.
-            Verb::Touch if head.dialect == Dialect::Binary => Way::GetTouch,
-            Verb::Touch if head.expiry == 0 => Way::Script("touch"),
-            Verb::Touch => Way::Expire,
-            Verb::FlushAll => Way::Flush,
+            Verb::Touch if head.dialect == Dialect::Binary => RedisCommand::GetTouch,
+            Verb::Touch if head.expiry == 0 => RedisCommand::Script("touch"),
+            Verb::Touch => RedisCommand::Expire,
+            Verb::FlushAll => RedisCommand::Flush,
             // Short: libmemcached's own test takes no line of more than 80 bytes for an error.
             Verb::Stats if keys > 0 => return Err("the servers are of Redis: only plain stats"),
-            Verb::Stats => Way::Info,
+            Verb::Stats => RedisCommand::Info,
             _ => return Err("the servers are of Redis, which has no such command"),
         })
     }
 
     /// Whether the server has to have the [`script`].
     pub fn is_script(self) -> bool {
-        matches!(self, Way::Script(_))
+        matches!(self, RedisCommand::Script(_))
     }
 
     /// Appends a request to a server; tells how its reply is read, and how it ends then.
@@ -126,17 +126,17 @@ impl Way {
     ) -> (Question, Expect) {
         let key = keys.clone().next().unwrap_or_default();
         let question = match self {
-            Way::Get => {
+            RedisCommand::Get => {
                 words(out, [b"GET", key]);
                 Question::Value
             }
-            Way::GetMany => {
+            RedisCommand::GetMany => {
                 array(out, 1 + keys.len());
                 bulk(out, b"MGET");
                 keys.for_each(|key| bulk(out, key));
                 return (Question::Values, Expect::List);
             }
-            Way::GetTouch => {
+            RedisCommand::GetTouch => {
                 let expiry = Expiry::of(head.expiry);
                 array(out, 2 + expiry.words_of_getex());
                 bulk(out, b"GETEX");
@@ -144,12 +144,12 @@ impl Way {
                 expiry.write_for_getex(out);
                 if head.verb == Verb::Touch { Question::Touched } else { Question::Value }
             }
-            Way::Set => write_set(out, head, key, value),
-            Way::Delete => {
+            RedisCommand::Set => write_set(out, head, key, value),
+            RedisCommand::Delete => {
                 words(out, [b"DEL", key]);
                 Question::Found
             }
-            Way::Expire => {
+            RedisCommand::Expire => {
                 let expiry = Expiry::of(head.expiry);
                 array(out, 3);
                 bulk(out, expiry.command());
@@ -157,15 +157,15 @@ impl Way {
                 number(out, expiry.time());
                 Question::Found
             }
-            Way::Flush => {
+            RedisCommand::Flush => {
                 words(out, [b"FLUSHDB"]);
                 Question::Done
             }
-            Way::Info => {
+            RedisCommand::Info => {
                 words(out, [b"INFO"]);
                 return (Question::Info { database: terms.database }, Expect::List);
             }
-            Way::Script(op) => return write_script(out, op, head, keys, (value, terms)),
+            RedisCommand::Script(op) => return write_script(out, op, head, keys, (value, terms)),
         };
         (question, Expect::One)
     }
@@ -173,11 +173,11 @@ impl Way {
 
 /// What Redis does not keep, or cannot do at all.
 fn check(head: &Head) -> Result<(), &'static str> {
-    const UNKEPT: Asked = Asked::HIT
-        .with(Asked::LAST_ACCESS)
-        .with(Asked::NO_BUMP)
-        .with(Asked::INVALIDATE)
-        .with(Asked::REMOVE_VALUE);
+    const UNKEPT: RequestFlags = RequestFlags::HIT
+        .with(RequestFlags::LAST_ACCESS)
+        .with(RequestFlags::NO_BUMP)
+        .with(RequestFlags::INVALIDATE)
+        .with(RequestFlags::REMOVE_VALUE);
     let counts = matches!(head.verb, Verb::Incr | Verb::Decr);
     if head.asked.any(UNKEPT) || head.recache.is_some() || head.cas_new.is_some() {
         return Err("the servers are of Redis, which has no h, l, u, I, x, R and E");
@@ -185,10 +185,10 @@ fn check(head: &Head) -> Result<(), &'static str> {
     if head.vivify.is_some() && !counts {
         return Err("the servers are of Redis: N is for ma alone there");
     }
-    if head.asked.has(Asked::TTL) && head.verb != Verb::Get {
+    if head.asked.has(RequestFlags::TTL) && head.verb != Verb::Get {
         return Err("the servers are of Redis: t is for mg without T alone there");
     }
-    if head.asked.has(Asked::EXPIRY) && head.verb == Verb::Delete {
+    if head.asked.has(RequestFlags::EXPIRY) && head.verb == Verb::Delete {
         return Err("the servers are of Redis: T is not for md there");
     }
     if head.verb == Verb::FlushAll && head.expiry > 0 {
@@ -310,7 +310,7 @@ fn write_set(out: &mut Vec<u8>, head: &Head, key: &[u8], value: &[u8]) -> Questi
         bulk(out, condition);
     }
     expiry.write_for_set(out);
-    let wants_cas = head.asked.has(Asked::CAS) && !head.quiet;
+    let wants_cas = head.asked.has(RequestFlags::CAS) && !head.quiet;
     let cas = wants_cas.then(|| envelope::number([prefix.as_bytes(), value]));
     Question::Stored { cas, len: value.len() as u32 }
 }
@@ -352,7 +352,7 @@ fn write_script<'a>(
         "append" | "prepend" => {
             bulk(out, value);
             number(out, i64::from(terms.item_len_max));
-            bulk(out, if head.asked.has(Asked::CAS) && !head.quiet { b"1" } else { b"" });
+            bulk(out, if head.asked.has(RequestFlags::CAS) && !head.quiet { b"1" } else { b"" });
         }
         "incr" | "decr" => write_count(out, head),
         _ => {}
@@ -374,7 +374,7 @@ fn write_count(out: &mut Vec<u8>, head: &Head) {
     let initial = head.vivify.map(|_| buffer.format(head.initial).as_bytes());
     bulk(out, initial.unwrap_or_default());
     // A meta command's T is for what is there, and for what is made as well.
-    let given = head.asked.has(Asked::EXPIRY).then(|| Expiry::of(head.expiry));
+    let given = head.asked.has(RequestFlags::EXPIRY).then(|| Expiry::of(head.expiry));
     match given {
         Some(expiry) => expiry.write_for_script(out, b""),
         None => Expiry::Never.write_for_script(out, b"KEEPTTL"),

@@ -2,7 +2,7 @@
 
 use super::Question;
 use super::envelope::{number, open};
-use keyway_memcache::{Asked, Head};
+use keyway_memcache::{Head, RequestFlags};
 use keyway_resp::head_number;
 
 /// An element of a reply.
@@ -103,7 +103,7 @@ fn item(out: &mut Vec<u8>, head: &Head, stored: &[u8], ttl: Option<i64>) -> Opti
     let (flags, value) = open(stored);
     digits(out, "VA ", value.len());
     digits(out, " f", flags);
-    if head.asked.has(Asked::CAS) {
+    if head.asked.has(RequestFlags::CAS) {
         digits(out, " c", number([stored, b""]));
     }
     if let Some(ttl) = ttl {
@@ -140,7 +140,7 @@ fn values<'k>(
         out.extend_from_slice(key);
         digits(out, " ", flags);
         digits(out, " ", value.len());
-        if head.asked.has(Asked::CAS) {
+        if head.asked.has(RequestFlags::CAS) {
             digits(out, " ", number([stored, b""]));
         }
         out.extend_from_slice(b"\r\n");
@@ -165,7 +165,7 @@ fn stored(
     if let Some(cas) = cas {
         digits(out, " c", cas);
     }
-    if head.asked.has(Asked::SIZE) {
+    if head.asked.has(RequestFlags::SIZE) {
         digits(out, " s", len);
     }
     line(out, "")

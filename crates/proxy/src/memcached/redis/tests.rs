@@ -16,7 +16,7 @@ fn parsed(bytes: &[u8]) -> Request {
 /// What a server is sent: its words between blanks, each as escaped text.
 fn sent(bytes: &[u8]) -> Result<(String, Question, Expect), &'static str> {
     let request = parsed(bytes);
-    let way = Way::of(&request.head, request.keys.len())?;
+    let way = RedisCommand::of(&request.head, request.keys.len())?;
     let mut out = Vec::new();
     let value = request.value.of(bytes);
     let (question, expect) =

@@ -5,15 +5,15 @@ use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use super::groups::DOUBT_PAUSE;
 use super::rounds::About;
-use crate::cluster::{Learned, Lesson, Speaker, Telling};
+use crate::cluster::{Learned, Speaker, Telling, ViewUpdate};
 use crate::{MapSource, Upstream};
 use keyway_base::{BackendFault, Fault, Time};
 use keyway_command::{Counted, Request};
 use keyway_proxy::{Internal, LinkState, Owner, fault_words, write_fault};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{
-    Asked, ClusterMap, ClusterView, Endpoint, LeftOut, PlaceRole, PrimarySource, SLOT_COUNT,
-    SlotQuery, ViewError,
+    ClusterMap, ClusterView, Endpoint, LeftOut, PlaceRole, PrimarySource, SLOT_COUNT, SlotQuery,
+    ViewError, ViewSource,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Core {
         let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
         let from = node.endpoint.clone();
         let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
-        let asked = Asked { endpoint: &from, wants_tls };
+        let asked = ViewSource { endpoint: &from, wants_tls };
         let knows_slots = map.is_known() && map.owners().owned_count() > 0;
         let view = read_view(query, reply, asked).and_then(|view| {
             match view.owners.owned_count() {
@@ -179,13 +179,13 @@ impl Core {
         // Each is asked by chance: most of a few are the same one, asked again and again.
         let times = if of < EARLIER_TOLD_MIN { EARLIER_TOLD_MIN as u32 } else { 1 };
         let lesson = shared.learn(view, Speaker { place, of, times }, now);
-        let is_stale = matches!(lesson, Lesson::Stale);
+        let is_stale = matches!(lesson, ViewUpdate::Stale);
         match lesson {
-            Lesson::New(learned) => {
+            ViewUpdate::New(learned) => {
                 tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
             }
-            Lesson::Stale => self.plane.tell_stale(pool, (pool, place)),
-            Lesson::Same => {}
+            ViewUpdate::Stale => self.plane.tell_stale(pool, (pool, place)),
+            ViewUpdate::Same => {}
         }
         let refresh = shared.settings().refresh;
         let earlier = refresh.mul_f64(f64::from(drawn) / f64::from(u32::MAX)) / JITTER;
@@ -494,7 +494,11 @@ impl Plane {
     }
 }
 
-fn read_view(query: SlotQuery, reply: &[u8], asked: Asked<'_>) -> Result<ClusterView, ViewError> {
+fn read_view(
+    query: SlotQuery,
+    reply: &[u8],
+    asked: ViewSource<'_>,
+) -> Result<ClusterView, ViewError> {
     match query {
         SlotQuery::Shards => ClusterView::from_shards(reply, asked),
         SlotQuery::Nodes => ClusterView::from_nodes(reply, asked),

@@ -6,7 +6,7 @@ use super::super::{Core, LinkIndex, Plane};
 use super::discover::tell_changes;
 use super::rounds::About;
 use crate::Plan;
-use crate::cluster::{Lesson, Speaker, Telling};
+use crate::cluster::{Speaker, Telling, ViewUpdate};
 use keyway_resp::Protocol;
 use keyway_topology::{
     Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary, WatchedReplica,
@@ -253,12 +253,12 @@ impl Core {
         let now = self.plane.clock.now;
         let by = Speaker { place, of, times: EARLIER_TIMES };
         match shared.learn_group(view, by, now) {
-            Lesson::Same => false,
-            Lesson::New(learned) => {
+            ViewUpdate::Same => false,
+            ViewUpdate::New(learned) => {
                 tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
                 false
             }
-            Lesson::Stale => {
+            ViewUpdate::Stale => {
                 let from = self.plane.sentinels_of(pool).unwrap_or(pool);
                 self.plane.tell_stale(pool, (from, place));
                 true

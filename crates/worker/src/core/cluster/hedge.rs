@@ -7,7 +7,7 @@
 
 use super::super::pools::FoundState;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
-use super::readers::{Look, LookOf, Standing, chooser_of};
+use super::readers::{Look, LookOf, ReplicaStatus, chooser_of};
 use crate::Upstream;
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
@@ -257,9 +257,9 @@ impl Plane {
             // A server that is left out is good enough for a read that has lost its own.
             is_free
                 && match look.standing(place) {
-                    Standing::In => true,
-                    Standing::Out => !is_ready,
-                    Standing::Unfit => false,
+                    ReplicaStatus::In => true,
+                    ReplicaStatus::Out => !is_ready,
+                    ReplicaStatus::Unfit => false,
                 }
         };
         let found = readers.of_mut(listener).pick_other(primary, is_fit, |place| look.cost(place));

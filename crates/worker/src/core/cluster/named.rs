@@ -9,7 +9,7 @@ use super::super::{Core, LinkIndex, Plane};
 use keyway_base::Time;
 use keyway_proxy::{Internal, Redirected};
 use keyway_resp::Protocol;
-use keyway_topology::{Asked, ClusterView, Endpoint, NodeHealth};
+use keyway_topology::{ClusterView, Endpoint, NodeHealth, ViewSource};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ impl Core {
         let from = self.plane.asked_endpoint(pool, server.1);
         let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
         let view = from.as_ref().and_then(|endpoint| {
-            ClusterView::from_nodes(reply, Asked { endpoint, wants_tls }).ok()
+            ClusterView::from_nodes(reply, ViewSource { endpoint, wants_tls }).ok()
         });
         if let (Some(view), Some(state)) = (view, self.plane.cluster_state(pool)) {
             let held = self.plane.cluster.named.held.iter();

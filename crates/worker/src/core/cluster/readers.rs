@@ -36,7 +36,7 @@ pub(in super::super) struct Readers {
 /// What a choice goes by: the servers by their places.
 pub(super) trait Look {
     /// Whether it may be read.
-    fn standing(&self, place: u16) -> Standing;
+    fn standing(&self, place: u16) -> ReplicaStatus;
     /// What a request to it costs.
     fn cost(&self, place: u16) -> u64;
     /// Whether it is to be asked once to see how fast it is.
@@ -45,7 +45,7 @@ pub(super) trait Look {
 
 /// Whether a server may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ReplicaStatus {
     In,
     /// If there is no other.
     Out,
@@ -126,10 +126,10 @@ impl Readers {
     }
 
     /// What a server is that cannot answer yet: the primary is better asked, unless that is never.
-    pub(super) fn unready(&self) -> Standing {
+    pub(super) fn unready(&self) -> ReplicaStatus {
         match self.policy.from {
-            ReadFrom::Replica => Standing::Out,
-            _ => Standing::Unfit,
+            ReadFrom::Replica => ReplicaStatus::Out,
+            _ => ReplicaStatus::Unfit,
         }
     }
 
@@ -155,8 +155,10 @@ impl Readers {
             }
             // Who is left out is better than nobody.
             _ => choice
-                .in_turn(self.turn, |place| look.standing(place) == Standing::In)
-                .or_else(|| choice.in_turn(self.turn, |at| look.standing(at) == Standing::Out)),
+                .in_turn(self.turn, |place| look.standing(place) == ReplicaStatus::In)
+                .or_else(|| {
+                    choice.in_turn(self.turn, |at| look.standing(at) == ReplicaStatus::Out)
+                }),
         };
         match found {
             Some(place) if place == primary => Reader::Primary,
@@ -219,9 +221,9 @@ impl Choice {
         let mut of_out: Option<(u64, u16)> = None;
         for &place in &self.all {
             let best = match look.standing(place) {
-                Standing::In => &mut of_in,
-                Standing::Out => &mut of_out,
-                Standing::Unfit => continue,
+                ReplicaStatus::In => &mut of_in,
+                ReplicaStatus::Out => &mut of_out,
+                ReplicaStatus::Unfit => continue,
             };
             let cost = look.cost(place);
             if best.is_none_or(|(least, _)| cost < least) {
@@ -233,7 +235,7 @@ impl Choice {
 
     /// One that nobody has asked of late.
     fn to_explore(&self, look: &impl Look) -> Option<u16> {
-        let is_it = |place: u16| look.standing(place) == Standing::In && look.claim_try(place);
+        let is_it = |place: u16| look.standing(place) == ReplicaStatus::In && look.claim_try(place);
         self.all.iter().copied().find(|&place| is_it(place))
     }
 }
@@ -271,7 +273,7 @@ pub(super) struct LookOf<'l> {
     pub(super) now: Time,
     pub(super) lag_max: Option<Duration>,
     /// What one is that has said of late that it cannot answer yet.
-    pub(super) unready: Standing,
+    pub(super) unready: ReplicaStatus,
 }
 
 impl LookOf<'_> {
@@ -293,18 +295,18 @@ impl LookOf<'_> {
 
 impl Look for LookOf<'_> {
     #[inline]
-    fn standing(&self, place: u16) -> Standing {
+    fn standing(&self, place: u16) -> ReplicaStatus {
         let (health, id, slot) = (&self.plan.health, self.id(place), self.slot(place));
         let is_fit = health.is_usable(id)
             && !slot.link.is_down(self.now)
             && self.lag_max.is_none_or(|max| self.is_near(place, max));
         match is_fit {
-            false => Standing::Unfit,
+            false => ReplicaStatus::Unfit,
             true if health.is_unready(id, self.now) => self.unready,
-            true if !slot.is_watched => Standing::In,
-            true if !health.circuits().admits(id, self.now) => Standing::Unfit,
-            true if health.reads().is_out(id, self.now) => Standing::Out,
-            true => Standing::In,
+            true if !slot.is_watched => ReplicaStatus::In,
+            true if !health.circuits().admits(id, self.now) => ReplicaStatus::Unfit,
+            true if health.reads().is_out(id, self.now) => ReplicaStatus::Out,
+            true => ReplicaStatus::In,
         }
     }
 
@@ -432,7 +434,7 @@ fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keyway_topology::{Asked as AskedOf, ClusterPool, ClusterView, Discovery, SlotQuery};
+    use keyway_topology::{ClusterPool, ClusterView, Discovery, SlotQuery, ViewSource};
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
@@ -453,7 +455,7 @@ mod tests {
         let reply =
             format!("*1\r\n*6\r\n:0\r\n:16383\r\n{}{}{}{}", node(1), node(2), node(3), node(4));
         let view =
-            ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
+            ClusterView::from_slots(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap();
         let _ = cluster.learn(&view, crate::cluster::Speaker::ALONE, Time(0));
         let map = cluster.map();
         let place = |port| (port, map.place_of(&endpoint(port)).unwrap());
@@ -472,11 +474,11 @@ mod tests {
     }
 
     impl Look for Told {
-        fn standing(&self, place: u16) -> Standing {
+        fn standing(&self, place: u16) -> ReplicaStatus {
             match (self.unfit.contains(&place), self.out.contains(&place)) {
-                (true, _) => Standing::Unfit,
-                (false, true) => Standing::Out,
-                (false, false) => Standing::In,
+                (true, _) => ReplicaStatus::Unfit,
+                (false, true) => ReplicaStatus::Out,
+                (false, false) => ReplicaStatus::In,
             }
         }
 

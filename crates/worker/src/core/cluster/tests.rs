@@ -1,14 +1,14 @@
 use super::super::tests::{client, core_of_kind, output, pass_to, plan_of};
 use super::*;
-use crate::cluster::{Lesson, Speaker};
+use crate::cluster::{Speaker, ViewUpdate};
 use crate::core::pools::FoundState;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy,
-    SlotQuery,
+    ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy, SlotQuery,
+    ViewSource,
 };
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn view(owners: &[(u16, u16, u16)]) -> ClusterView {
     for (first, last, port) in owners {
         reply += &format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n$1\r\nh\r\n:{port}\r\n");
     }
-    ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap()
+    ClusterView::from_slots(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap()
 }
 
 /// A core that knows a cluster, with a connection to each of two servers.
@@ -72,7 +72,7 @@ fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
 fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
     let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
     let lesson = shared.learn(&view(owners), Speaker::ALONE, now);
-    assert!(matches!(lesson, Lesson::New(_)));
+    assert!(matches!(lesson, ViewUpdate::New(_)));
     core.follow_clusters();
 }
 
@@ -471,9 +471,10 @@ fn a_part_for_a_server_that_was_replaced_goes_to_its_heir() {
     hear(&mut core, 2, "-LOADING\r\n".replace("\r", " it\r").as_str());
     let reply = "*2\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$1\r\nh\r\n:1\r\n*4\r\n:8192\r\n:16383\r\n\
                  *2\r\n$1\r\nh\r\n:3\r\n*2\r\n$1\r\nh\r\n:2\r\n";
-    let view = ClusterView::from_slots(reply.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
+    let view =
+        ClusterView::from_slots(reply.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap();
     let shared = Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
-    assert!(matches!(shared.learn(&view, Speaker::ALONE, Time(2)), Lesson::New(_)));
+    assert!(matches!(shared.learn(&view, Speaker::ALONE, Time(2)), ViewUpdate::New(_)));
     core.follow_clusters();
     pass_to(&mut core, 100);
     core.send_retries();

@@ -7,7 +7,7 @@ use crate::PoolPlan;
 use crate::core::{LinkIndex, LinkSlot};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{
-    Asked, Dialect, ErrorKind, Expect, Head, Outcome, Request, Untranslatable, Verb,
+    Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
     compose_request,
 };
 use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
@@ -53,8 +53,8 @@ fn is_alike(request: &Request, bytes: &[u8], to: Dialect) -> bool {
 /// ends included, for items that autovivification or a binary request made. The bytes behind such
 /// a line end would be taken for the next reply on a connection that all clients share.
 fn echoes_decoded_key(head: &Head) -> bool {
-    let echoes = head.asked.has(Asked::KEY) || head.verb == Verb::Debug;
-    head.asked.has(Asked::KEY_BASE64) && echoes
+    let echoes = head.asked.has(RequestFlags::KEY) || head.verb == Verb::Debug;
+    head.asked.has(RequestFlags::KEY_BASE64) && echoes
 }
 
 /// Whether a meta command's line means the same to every release of memcached:

@@ -10,7 +10,7 @@ use keyway_base::Key;
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::Session;
 use keyway_proxy::memcached::Gather;
-use keyway_proxy::memcached::redis::{Question, Terms, Way, script};
+use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
 use keyway_topology::ServerSet;
 
 /// A request whose bytes a link has.
@@ -61,7 +61,7 @@ impl Plane {
         (pool, sharded): (&PoolPlan, &ServerSet),
         call: &mut Call<'_>,
     ) -> Step {
-        match Way::of(call.head(), call.request.keys.len()) {
+        match RedisCommand::of(call.head(), call.request.keys.len()) {
             Ok(_) => self.send_memcached(links, (pool, sharded), Dialect::Text, call),
             Err(text) => {
                 self.count_memcached(call);
@@ -100,7 +100,7 @@ impl Plane {
     ) -> Result<Put, Untranslatable> {
         // That of the whole request: a part with one key is answered by a list as well.
         let keys_all = call.request.keys.len();
-        let way = Way::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
+        let way = RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
         if way.is_script() {
             self.give_item_script(slot);
         }

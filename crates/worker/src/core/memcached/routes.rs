@@ -7,7 +7,7 @@ use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
 use keyway_proxy::course::memcached::nature_of;
-use keyway_proxy::course::{Course, Nature, Part, Speech, Trip, Way};
+use keyway_proxy::course::{AskOrder, Course, Nature, Part, Speech, Trip};
 use keyway_topology::RoutedPool;
 
 impl Call<'_> {
@@ -119,7 +119,7 @@ impl Plane {
         let (parts, owners) = match &routes.pool {
             RoutedPool::Prefix(prefix) => {
                 let children = call.request.keys(call.bytes).filter_map(|key| prefix.pick(key));
-                Self::parts_by(children, |child| Course::new(Way::InTurn, nature, [child]))
+                Self::parts_by(children, |child| Course::new(AskOrder::InTurn, nature, [child]))
             }
             RoutedPool::MissThen(_) if count > 1 => {
                 let keys = (0..count as u32).collect();

@@ -76,7 +76,7 @@ impl Core {
         let slot = &mut plane.pubsub.slots[index];
         slot.link = link;
         if has_confirmed {
-            plane.troubles.get_mut(id).lost = 0;
+            plane.failures.get_mut(id).lost = 0;
             if let Some(change) = plane.plan.health.note_success(id) {
                 plane.log_change(&change);
             }
@@ -506,10 +506,10 @@ impl Plane {
     #[cold]
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
         let slot = &self.pubsub.slots[index];
-        let is_first = self.troubles.get_mut(slot.id).is_first();
+        let is_first = self.failures.get_mut(slot.id).is_first();
         let (pool, backend, names) = (slot.pool, slot.backend, slot.link.wanted());
         let name = self.name_backend(pool, backend);
-        super::super::troubles::log_at!(
+        super::super::failures::log_at!(
             is_first,
             pool = name.pool,
             backend = &*name.label,

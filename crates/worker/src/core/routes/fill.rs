@@ -8,7 +8,7 @@ use super::{Language, RouteTotals, Whose, routes_of};
 use crate::Plan;
 use keyway_base::{Fault, Key};
 use keyway_command::Verb;
-use keyway_memcache::{Asked, Dialect, Head, Verb as Word, Wire, compose_request};
+use keyway_memcache::{Dialect, Head, RequestFlags, Verb as Word, Wire, compose_request};
 use keyway_proxy::course::{RelayFor, Speech, Trip, memcached, redis};
 use keyway_resp::{parse_integer, reply};
 use keyway_topology::RoutedPool;
@@ -147,7 +147,7 @@ fn question(trip: &Trip, key: u32) -> Option<Vec<u8>> {
             reply::bulk(&mut out, args.get(1 + key as usize)?.of(&trip.bytes));
         }
         Speech::Memcached { request, .. } => {
-            let head = Head { dialect: Dialect::Meta, asked: Asked::TTL, ..Head::default() };
+            let head = Head { dialect: Dialect::Meta, asked: RequestFlags::TTL, ..Head::default() };
             let name = std::iter::once(request.key(&trip.bytes, key as usize));
             compose_request(&mut out, Dialect::Meta, &head, name, b"").ok()?;
         }

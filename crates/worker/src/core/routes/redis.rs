@@ -7,7 +7,7 @@ use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
 use keyway_proxy::course::redis::nature_of;
-use keyway_proxy::course::{Course, Nature, Part, RouteTotals, Speech, Trip, Way};
+use keyway_proxy::course::{AskOrder, Course, Nature, Part, RouteTotals, Speech, Trip};
 use keyway_resp::reply;
 use keyway_topology::{RoutedPool, Wait};
 
@@ -215,7 +215,7 @@ impl Plane {
                 }
                 let key = |index: &u32| &asked.request.args[*index as usize];
                 let children = keys.iter().filter_map(|index| prefix.pick(key(index)));
-                Self::parts_by(children, |child| Course::new(Way::InTurn, nature, [child]))
+                Self::parts_by(children, |child| Course::new(AskOrder::InTurn, nature, [child]))
             }
             RoutedPool::Failover(_) => {
                 let course = course_of(routes, nature);
@@ -307,25 +307,25 @@ pub(in crate::core) fn course_of(routes: &RoutePlan, nature: Nature) -> Course {
     match &routes.pool {
         RoutedPool::Failover(pool) => {
             let gutter = pool.gutter.iter().map(|gutter| gutter.pool);
-            Course::new(Way::InTurn, nature, pool.children.iter().copied().chain(gutter))
+            Course::new(AskOrder::InTurn, nature, pool.children.iter().copied().chain(gutter))
         }
         RoutedPool::Mirror(pool) => {
             let lead = usize::from(pool.read_from);
             let others = pool.children.iter().enumerate().filter(|(index, _)| *index != lead);
             let order = pool.children.get(lead).copied().into_iter();
             let order = order.chain(others.map(|(_, child)| *child));
-            let all = Way::All { wait: pool.wait, prefers_found: false };
-            Course::new(if is_read { Way::InTurn } else { all }, nature, order)
+            let all = AskOrder::All { wait: pool.wait, prefers_found: false };
+            Course::new(if is_read { AskOrder::InTurn } else { all }, nature, order)
         }
         RoutedPool::MissThen(pool) => {
-            let all = Way::All { wait: Wait::All, prefers_found: true };
-            let way = if is_read { Way::UntilFound } else { all };
+            let all = AskOrder::All { wait: Wait::All, prefers_found: true };
+            let way = if is_read { AskOrder::UntilFound } else { all };
             Course::new(way, nature, pool.children.iter().copied())
         }
         RoutedPool::ReadWriteSplit(pool) if is_read => {
-            Course::new(Way::InTurn, nature, [pool.read, pool.write])
+            Course::new(AskOrder::InTurn, nature, [pool.read, pool.write])
         }
-        others => Course::new(Way::InTurn, nature, others.children()),
+        others => Course::new(AskOrder::InTurn, nature, others.children()),
     }
 }
 

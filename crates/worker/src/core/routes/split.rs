@@ -12,7 +12,7 @@ use super::routes_of;
 use crate::{Plan, RoutePlan};
 use keyway_base::Time;
 use keyway_command::{Across, Flags, Handling, Request, Verb};
-use keyway_memcache::{Asked as Wanted, Dialect, Head};
+use keyway_memcache::{Dialect, Head, RequestFlags};
 use keyway_proxy::course::{Nature, memcached};
 use keyway_proxy::{Identity, Session};
 use keyway_resp::reply;
@@ -48,7 +48,7 @@ impl<'s> Wants<'s> {
         place: u32,
     ) -> Wants<'s> {
         // A number for cas is of the server that gave it; packets always have one.
-        let is_bound = head.asked.has(Wanted::CAS) || head.dialect == Dialect::Binary;
+        let is_bound = head.asked.has(RequestFlags::CAS) || head.dialect == Dialect::Binary;
         let reads = memcached::nature_of(&head) == Nature::Read;
         Wants { reads, is_bound, name: "", identity, place }
     }

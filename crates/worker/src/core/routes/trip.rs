@@ -10,7 +10,7 @@ use keyway_command::{Args, Request, Verb};
 use keyway_memcache::{Expect, compose_request};
 use keyway_proxy::Session;
 use keyway_proxy::course::{
-    Course, Move, Nature, Part, RelayFor, Speech, Trip, Verdict, Way, memcached, redis,
+    AskOrder, Course, Move, Nature, Part, RelayFor, Speech, Trip, Verdict, memcached, redis,
 };
 use keyway_resp::reply;
 use keyway_topology::RoutedPool;
@@ -317,7 +317,7 @@ fn takes_apart(trip: &Trip, routes: &RoutePlan) -> bool {
 /// had nothing; some are a part of their own, to be asked for further on.
 fn look_further(trip: &mut Trip, part: u16, station: u8, reply: &[u8]) -> (Verdict, Option<u16>) {
     let place = &trip.parts[usize::from(part)];
-    if place.course.way() != Way::UntilFound {
+    if place.course.way() != AskOrder::UntilFound {
         return (Verdict::Good, None);
     }
     let misses = match &trip.speech {
@@ -338,7 +338,8 @@ fn look_further(trip: &mut Trip, part: u16, station: u8, reply: &[u8]) -> (Verdi
     if missing.is_empty() || behind.is_empty() {
         return (Verdict::Good, None);
     }
-    let course = Course::new(Way::UntilFound, Nature::Read, behind.iter().copied()).after_miss();
+    let course =
+        Course::new(AskOrder::UntilFound, Nature::Read, behind.iter().copied()).after_miss();
     let added = trip.parts.len() as u16;
     for (index, key) in missing.iter().enumerate() {
         trip.owners[*key as usize] = (added, index as u32);

@@ -6,7 +6,7 @@ use super::hears;
 use keyway_base::{BackendFault, Key};
 use keyway_command::Counted;
 use keyway_net::Socket;
-use keyway_proxy::tracking::{Tracking, Way, announcement};
+use keyway_proxy::tracking::{TrackedLinks, Tracking, announcement};
 use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
 use keyway_resp::{Protocol, reply};
 use std::time::Duration;
@@ -133,8 +133,8 @@ impl Plane {
         key: Key<Session>,
         (pool, servers): (u16, u16),
         (tracking, protocol): (&Tracking, Protocol),
-    ) -> Way {
-        let mut way = Way::default();
+    ) -> TrackedLinks {
+        let mut way = TrackedLinks::default();
         let has_receivers = protocol == Protocol::Resp2;
         for server in 0..servers {
             let index = self.add_own(links, key, (pool, server), protocol);

@@ -4,8 +4,8 @@ use keyway_base::BackendFault;
 use keyway_net::Socket;
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Asked as AskedOf, ClusterPool, ClusterView, Discovery, Endpoint, PoolKind, ReadFrom,
-    ReadPolicy, SlotQuery,
+    ClusterPool, ClusterView, Discovery, Endpoint, PoolKind, ReadFrom, ReadPolicy, SlotQuery,
+    ViewSource,
 };
 
 const PORTS: [u16; 3] = [1, 2, 3];
@@ -30,7 +30,8 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
     let node = |port| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");
     let nodes: String = PORTS.map(node).concat();
     let slots = format!("*1\r\n*5\r\n:0\r\n:16383\r\n{nodes}");
-    let view = ClusterView::from_slots(slots.as_bytes(), AskedOf::plainly(&endpoint(1))).unwrap();
+    let view =
+        ClusterView::from_slots(slots.as_bytes(), ViewSource::plainly(&endpoint(1))).unwrap();
     let shared = std::sync::Arc::clone(&core.plane.cluster_state(0).unwrap().shared);
     let _ = shared.learn(&view, crate::cluster::Speaker::ALONE, Time(1));
     core.follow_clusters();

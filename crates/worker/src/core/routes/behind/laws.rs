@@ -11,9 +11,9 @@ use keyway_net::Socket;
 use keyway_proxy::{Identity, LinkState};
 use keyway_resp::Protocol;
 use keyway_topology::{
-    Asked, ClusterPool, ClusterView, Discovery, Endpoint, FailoverPool, MirrorPool, Pool,
+    ClusterPool, ClusterView, Discovery, Endpoint, FailoverPool, MirrorPool, Pool,
     PoolKind as Kind, PrefixPool, RoutedPool, Server, ServerSet, ShadowBy, ShadowPool, SlotQuery,
-    Wait,
+    ViewSource, Wait,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -163,7 +163,8 @@ impl World {
         let node = |port: u16| format!("*2\r\n$1\r\nh\r\n:{port}\r\n");
         let slots = format!("*1\r\n*4\r\n:0\r\n:16383\r\n{}{}", node(owner), node(other));
         let told_by = endpoint(owner);
-        let view = ClusterView::from_slots(slots.as_bytes(), Asked::plainly(&told_by)).unwrap();
+        let view =
+            ClusterView::from_slots(slots.as_bytes(), ViewSource::plainly(&told_by)).unwrap();
         let shared = Arc::clone(&self.core.plane.cluster_state(CLUSTER).unwrap().shared);
         let _ = shared.learn(&view, Speaker::ALONE, Time(self.now * 1_000_000));
     }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 /// What a worker knows of the failures of one server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct ConnectionFailures {
     /// Connections lost, or not made, since the server last answered.
     pub(super) lost: u32,
     /// How, and in which words, it refused the latest connection, if it did.
@@ -51,7 +51,7 @@ impl Mute {
     }
 }
 
-impl Trouble {
+impl ConnectionFailures {
     /// Whether it ends plain connections as a server does that speaks TLS.
     pub(super) fn is_mute(&self) -> bool {
         self.mute == Mute::Always
@@ -93,7 +93,7 @@ impl Plane {
         let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
         let said = if is_refusal { self.refusal_text(slot) } else { None };
         let (is_mute, now) = (self.ends_unanswered(slot, fault), self.clock.now);
-        let trouble = self.troubles.get_mut(slot.id);
+        let trouble = self.failures.get_mut(slot.id);
         let was_mute = trouble.is_mute();
         trouble.mute = match is_mute {
             true => trouble.mute.after(slot.attempted, now),
@@ -113,30 +113,30 @@ impl Plane {
         let is_plain = self.plan.pools[usize::from(slot.pool)].kind.tls().is_none();
         let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
         let is_asked = slot.link.in_flight() > 0 || slot.link.state() != LinkState::Ready;
-        let has_spoken = self.troubles.get(slot.id).has_spoken || slot.link.has_answered();
+        let has_spoken = self.failures.get(slot.id).has_spoken || slot.link.has_answered();
         is_plain && is_closed && is_asked && slot.role.is_none() && !has_spoken
     }
 
     /// A connection to a server stands.
     pub(super) fn note_reached(&mut self, slot: &LinkSlot) {
-        self.troubles.get_mut(slot.id).unreached = None;
+        self.failures.get_mut(slot.id).unreached = None;
     }
 
     /// Why a server cannot be connected to, if that is so.
     pub(super) fn unreached(&self, (pool, backend): (u16, u16)) -> Option<ConnectFault> {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        self.troubles.get(id).unreached
+        self.failures.get(id).unreached
     }
 
     /// Forgets what was known of the server at a place: another one is there.
     pub(super) fn forget_troubles(&mut self, pool: u16, backend: u16) {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        *self.troubles.get_mut(id) = Trouble::default();
+        *self.failures.get_mut(id) = ConnectionFailures::default();
     }
 
     /// Tells the log that a connection, or the attempt to make it, is over.
     pub(super) fn log_link_end(&mut self, slot: &LinkSlot, state: LinkState, fault: BackendFault) {
-        let trouble = self.troubles.get(slot.id);
+        let trouble = self.failures.get(slot.id);
         let (is_known, has_spoken) = (trouble.lost > 0, trouble.has_spoken);
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
@@ -165,7 +165,7 @@ impl Plane {
                     "the backend wants a password: write password, and user, in the pool's table"
                 }
                 BackendFault::Handshake if is_memcached => "the backend refused the password",
-                BackendFault::Closed if self.troubles.get(slot.id).is_mute() => {
+                BackendFault::Closed if self.failures.get(slot.id).is_mute() => {
                     "the backend closed the connection before its first answer: does it speak TLS \
                      on this port?"
                 }
@@ -185,7 +185,7 @@ impl Plane {
                     "connecting failed"
                 }
             };
-            let is_first = self.troubles.get_mut(slot.id).is_first();
+            let is_first = self.failures.get_mut(slot.id).is_first();
             let said = self.refusal_text(slot);
             let name = self.name_backend(slot.pool, slot.backend);
             log_at!(
@@ -208,7 +208,7 @@ impl Plane {
         fault: ConnectFault,
     ) -> Cow<'static, str> {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        let trouble = self.troubles.get_mut(id);
+        let trouble = self.failures.get_mut(id);
         let ConnectFault::Tls(fault) = fault else {
             (trouble.tls, trouble.unreached) = (None, Some(fault));
             return fault.text().into();
@@ -247,7 +247,7 @@ impl Plane {
     #[cold]
     pub(super) fn log_cannot_connect(&mut self, (pool, backend): (u16, u16), reason: &str) {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        let is_first = self.troubles.get_mut(id).is_first();
+        let is_first = self.failures.get_mut(id).is_first();
         let name = self.name_backend(pool, backend);
         log_at!(
             is_first,

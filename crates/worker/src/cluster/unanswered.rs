@@ -19,21 +19,21 @@ pub(crate) enum Telling {
 
 /// The reason that is told.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct UnansweredReason {
     text: String,
     telling: Telling,
     at: Time,
 }
 
-impl Trouble {
-    pub(super) fn new(text: &str) -> Trouble {
-        Trouble { text: text.to_owned(), telling: Telling::Silence, at: Time(0) }
+impl UnansweredReason {
+    pub(super) fn new(text: &str) -> UnansweredReason {
+        UnansweredReason { text: text.to_owned(), telling: Telling::Silence, at: Time(0) }
     }
 
     /// Takes another reason, unless one that says more came not long ago.
     pub(super) fn note(&mut self, text: String, telling: Telling, now: Time) {
         if telling >= self.telling || self.at + STANDS_FOR <= now {
-            *self = Trouble { text, telling, at: now };
+            *self = UnansweredReason { text, telling, at: now };
         }
     }
 
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn silence_does_not_hide_a_cause_and_no_cause_stands_for_ever() {
         let at = |seconds: u64| Time(0) + Duration::from_secs(seconds);
-        let mut trouble = Trouble::new("none was asked yet");
+        let mut trouble = UnansweredReason::new("none was asked yet");
         trouble.note("a is silent".into(), Telling::Silence, at(1));
         assert_eq!(trouble.text(), "a is silent");
         trouble.note("b refuses".into(), Telling::Cause, at(2));

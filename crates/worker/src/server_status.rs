@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// What one server does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ServerStatus {
     /// `primary`, `replica`, or `none` while it has no keys.
     pub role: &'static str,
     /// The primary that it copies; through Sentinel, what its primary is called.
@@ -26,11 +26,11 @@ pub struct Standing {
 
 impl Cluster {
     /// What the server at a place does; `None` where there is none.
-    pub fn standing(&self, place: usize) -> Option<Standing> {
+    pub fn standing(&self, place: usize) -> Option<ServerStatus> {
         let map = self.map();
         let node = map.node(place)?;
         let role = role(&map, place, node);
-        Some(Standing {
+        Some(ServerStatus {
             role,
             of: self.primary_of(&map, node, role),
             slots: self.has_slots().then(|| map.owned_by(place)),

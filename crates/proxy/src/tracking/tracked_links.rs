@@ -10,7 +10,7 @@ const HELD_LEN_MAX: usize = 64 << 10;
 
 /// The links that one session has for itself, as long as it is tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct TrackedLinks {
     /// What its requests go on, by server.
     pub links: Vec<PrivateLink>,
     /// What it is told on, by server, where that is another link: for a client

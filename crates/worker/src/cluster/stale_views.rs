@@ -37,14 +37,14 @@ pub(super) enum Verdict {
 
 /// What was told of one primary, or of a cluster.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct StaleViews {
     /// The epoch each has told of last, and how often in a row, since a later one came.
     told: BTreeMap<u16, (u64, u32)>,
     /// The epochs told by those who were in the minority: only later ones count again.
     outvoted: BTreeMap<u16, u64>,
 }
 
-impl Doubts {
+impl StaleViews {
     pub(super) fn weigh(&mut self, by: Speaker, told: Option<u64>, known: Option<u64>) -> Verdict {
         let (Some(told), Some(known)) = (told, known) else { return Verdict::Current };
         let is_outvoted = self.outvoted.get(&by.place).is_some_and(|&before| told <= before);
@@ -81,13 +81,13 @@ impl Doubts {
 mod tests {
     use super::*;
 
-    fn weigh(doubts: &mut Doubts, place: u16, told: u64, known: u64) -> Verdict {
+    fn weigh(doubts: &mut StaleViews, place: u16, told: u64, known: u64) -> Verdict {
         doubts.weigh(Speaker { place, of: 3, times: 2 }, Some(told), Some(known))
     }
 
     #[test]
     fn most_of_all_are_believed_once_each_has_said_so_often_enough() {
-        let mut doubts = Doubts::default();
+        let mut doubts = StaleViews::default();
         for _ in 0..10 {
             assert_eq!(weigh(&mut doubts, 0, 1, 5), Verdict::Stale, "nobody else says so");
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn who_was_outvoted_has_to_tell_of_something_new() {
-        let mut doubts = Doubts::default();
+        let mut doubts = StaleViews::default();
         assert_eq!(weigh(&mut doubts, 2, u64::MAX, 5), Verdict::Current);
         for place in [0, 1, 0] {
             assert_eq!(weigh(&mut doubts, place, 5, u64::MAX), Verdict::Stale);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_later_epoch_makes_what_was_told_before_it_count_no_more() {
-        let mut doubts = Doubts::default();
+        let mut doubts = StaleViews::default();
         for place in [0, 0, 1] {
             assert_eq!(weigh(&mut doubts, place, 5, 6), Verdict::Stale);
         }
