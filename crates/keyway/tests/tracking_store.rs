@@ -362,6 +362,7 @@ fn who_has_written_has_its_reply_after_who_caches_was_told() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a worker that runs a script tells nobody so")]
 fn who_caches_is_told_before_a_writer_of_the_same_worker_has_its_reply() {
     let _watch = watchdog(Duration::from_secs(60), "an order");
     let config = KeywayConfig::new(vec![Pool::store("local")]).with_server("workers", "1");
