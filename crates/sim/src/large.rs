@@ -1,10 +1,14 @@
 //! What a client of the simulation has when a large value was cut off.
 
-/// Whether what is left to read is a part of a value that passes through the proxy as it
+/// Whether what is left to read is a part of a reply that passes through the proxy as it
 /// comes: no error can follow that, so its client is closed when the server is lost.
 pub fn is_part_of_large(input: &[u8]) -> bool {
     /// What the least bound of the scenarios makes large, without what goes before a value.
     const LARGE_LEN: usize = 400;
+    /// That bound itself. The proxy measures a reply and not each of its items, as what it keeps of a
+    /// reply takes the same memory either way. A list passes from the item on that brings the reply
+    /// to this length.
+    const LARGE_LIST_LEN: usize = 512;
     let mut rest = input;
     while let Some(end) = rest.iter().position(|&byte| byte == b'\r') {
         let line = String::from_utf8_lossy(&rest[..end]);
@@ -20,7 +24,12 @@ pub fn is_part_of_large(input: &[u8]) -> bool {
         if len >= LARGE_LEN {
             return true;
         }
-        match rest.get(end + 2 + len + 2..) {
+        let item_len = end + 2 + len + 2;
+        let before = input.len() - rest.len();
+        if is_listed && before + item_len >= LARGE_LIST_LEN {
+            return true;
+        }
+        match rest.get(item_len..) {
             Some(behind) if is_listed => rest = behind,
             _ => return false,
         }
@@ -38,5 +47,16 @@ mod tests {
         assert!(is_part_of_large(b"VALUE k 0 5\r\nhello\r\nVALUE l 0 900\r\nab"));
         assert!(!is_part_of_large(b"VALUE k 0 5\r\nhello\r\nVALUE l 0 9\r\nab"));
         assert!(!is_part_of_large(b"VALUE k 0 5\r\nhello\r\nEND\r\n") && !is_part_of_large(b""));
+    }
+
+    #[test]
+    fn items_that_are_large_together_are_a_part_of_a_large_reply() {
+        let item = |len: usize| format!("VALUE k 0 {len}\r\n{}\r\n", "x".repeat(len));
+        let list = |lens: [usize; 2]| lens.map(item).concat();
+        assert!(is_part_of_large(list([316, 287]).as_bytes()));
+        assert!(!is_part_of_large(list([316, 116]).as_bytes()));
+        // The last one says how long the reply is before it is here.
+        let cut = list([316, 287]);
+        assert!(is_part_of_large(&cut.as_bytes()[..cut.len() - 200]));
     }
 }

@@ -323,9 +323,11 @@ fn seeds_of_waits_and_connections_that_broke_a_law_once_do_so_no_more() {
 /// twice (100713). A request of a pipeline had a second timeout (20330), or none at a server that had
 /// just been asked (124032, 130739). A write that had timed out in a pool that a reload replaced was
 /// executed behind a later one (594). A copy went to a pool that had the place of a child of a
-/// replaced pool (139692). Three were called violations and are none: a client that watches and
-/// writes nothing may read from a replica (115113), as may one whose only write was refused (143483),
-/// and a request that waits behind one of its client may go to the next child (113745).
+/// replaced pool (139692). A large request was executed before a write of its client that had timed out,
+/// and that write overwrote it (226905). Four were called violations and are none: a client that watches
+/// and writes nothing may read from a replica (115113), as may one whose only write was refused (143483),
+/// a request that waits behind one of its client may go to the next child (113745), and a client is
+/// disconnected whose items, large only together, end with their server (221662).
 #[test]
 fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more() {
     let clusters = Options { clusters: true, ..as_once() };
@@ -342,6 +344,8 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
         (Options { memcached: true, routes: true, ..Options::default() }, &[139692]),
         (mutes, &[20330]),
         (replaced, &[594]),
+        (Options::default(), &[226_905]),
+        (Options { memcached: true, warm_up: true, ..Options::default() }, &[221_662]),
     ];
     for (options, seeds) in kinds {
         for &seed in seeds {

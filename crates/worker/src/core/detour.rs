@@ -120,3 +120,21 @@ pub(super) fn owes_late_write(links: &[LinkSlot], session: &mut Session) -> bool
     session.has_late_write = session.has_late_write && links.iter().any(is_owed);
     session.has_late_write
 }
+
+/// Returns the connection that clients share to `server` (its pool and place) which owes the reply to a
+/// write that has timed out, where a write of this client has. A request that is sent by a connection of
+/// its own waits for that reply: else it could be executed before the write.
+#[cold]
+pub(super) fn late_link(
+    links: &[LinkSlot],
+    session: &mut Session,
+    server: (u16, u16),
+) -> Option<LinkIndex> {
+    if !session.has_late_write || !owes_late_write(links, session) {
+        return None;
+    }
+    let is_such = |slot: &LinkSlot| {
+        !slot.is_private && (slot.pool, slot.backend) == server && slot.link.owes_late_write()
+    };
+    links.iter().position(is_such)
+}

@@ -5,8 +5,11 @@
 //! the shared link of its server, or on the private link that watches its
 //! keys. A blocking command waits on a private link. Whenever a session
 //! changes from one link to another, a fence holds its next request back
-//! until every reply is here: its requests are executed in their order.
+//! until every reply is here: its requests are executed in their order. What
+//! goes by a private link also waits, within the timeout, while the server owes
+//! the reply to a write of the client that has timed out.
 
+use super::detour::late_link;
 use super::input::Step;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::Upstream;
@@ -320,10 +323,17 @@ impl Plane {
             None if self.holds_private(&links[self.link_of(asked.session, server)]) => {
                 return Step::Full(self.link_of(asked.session, server));
             }
-            None => match self.watch_link(links, asked, server) {
-                Some(index) => index,
-                None => return Step::Started,
-            },
+            None => {
+                let has_own = self.own_link(asked.session, server).is_some();
+                let place = (asked.session.pool, server);
+                if !has_own && let Some(late) = late_link(links, asked.session, place) {
+                    return Step::Full(late);
+                }
+                match self.watch_link(links, asked, server) {
+                    Some(index) => index,
+                    None => return Step::Started,
+                }
+            }
         };
         let stateful = asked.session.stateful.get_or_insert_default();
         stateful.watch = Some(Watch { home, ring, link: Some(index) });
@@ -395,6 +405,16 @@ impl Plane {
             }
             _ => {}
         }
+        // A client that is tracked sends all its requests by the connection that watches.
+        let watches_apart = |index: &LinkIndex| links[*index].role.is_none();
+        if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
+            let place = (links[index].pool, links[index].backend);
+            if let Some(late) = late_link(links, asked.session, place) {
+                return Step::Full(late);
+            }
+        }
+        let Some(stateful) = &asked.session.stateful else { return Step::Started };
+        let Some(transaction) = &stateful.transaction else { return Step::Started };
         let ring = self.ring_number(asked.session.pool);
         if transaction.is_outdated(ring) || watch.is_some_and(|watch| watch.ring != ring) {
             return self.exec_elsewhere(links, asked, watch);
@@ -530,6 +550,9 @@ impl Plane {
         let shared = self.link_of(asked.session, server);
         if self.holds_private(&links[shared]) {
             return Step::Full(shared);
+        }
+        if let Some(late) = late_link(links, asked.session, (asked.session.pool, server)) {
+            return Step::Full(late);
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };
         let until = self.answered_by(asked);

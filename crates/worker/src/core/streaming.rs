@@ -8,11 +8,14 @@
 //! A client may stop in the middle of what it sends, so nobody shares the
 //! connection with it: a private link is leased, and given back with the reply.
 //! Its requests keep their order, as the first waits until every reply to those
-//! before it is here, and those behind it wait for its own.
+//! before it is here, and those behind it wait for its own. While a server owes
+//! the reply to a write of the client that has timed out, the request is kept until
+//! it is whole, and goes by the connection of that write.
 //!
 //! What goes this way has its key in front and the value behind, as `SET` has. All
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
+use super::detour::owes_late_write;
 use super::stateful::Asked;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
@@ -118,6 +121,10 @@ impl Plane {
         let shared = self.link_of(session, server);
         if self.waits_for_primary(links, shared, (key, session)) {
             return Begun::Wait;
+        }
+        // The late write would be executed behind this request, which goes by another connection.
+        if owes_late_write(links, session) {
+            return Begun::No;
         }
         let mut asked = Asked { key, session, busy, request: &request };
         let left = end - bytes.len();

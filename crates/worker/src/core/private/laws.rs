@@ -65,6 +65,53 @@ fn an_exec_is_sent_however_many_links_are_idle() {
     assert_eq!((core.leases(), core.private_links()), (0, IDLE_MAX));
 }
 
+/// A client whose write after `before` has timed out, and whose server still owes the reply.
+fn owed(core: &mut Core, before: &[u8]) -> Key<Session> {
+    let client = client(core);
+    core.on_client_bytes(client, before);
+    if connect_all(core) > 0 {
+        sent(core, PRIVATE);
+        core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+        settle(core);
+    }
+    core.on_client_bytes(client, b"SET k 1\r\n");
+    sent(core, 0);
+    pass_to(core, 1000);
+    settle(core);
+    assert!(output(core, client).contains("did not answer in time"));
+    client
+}
+
+#[test]
+fn a_private_link_is_not_used_while_a_shared_one_owes_a_write_that_has_timed_out() {
+    for (before, request, what) in [
+        (&b""[..], &b"WATCH k\r\n"[..], "WATCH"),
+        (b"", b"BLPOP k 0\r\n", "BLPOP"),
+        (b"WATCH k\r\n", b"MULTI\r\nSET k 2\r\nEXEC\r\n", "EXEC"),
+    ] {
+        let mut core = connected_core_with(short_timeouts);
+        let client = owed(&mut core, before);
+        let private = |core: &mut Core| {
+            connect_all(core);
+            if core.links.len() > PRIVATE { sent(core, PRIVATE) } else { String::new() }
+        };
+        core.on_client_bytes(client, request);
+        assert_eq!(private(&mut core), "");
+        core.on_backend_bytes(0, b"+OK\r\n").unwrap();
+        settle(&mut core);
+        assert!(private(&mut core).contains(what), "once the write was executed");
+
+        let mut core = connected_core_with(short_timeouts);
+        let client = owed(&mut core, before);
+        core.on_client_bytes(client, request);
+        pass_to(&mut core, 1150);
+        settle(&mut core);
+        let told = output(&core, client);
+        assert!(told.ends_with(r"did not answer in time; the request was not sent\r\n"), "{told}");
+        assert!(!private(&mut core).contains(what));
+    }
+}
+
 #[test]
 fn a_server_without_room_for_a_private_link_is_quoted_and_not_ejected() {
     let mut core = connected_core_with(super::super::tests::with_ejection);
@@ -299,7 +346,10 @@ fn what_must_wait_for_earlier_requests_waits_for_those_without_a_reply() {
             assert_eq!((core.private_links(), core.leases()), (0, 0), "{silent}, {waiting}");
             if expires {
                 pass_to(&mut core, 100);
-            } else {
+            }
+            // Of a write that has timed out the late reply is waited for.
+            if !expires || silent.starts_with("SET") {
+                settle(&mut core);
                 core.on_backend_bytes(0, reply.as_bytes()).unwrap();
             }
             settle(&mut core);

@@ -161,6 +161,31 @@ fn so_many_large_requests_have_connections_of_their_own_and_no_more() {
 }
 
 #[test]
+fn a_large_request_is_kept_whole_while_a_server_owes_a_write_that_has_timed_out() {
+    let whole = frame(&[b"SET", b"k", &vec![b'v'; 600 << 10]]);
+    for (request, is_write) in [(&b"GET k\r\n"[..], false), (b"SET k 1\r\n", true)] {
+        let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(100));
+        let client = client(&mut core);
+        core.on_client_bytes(client, request);
+        sent(&mut core, 0);
+        core.on_client_bytes(client, &whole[..300_000]);
+        pass_to(&mut core, 1000);
+        core.resume_sessions(&mut Vec::new());
+        assert!(output(&core, client).contains("did not answer in time"));
+        assert_eq!(core.leases(), usize::from(!is_write));
+        if !is_write {
+            continue;
+        }
+        core.on_client_bytes(client, &whole[300_000..]);
+        assert!(core.links[0].link.unsent() == whole, "it goes behind the late write");
+        sent(&mut core, 0);
+        core.on_backend_bytes(0, b"+OK\r\n+OK\r\n").unwrap();
+        // The late write is executed.
+        begin(&mut core, client, &whole[..300_000]);
+    }
+}
+
+#[test]
 fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
     let value = vec![b'v'; 600 << 10];
     for args in [&[&b"SET"[..], b"k", &value][..], &[b"SET", b"k", &value, b"KEEPTTL"]] {
