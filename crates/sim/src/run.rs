@@ -455,7 +455,9 @@ impl Sim {
     fn check_figures(&mut self, index: usize) -> Result<(), String> {
         let Some(figures) = self.figures(index) else { return Ok(()) };
         let limits = &self.scenario.limits;
-        let value = self.scenario.value_len_max;
+        // Clients that publish have longer values than others.
+        let longest = self.scenario.clients.iter().map(|habits| habits.large_len).max();
+        let value = self.scenario.value_len_max.max(longest.unwrap_or(0) + 128);
         // A request of several values, and its reply.
         let request = value * 6 + 1024;
         let in_flight = limits.session_in_flight_max as usize;
