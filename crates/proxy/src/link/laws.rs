@@ -333,7 +333,8 @@ fn what_moved_while_a_link_was_held_is_not_the_servers_fault() {
     send(&mut link);
     replies(&mut link, b"$100\r\nabc", at(1));
     link.begin_passing();
-    let patience = Patience { most: Duration::from_secs(1), others: true };
+    let most = Duration::from_secs(1);
+    let patience = Patience { most, others_within: None, others_since: Some(at(100)) };
     assert_eq!(link.owes_since(), Some(at(1)));
     link.let_go(patience.most, at(50));
     assert_eq!(link.owes_since(), Some(at(1)), "it was not held");
@@ -359,7 +360,8 @@ fn the_workers_own_requests_and_the_clients_next_ones_wait_for_a_large_reply_wit
         send(&mut link);
         replies(&mut link, b"$100\r\nabc", at(1));
         link.begin_passing();
-        let patience = Patience { most: Duration::from_secs(1), others: false };
+        let most = Duration::from_secs(1);
+        let patience = Patience { most, others_within: None, others_since: None };
         let until = others_wait.then_some(at(1_100));
         assert_eq!(link.hold(patience, at(100)), Held::On(until), "{behind:?}");
     }

@@ -65,8 +65,11 @@ impl Stall {
 pub struct Patience {
     /// Longest time that others may wait, over all replies.
     pub most: Duration,
-    /// Others wait for room on the link.
-    pub others: bool,
+    /// Longest time from when another client asked until the link is read on, if requests have a
+    /// timeout. The rest of the timeout is for the server: a request may have waited elsewhere.
+    pub others_within: Option<Duration>,
+    /// Since when others have waited for room on the link, if any do.
+    pub others_since: Option<Time>,
 }
 
 /// The outcome of a look at a held link.
@@ -245,8 +248,9 @@ impl Link {
         }
     }
 
-    /// Whether anybody waits behind the reply that passes through but who gets that.
-    fn others_wait(&self) -> bool {
+    /// The earliest time from which the timeout of a request counts that waits behind the reply that
+    /// passes through, and is not of the client that gets that. `None` if there is no such request.
+    fn others_since(&self) -> Option<Time> {
         let own = match self.fifo.front().map(|exchange| exchange.owner) {
             Some(Owner::Session { session, .. }) => Some(session),
             _ => None,
@@ -256,13 +260,15 @@ impl Link {
             Owner::None | Owner::Internal(_) => false,
             _ => true,
         };
-        self.fifo.iter().skip(1).any(is_others)
+        let behind = self.fifo.iter().enumerate().skip(1);
+        let others = behind.filter(|(_, exchange)| is_others(exchange));
+        others.map(|(index, exchange)| self.counts_from(index, exchange)).min()
     }
 
     /// Releases the reply that passes through once others have waited long enough, behind this
-    /// reply and those before it. The link is then read on whatever the client takes.
+    /// reply and those before it, or one of them has little time left. The link is then read on
+    /// whatever the client takes.
     pub fn look_at_hold(&mut self, patience: Patience, now: Time) -> Held {
-        let others_wait = patience.others || self.others_wait();
         if !self.is_held() {
             return Held::None;
         }
@@ -273,12 +279,12 @@ impl Link {
         // It is not the server that is waited for.
         self.progress = now;
         self.moved = now;
-        let left = patience.most.saturating_sub(self.stall.used(now));
-        if !others_wait {
-            return Held::On(None);
-        }
-        if !left.is_zero() {
-            return Held::On(Some(now + left));
+        let others_since = self.others_since().into_iter().chain(patience.others_since).min();
+        let Some(since) = others_since else { return Held::On(None) };
+        let until = now + patience.most.saturating_sub(self.stall.used(now));
+        let until = patience.others_within.map_or(until, |within| until.min(since + within));
+        if now < until {
+            return Held::On(Some(until));
         }
         self.release(patience, now)
     }
@@ -385,7 +391,7 @@ mod tests {
     }
 
     const MOST: Duration = Duration::from_millis(100);
-    const ALONE: Patience = Patience { most: MOST, others: false };
+    const ALONE: Patience = Patience { most: MOST, others_within: None, others_since: None };
 
     fn is_on(held: Held) -> bool {
         matches!(held, Held::On(_))
@@ -453,7 +459,7 @@ mod tests {
         for now in (20..2000).step_by(5) {
             link.let_go(Duration::MAX, at(now));
             link.pass(b"x", at(now)).unwrap();
-            link.hold(Patience { most: Duration::MAX, others: false }, at(now));
+            link.hold(Patience { most: Duration::MAX, ..ALONE }, at(now));
             link.handle_timeout(&options(), at(now), |exchange| over.push((now, exchange.owner)))
                 .unwrap();
             assert!(link.deadline(&options()).is_none_or(|due| due >= at(now)));
@@ -464,6 +470,37 @@ mod tests {
         // Nobody waits for the late reply.
         let rest = link.pass(&[b'x'; 1000], at(2000)).unwrap_err();
         assert_eq!(rest, BackendFault::Protocol, "the line end is missing");
+    }
+
+    #[test]
+    fn a_link_is_read_on_sooner_for_others_who_have_waited_elsewhere() {
+        let others = |asked, room| {
+            let mut link = held();
+            if let Some(asked) = asked {
+                ask(&mut link, Key::from_bits(1), at(20));
+                let is_its = |owner| matches!(owner, Owner::Session { .. });
+                assert!(link.backdate_last(is_its, (asked, at(20))));
+            }
+            let others_within = Some(Duration::from_millis(350));
+            (link, Patience { others_within, others_since: room, ..ALONE })
+        };
+        let (now, most) = (at(400), at(480));
+        for (asked, room, until) in [
+            (Some(at(0)), None, at(350)),
+            (None, Some(at(0)), at(350)),
+            (Some(at(15)), Some(at(0)), at(350)),
+            (Some(at(0)), Some(at(15)), at(350)),
+        ] {
+            let (mut link, patience) = others(asked, room);
+            let patience = Patience { most: most.since(at(10)), ..patience };
+            assert_eq!(link.look_at_hold(patience, at(30)), Held::On(Some(until)));
+            assert_eq!(link.look_at_hold(patience, now), Held::Over);
+            let patience = Patience { others_within: None, ..patience };
+            let (mut link, _) = others(asked, room);
+            assert_eq!(link.look_at_hold(patience, at(30)), Held::On(Some(most)));
+        }
+        let (mut link, patience) = others(None, None);
+        assert_eq!(link.look_at_hold(patience, now), Held::On(None));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Link {
     }
 
     /// The time from which the timeout of the exchange at a position counts.
-    fn counts_from(&self, index: usize, exchange: &Exchange) -> Time {
+    pub(super) fn counts_from(&self, index: usize, exchange: &Exchange) -> Time {
         let asked = exchange.asked();
         if self.state != LinkState::Ready {
             return asked;

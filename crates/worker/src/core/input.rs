@@ -443,7 +443,7 @@ impl Plane {
     /// server now. At least [`LEFT`] is left to it.
     pub(super) fn counts_from(&self, pool: u16, asked: Time) -> Time {
         let Some(timeout) = self.plan.pools[usize::from(pool)].kind.timeout() else { return asked };
-        asked.max(self.clock.now.before(timeout - LEFT.min(timeout / 2)))
+        asked.max(self.clock.now.before(timeout - reserved(timeout)))
     }
 
     /// Refuses a request that has found no room on a link within `timeout`. The requests behind it
@@ -485,6 +485,7 @@ impl Plane {
         if self.clock.now < due {
             slot.waiting_due = Some(slot.waiting_due.map_or(due, |first| first.min(due)));
             self.note_deadline(Some(due));
+            self.note_waiting_behind(slot);
             return None;
         }
         let cells = self.cells.pool(slot.pool.into()).backend(slot.backend.into());
@@ -506,6 +507,12 @@ impl Plane {
         session.closing = true;
         session.broken = true;
     }
+}
+
+/// The part of a timeout that is left to a request for its server, however long the request has
+/// waited elsewhere: [`LEFT`], or half a shorter timeout.
+pub(super) fn reserved(timeout: Duration) -> Duration {
+    LEFT.min(timeout / 2)
 }
 
 /// The time since which a request that is started now has waited for room, if it has. A relay that

@@ -17,6 +17,7 @@
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
 
 use super::detour::owes_late_write;
+use super::input::reserved;
 use super::pools::BULK;
 use super::reply::Lent;
 use super::{Core, LinkIndex, LinkSlot, Plane};
@@ -154,6 +155,14 @@ impl Core {
         self.plane.tend_bulk(&self.links, &mut self.sessions);
         if !self.plane.passing.bulk.is_empty() {
             self.plane.bound_beyond(&mut self.sessions);
+        }
+    }
+
+    /// Looks at a held link to which requests have come: others may wait now where none did.
+    #[cold]
+    pub(crate) fn look_at_hold(&mut self, index: LinkIndex) {
+        if !self.plane.stays_held(index, &mut self.links[index]) {
+            self.plane.passing.held.retain(|&held| held != index);
         }
     }
 
@@ -448,35 +457,53 @@ impl Plane {
     /// times a second, and before anything times out.
     pub(super) fn release_held(&mut self, links: &mut [LinkSlot]) {
         let mut held = std::mem::take(&mut self.passing.held);
-        held.retain(|&index| {
-            let slot = &mut links[index];
-            if !slot.link.is_held() {
-                // Its connection is lost.
-                return false;
-            }
-            let patience = self.patience(slot);
-            match slot.link.look_at_hold(patience, self.clock.now) {
-                Held::On(until) => {
-                    self.note_deadline(until);
-                    true
-                }
-                Held::Over => {
-                    self.passing.freed.push(index);
-                    false
-                }
-                Held::None => false,
-            }
-        });
+        held.retain(|&index| self.stays_held(index, &mut links[index]));
         self.passing.held = held;
     }
 
+    /// Returns whether a link stays held. If others wait, it is looked at again when they have
+    /// waited for long enough. If none does, it is looked at when requests come to it
+    /// ([`Core::look_at_hold`], [`Plane::note_waiting_behind`]).
+    fn stays_held(&mut self, index: LinkIndex, slot: &mut LinkSlot) -> bool {
+        let patience = self.patience(slot);
+        match slot.link.look_at_hold(patience, self.clock.now) {
+            Held::On(until) => {
+                self.note_deadline(until);
+                true
+            }
+            Held::Over => {
+                self.passing.freed.push(index);
+                false
+            }
+            // Its connection is lost.
+            Held::None => false,
+        }
+    }
+
+    /// A session begins to wait for room on a link. If the link is held, the next turn looks at
+    /// it.
+    pub(super) fn note_waiting_behind(&mut self, slot: &LinkSlot) {
+        if slot.link.is_held() {
+            self.note_deadline(Some(self.clock.now));
+        }
+    }
+
     /// Longest time that a link may be held. It is half of `timeout` at most: the rest is for the
-    /// server.
+    /// server. For others that have waited elsewhere it is shorter: as much is left to them as to a
+    /// request whose time is over.
     fn patience(&self, slot: &LinkSlot) -> Patience {
         let most = if slot.is_bulk || slot.is_private { BULK_HELD_MAX } else { HELD_MAX };
         let timeout = self.link_options(slot.pool).timeout;
         let most = timeout.map_or(most, |timeout| most.min(timeout / 2));
-        Patience { most, others: slot.has_others() }
+        let room_since = || {
+            let due = slot.waiting_due.zip(timeout);
+            due.map_or(self.clock.now, |(due, timeout)| due.before(timeout))
+        };
+        Patience {
+            most,
+            others_within: timeout.map(|timeout| timeout - reserved(timeout)),
+            others_since: slot.has_others().then(room_since),
+        }
     }
 
     /// Bounds what waits for clients that do not take it, unless that was done a moment ago.

@@ -132,7 +132,11 @@ impl<I: Io> Worker<I> {
     }
 
     fn flush_link(&mut self, index: LinkIndex) {
-        self.core.links[index].link.is_dirty = false;
+        let link = &mut self.core.links[index].link;
+        link.is_dirty = false;
+        if link.is_held() {
+            self.core.look_at_hold(index);
+        }
         self.send_link(index);
     }
 

@@ -61,6 +61,52 @@ fn what_a_slow_client_asked_for_itself_waits_until_it_takes_its_reply() {
     assert!(core.session(client).unwrap().reply_size.largest() >= 9_000_000);
 }
 
+#[test]
+fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
+    // When the other asked, when its request comes to the link, and when that is read on: half the
+    // timeout after 30, or sooner for who has waited elsewhere.
+    let cases = [(40, 40, 92), (100, 100, 100), (0, 40, 74), (0, 80, 80)];
+    for (has_room, (asked, comes_at, freed_at)) in
+        [true, false].into_iter().flat_map(|has_room| cases.map(|case| (has_room, case)))
+    {
+        let mut core = connected_core_with(|pool| {
+            pool.timeout = Duration::from_millis(124);
+            pool.link_in_flight_max = if has_room { 64 } else { 1 };
+        });
+        let [reader, other] = [(); 2].map(|()| client(&mut core));
+        pass_to(&mut core, 30);
+        hold(&mut core, reader, None);
+        pass_to(&mut core, comes_at);
+        // A look that finds nobody forgets when the next one would be.
+        core.plane.next_deadline = None;
+        core.tend_large();
+        assert_eq!(core.plane.next_deadline, None);
+        let (now, asked) = (core.clock().now, Time(asked * 1_000_000));
+        let Core { sessions, links, plane } = &mut core;
+        if has_room {
+            let link = &mut links[0].link;
+            link.request_buf().extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            let owner = Owner::Session { session: other, sequence: 0 };
+            link.enqueue(owner, Counted::OWN, 14, now);
+            link.backdate_last(|its| its == owner, (asked, now));
+            core.look_at_hold(0);
+        } else {
+            sessions.get_mut(other).unwrap().full_since = Some(asked);
+            assert_eq!(plane.lateness(&mut links[0], sessions.get(other).unwrap()), None);
+            links[0].waiting.push(other);
+            pass_to(&mut core, comes_at);
+        }
+        let case = format!("room {has_room}, asked {asked:?}, comes at {comes_at}");
+        if freed_at > comes_at {
+            pass_to(&mut core, freed_at - 1);
+            assert_eq!(core.next_freed(), None, "{case}");
+            pass_to(&mut core, freed_at);
+        }
+        assert_eq!(core.next_freed(), Some(0), "{case}");
+        assert!(core.plane.passing.held.is_empty());
+    }
+}
+
 /// All but 50 bytes of a reply come that passes as it comes; how long it is.
 fn begin_large(core: &mut Core) -> usize {
     let value_len = core.plane.plan.limits.pass_len() + 100;
