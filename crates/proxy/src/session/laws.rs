@@ -102,7 +102,7 @@ fn output_waits_only_for_replies_to_come_and_never_when_it_is_long_or_cannot_be_
 }
 
 /// Each thing that a client can begin, alone.
-fn begun() -> [Stateful; 6] {
+fn begun() -> [Stateful; 7] {
     let budget = Arc::new(QueueBudget::new(1 << 20));
     let watch = Watch { home: 0, ring: 0, link: Some(1) };
     [
@@ -111,6 +111,7 @@ fn begun() -> [Stateful; 6] {
         Stateful { watched: Some(Box::new(WatchedKeys::new(&budget))), ..Stateful::default() },
         Stateful { blocked_on: vec![2], ..Stateful::default() },
         Stateful { waits_on_store: true, ..Stateful::default() },
+        Stateful { unsent: 1, ..Stateful::default() },
         Stateful { home: Some(7), ..Stateful::default() },
     ]
 }
@@ -119,10 +120,10 @@ fn begun() -> [Stateful; 6] {
 fn what_a_client_has_begun_is_special_and_some_of_it_blocks() {
     assert!(!session().is_special() && !session().is_blocked());
     for (which, stateful) in begun().into_iter().enumerate() {
-        assert_eq!((stateful.has_begun(), stateful.is_over()), (which != 5, false), "{which}");
+        assert_eq!((stateful.has_begun(), stateful.is_over()), (which != 6, false), "{which}");
         let session = Session { stateful: Some(Box::new(stateful)), ..session() };
         assert!(session.is_special());
-        assert_eq!(session.is_blocked(), which == 3 || which == 4, "{which}");
+        assert_eq!(session.is_blocked(), (3..6).contains(&which), "{which}");
     }
     let none = Stateful::default();
     assert!(none.is_over() && !none.has_begun());

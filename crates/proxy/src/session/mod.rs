@@ -236,8 +236,7 @@ impl Session {
     /// Whether a blocking command waits, on private links or on the embedded
     /// store.
     pub fn is_blocked(&self) -> bool {
-        let is_waiting = |it: &Stateful| it.waits_on_store || !it.blocked_on.is_empty();
-        self.stateful.as_deref().is_some_and(is_waiting)
+        self.stateful.as_deref().is_some_and(Stateful::is_blocked)
     }
 
     /// Returns whether the client waits for others: in a blocking command, or for the end of a pause.

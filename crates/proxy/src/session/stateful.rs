@@ -2,6 +2,7 @@
 //! watch, a command that blocks.
 
 use super::{Transaction, WatchedKeys};
+use crate::local::UnblockReason;
 
 /// Position of a private link in its worker.
 pub type PrivateLink = usize;
@@ -18,6 +19,10 @@ pub struct Stateful {
     /// The private links on which a blocking command waits: one, or of WAIT one
     /// for each server that has not answered.
     pub blocked_on: Vec<PrivateLink>,
+    /// The same of those whose private link was lost before they could be sent again.
+    pub unsent: u16,
+    /// Why these are to end, if they are.
+    pub unsent_end: Option<UnblockReason>,
     /// A blocking command waits on the embedded store.
     pub waits_on_store: bool,
     /// The pool of its listener, while it is lent to the one that this writes to.
@@ -48,9 +53,13 @@ impl Stateful {
         let has_none = self.transaction.is_none()
             && self.watch.is_none()
             && self.watched.is_none()
-            && self.blocked_on.is_empty()
-            && !self.waits_on_store;
+            && !self.is_blocked();
         !has_none
+    }
+
+    /// Whether a blocking command waits: on private links, for one, or on the embedded store.
+    pub fn is_blocked(&self) -> bool {
+        self.waits_on_store || self.unsent > 0 || !self.blocked_on.is_empty()
     }
 
     /// Notes that a command of the transaction, if there is one, was refused.

@@ -179,13 +179,14 @@ impl Plane {
         if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
             self.unwatch(links, key, index);
         }
+        let was_waiting = stateful.unsent > 0 || !stateful.blocked_on.is_empty();
         for &index in &stateful.blocked_on {
             // Only the end of the connection ends the command on the server.
             if links[index].lease.take_if(|owner| *owner == key).is_some() {
                 self.discards.push(index);
             }
         }
-        if !stateful.blocked_on.is_empty() {
+        if was_waiting {
             self.plan.clients.set_blocked(session.identity.id, false);
         }
     }
@@ -237,11 +238,42 @@ impl Plane {
         }
         if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
             stateful.blocked_on.swap_remove(place);
-            if stateful.blocked_on.is_empty() {
+            if slot.awaits_retry {
+                // The command is sent again by another link: its client still waits.
+                stateful.unsent += 1;
+                stateful.unsent_end = stateful.unsent_end.or(asked_to_end(slot));
+            }
+            if !stateful.is_blocked() {
                 self.plan.clients.set_blocked(session.identity.id, false);
             }
         }
         session.tidy();
+    }
+
+    /// A command that had lost its private link is sent again, or is over.
+    pub(super) fn end_unsent(&self, session: &mut Session) {
+        let Some(stateful) = session.stateful.as_mut().filter(|it| it.unsent > 0) else { return };
+        stateful.unsent -= 1;
+        if stateful.unsent == 0 {
+            stateful.unsent_end = None;
+        }
+        if !stateful.is_blocked() {
+            self.plan.clients.set_blocked(session.identity.id, false);
+            session.tidy();
+        }
+    }
+
+    /// Has a command that was just sent by a link end there, if it is to.
+    pub(super) fn end_there(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+        why: Option<UnblockReason>,
+    ) {
+        if why.is_some() {
+            slot.unblock = why;
+            self.unblocking.push((index, slot.generation));
+        }
     }
 
     /// Whether a command waits on this link for keys that live elsewhere now.
@@ -294,6 +326,11 @@ impl Plane {
             self.discards.push(index);
         }
     }
+}
+
+/// Why the command on a link is to end, wherever it waits.
+pub(super) fn asked_to_end(slot: &LinkSlot) -> Option<UnblockReason> {
+    slot.unblock.filter(|&why| why != UnblockReason::Displaced)
 }
 
 impl Core {

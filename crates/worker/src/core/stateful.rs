@@ -719,13 +719,17 @@ impl Core {
             self.sessions.get(*key).is_some_and(|session| session.identity.id == unblock.id)
         };
         let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
-        let Some(session) = self.sessions.get(key) else { return false };
-        let stateful = session.stateful.as_ref();
-        if stateful.is_some_and(|stateful| stateful.waits_on_store) {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let stateful = session.stateful.as_mut();
+        if stateful.as_ref().is_some_and(|stateful| stateful.waits_on_store) {
             self.unblock_on_store(unblock.id, unblock.reason);
             return true;
         }
-        let waiting = stateful.map(|stateful| stateful.blocked_on.clone()).unwrap_or_default();
+        let Some(stateful) = stateful else { return true };
+        if stateful.unsent > 0 {
+            stateful.unsent_end = Some(unblock.reason);
+        }
+        let waiting = stateful.blocked_on.clone();
         for index in waiting {
             let slot = &mut self.links[index];
             slot.link.set_moving(false);
@@ -787,7 +791,10 @@ impl Core {
             return;
         };
         let on = session.stateful.iter().flat_map(|stateful| &stateful.blocked_on);
-        let mut on = on.map(|&index| self.links[index].unblock.is_some()).peekable();
+        let on = on.map(|&index| self.links[index].unblock.is_some());
+        let unsent = session.stateful.iter().filter(|stateful| stateful.unsent > 0);
+        let unsent = unsent.map(|stateful| stateful.unsent_end.is_some());
+        let mut on = on.chain(unsent).peekable();
         // Asked once, a server is asked again in time.
         let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
         if !is_asked {

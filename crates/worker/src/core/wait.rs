@@ -177,6 +177,7 @@ impl Plane {
         self.finish_join(sessions, join);
         let Some(session) = sessions.get_mut(owner) else { return };
         let Some(stateful) = &mut session.stateful else { return };
+        (stateful.unsent, stateful.unsent_end) = (0, None);
         for index in stateful.blocked_on.drain(..) {
             // Only the end of the connection ends the command on the server.
             if links[index].lease.take_if(|key| *key == owner).is_some() {
@@ -267,7 +268,7 @@ impl Core {
         };
         match place {
             Some(place) => self.retry_private(place, from, &one, waits),
-            None => self.give_up(from, &one),
+            None => self.give_up_private(from, &one),
         }
     }
 }

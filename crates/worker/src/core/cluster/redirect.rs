@@ -11,6 +11,7 @@
 //! slot, never changes the map, never goes back to who has sent it on, and is not sent
 //! again for anything else. Servers that no view has named: see `named`.
 
+use super::super::private::asked_to_end;
 use super::super::wait::REPLIES_BEFORE_WAIT;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::named::Onward;
@@ -205,6 +206,8 @@ impl Core {
         let stateful = session.stateful.get_or_insert_default();
         stateful.blocked_on.retain(|&link| link != from);
         stateful.blocked_on.push(index);
+        let why = asked_to_end(&links[from]);
+        plane.end_there(index, &mut links[index], why);
         plane.release(links, from);
         plane.enqueue_again(links, index, one, asking);
     }
@@ -359,13 +362,17 @@ impl Core {
 
     /// Tells whoever waits what the server has said, and takes the link back that was kept
     /// for the next try.
-    fn give_up_private(&mut self, from: LinkIndex, one: &Redirected) {
+    pub(in super::super) fn give_up_private(&mut self, from: LinkIndex, one: &Redirected) {
+        // Of WAIT it is not known any more once that is answered.
+        let owner = self.plane.session_of(one.exchange.owner);
         self.give_up(from, one);
         let Core { sessions, links, plane } = self;
-        let (owner, slot) = (plane.session_of(one.exchange.owner), &mut links[from]);
+        let slot = &mut links[from];
         let is_its = owner.is_some() && slot.lease == owner;
         if is_its && std::mem::take(&mut slot.awaits_retry) {
             plane.after_private_reply(sessions, links, from);
+        } else if let Some(session) = owner.and_then(|owner| sessions.get_mut(owner)) {
+            plane.end_unsent(session);
         }
     }
 
@@ -422,12 +429,16 @@ impl Core {
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
         let Some(index) = plane.lease(links, owner, (waits.pool, place), waits.protocol) else {
+            plane.end_unsent(session);
             return self.give_up(from, one);
         };
         links[index].link.is_blocking = true;
         links[index].link.blocks_until = plane.answered_again_by(waits.pool, &one.request);
         links[index].awaited_keys = waits.keys;
-        session.stateful.get_or_insert_default().blocked_on.push(index);
+        let stateful = session.stateful.get_or_insert_default();
+        stateful.blocked_on.push(index);
+        plane.end_there(index, &mut links[index], stateful.unsent_end);
+        plane.end_unsent(session);
         plane.plan.clients.set_blocked(session.identity.id, true);
         plane.enqueue_again(links, index, one, false);
     }
@@ -437,7 +448,7 @@ impl Core {
         let retries = &mut self.plane.cluster.retries;
         let refused: Vec<Retry> = retries.extract_if(.., |it| it.backend.0 == pool).collect();
         for retry in refused {
-            self.give_up(retry.from, &retry.redirected);
+            self.give_up_private(retry.from, &retry.redirected);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::core::pools::FoundState;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
+use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_resp::Protocol;
 use keyway_topology::{
     ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy, SlotQuery,
@@ -273,6 +274,59 @@ fn a_command_that_waits_is_given_its_time_anew_wherever_it_is_sent_again() {
         let until = core.links[index].link.deadline(&options);
         assert_eq!(until, Some(Time((millis + 1500) * 1_000_000)));
     }
+}
+
+/// A client whose command that blocks was refused by a replica, and whose private link was lost before
+/// the command was sent again.
+fn between_two_tries(core: &mut Core) -> Key<Session> {
+    let client = client(core);
+    ask(core, client, "BLPOP a 0\r\n");
+    let index = connect_private(core);
+    core.on_backend_bytes(index, DEMOTED.as_bytes()).unwrap();
+    core.on_private_lost(index, BackendFault::Closed);
+    assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 1));
+    client
+}
+
+#[test]
+fn a_client_that_leaves_between_two_tries_of_what_it_waits_in_is_noticed() {
+    let mut core = core();
+    let client = between_two_tries(&mut core);
+    assert!(core.may_read(client) && core.note_hangup(client));
+    core.remove_session(client, None);
+    assert_eq!(core.plane.plan.clients.blocked_len(), 0);
+    pass_to(&mut core, 200);
+    core.send_retries();
+    assert_eq!((core.leases(), core.private_links()), (0, 0));
+}
+
+#[test]
+fn a_client_that_is_unblocked_between_two_tries_waits_no_longer_than_to_the_next() {
+    let mut core = core();
+    let client = between_two_tries(&mut core);
+    let id = core.session(client).unwrap().identity.id;
+    assert!(core.unblock(Unblock { id, reason: UnblockReason::Timeout }));
+    pass_to(&mut core, 200);
+    core.send_retries();
+    let index = connect_private(&mut core);
+    send(&mut core, 2);
+    core.retry_unblocks();
+    assert!(send(&mut core, 2).contains("UNBLOCK\\r\\n$1\\r\\n7\\r\\n$7\\r\\nTIMEOUT"));
+    core.on_backend_bytes(index, b"*-1\r\n").unwrap();
+    assert_eq!(output(&core, client), r"*-1\r\n");
+    assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 0));
+}
+
+#[test]
+fn a_client_whose_command_is_given_up_between_two_tries_waits_no_more() {
+    let mut core = core();
+    let client = between_two_tries(&mut core);
+    learn(&mut core, &[(0, 8191, 1)]);
+    pass_to(&mut core, 200);
+    core.send_retries();
+    assert!(output(&core, client).starts_with("-READONLY"));
+    assert!(!core.session(client).unwrap().is_special());
+    assert_eq!(core.plane.plan.clients.blocked_len(), 0);
 }
 
 /// A client that waits for a key of the server at 2, which then has no slots any more.
