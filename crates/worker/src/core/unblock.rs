@@ -85,7 +85,7 @@ impl Core {
         };
         let on = session.stateful.iter().flat_map(|stateful| &stateful.blocked_on);
         let mut on = on.map(|&index| self.links[index].unblock.is_some()).peekable();
-        // RequestContext once, a server is asked again in time.
+        // Asked once, a server is asked again in time.
         let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
         if !is_asked {
             let id = session.identity.id;
