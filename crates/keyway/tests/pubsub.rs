@@ -798,6 +798,7 @@ fn a_script_reaches_channels_and_keys_with_its_own_hash_tag() {
 /// Whoever subscribes to thousands of channels of a sharded pool, counts their subscribers or leaves
 /// them holds nobody up: the time is in proportion to the names.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
 fn thousands_of_channels_hold_nobody_up() {
     let _watch = watchdog(Duration::from_secs(120), "thousands of channels");
     let servers = RedisServer::start_many(2);

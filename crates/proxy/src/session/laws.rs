@@ -143,7 +143,7 @@ fn state_of_which_nothing_is_left_is_forgotten_and_all_other_is_kept() {
         // Lent to another pool it stays so, whatever else ends.
         session.stateful.as_mut().expect("kept").home = Some(7);
         let taken = session.take_stateful().expect("what was begun");
-        assert_eq!((taken.has_begun(), taken.home), (which != 5, Some(7)));
+        assert_eq!((taken.has_begun(), taken.home), (which != 6, Some(7)));
         let left = session.stateful.as_deref().expect("where it belongs");
         assert_eq!((left.has_begun(), left.home), (false, Some(7)));
         session.go_home();
@@ -152,7 +152,7 @@ fn state_of_which_nothing_is_left_is_forgotten_and_all_other_is_kept() {
         assert_eq!(session.pool, 7);
         // What was begun in its own pool is taken whole.
         session.stateful = Some(Box::new(Stateful { home: None, ..*taken }));
-        assert_eq!(session.take_stateful().map(|it| it.has_begun()), Some(which != 5));
+        assert_eq!(session.take_stateful().map(|it| it.has_begun()), Some(which != 6));
         assert!(session.stateful.is_none() && session.take_stateful().is_none());
     }
     let stateful = Stateful { waits_on_store: true, home: Some(7), ..Stateful::default() };

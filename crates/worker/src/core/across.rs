@@ -9,7 +9,7 @@
 use super::info::Report;
 use super::input::Step;
 use super::scripts::{Given, Loads, Preload, Shown, give_script};
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::tracking::caching_request;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::Upstream;
@@ -189,12 +189,12 @@ impl Plane {
             Across::RandomKey => self.random_key(links, key, session, busy, request),
             Across::Flush => self.flush(links, key, session, busy, request),
             Across::Load(what) => {
-                let mut asked = Asked { key, session, busy, request };
+                let mut asked = RequestContext { key, session, busy, request };
                 self.load(links, &mut asked, what)
             }
             Across::ScriptExists => self.script_exists(links, key, session, busy, request),
             Across::Unload(what) => {
-                let mut asked = Asked { key, session, busy, request };
+                let mut asked = RequestContext { key, session, busy, request };
                 self.unload(links, &mut asked, what)
             }
             Across::Run => self.run_script(links, key, session, busy, request),
@@ -367,7 +367,7 @@ impl Plane {
     pub(super) fn own_as_errand(
         &mut self,
         (slot, index): (&LinkSlot, LinkIndex),
-        (asked, owner): (&Asked, Owner),
+        (asked, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
         let mut errand = self.across.take(work);

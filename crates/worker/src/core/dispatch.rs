@@ -1,7 +1,7 @@
 use super::access::{is_failed_login, local_context};
 use super::cluster::Reader;
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::store_slow::is_timed;
 use super::store_transactions::{tells_of_all, unserved};
 use super::tracking::forget_caching;
@@ -70,7 +70,7 @@ impl Plane {
         }
         self.batch += 1;
         self.last_verb = Some(request.command.verb);
-        let mut asked = Asked { key, session, busy, request: &request };
+        let mut asked = RequestContext { key, session, busy, request: &request };
         let (upstream, finds_servers) = match &pool.kind {
             PoolKind::Store(store) => return self.serve(links, pool, store, &mut asked),
             PoolKind::Routed(routes) => {
@@ -96,7 +96,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         // What other pools have shown of this request is shown when it starts, and not before.
         let is_held = !pool.pause.is_unused()
@@ -131,7 +131,7 @@ impl Plane {
         links: &mut [LinkSlot],
         pool: &PoolPlan,
         store: &Arc<Store>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         if asked.session.is_special()
             && let Some(step) = self.serve_special(links, store, asked)
@@ -177,7 +177,7 @@ impl Plane {
             true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
             false => None,
         };
-        let Asked { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = asked;
         let Identity { database, protocol, .. } = session.identity;
         let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
         self.count(session, request);
@@ -226,7 +226,7 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         if asked.session.tracking.is_some() {
             return self.dispatch_tracked(links, pool, sharded, asked);
@@ -250,7 +250,7 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         let random = match sharded.distribution {
             Distribution::Random => self.next_random() as u32,
@@ -270,7 +270,7 @@ impl Plane {
                 true => self.link_of(asked.session, server),
                 false => state.link(server, asked.session.lane, asked.session.identity.protocol),
             };
-            let Asked { key, session, busy, request } = asked;
+            let RequestContext { key, session, busy, request } = asked;
             return self.forward(links, *key, session, busy, request, link);
         }
         self.send_elsewhere(links, pool, asked, route)
@@ -279,9 +279,14 @@ impl Plane {
     /// Sends a request to a server that may answer it: of a pool whose replicas are
     /// read.
     #[inline(never)]
-    fn send_to_reader(&mut self, links: &mut [LinkSlot], asked: &mut Asked, primary: u16) -> Step {
+    fn send_to_reader(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        primary: u16,
+    ) -> Step {
         let reads = self.reads_replicas(asked);
-        let Asked { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = asked;
         let server = match reads.then(|| self.reader_of(links, session, primary)) {
             None | Some(Reader::Primary) => primary,
             Some(Reader::At(server)) => server,
@@ -306,7 +311,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         route: Route,
     ) -> Step {
         let key = asked.key;
@@ -320,7 +325,7 @@ impl Plane {
             }
             _ => {}
         }
-        let Asked { session, busy, request, .. } = asked;
+        let RequestContext { session, busy, request, .. } = asked;
         match route {
             Route::Split(split) => self.split(links, key, session, busy, request, split),
             Route::Everywhere(join) => {

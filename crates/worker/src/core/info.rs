@@ -2,7 +2,7 @@
 //! of them.
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{LinkSlot, Plane};
 use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};
@@ -18,7 +18,7 @@ const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
 impl Plane {
     /// Answers INFO, or asks the servers it is about.
     #[cold]
-    pub(super) fn info(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+    pub(super) fn info(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext) -> Step {
         match InfoAsks::of(&asked.request.args) {
             InfoAsks::Keyway => {
                 let plan = Arc::clone(&self.plan);
@@ -34,7 +34,7 @@ impl Plane {
     fn info_of_servers(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         mut query: InfoQuery,
     ) -> Step {
         query.is_cluster =
@@ -59,7 +59,7 @@ impl Plane {
     }
 
     /// Hands INFO to one server, which its first argument names.
-    fn info_of_one(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+    fn info_of_one(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];
         let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {

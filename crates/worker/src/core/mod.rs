@@ -76,6 +76,7 @@ mod store_tracking;
 mod store_transactions;
 mod streaming;
 mod tracking;
+mod unblock;
 mod unreached;
 mod wait;
 

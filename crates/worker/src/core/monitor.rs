@@ -6,7 +6,7 @@
 //! many once it has read.
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{Core, Plane};
 use crate::monitors::Line;
 use keyway_base::Key;
@@ -61,7 +61,7 @@ impl Monitoring {
 impl Plane {
     /// Begins to show a client the requests of its pool.
     #[cold]
-    pub(super) fn start_monitor(&mut self, asked: &mut Asked) -> Step {
+    pub(super) fn start_monitor(&mut self, asked: &mut RequestContext) -> Step {
         if !asked.busy.order.is_empty() {
             asked.session.fence();
             return Step::Wait;

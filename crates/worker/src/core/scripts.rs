@@ -9,7 +9,7 @@
 
 use super::across::{Conclusion, Due};
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{LinkIndex, LinkSlot, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
@@ -87,7 +87,12 @@ pub(super) enum Loads {
 
 impl Plane {
     /// Starts a request that loads something into every server.
-    pub(super) fn load(&mut self, links: &mut [LinkSlot], asked: &mut Asked, what: Loaded) -> Step {
+    pub(super) fn load(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        what: Loaded,
+    ) -> Step {
         let scripts = Arc::clone(self.scripts(asked.session.pool));
         let loads = match to_load(&scripts, asked.request, what) {
             Ok(loads) => loads,
@@ -106,7 +111,7 @@ impl Plane {
     pub(super) fn unload(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         what: Loaded,
     ) -> Step {
         if !asked.session.is_quiet(asked.busy) {
@@ -125,11 +130,11 @@ impl Plane {
     fn send_loads(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
         self.across.lesson = Some(Conclusion::Loads(loads));
-        let Asked { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = asked;
         let step = self.send_everywhere(links, *key, session, busy, request, rule);
         self.across.lesson = None;
         step
@@ -280,7 +285,7 @@ impl Plane {
     }
 
     /// The same for every server in use.
-    fn give_libraries_everywhere(&mut self, links: &mut [LinkSlot], asked: &Asked) {
+    fn give_libraries_everywhere(&mut self, links: &mut [LinkSlot], asked: &RequestContext) {
         let in_use = self.in_use(asked.session.pool);
         let mut next = in_use.first_from(0);
         while let Some(server) = next {

@@ -3,7 +3,7 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{LinkSlot, Plane};
 use crate::Upstream;
 use keyway_base::Key;
@@ -83,7 +83,11 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[session.pool as usize];
         if pool.kind.cluster().is_some() {
-            return self.split_by_slot(links, &mut Asked { key, session, busy, request }, split);
+            return self.split_by_slot(
+                links,
+                &mut RequestContext { key, session, busy, request },
+                split,
+            );
         }
         let stride = usize::from(split.args_per_key);
         debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");

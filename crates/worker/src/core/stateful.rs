@@ -11,15 +11,14 @@
 
 use super::detour::late_link;
 use super::input::Step;
-use super::{Core, LinkIndex, LinkSlot, Plane};
+use super::{LinkIndex, LinkSlot, Plane};
 use crate::Upstream;
 use keyway_base::{Fault, Key, Time};
-use keyway_command::{Across, Counted, Handling, Request, Verb};
-use keyway_proxy::local::{Unblock, UnblockReason};
+use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::{
     Busy, Digest, Owner, QueueFault, Session, Transaction, Translation, Watch, Work, write_fault,
 };
-use keyway_resp::{Protocol, reply};
+use keyway_resp::reply;
 use keyway_route::{NO_KEY, Route, place, route_whole};
 use keyway_topology::Distribution;
 use std::sync::Arc;
@@ -28,8 +27,8 @@ use std::time::Duration;
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-/// What every function here is about: a session and its request.
-pub(super) struct Asked<'a, 'r> {
+/// A request that is looked at, and the session that sent it.
+pub(super) struct RequestContext<'a, 'r> {
     pub(super) key: Key<Session>,
     pub(super) session: &'a mut Session,
     pub(super) busy: &'a mut Busy,
@@ -49,7 +48,7 @@ impl Plane {
     pub(super) fn dispatch_stateful(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Option<Step> {
         let stateful = asked.session.stateful.as_ref()?;
         match asked.request.command.verb {
@@ -67,7 +66,7 @@ impl Plane {
     }
 
     /// Puts a command into the open transaction.
-    fn queue(&mut self, asked: &mut Asked) {
+    fn queue(&mut self, asked: &mut RequestContext) {
         let is_queued = self.try_queue(asked);
         if let Err(text) = is_queued {
             self.refuse_queued(asked, &text);
@@ -76,7 +75,7 @@ impl Plane {
         }
     }
 
-    fn try_queue(&mut self, asked: &mut Asked) -> Result<(), String> {
+    fn try_queue(&mut self, asked: &mut RequestContext) -> Result<(), String> {
         let server = self.server_in_transaction(asked)?;
         let ring = self.ring_number(asked.session.pool);
         let transaction = asked.session.stateful.as_mut().and_then(|it| it.transaction.as_mut());
@@ -98,7 +97,7 @@ impl Plane {
     /// Keeps a command for `EXEC`, with the script that it calls by its digest.
     pub(super) fn keep_queued(
         &mut self,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         script: Option<Digest>,
     ) -> Result<(), String> {
         let len_max = self.plan.limits.link_output_len_max as usize / 2;
@@ -119,7 +118,7 @@ impl Plane {
     }
 
     /// The server of a command inside a transaction; `None` when any will do.
-    fn server_in_transaction(&mut self, asked: &Asked) -> Result<Option<u16>, String> {
+    fn server_in_transaction(&mut self, asked: &RequestContext) -> Result<Option<u16>, String> {
         let request = asked.request;
         let name = request.command.name.replace('|', " ");
         let watched = asked.session.stateful.as_ref().and_then(|stateful| stateful.watch);
@@ -188,7 +187,7 @@ impl Plane {
 
     /// What all keys of a transaction have in common: their server, or what may come to
     /// another server meanwhile.
-    fn home_of(&mut self, asked: &Asked, server: u16) -> u16 {
+    fn home_of(&mut self, asked: &RequestContext, server: u16) -> u16 {
         let pool = asked.session.pool;
         self.keys.clear();
         let _ = asked.request.keys(&mut self.keys);
@@ -197,7 +196,11 @@ impl Plane {
     }
 
     /// Begins, ends or guards a transaction.
-    pub(super) fn transact(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+    pub(super) fn transact(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+    ) -> Step {
         match self.begin_or_drop(links, asked) {
             None => Step::Started,
             Some(ForKeys::Exec) => self.exec(links, asked),
@@ -210,7 +213,7 @@ impl Plane {
     pub(super) fn begin_or_drop(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Option<ForKeys> {
         let stateful = asked.session.stateful.as_ref();
         let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
@@ -259,7 +262,7 @@ impl Plane {
     /// Answers a request that may change the protocol and so the links of its
     /// session, once those before it are answered.
     #[cold]
-    pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+    pub(super) fn greet(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
         if !asked.session.is_quiet(asked.busy) {
             asked.session.fence();
             return Step::Wait;
@@ -278,7 +281,7 @@ impl Plane {
         Step::Started
     }
 
-    fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+    fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
         if !asked.session.is_quiet(asked.busy) {
             asked.session.fence();
             return Step::Wait;
@@ -344,7 +347,7 @@ impl Plane {
 
     /// What the session watches; nothing that a link guards which is not its own
     /// any more.
-    fn current_watch(links: &[LinkSlot], asked: &Asked) -> Option<Watch> {
+    fn current_watch(links: &[LinkSlot], asked: &RequestContext) -> Option<Watch> {
         let watch = asked.session.stateful.as_ref()?.watch?;
         let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
         Some(Watch { link, ..watch })
@@ -352,7 +355,7 @@ impl Plane {
 
     /// The same, and nothing that a server guards which has the keys no more: what becomes
     /// of them elsewhere it does not see.
-    fn standing_watch(&self, links: &[LinkSlot], asked: &Asked) -> Option<Watch> {
+    fn standing_watch(&self, links: &[LinkSlot], asked: &RequestContext) -> Option<Watch> {
         let watch = Self::current_watch(links, asked)?;
         let now_at = self.server_of_home(asked.session.pool, watch.home);
         let stands = |&index: &LinkIndex| now_at.is_none_or(|at| at == links[index].backend);
@@ -363,7 +366,7 @@ impl Plane {
     fn watch_link(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         server: u16,
     ) -> Option<LinkIndex> {
         let Some(own) = self.own_link(asked.session, server) else {
@@ -377,7 +380,7 @@ impl Plane {
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC`, as one.
-    fn exec(&mut self, links: &mut [LinkSlot], asked: &mut Asked) -> Step {
+    fn exec(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
         let watch = self.standing_watch(links, asked);
@@ -470,7 +473,7 @@ impl Plane {
     fn exec_elsewhere(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         watch: Option<Watch>,
     ) -> Step {
         self.end_transaction(links, asked.key, asked.session);
@@ -487,11 +490,11 @@ impl Plane {
         Step::Started
     }
 
-    fn home_of_transaction(&self, asked: &Asked) -> Option<u16> {
+    fn home_of_transaction(&self, asked: &RequestContext) -> Option<u16> {
         asked.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
-    fn link_for_exec(&mut self, asked: &Asked, watch: Option<Watch>) -> Option<LinkIndex> {
+    fn link_for_exec(&mut self, asked: &RequestContext, watch: Option<Watch>) -> Option<LinkIndex> {
         let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
         if let Some(Watch { link: Some(index), .. }) = watch {
             return Some(index);
@@ -509,7 +512,12 @@ impl Plane {
         Some(self.link_of(asked.session, server?))
     }
 
-    fn send_transaction(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+    fn send_transaction(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        index: LinkIndex,
+    ) {
         let stateful = asked.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
         self.count(asked.session, asked.request);
@@ -541,7 +549,7 @@ impl Plane {
     pub(super) fn block(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         server: u16,
     ) -> Step {
         if let Some(step) = self.check_blocking(asked) {
@@ -570,7 +578,7 @@ impl Plane {
 
     /// When a server must have answered a command that blocks: it keeps the
     /// time, and one that is silent far beyond it is gone.
-    pub(super) fn answered_by(&self, asked: &Asked) -> Option<Time> {
+    pub(super) fn answered_by(&self, asked: &RequestContext) -> Option<Time> {
         self.answered_within(asked.session.pool, asked.request.wait_max())
     }
 
@@ -582,7 +590,7 @@ impl Plane {
     }
 
     /// What becomes of a command that blocks if it is not to be sent now.
-    pub(super) fn check_blocking(&mut self, asked: &mut Asked) -> Option<Step> {
+    pub(super) fn check_blocking(&mut self, asked: &mut RequestContext) -> Option<Step> {
         if Self::is_silent(asked.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -604,7 +612,7 @@ impl Plane {
 
     /// Hashes of the request's keys, where a pool has several servers and keys
     /// have places.
-    pub(super) fn hashes_of(&mut self, asked: &Asked) -> Vec<u32> {
+    pub(super) fn hashes_of(&mut self, asked: &RequestContext) -> Vec<u32> {
         let Some(Upstream { servers: pool, .. }) =
             self.plan.pools[usize::from(asked.session.pool)].kind.upstream()
         else {
@@ -624,7 +632,7 @@ impl Plane {
     pub(super) fn lease_for(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         server: u16,
     ) -> Option<LinkIndex> {
         let pool = asked.session.pool;
@@ -646,7 +654,7 @@ impl Plane {
     pub(super) fn send_private(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         index: LinkIndex,
     ) {
         self.count(asked.session, asked.request);
@@ -661,7 +669,7 @@ impl Plane {
     }
 
     /// Who waits for the reply to the request.
-    fn owner(asked: &mut Asked) -> Owner {
+    fn owner(asked: &mut RequestContext) -> Owner {
         let owner = match Self::is_silent(asked.session) {
             true => Self::unheard(asked.key, asked.session),
             false => Owner::Session { session: asked.key, sequence: asked.busy.order.reserve() },
@@ -670,7 +678,7 @@ impl Plane {
         owner
     }
 
-    fn server_of_keys(&mut self, asked: &Asked) -> Result<u16, Route> {
+    fn server_of_keys(&mut self, asked: &RequestContext) -> Result<u16, Route> {
         let random = self.next_random() as u32;
         let pool = asked.session.pool as usize;
         let (Some(Upstream { servers, .. }), Some(state)) =
@@ -684,131 +692,33 @@ impl Plane {
         }
     }
 
-    fn refuse_route_of(&mut self, asked: &mut Asked, route: Route) {
+    fn refuse_route_of(&mut self, asked: &mut RequestContext, route: Route) {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];
         self.refuse_route(asked.session, asked.busy, pool, asked.request, route);
     }
 
-    pub(super) fn refuse_queued(&mut self, asked: &mut Asked, text: &str) {
+    pub(super) fn refuse_queued(&mut self, asked: &mut RequestContext, text: &str) {
         if let Some(stateful) = &mut asked.session.stateful {
             stateful.refuse();
         }
         self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
     }
 
-    pub(super) fn answer_locally(&mut self, asked: &mut Asked, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn answer_locally(
+        &mut self,
+        asked: &mut RequestContext,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.count(asked.session, asked.request);
         self.note_served(asked.session.pool, asked.request.command.counted());
         self.answer(asked.session, asked.busy, write);
     }
 
-    fn answer_down(&mut self, asked: &mut Asked, server: u16, fault: Fault) {
+    fn answer_down(&mut self, asked: &mut RequestContext, server: u16, fault: Fault) {
         let pool = asked.session.pool;
         let backend = self.describe_backend(pool, server);
         self.count_fault(pool, asked.request.command.counted(), fault);
         self.answer_locally(asked, |out| write_fault(fault, &backend, out));
-    }
-}
-
-impl Core {
-    /// Ends the blocking command of a client of this worker. Returns whether
-    /// the client is here.
-    pub(crate) fn unblock(&mut self, unblock: Unblock) -> bool {
-        let is_it = |key: &Key<Session>| {
-            self.sessions.get(*key).is_some_and(|session| session.identity.id == unblock.id)
-        };
-        let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
-        let Some(session) = self.sessions.get_mut(key) else { return false };
-        let stateful = session.stateful.as_mut();
-        if stateful.as_ref().is_some_and(|stateful| stateful.waits_on_store) {
-            self.unblock_on_store(unblock.id, unblock.reason);
-            return true;
-        }
-        let Some(stateful) = stateful else { return true };
-        if stateful.unsent > 0 {
-            stateful.unsent_end = Some(unblock.reason);
-        }
-        let waiting = stateful.blocked_on.clone();
-        for index in waiting {
-            let slot = &mut self.links[index];
-            slot.link.set_moving(false);
-            if slot.unblock.replace(unblock.reason).is_none() {
-                self.plane.unblocking.push((index, slot.generation));
-            }
-            self.send_unblock(index);
-        }
-        true
-    }
-
-    /// Asks again to end the commands that go on although they were to end: the
-    /// first request may have overtaken the command, or got lost.
-    pub(crate) fn retry_unblocks(&mut self) {
-        let mut unblocking = std::mem::take(&mut self.plane.unblocking);
-        unblocking.retain(|&(index, generation)| {
-            let slot = &self.links[index];
-            let goes_on = slot.generation == generation && slot.lease.is_some();
-            if goes_on && slot.unblock.is_some() {
-                self.send_unblock(index);
-            }
-            goes_on
-        });
-        self.plane.unblocking = unblocking;
-    }
-
-    /// Has the server end the command that waits on a private link: a reply
-    /// that is on its way already is not lost then.
-    pub(super) fn send_unblock(&mut self, index: LinkIndex) {
-        let Core { links, plane, .. } = self;
-        let slot = &mut links[index];
-        let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
-        let Some(reason) = slot.unblock else { return };
-        let Some(state) = plane.pools[slot.pool as usize].servers() else { return };
-        let index = state.link(slot.backend, session.index(), Protocol::default());
-        let slot = &mut links[index];
-        if !slot.link.has_room(plane.link_options(slot.pool)) {
-            return;
-        }
-        plane.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
-        let start = out.len();
-        reply::array(out, 4);
-        reply::bulk(out, b"CLIENT");
-        reply::bulk(out, b"UNBLOCK");
-        reply::bulk(out, id.to_string().as_bytes());
-        let how = match reason {
-            UnblockReason::Timeout => "TIMEOUT",
-            _ => "ERROR",
-        };
-        reply::bulk(out, how.as_bytes());
-        let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
-    }
-
-    /// Has a client that is to leave wait no longer in a blocking command.
-    pub(crate) fn let_go(&mut self, key: Key<Session>) {
-        let Some(session) = self.sessions.get(key).filter(|session| session.is_blocked()) else {
-            return;
-        };
-        let on = session.stateful.iter().flat_map(|stateful| &stateful.blocked_on);
-        let on = on.map(|&index| self.links[index].unblock.is_some());
-        let unsent = session.stateful.iter().filter(|stateful| stateful.unsent > 0);
-        let unsent = unsent.map(|stateful| stateful.unsent_end.is_some());
-        let mut on = on.chain(unsent).peekable();
-        // Asked once, a server is asked again in time.
-        let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
-        if !is_asked {
-            let id = session.identity.id;
-            self.plane.unblocks.push(Unblock { id, reason: UnblockReason::Stopping });
-        }
-    }
-
-    /// Notes that a client closed its side. Returns whether that is its end: a
-    /// client that waits in a blocking command, or for the end of a pause, is
-    /// not there to be answered.
-    pub(crate) fn note_hangup(&mut self, key: Key<Session>) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
-        session.hung_up = true;
-        session.awaits_others()
     }
 }

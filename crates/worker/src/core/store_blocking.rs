@@ -10,7 +10,7 @@
 //! A session that waits starts no other request, and stays with its worker.
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{Core, Plane};
 use crate::handouts::Handout;
 use indexmap::IndexMap;
@@ -63,7 +63,7 @@ impl StoreBlocking {
 impl Plane {
     /// Starts a command that may wait.
     #[cold]
-    pub(super) fn block_on_store(&mut self, store: &Store, asked: &mut Asked) -> Step {
+    pub(super) fn block_on_store(&mut self, store: &Store, asked: &mut RequestContext) -> Step {
         if !asked.busy.order.is_empty() {
             asked.session.fence();
             return Step::Wait;
@@ -97,11 +97,11 @@ impl Plane {
         Step::Started
     }
 
-    fn answer_waited(&mut self, store: &Store, asked: &mut Asked, out: &[u8]) {
+    fn answer_waited(&mut self, store: &Store, asked: &mut RequestContext, out: &[u8]) {
         self.answer_locally(asked, |dest| dest.extend_from_slice(out));
         let is_error = out.first() == Some(&b'-');
         if store.notifies() {
-            let Asked { session, busy, request, .. } = asked;
+            let RequestContext { session, busy, request, .. } = asked;
             self.settle_changes(session, busy, (store, request), is_error);
         }
         if is_error {
@@ -111,7 +111,7 @@ impl Plane {
     }
 
     /// Why a command may not wait, though it would have to.
-    fn refusal_to_wait(&self, asked: &Asked, share: &mut Share) -> Option<String> {
+    fn refusal_to_wait(&self, asked: &RequestContext, share: &mut Share) -> Option<String> {
         if Self::is_silent(asked.session) {
             let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
             return Some(text.to_owned());
@@ -134,7 +134,7 @@ impl Plane {
 
     fn begin_to_wait(
         &mut self,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         waiter: Arc<Waiter>,
         patience: Patience,
         share: Share,

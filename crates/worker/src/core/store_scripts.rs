@@ -10,7 +10,7 @@
 
 use super::Plane;
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::store_slow::is_timed;
 use super::store_tracking::{Settlement, is_of_everything};
 use super::store_transactions::{is_executed, unserved};
@@ -269,7 +269,7 @@ impl Plane {
     pub(super) fn hold_beside_script<'a>(
         &mut self,
         store: &'a Store,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Option<Held<'a>> {
         let context = self.context_of(asked);
         let mut footprint = Footprint::default();
@@ -292,7 +292,7 @@ impl Plane {
     /// Waits until a request has what it needs of a script of another worker, if
     /// one runs; whether the request is still to be answered. What a script that
     /// begins now takes is waited for once more.
-    pub(super) fn passes_script(&mut self, store: &Store, asked: &mut Asked) -> bool {
+    pub(super) fn passes_script(&mut self, store: &Store, asked: &mut RequestContext) -> bool {
         !store.has_script() || self.hold_beside_script(store, asked).is_some()
     }
 
@@ -301,7 +301,7 @@ impl Plane {
     pub(super) fn script_on_store(
         &mut self,
         (pool, store): (&PoolPlan, &Store),
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         let work = match is_timed(&pool.slow_log, asked.request) {
             true => self.begin_work(&pool.slow_log, asked.session, asked.busy),

@@ -10,7 +10,7 @@
 //! own worker alone: it comes behind the reply to the read that it is about.
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{Core, Plane};
 use crate::invalidations::{Client, Table, Told, What};
 use crate::readers::Readers;
@@ -114,7 +114,7 @@ impl Plane {
 
     /// Starts a command about tracking for a client of a store.
     #[cold]
-    pub(super) fn track_on_store(&mut self, store: &Store, asked: &mut Asked) -> Step {
+    pub(super) fn track_on_store(&mut self, store: &Store, asked: &mut RequestContext) -> Step {
         if let Some(step) = self.answer_tracking(asked) {
             return step;
         }
@@ -130,7 +130,7 @@ impl Plane {
     fn set_store_tracking(
         &mut self,
         store: &Store,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         tracking: Option<Box<Tracking>>,
     ) {
         if tracking.is_none() && asked.session.tracking.is_none() {
@@ -169,7 +169,7 @@ impl Plane {
     /// What a client's tracking has to do with a request that it now begins:
     /// enters the keys that are about to be read.
     #[cold]
-    pub(super) fn begin_tracked(&mut self, store: &Store, asked: &mut Asked) {
+    pub(super) fn begin_tracked(&mut self, store: &Store, asked: &mut RequestContext) {
         let command = asked.request.command;
         if command.verb == Verb::Reset {
             return self.set_store_tracking(store, asked, None);

@@ -12,7 +12,7 @@
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
 use super::input::Step;
-use super::stateful::{Asked, ForKeys};
+use super::stateful::{ForKeys, RequestContext};
 use super::store_slow::is_timed;
 use super::store_tracking::Settlement;
 use super::{LinkSlot, Plane};
@@ -39,7 +39,7 @@ impl Plane {
         &mut self,
         links: &mut [LinkSlot],
         store: &Store,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Option<Step> {
         if let Some(step) = self.dispatch_lent(links, asked) {
             return Some(step);
@@ -62,7 +62,7 @@ impl Plane {
     }
 
     /// Puts a command into the open transaction.
-    fn queue_on_store(&mut self, store: &Store, asked: &mut Asked) {
+    fn queue_on_store(&mut self, store: &Store, asked: &mut RequestContext) {
         let context = self.context_of(asked);
         let is_queued = match () {
             () if !store.has_room_for(asked.request, context) => Err(OutOfMemory::TEXT.to_owned()),
@@ -80,7 +80,7 @@ impl Plane {
         &mut self,
         links: &mut [LinkSlot],
         (pool, store): (&PoolPlan, &Store),
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         match self.begin_or_drop(links, asked) {
             None => {}
@@ -91,7 +91,7 @@ impl Plane {
     }
 
     /// Watches the keys of a request.
-    fn watch_on_store(&mut self, store: &Store, asked: &mut Asked) {
+    fn watch_on_store(&mut self, store: &Store, asked: &mut RequestContext) {
         let context = self.context_of(asked);
         if !self.passes_script(store, asked) {
             return;
@@ -129,7 +129,7 @@ impl Plane {
     }
 
     /// Executes the queued commands as one, unless a watched key has changed.
-    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut Asked) {
+    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut RequestContext) {
         let Some(stateful) = asked.session.stateful.as_mut() else { return };
         let Some(transaction) = stateful.transaction.take() else { return };
         let watched = stateful.watched.take();
@@ -165,7 +165,7 @@ impl Plane {
     fn execute_queued(
         &mut self,
         (pool, store): (&PoolPlan, &Store),
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         transaction: &Transaction,
         watched: Option<&WatchedKeys>,
     ) -> Result<Executed, String> {
@@ -208,7 +208,7 @@ impl Plane {
         &mut self,
         (pool, store): (&PoolPlan, &Store),
         held: &Held<'_>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         request: &Request,
         executed: &mut Executed,
     ) {
@@ -273,7 +273,7 @@ impl Plane {
     }
 
     /// What the store is to know of who asks.
-    pub(super) fn context_of(&self, asked: &Asked) -> Context {
+    pub(super) fn context_of(&self, asked: &RequestContext) -> Context {
         let identity = &asked.session.identity;
         Context {
             database: identity.database,

@@ -16,7 +16,7 @@
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
 use super::detour::owes_late_write;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
@@ -126,7 +126,7 @@ impl Plane {
         if owes_late_write(links, session) {
             return Begun::No;
         }
-        let mut asked = Asked { key, session, busy, request: &request };
+        let mut asked = RequestContext { key, session, busy, request: &request };
         let left = end - bytes.len();
         self.last_verb = Some(verb);
         // Without one it was answered, and what is still to come of it is for nobody.
@@ -141,7 +141,7 @@ impl Plane {
         Begun::Yes
     }
 
-    fn send_begun(&mut self, links: &mut [LinkSlot], asked: &mut Asked, index: LinkIndex) {
+    fn send_begun(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext, index: LinkIndex) {
         self.note_write(asked.session, asked.busy);
         links[index].link.is_blocking = true;
         links[index].is_streamed = true;

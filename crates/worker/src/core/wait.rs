@@ -9,7 +9,7 @@
 
 use super::cluster::{ClusterState, Waits};
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 
 use keyway_base::{Fault, Key, Slab};
@@ -51,7 +51,11 @@ impl Plane {
     /// Starts a request that operators send, or clients that ask for more than
     /// one server's word.
     #[cold]
-    pub(super) fn operate(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+    pub(super) fn operate(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+    ) -> Step {
         match asked.request.command.verb {
             Verb::Info => self.info(links, asked),
             Verb::Monitor => self.start_monitor(asked),
@@ -59,7 +63,7 @@ impl Plane {
         }
     }
 
-    fn wait(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+    fn wait(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
         if let Some(text) = wait_refusal(&asked.request.args) {
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Step::Started;
@@ -95,7 +99,7 @@ impl Plane {
     fn lease_each(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        asked: &Asked,
+        asked: &RequestContext,
         servers: &[u16],
     ) -> Option<Vec<(u16, Result<LinkIndex, Fault>)>> {
         let pool = asked.session.pool;
@@ -123,7 +127,7 @@ impl Plane {
     fn send_waits(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         leased: &[(u16, Result<LinkIndex, Fault>)],
     ) {
         self.count(asked.session, asked.request);
@@ -192,7 +196,7 @@ impl Plane {
         &mut self,
         slot: &mut LinkSlot,
         index: LinkIndex,
-        asked: &Asked,
+        asked: &RequestContext,
         (join, fragment): (Key<Box<Join>>, u16),
     ) {
         let until = self.answered_by(asked);

@@ -41,7 +41,7 @@ pub(super) use readers::{Reader, Readers};
 pub(super) use redirect::Waits;
 
 use super::reply::release_all;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use crate::pool_kind::address_of;
 use crate::{Cluster, Plan, Upstream};
@@ -457,7 +457,7 @@ impl Plane {
     /// Whether a request has to wait: nobody has told yet who has which slot, and
     /// somebody may soon.
     #[inline]
-    pub(super) fn awaits_map(&mut self, asked: &mut Asked) -> bool {
+    pub(super) fn awaits_map(&mut self, asked: &mut RequestContext) -> bool {
         let state = self.cluster_state(asked.session.pool);
         state.is_some_and(|state| !state.map.is_known())
             && asked.request.handling() != Handling::Local

@@ -1,7 +1,7 @@
 //! Which server a read goes to, where replicas may be read.
 
 use super::super::pools::FoundState;
-use super::super::stateful::Asked;
+use super::super::stateful::RequestContext;
 use super::super::{LinkIndex, LinkSlot, Plane};
 use super::ClusterState;
 use crate::{Cluster, Plan};
@@ -323,7 +323,7 @@ impl Look for LookOf<'_> {
 impl Plane {
     /// Whether a request may be answered by a replica; notes that it is a write.
     #[inline]
-    pub(in super::super) fn reads_replicas(&self, asked: &mut Asked) -> bool {
+    pub(in super::super) fn reads_replicas(&self, asked: &mut RequestContext) -> bool {
         match self.pools[usize::from(asked.session.pool)].readers() {
             Some(readers) => may_read(readers, asked, self.clock.now),
             None => false,
@@ -405,7 +405,7 @@ pub(super) fn chooser_of(session: &Session) -> u16 {
 }
 
 /// Whether the request of a session may be answered by a replica.
-fn may_read(readers: &Readers, asked: &mut Asked, now: Time) -> bool {
+fn may_read(readers: &Readers, asked: &mut RequestContext, now: Time) -> bool {
     let Request { command, .. } = asked.request;
     if !command.flags.contains(Flags::READONLY) {
         if command.flags.contains(Flags::WRITE) {

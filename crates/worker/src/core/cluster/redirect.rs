@@ -231,6 +231,7 @@ impl Core {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
+        plane.note_sent_again(sessions, (pool, place), one.exchange.owner);
         plane.enqueue_again(links, index, one, asking);
         let is_sent = links[index].link.state() == LinkState::Ready;
         if one.reply.is_empty() && is_sent && plane.primary_wait(pool).is_some() {

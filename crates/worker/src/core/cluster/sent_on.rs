@@ -101,7 +101,11 @@ impl Core {
                 return onward;
             }
             let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
-            if !is_own && !plane.is_at(pool, from, &earlier.to) {
+            // If it is awaited from this very server, it was sent there again, behind this one. Of
+            // requests without replies, and of those of two relays, nobody knows which came first.
+            let is_ordered =
+                earlier.session == session && reply.is_some() && earlier.reply.is_some();
+            if !is_own && (is_ordered || !plane.is_at(pool, from, &earlier.to)) {
                 onward.to = earlier.to.clone();
             }
         }
@@ -114,6 +118,33 @@ impl Core {
 impl Plane {
     fn is_at(&self, pool: u16, place: u16, endpoint: &Endpoint) -> bool {
         self.cluster_state(pool).is_some_and(|state| state.shared.place_of(endpoint) == Some(place))
+    }
+
+    /// Notes that a request is sent to the server at a place, without that another server has named
+    /// it: as the one that did has left before it could be sent.
+    pub(super) fn note_sent_again(
+        &mut self,
+        sessions: &Slab<Session>,
+        (pool, place): (u16, u16),
+        owner: Owner,
+    ) {
+        if self.cluster.sent_on.latest.is_empty() {
+            return;
+        }
+        let Some((session, reply)) = self.place_in_session(owner) else { return };
+        let Some(client) = sessions.get(session).map(|it| client_behind(above(session, it).0))
+        else {
+            return;
+        };
+        let Some(state) = self.cluster_state(pool) else { return };
+        let Some(node) = state.map.node(usize::from(place)) else { return };
+        let to = node.endpoint.clone();
+        let of_client = (client.to_bits(), pool, 0)..=(client.to_bits(), pool, u16::MAX);
+        for (_, latest) in self.cluster.sent_on.latest.range_mut(of_client) {
+            if (latest.session, latest.reply) == (session, Some(reply)) {
+                latest.to = to.clone();
+            }
+        }
     }
 
     fn note_sent_on(&mut self, sessions: &Slab<Session>, key: (u64, u16, u16), sent_on: SentOn) {

@@ -2,7 +2,7 @@
 //! becomes one fragment for each slot, also where a server has several of them.
 
 use super::super::input::Step;
-use super::super::stateful::Asked;
+use super::super::stateful::RequestContext;
 use super::super::{LinkSlot, Plane};
 use super::Reader;
 use crate::Upstream;
@@ -79,7 +79,7 @@ impl Plane {
     pub(in super::super) fn split_by_slot(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         split: Split,
     ) -> Step {
         let mut scratch = std::mem::take(&mut self.cluster.split);
@@ -102,7 +102,7 @@ impl Plane {
     }
 
     /// Finds the slot and server of each key. Returns whether all have one.
-    fn place_slots(&self, scratch: &mut Scratch, asked: &Asked, stride: usize) -> bool {
+    fn place_slots(&self, scratch: &mut Scratch, asked: &RequestContext, stride: usize) -> bool {
         let pool = usize::from(asked.session.pool);
         let Some(Upstream { servers: sharded, .. }) = self.plan.pools[pool].kind.upstream() else {
             return false;
@@ -126,7 +126,7 @@ impl Plane {
         &mut self,
         scratch: &mut Scratch,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> bool {
         let reads = self.reads_replicas(asked);
         scratch.reads = reads;
@@ -153,10 +153,10 @@ impl Plane {
         &mut self,
         scratch: &Scratch,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         split: Split,
     ) -> Step {
-        let Asked { key, session, busy, request } = asked;
+        let RequestContext { key, session, busy, request } = asked;
         if let [fragment] = &scratch.fragments[..] {
             let link = self.link_of(session, fragment.server);
             let before = links[link].link.in_flight();

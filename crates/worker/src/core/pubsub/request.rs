@@ -1,5 +1,5 @@
 use super::super::input::Step;
-use super::super::stateful::Asked;
+use super::super::stateful::RequestContext;
 use super::super::{LinkSlot, Plane};
 use super::shape_of;
 use crate::PoolKind;
@@ -134,7 +134,7 @@ impl Plane {
     #[cold]
     pub(in super::super) fn server_of_published(
         &self,
-        asked: &Asked,
+        asked: &RequestContext,
         name: &str,
     ) -> Result<Option<u16>, String> {
         let kind = match asked.request.command.verb {

@@ -1,6 +1,6 @@
 //! Requests of Redis clients to pools that lead to others.
 
-use super::super::stateful::Asked;
+use super::super::stateful::RequestContext;
 use super::super::{LinkSlot, Plane};
 use super::{Destination, Language, Lots, Step, Wants, Whose, above};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
@@ -22,7 +22,7 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         plan: &Plan,
         (pool, routes): (&PoolPlan, &RoutePlan),
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         if asked.session.is_multi_refused && self.refuse_behind_multi(asked) {
             return Step::Started;
@@ -51,7 +51,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         plan: &Plan,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         keys: &mut Vec<u32>,
     ) -> Step {
         let request = asked.request;
@@ -113,12 +113,18 @@ impl Plane {
     }
 
     #[cold]
-    fn deny_routed(&mut self, asked: &mut Asked, text: &str) {
+    fn deny_routed(&mut self, asked: &mut RequestContext, text: &str) {
         asked.session.note_fault(Fault::Denied);
         self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
     }
 
-    fn start_trip(&mut self, plan: &Plan, over: u16, asked: &mut Asked, keys: &[u32]) -> Step {
+    fn start_trip(
+        &mut self,
+        plan: &Plan,
+        over: u16,
+        asked: &mut RequestContext,
+        keys: &[u32],
+    ) -> Step {
         let PoolKind::Routed(routes) = &plan.pools[usize::from(over)].kind else {
             return Step::Started;
         };
@@ -196,7 +202,7 @@ impl Plane {
     fn parts_of(
         &self,
         routes: &RoutePlan,
-        asked: &Asked,
+        asked: &RequestContext,
         keys: &[u32],
         (nature, many): (Nature, bool),
     ) -> Option<Lots> {
@@ -244,7 +250,7 @@ impl Plane {
 
     /// Answers what is about the connection or Keyway.
     #[cold]
-    pub(super) fn answer_routed(&mut self, pool: &PoolPlan, asked: &mut Asked) -> Step {
+    pub(super) fn answer_routed(&mut self, pool: &PoolPlan, asked: &mut RequestContext) -> Step {
         match asked.request.command.verb {
             Verb::Monitor => return self.start_monitor(asked),
             // Replies on their way are in the protocol spoken so far, and wanted.
@@ -264,7 +270,7 @@ impl Plane {
     /// meant ends: a client that pipelines it would else see an error for what was done.
     /// False for what goes on.
     #[cold]
-    fn refuse_behind_multi(&mut self, asked: &mut Asked) -> bool {
+    fn refuse_behind_multi(&mut self, asked: &mut RequestContext) -> bool {
         let text = match asked.request.command.verb {
             Verb::Quit => return false,
             Verb::Reset => {
@@ -285,7 +291,7 @@ impl Plane {
     }
 
     #[cold]
-    fn refuse_routed(&mut self, pool: &PoolPlan, routes: &RoutePlan, asked: &mut Asked) {
+    fn refuse_routed(&mut self, pool: &PoolPlan, routes: &RoutePlan, asked: &mut RequestContext) {
         let text = format!(
             "ERR '{}' is refused: [pool.{}] is of kind \"{}\", which leads requests with keys to \
              other pools; use a listener of the pool that is meant",
@@ -297,7 +303,7 @@ impl Plane {
     }
 }
 
-fn name_of(asked: &Asked) -> String {
+fn name_of(asked: &RequestContext) -> String {
     asked.request.command.name.replace('|', " ")
 }
 

@@ -6,7 +6,7 @@
 //! home with the first request behind it that needs no such thing.
 
 use super::super::input::Step;
-use super::super::stateful::Asked;
+use super::super::stateful::RequestContext;
 use super::super::{LinkSlot, Plane};
 use super::routes_of;
 use crate::{Plan, RoutePlan};
@@ -107,7 +107,7 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         plan: &Plan,
         routes: &RoutePlan,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Option<Step> {
         let RoutedPool::ReadWriteSplit(split) = &routes.pool else { return None };
         if asked.session.relay.is_some() {
@@ -142,7 +142,7 @@ impl Plane {
     }
 
     /// Lends a session to the pool that writes; its request comes again there.
-    fn lend(&mut self, writer: u16, asked: &mut Asked) -> Step {
+    fn lend(&mut self, writer: u16, asked: &mut RequestContext) -> Step {
         if asked.session.is_monitor {
             let text = "ERR a client that monitors does nothing else here: send RESET first";
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
@@ -160,7 +160,7 @@ impl Plane {
     pub(in crate::core) fn dispatch_lent(
         &mut self,
         links: &mut [LinkSlot],
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Option<Step> {
         let home = asked.session.stateful.as_ref()?.home?;
         let verb = asked.request.command.verb;
@@ -184,7 +184,7 @@ impl Plane {
     fn look_from_home(
         &mut self,
         plan: &Plan,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         own: &crate::PoolPlan,
     ) -> Option<Step> {
         let is_held = !own.pause.is_unused()

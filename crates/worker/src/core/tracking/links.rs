@@ -1,6 +1,6 @@
 use super::super::reply::release_all;
 use super::super::scripts::Given;
-use super::super::stateful::Asked;
+use super::super::stateful::RequestContext;
 use super::super::{Core, LinkIndex, LinkSlot, Plane};
 use super::hears;
 use keyway_base::{BackendFault, Key};
@@ -48,7 +48,7 @@ impl Plane {
     pub(super) fn begin_tracking(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
         if let Some(current) = &mut asked.session.tracking
@@ -88,7 +88,7 @@ impl Plane {
 
     /// The links of a session are others than before: what they were told of
     /// they have forgotten.
-    pub(super) fn renew_way(&mut self, asked: &mut Asked) {
+    pub(super) fn renew_way(&mut self, asked: &mut RequestContext) {
         let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
         if let Some(way) = way {
             way.is_renewed = true;
@@ -110,7 +110,7 @@ impl Plane {
     pub(super) fn resume_tracking(
         &mut self,
         links: &mut Vec<LinkSlot>,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
         let (key, pool, protocol) =

@@ -23,7 +23,7 @@ pub(super) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
 use super::input::Step;
-use super::stateful::Asked;
+use super::stateful::RequestContext;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::PoolPlan;
 use keyway_command::{Handling, Request, Verb};
@@ -40,7 +40,7 @@ const UNSENT_MAX: usize = 256 << 10;
 impl Plane {
     /// Answers a command about tracking that changes nothing, or only what is
     /// said of the next request; `None` for `CLIENT TRACKING` itself.
-    pub(super) fn answer_tracking(&mut self, asked: &mut Asked) -> Option<Step> {
+    pub(super) fn answer_tracking(&mut self, asked: &mut RequestContext) -> Option<Step> {
         let protocol = asked.session.identity.protocol;
         match asked.request.command.verb {
             Verb::ClientTracking => return None,
@@ -67,7 +67,7 @@ impl Plane {
     }
 
     /// What `CLIENT TRACKING` asks for; `None` when it was refused.
-    pub(super) fn read_tracking(&mut self, asked: &mut Asked) -> Option<Change> {
+    pub(super) fn read_tracking(&mut self, asked: &mut RequestContext) -> Option<Change> {
         let pool = asked.session.pool;
         let clients = &self.plan.clients;
         let current = asked.session.tracking.as_deref();
@@ -90,7 +90,7 @@ impl Plane {
     /// Starts a command about tracking for a client of a sharded pool. One that
     /// changes its links waits until every reply before it is here.
     #[cold]
-    pub(super) fn track(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) -> Step {
+    pub(super) fn track(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
         if let Some(step) = self.answer_tracking(asked) {
             return step;
         }
@@ -125,7 +125,7 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         let (session, request) = (&*asked.session, asked.request);
         let word = match is_about_client(request) {
@@ -165,7 +165,7 @@ impl Plane {
         links: &mut Vec<LinkSlot>,
         pool: &PoolPlan,
         sharded: &ServerSet,
-        asked: &mut Asked,
+        asked: &mut RequestContext,
     ) -> Step {
         match self.dispatch_stateful(links, asked) {
             Some(step) => step,
@@ -176,7 +176,11 @@ impl Plane {
     /// Ends the tracking that a session had under its last protocol, and begins
     /// it anew. A client for which there is no room any more is closed: it
     /// relies on being told.
-    pub(super) fn change_tracking(&mut self, links: &mut Vec<LinkSlot>, asked: &mut Asked) {
+    pub(super) fn change_tracking(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+    ) {
         let Some(tracking) = asked.session.tracking.take() else { return };
         let is_reset = asked.request.command.verb == Verb::Reset;
         asked.session.tracking = Some(tracking.clone());

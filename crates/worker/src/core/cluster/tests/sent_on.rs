@@ -88,6 +88,25 @@ fn a_new_request_does_not_overtake_one_that_is_sent_on() {
 }
 
 #[test]
+fn a_request_follows_an_earlier_one_that_has_come_back_behind_it() {
+    let mut core = core_of(ReadPolicy::default(), None);
+    let of_two = [(0, 8191, 1), (8192, 16383, 2)];
+    learn(&mut core, &of_two);
+    [1, 2].into_iter().for_each(|port| connect(&mut core, port));
+    let client = client(&mut core);
+    ask(&mut core, client, "GET a\r\nSET a 1\r\n");
+    send(&mut core, 2);
+    learn(&mut core, &[(0, 8191, 1), (8192, 16382, 2), (16383, 16383, 3)]);
+    hear(&mut core, 2, TO_3);
+    // There is no connection to the server at 3 yet when it is said to have no slots any more.
+    learn(&mut core, &of_two);
+    assert!(send(&mut core, 2).contains("GET"));
+    hear(&mut core, 2, TO_3);
+    let sent = send(&mut core, 2);
+    assert!(sent.contains("SET"), "{sent}");
+}
+
+#[test]
 fn nothing_is_kept_of_requests_that_were_sent_on() {
     let mut core = core_of_three();
     for _ in 0..1000 {
