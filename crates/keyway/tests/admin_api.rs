@@ -580,6 +580,8 @@ fn no_operation_is_done_without_the_token() {
         // Of two the first counts.
         format!("authorization: Bearer x\r\nauthorization: Bearer {TOKEN}\r\n"),
     ];
+    // Each server is asked once at the start.
+    wait_until("servers are known", SOON, || !changeable(&keyway).contains("unknown"));
     let before = changeable(&keyway);
     let operations = operations();
     for (line, body, is_guarded) in &operations {
