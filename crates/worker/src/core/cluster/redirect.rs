@@ -104,7 +104,7 @@ impl Core {
         }
         let mut onward = Onward { to: endpoint, slot, is_moved };
         if is_its_slot && !self.links[from].is_private {
-            onward = self.in_order((pool, backend), (one.exchange.owner, redirect.slot), onward);
+            onward = self.in_order((pool, backend), (&one.exchange, redirect.slot), onward);
         }
         match shared.place_of(&onward.to) {
             // What came before is to go there first; nothing did on a link of its own.
@@ -212,6 +212,13 @@ impl Core {
         plane.enqueue_again(links, index, one, asking);
     }
 
+    /// Sends a request to the server at `place`, which no other has named for it.
+    fn send_unnamed(&mut self, place: u16, from: LinkIndex, one: &Redirected) {
+        let pool = self.links[from].pool;
+        self.plane.note_sent_again(&self.sessions, (pool, place), one.exchange.owner);
+        self.send_to(place, from, one, false);
+    }
+
     /// Sends a request to the server at `place`.
     fn send_to(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
         let Core { sessions, links, plane } = self;
@@ -231,7 +238,6 @@ impl Core {
             let place = (slot.pool, slot.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
-        plane.note_sent_again(sessions, (pool, place), one.exchange.owner);
         plane.enqueue_again(links, index, one, asking);
         let is_sent = links[index].link.state() == LinkState::Ready;
         if one.reply.is_empty() && is_sent && plane.primary_wait(pool).is_some() {
@@ -339,7 +345,7 @@ impl Core {
                 Some(place) if waits.is_some() || self.links[from].is_private => {
                     self.retry_private(place, from, &redirected, waits);
                 }
-                Some(place) => self.send_to(place, from, &redirected, false),
+                Some(place) => self.send_unnamed(place, from, &redirected),
                 None => self.retry_without_owner(from, redirected),
             }
         }
@@ -384,7 +390,7 @@ impl Core {
             // No server has sent it on: what counts these counts one more.
             one.exchange.redirections = one.exchange.redirections.saturating_sub(1);
             match self.plane.place_of_request(sent_to, &one) {
-                Some(place) => self.send_to(place, from, &one, false),
+                Some(place) => self.send_unnamed(place, from, &one),
                 None => {
                     let Core { sessions, links, plane } = self;
                     let place = (links[from].pool, links[from].backend);

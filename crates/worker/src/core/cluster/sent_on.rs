@@ -13,8 +13,8 @@
 use super::super::routes::{above, client_behind};
 use super::super::{Core, Plane};
 use super::named::Onward;
-use keyway_base::{Key, Slab};
-use keyway_proxy::{Owner, Session};
+use keyway_base::{Key, Slab, Time};
+use keyway_proxy::{Exchange, Owner, Session};
 use keyway_topology::Endpoint;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ struct SentOn {
     /// The index of its reply; `None` where the client has asked for none.
     reply: Option<u32>,
     to: Endpoint,
+    /// When it was sent to a server that no other had named for it, behind what was there.
+    again_at: Option<Time>,
 }
 
 /// The latest request that was sent on of each client and slot.
@@ -86,10 +88,11 @@ impl Core {
     pub(super) fn in_order(
         &mut self,
         (pool, from): (u16, u16),
-        (owner, slot): (Owner, u16),
+        (exchange, slot): (&Exchange, u16),
         mut onward: Onward,
     ) -> Onward {
         let Core { sessions, plane, .. } = self;
+        let (owner, started) = (exchange.owner, exchange.started);
         let Some(session) = plane.session_of(owner) else { return onward };
         let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
         let Some(client) = client else { return onward };
@@ -101,15 +104,16 @@ impl Core {
                 return onward;
             }
             let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
-            // If it is awaited from this very server, it was sent there again, behind this one. Of
-            // requests without replies, and of those of two relays, nobody knows which came first.
-            let is_ordered =
-                earlier.session == session && reply.is_some() && earlier.reply.is_some();
-            if !is_own && (is_ordered || !plane.is_at(pool, from, &earlier.to)) {
+            // At this very server the earlier one is behind this one if it was sent there again.
+            let is_later = earlier.again_at.is_some_and(|at| started <= at);
+            let is_ahead = plane.is_at(pool, from, &earlier.to) && !is_later;
+            if !is_own && !is_ahead {
                 onward.to = earlier.to.clone();
             }
         }
-        let sent_on = SentOn { session, reply, to: onward.to.clone() };
+        let is_back = plane.is_at(pool, from, &onward.to);
+        let again_at = is_back.then_some(plane.clock.now);
+        let sent_on = SentOn { session, reply, to: onward.to.clone(), again_at };
         plane.note_sent_on(sessions, key, sent_on);
         onward
     }
@@ -142,7 +146,7 @@ impl Plane {
         let of_client = (client.to_bits(), pool, 0)..=(client.to_bits(), pool, u16::MAX);
         for (_, latest) in self.cluster.sent_on.latest.range_mut(of_client) {
             if (latest.session, latest.reply) == (session, Some(reply)) {
-                latest.to = to.clone();
+                (latest.to, latest.again_at) = (to.clone(), Some(self.clock.now));
             }
         }
     }
