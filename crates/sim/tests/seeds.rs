@@ -320,7 +320,7 @@ fn seeds_of_waits_and_connections_that_broke_a_law_once_do_so_no_more() {
 }
 
 /// Each broke a law once. Requests of a client for one slot changed their order when the slot moved
-/// twice (100713), or back before a request could be sent (235245). A request of a pipeline had a second timeout (20330), or none at a server that had
+/// twice (100713), or back before a request could be sent (235245, 240241, 242307). A request of a pipeline had a second timeout (20330), or none at a server that had
 /// just been asked (124032, 130739). A write that had timed out in a pool that a reload replaced was
 /// executed behind a later one (594). A copy went to a pool that had the place of a child of a
 /// replaced pool (139692). A large request was executed before a write of its client that had timed out,
@@ -341,7 +341,7 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
         Options { clusters: true, mutes: true, reloads: Some(true), ..Options::default() };
     let kinds = [
         (clusters, &[100713, 115113][..]),
-        (Options { clusters: true, ..Options::default() }, &[143483, 235245]),
+        (Options { clusters: true, ..Options::default() }, &[143483, 235245, 240241, 242307]),
         (memcached, &[124032, 130739]),
         (Options { memcached: true, ..Options::default() }, &[223450]),
         (Options { replicated: true, ..Options::default() }, &[217888, 230874]),
