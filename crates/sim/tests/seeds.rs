@@ -320,16 +320,17 @@ fn seeds_of_waits_and_connections_that_broke_a_law_once_do_so_no_more() {
 }
 
 /// Each broke a law once. Requests of a client for one slot changed their order when the slot moved
-/// twice (100713), or back before a request could be sent (235245, 240241, 242307). A request of a pipeline had a second timeout (20330), or none at a server that had
-/// just been asked (124032, 130739). A write that had timed out in a pool that a reload replaced was
-/// executed behind a later one (594). A copy went to a pool that had the place of a child of a
-/// replaced pool (139692). A large request was executed before a write of its client that had timed out,
-/// and that write overwrote it (226905). A pipelined request was refused by a server that had just been
-/// asked (223450). A request that was sent again waited until its time was up, behind a large reply that
-/// another client read slowly (217888). A client that left between two tries of its BLPOP was not noticed
-/// (230874). Four were called violations and are none: a client that watches and writes nothing may read
-/// from a replica (115113), as may one whose only write was refused (143483), a request that waits behind
-/// one of its client may go to the next child (113745), and a client is disconnected whose items, large
+/// twice (100713), or back before a request could be sent (235245, 240241, 242307). A request of a
+/// pipeline had a second timeout (20330), or none at a server that had just been asked (124032,
+/// 130739). A write that had timed out in a pool that a reload replaced was executed behind a later one
+/// (594). A copy went to a pool that had the place of a child of a replaced pool (139692). A large
+/// request was executed before a write of its client that had timed out, and that write overwrote it
+/// (226905). A pipelined request was refused by a server that had just been asked (223450). A request
+/// that was sent again waited until its time was up, behind a large reply that another client read
+/// slowly (217888). A client that left between two tries of its BLPOP was not noticed (230874). Four
+/// were called violations and are none: a client that watches and writes nothing may read from a
+/// replica (115113), as may one whose only write was refused (143483), a request that waits behind one
+/// of its client may go to the next child (113745), and a client is disconnected whose items, large
 /// only together, end with their server (221662).
 #[test]
 fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more() {
