@@ -795,8 +795,8 @@ fn a_script_reaches_channels_and_keys_with_its_own_hash_tag() {
     assert!((1..80).contains(&untagged), "{untagged} of 100 by chance");
 }
 
-/// Whoever subscribes to thousands of channels of a sharded pool, counts their subscribers or leaves
-/// them holds nobody up: the time is in proportion to the names.
+/// A client may subscribe to thousands of channels of a sharded pool, count their subscribers and
+/// leave them without holding others up: the time is in proportion to the names.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
 fn thousands_of_channels_hold_nobody_up() {

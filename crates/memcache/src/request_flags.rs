@@ -1,4 +1,4 @@
-//! What a request asks for beside its verb, one bit each.
+//! The wishes of a request beside its verb, one bit each.
 
 use std::ops::{BitOr, BitOrAssign};
 

@@ -71,7 +71,7 @@ mod tests {
             // nothing.
             usable == block.capacity() || usable + 16 == allocated(block.capacity())
         };
-        // What tests beside this one have freed is used first, and is soon used up. No block would
+        // Memory that parallel tests have freed is used first, and is soon used up. No block would
         // be mapped if the long one had raised the bound from which blocks are.
         let mut blocks: Vec<Vec<u8>> = Vec::new();
         while !blocks.last().is_some_and(is_mapped) {

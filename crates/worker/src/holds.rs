@@ -106,7 +106,7 @@ impl Plan {
         let name = &pools[pool].name;
         let is_of = move |it: &&Retired| {
             let is_left = it.left.load(Ordering::Acquire) > 0;
-            is_left && pools[usize::from(it.pool)].name == format!("{name}~{}", it.generation)
+            is_left && pools[usize::from(it.pool)].name == Retired::name_of(name, it.generation)
         };
         self.retired.iter().filter(is_of).map(|it| usize::from(it.pool))
     }

@@ -80,6 +80,14 @@ pub struct Retired {
     pub left: Arc<AtomicUsize>,
 }
 
+impl Retired {
+    /// The name that a pool called `name` has once the version `generation` is without it. No pool
+    /// of a file is called so: names have no such character.
+    pub fn name_of(name: &str, generation: u64) -> String {
+        format!("{name}~{generation}")
+    }
+}
+
 /// Asks workers to accept the clients that wait at the sockets of busy workers.
 #[derive(Debug, Default)]
 pub struct Relief {

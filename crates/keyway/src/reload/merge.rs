@@ -316,8 +316,7 @@ fn put(before: &Before, new: &Config, pools: &[Place], listeners: &[(usize, bool
             left: Arc::new(AtomicUsize::new(before.workers)),
         });
         if let Some(pool) = slot {
-            // No pool of a file is called so: names have no such character.
-            pool.name = format!("{}~{generation}", pool.name);
+            pool.name = Retired::name_of(&pool.name, generation);
         }
     }
     let position_of = |index: usize| pools[index].position;

@@ -57,7 +57,7 @@ impl Stateful {
         !has_none
     }
 
-    /// Whether a blocking command waits: on private links, for one, or on the embedded store.
+    /// Returns whether a blocking command waits: on private links, for a link, or on the embedded store.
     pub fn is_blocked(&self) -> bool {
         self.waits_on_store || self.unsent > 0 || !self.blocked_on.is_empty()
     }

@@ -394,7 +394,7 @@ fn merge(before: &Plan, wanted: Vec<Pool>, (workers, now): (usize, Nanos)) -> Me
             until: Time(now) + DRAIN_TIMEOUT,
             left: Arc::new(AtomicUsize::new(workers)),
         });
-        pools[position].name = format!("{}~{generation}", pools[position].name);
+        pools[position].name = Retired::name_of(&pools[position].name, generation);
     }
     let mut positions: Vec<usize> = Vec::new();
     let were = found.clone();

@@ -130,7 +130,7 @@ pub(super) fn late_link(
     session: &mut Session,
     server: (u16, u16),
 ) -> Option<LinkIndex> {
-    if !session.has_late_write || !owes_late_write(links, session) {
+    if !owes_late_write(links, session) {
         return None;
     }
     let is_such = |slot: &LinkSlot| {

@@ -17,7 +17,7 @@ pub(super) const BULK: u32 = u32::MAX;
 /// server, made likewise. See `detour.rs`.
 pub(super) const DETOUR: u32 = u32::MAX - 1;
 
-/// What this worker knows of a pool, one variant for each kind.
+/// The state of a pool in this worker, one variant for each kind.
 pub(super) enum PoolState {
     /// The pool has ended here, or has not begun.
     Ended,
@@ -56,13 +56,13 @@ pub(super) struct ServersState {
 /// The same of a pool that finds its servers while it serves.
 pub(super) struct FoundState {
     pub(super) servers: ServersState,
-    /// Who they are.
+    /// The servers that are known.
     pub(super) cluster: ClusterState,
-    /// Who is read instead of a primary; only where replicas are.
+    /// The choice of replicas for reads; only where replicas are read.
     pub(super) readers: Option<Box<Readers>>,
     /// When reads are sent to a second server; only where they are.
     pub(super) hedging: Option<Box<Hedging>>,
-    /// What may be sent again; only where that is bounded.
+    /// The bound on requests that are sent again, if there is one.
     pub(super) retries: Option<Box<Budget>>,
 }
 
@@ -129,7 +129,7 @@ impl PoolState {
         }
     }
 
-    /// What is known of servers that are found while it serves.
+    /// The servers that were found, of kinds that find theirs while they serve.
     #[inline]
     pub(super) fn found(&self) -> Option<&FoundState> {
         match self {
@@ -157,7 +157,7 @@ impl PoolState {
         }
     }
 
-    /// Who is read instead of a primary; only where replicas are.
+    /// The choice of replicas for reads; `None` if no replica is read.
     #[inline]
     pub(super) fn readers(&self) -> Option<&Readers> {
         self.found()?.readers.as_deref()
@@ -258,13 +258,13 @@ impl ServersState {
         }
     }
 
-    /// Where keys are.
+    /// The ring, which tells the server of a key.
     #[inline]
     pub(super) fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Keys are elsewhere now, as servers have said.
+    /// Takes another ring, as servers have said that keys have moved.
     pub(super) fn set_ring(&mut self, ring: Ring) {
         self.ring = ring;
     }

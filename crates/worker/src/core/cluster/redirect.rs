@@ -370,7 +370,7 @@ impl Core {
     /// Tells whoever waits what the server has said, and takes the link back that was kept
     /// for the next try.
     pub(in super::super) fn give_up_private(&mut self, from: LinkIndex, one: &Redirected) {
-        // Of WAIT it is not known any more once that is answered.
+        // The owner of a WAIT is not known any more once it is answered.
         let owner = self.plane.session_of(one.exchange.owner);
         self.give_up(from, one);
         let Core { sessions, links, plane } = self;

@@ -29,7 +29,8 @@ struct SentOn {
     /// The index of its reply; `None` where the client has asked for none.
     reply: Option<u32>,
     to: Endpoint,
-    /// When it was sent to a server that no other had named for it, behind what was there.
+    /// When it was sent to a server that no other had named for it. It is behind all requests that
+    /// were sent there before.
     again_at: Option<Time>,
 }
 
@@ -124,8 +125,8 @@ impl Plane {
         self.cluster_state(pool).is_some_and(|state| state.shared.place_of(endpoint) == Some(place))
     }
 
-    /// Notes that a request is sent to the server at a place, without that another server has named
-    /// it: as the one that did has left before it could be sent.
+    /// Notes that a request is sent again to the server at a place, which no server has named for it.
+    /// The server that was named may have left before the request could be sent.
     pub(super) fn note_sent_again(
         &mut self,
         sessions: &Slab<Session>,

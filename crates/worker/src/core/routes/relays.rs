@@ -151,7 +151,7 @@ impl Queues {
         }
     }
 
-    /// What is to be asked in words of its own.
+    /// The waiting questions that have words of their own.
     pub(super) fn errands(&self) -> impl Iterator<Item = &Errand> {
         let later = self.levels.iter().flat_map(|level| &level.later);
         let behind = self.stalls.values().flat_map(|stall| &stall.behind);

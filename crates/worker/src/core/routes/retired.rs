@@ -1,4 +1,4 @@
-//! What keeps a retired pool: requests that may still come to it through another.
+//! The end of a retired pool waits for requests that may still come to it through another pool.
 
 use super::super::Plane;
 use super::State;
@@ -42,7 +42,7 @@ impl Errand {
 }
 
 impl State {
-    /// Whether a request that is on its way, or is to be asked, names a pool. Trips name the pool
+    /// Returns whether a request that is on its way, or is to be asked, names a pool. Trips name the pool
     /// that leads them, which has not ended before they have.
     fn names(&self, pool: u16) -> bool {
         self.trips.iter().any(|(_, trip)| trip.pool == pool)
