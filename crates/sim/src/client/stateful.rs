@@ -553,7 +553,10 @@ impl Client {
                     || matches!(self.phase, Phase::Leaving { .. })
                     || self.id.is_none_or(|id| ledger.may_be_unblocked(id, expected.asked_at))
             }
-            What::Exec { .. } if text.starts_with("EXECABORT") => self.is_refused,
+            What::Exec { .. } if text.starts_with("EXECABORT") => {
+                let reason = text.split_once("discarded because of: ").map_or("", |it| it.1);
+                self.is_refused || ledger.is_for_room(pool, reason)
+            }
             What::Exec { parts, .. } if is_crossing => {
                 ledger.is_cluster() && self.crosses(parts, ledger)
             }

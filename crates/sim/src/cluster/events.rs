@@ -271,15 +271,19 @@ impl ClusterSim {
         self.publish(&[node], scene);
         self.move_range((giver, node), scene);
         let count = self.view.members.iter().filter(|member| member.is_member).count();
+        self.joined.push(node);
         // A place is not another's for some time.
         let is_beyond = count > usize::from(self.plan.nodes_max);
-        self.was_crowded |= is_beyond;
         if is_beyond || count + self.gone.len() > self.plan.places {
-            // Requests for its slots have no server until it has left.
+            self.was_crowded = true;
+            // Requests for its slots have no server until it has left. It may have taken the place
+            // of one that joined shortly before.
             self.busy.insert(node);
             self.within(scene.network, (100 * MILLI, 1500 * MILLI), Step::Retire(node));
             let until = self.plan.ends_at + self.plan.aftermath;
-            scene.ledger.on_trouble(usize::from(node), scene.network.now, until);
+            for &joined in &self.joined {
+                scene.ledger.on_trouble(usize::from(joined), scene.network.now, until);
+            }
         }
         Some(())
     }

@@ -130,7 +130,9 @@ pub struct ClusterSim {
     /// Of each that is no cluster's, whether a sentinel has gone back in time while so few had
     /// heard of the latest primary that most told of an earlier one. They are rightly believed.
     forgotten: Vec<bool>,
-    /// There were more servers than may have places.
+    /// Servers that have joined, in their order.
+    joined: Vec<u16>,
+    /// There were more servers, with those that have left, than there are places.
     was_crowded: bool,
     steps: Vec<Step>,
     random: Random,
@@ -205,6 +207,7 @@ impl ClusterSim {
             reigns,
             first: shared,
             forgotten: vec![false; groups],
+            joined: Vec::new(),
             was_crowded: false,
             steps: Vec::new(),
             random,
@@ -346,7 +349,7 @@ impl ClusterSim {
         }
     }
 
-    /// Whether there were ever more servers than may have places.
+    /// Whether there were ever more servers, with those that have left, than there are places.
     pub fn was_crowded(&self) -> bool {
         self.was_crowded
     }
