@@ -717,9 +717,10 @@ impl<I: Io> Worker<I> {
                 || session.memcached.is_some_and(|client| client.skip > 0)
                 || self.core.plane.store_tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
-            if is_bound || !session.is_at_rest() {
+            if is_bound || !session.is_at_rest() || !self.core.may_change_links(key) {
                 continue;
             }
+            let Some(session) = self.core.session(key) else { continue };
             let identity = session.identity.clone();
             let pool = session.pool;
             let Client { socket, peer, .. } = client;

@@ -73,7 +73,7 @@ impl Link {
         self.memcached = None;
         self.passing = None;
         self.send_blocked = false;
-        self.is_blocking = false;
+        (self.is_blocking, self.stays_when_late) = (false, false);
         self.state = LinkState::Idle;
         self.trim();
     }

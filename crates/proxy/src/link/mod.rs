@@ -176,6 +176,8 @@ pub struct Link {
     moved: Time,
     /// Longest wait of a request for the connection. `None`: as long as for its reply.
     held_for: Option<Duration>,
+    /// When the time of requests that were held for the connection began to count.
+    held_until: Option<Time>,
     /// Attempts to connect since the backend last answered a request.
     failures: u32,
     /// The backend has answered a request on this connection.
@@ -186,6 +188,9 @@ pub struct Link {
     pub is_dirty: bool,
     /// Its one request may wait as long as it asked to, once it was sent.
     pub is_blocking: bool,
+    /// What was sent as it came is whole: the connection stays when its time is up, so that what its
+    /// client sends next can wait until the server has executed it.
+    pub stays_when_late: bool,
     /// When the server must have answered a blocking command with a timeout.
     pub blocks_until: Option<Time>,
 }
@@ -254,11 +259,13 @@ impl Default for Link {
             progress: Time(0),
             moved: Time(0),
             held_for: None,
+            held_until: None,
             failures: 0,
             answered: false,
             send_blocked: false,
             is_dirty: false,
             is_blocking: false,
+            stays_when_late: false,
             blocks_until: None,
         }
     }

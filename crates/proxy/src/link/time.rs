@@ -69,9 +69,16 @@ impl Link {
                 exchange.started = next;
             } else if self.held_for.is_some() {
                 exchange.begin_anew(now);
+                self.held_until = Some(now);
             }
             next = exchange.started;
         }
+    }
+
+    /// Returns whether a request was enqueued after `at`. One that was held for the connection may have
+    /// been enqueued at any time before that stood.
+    pub fn was_enqueued_after(&self, exchange: &Exchange, at: Time) -> bool {
+        exchange.started > at && self.held_until != Some(exchange.started)
     }
 
     /// The same for the request that was enqueued last, on a connection that stands.
@@ -239,6 +246,10 @@ impl Link {
     ) -> Result<(), BackendFault> {
         if self.is_blocking && self.state == LinkState::Ready {
             let is_over = self.blocked_until(options).is_some_and(|until| now >= until);
+            if is_over && self.stays_when_late && self.output.is_empty() {
+                self.give_up_whole(&mut expired);
+                return Ok(());
+            }
             return if is_over { Err(BackendFault::Timeout) } else { Ok(()) };
         }
         if let Some(timeout) = self.patience(options) {
@@ -274,6 +285,17 @@ impl Link {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Gives up what was sent as it came, and waits for replies that nobody needs.
+    #[cold]
+    fn give_up_whole(&mut self, expired: &mut impl FnMut(&Exchange)) {
+        for exchange in self.fifo.iter_mut().filter(|exchange| exchange.is_timed()) {
+            expired(exchange);
+            exchange.owner = Owner::None;
+        }
+        self.abandoned = self.fifo.len();
+        (self.is_blocking, self.stays_when_late, self.blocks_until) = (false, false, None);
     }
 
     /// Gives up the exchanges whose time is up, at any place in the FIFO.

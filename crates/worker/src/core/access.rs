@@ -1,5 +1,6 @@
 //! Requests of clients that may not do everything: looked at before they start.
 
+use super::detour::late_private;
 use super::input::Step;
 use super::tracking::forget_caching;
 use super::{LinkSlot, Plane};
@@ -43,6 +44,15 @@ impl Plane {
             if logs_in && self.has_begun(session) {
                 self.refuse(session, busy, |out| reply::error(out, HAS_BEGUN));
                 return Some(Step::Started);
+            }
+        }
+        if session.has_late_private {
+            match late_private(links, session) {
+                Some(late) if request.command.counted().class().may_write() => {
+                    return Some(Step::Full(late));
+                }
+                Some(_) => {}
+                None => self.look_less(session),
             }
         }
         // Who comes in goes there with the request behind that; and so does who is in a pool
@@ -99,7 +109,7 @@ impl Plane {
         // What it has begun it ends where it is.
         if lent_from.unwrap_or(session.pool) == own
             || self.has_begun(session)
-            || self.stays_for_late_write(links, session)
+            || self.stays_for_order(links, session)
         {
             return None;
         }

@@ -419,8 +419,10 @@ impl Plane {
             errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
         }
         let Some(state) = self.pools[errand.pool as usize].servers() else { return };
-        let own = sessions.get(errand.session).and_then(|it| self.own_link(it, errand.server));
-        let shared = || state.link(errand.server, errand.session.index(), errand.protocol);
+        let session = sessions.get(errand.session);
+        let own = session.and_then(|it| self.own_link(it, errand.server));
+        let lane = session.map_or(errand.session.index(), |it| it.lane);
+        let shared = || state.link(errand.server, lane, errand.protocol);
         let index = own.unwrap_or_else(shared);
         let slot = &mut links[index];
         if let Some(fault) = self.refused(slot) {
@@ -506,6 +508,9 @@ impl Plane {
         // Whoever lacks one lacks all.
         self.across.due.push(Due::Scripts(errand.link));
         let Work::Script { digest, .. } = errand.work else { return false };
+        if errand.is_unheard {
+            return false;
+        }
         let Some(session) = sessions.get_mut(errand.session) else { return false };
         let next = session.busy.as_ref().map(|busy| busy.order.next_place());
         let is_last = next == Some(errand.sequence.wrapping_add(1));

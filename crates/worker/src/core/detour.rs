@@ -7,6 +7,7 @@
 //! next write could be executed before that one, which would then overwrite it.
 
 use super::pools::{BULK, DETOUR};
+use super::routes::{above, client_behind};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::{Busy, Exchange, Session};
@@ -58,20 +59,34 @@ impl Plane {
         if owes_late_write(links, session) {
             return;
         }
-        match session.is_quiet(busy) {
+        match session.is_quiet(busy) && session.relays == 0 {
             true => session.lane = lane,
             false => session.keep_order(),
         }
     }
 
-    /// Notes that the time of a request is up which its server may still execute.
+    /// Notes that the time of a request is up which its server may still execute. `is_apart` tells
+    /// that the next requests of its client go by another connection.
     #[cold]
-    pub(super) fn note_late(&self, sessions: &mut Slab<Session>, exchange: &Exchange) {
-        if exchange.counted.class().may_write()
-            && let Some(session) = self.session_of(exchange.owner)
-            && let Some(session) = sessions.get_mut(session)
-        {
+    pub(super) fn note_late(
+        &self,
+        sessions: &mut Slab<Session>,
+        exchange: &Exchange,
+        is_apart: bool,
+    ) {
+        if !exchange.counted.class().may_write() {
+            return;
+        }
+        let Some(key) = self.session_of(exchange.owner) else { return };
+        let client = sessions.get(key).map(|session| client_behind(above(key, session).0));
+        for key in [Some(key), client].into_iter().flatten() {
+            let Some(session) = sessions.get_mut(key) else { continue };
             session.has_late_write = true;
+            if is_apart {
+                session.has_late_private = true;
+                // Its next request is looked at.
+                (session.identity.is_free, session.identity.is_bound) = (false, true);
+            }
         }
     }
 
@@ -106,35 +121,73 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Returns whether requests of a client may go by other connections from now on.
+    pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
+        let Core { sessions, links, .. } = self;
+        sessions.get_mut(key).is_some_and(|session| may_change_links(links, session))
+    }
+}
+
 impl LinkSlot {
     fn is_obstructed(&self, len_min: usize) -> bool {
         self.link.is_passing() || self.link.has_part_of(len_min)
     }
 }
 
-/// Returns whether a connection that clients share owes the reply to a write that has timed out, where
-/// a write of this client has.
+/// Returns whether a connection owes the reply to a write that has timed out, where a write of this
+/// client has.
 #[cold]
 pub(super) fn owes_late_write(links: &[LinkSlot], session: &mut Session) -> bool {
-    let is_owed = |slot: &LinkSlot| !slot.is_private && slot.link.owes_late_write();
-    session.has_late_write = session.has_late_write && links.iter().any(is_owed);
-    session.has_late_write
+    any_late_link(links, session).is_some()
 }
 
-/// Returns the connection that clients share to `server` (its pool and place) which owes the reply to a
-/// write that has timed out, where a write of this client has. A request that is sent by a connection of
-/// its own waits for that reply: else it could be executed before the write.
+/// Returns a connection that owes the reply to a write which has timed out, where a write of this
+/// client has. Nobody knows whose write it is any more, so writes of other clients count, too. A request
+/// that changes the connections of its client (`HELLO`, `RESET`, `CLIENT TRACKING`) waits for that
+/// reply: else the client's next write could be executed before the earlier one.
+#[cold]
+pub(super) fn any_late_link(links: &[LinkSlot], session: &mut Session) -> Option<LinkIndex> {
+    if !session.has_late_write {
+        return None;
+    }
+    let late = links.iter().position(|slot| slot.link.owes_late_write());
+    session.has_late_write = late.is_some();
+    session.has_late_private &= late.is_some();
+    late
+}
+
+/// The same of one server (its pool and its index). A request that is sent to the server by a
+/// connection of its own waits for that reply.
 #[cold]
 pub(super) fn late_link(
     links: &[LinkSlot],
     session: &mut Session,
     server: (u16, u16),
 ) -> Option<LinkIndex> {
-    if !owes_late_write(links, session) {
+    any_late_link(links, session)?;
+    let is_its = |slot: &LinkSlot| (slot.pool, slot.backend) == server;
+    links.iter().position(|slot| is_its(slot) && slot.link.owes_late_write())
+}
+
+/// Returns a private connection that owes the reply to a write which has timed out, where one of this
+/// client has: an `EXEC`, or a large value. The client's next write goes by another connection, and
+/// waits for that reply.
+#[cold]
+pub(super) fn late_private(links: &[LinkSlot], session: &mut Session) -> Option<LinkIndex> {
+    if !session.has_late_private {
         return None;
     }
-    let is_such = |slot: &LinkSlot| {
-        !slot.is_private && (slot.pool, slot.backend) == server && slot.link.owes_late_write()
-    };
-    links.iter().position(is_such)
+    let late = links.iter().position(|slot| slot.is_private && slot.link.owes_late_write());
+    session.has_late_private = late.is_some();
+    late
+}
+
+/// Returns whether requests of a client may go by other connections from now on: none of its requests
+/// is on its way, also none that it gets no reply to, and no copy of one; and none may still be
+/// executed late.
+#[cold]
+pub(super) fn may_change_links(links: &[LinkSlot], session: &mut Session) -> bool {
+    let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
+    is_quiet && session.unheard == 0 && session.relays == 0 && !owes_late_write(links, session)
 }

@@ -224,6 +224,7 @@ impl Core {
             let mut failed = Failed::default();
             let ready = slot.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
+            let is_private = slot.is_private;
             let is_at_work = ready && slot.link.is_at_work(&options, now);
             let is_held = !ready && slot.is_lost;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
@@ -248,7 +249,8 @@ impl Core {
                     plane.waited = Some(now.since(exchange.asked()));
                 }
                 if ready {
-                    plane.note_late(sessions, exchange);
+                    let is_apart = is_private && !is_own;
+                    plane.note_late(sessions, exchange, is_apart);
                 }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 plane.waited = None;
@@ -262,7 +264,7 @@ impl Core {
             });
             plane.note_failed(slot, failed, FailureReason::Timeout);
             if has_expired && slot.is_private {
-                plane.on_private_expired(sessions, index, slot);
+                plane.on_private_expired(sessions, index, (slot, is_blocking));
             }
             if let Some(began) = expired {
                 plane.doubt_cluster(slot);

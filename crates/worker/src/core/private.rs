@@ -137,7 +137,7 @@ impl Plane {
         slot.takes_large = false;
         // A server that answers half a request takes the rest for another.
         let is_cut = std::mem::take(&mut slot.link.is_blocking) && slot.link.unsent_len() > 0;
-        slot.link.blocks_until = None;
+        (slot.link.blocks_until, slot.link.stays_when_late) = (None, false);
         slot.awaits_retry = false;
         slot.awaited_keys.clear();
         // What is said to the server about the client of this connection may
@@ -146,6 +146,11 @@ impl Plane {
         if is_spoilt || slot.link.state() != LinkState::Ready {
             return self.discards.push(index);
         }
+        self.give_back(index, slot);
+    }
+
+    /// Keeps a link that no session has for the next one.
+    fn give_back(&mut self, index: LinkIndex, slot: &LinkSlot) {
         let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
         state.idle_mut(slot.backend).push(index);
         self.trim_idle(index, slot);
@@ -312,7 +317,7 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        (slot, was_blocking): (&mut LinkSlot, bool),
     ) {
         if slot.role.is_some() {
             let session = slot.lease.and_then(|key| sessions.get_mut(key));
@@ -321,9 +326,16 @@ impl Plane {
             }
             return self.discard_unused(slot, index);
         }
-        if slot.lease.is_some() && slot.link.state() != LinkState::Ready {
+        if slot.lease.is_none() {
+            return;
+        }
+        if slot.link.state() != LinkState::Ready {
             self.end_lease(sessions, index, slot);
             self.discards.push(index);
+        } else if was_blocking && !slot.link.is_blocking {
+            // The server owes a reply that nobody needs.
+            self.end_lease(sessions, index, slot);
+            self.give_back(index, slot);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! goes by a private link also waits, within the timeout, while the server owes
 //! the reply to a write of the client that has timed out.
 
-use super::detour::late_link;
+use super::detour::{any_late_link, late_link};
 use super::input::Step;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::Upstream;
@@ -266,6 +266,10 @@ impl Plane {
         if !asked.session.is_quiet(asked.busy) {
             asked.session.fence();
             return Step::Wait;
+        }
+        let changes_links = matches!(asked.request.command.verb, Verb::Hello | Verb::Reset);
+        if changes_links && let Some(late) = any_late_link(links, asked.session) {
+            return Step::Full(late);
         }
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];

@@ -240,6 +240,7 @@ impl Plane {
             links[index].is_streamed = false;
             links[index].awaited_keys.clear();
             links[index].link.blocks_until = until;
+            links[index].link.stays_when_late = true;
             self.note_deadline(links[index].link.deadline(self.link_options(session.pool)));
         }
         // What follows waits for the reply, unless that is here.

@@ -104,7 +104,7 @@ impl Core {
         }
         let mut onward = Onward { to: endpoint, slot, is_moved };
         if is_its_slot && !self.links[from].is_private {
-            onward = self.in_order((pool, backend), (&one.exchange, redirect.slot), onward);
+            onward = self.in_order(from, (&one.exchange, redirect.slot), onward);
         }
         match shared.place_of(&onward.to) {
             // What came before is to go there first; nothing did on a link of its own.

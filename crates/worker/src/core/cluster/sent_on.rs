@@ -11,7 +11,7 @@
 //! reply is awaited. The server there sends both on, in their order.
 
 use super::super::routes::{above, client_behind};
-use super::super::{Core, Plane};
+use super::super::{Core, LinkIndex, Plane};
 use super::named::Onward;
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::{Exchange, Owner, Session};
@@ -84,16 +84,17 @@ impl SentOn {
 }
 
 impl Core {
-    /// Returns where a request for `slot` that the server at `from` sends to `onward` goes, and
-    /// remembers that for the next request of its client.
+    /// Returns where a request for `slot` that was sent by the connection `from`, and that its
+    /// server sends to `onward`, goes, and remembers that for the next request of its client.
     pub(super) fn in_order(
         &mut self,
-        (pool, from): (u16, u16),
+        from: LinkIndex,
         (exchange, slot): (&Exchange, u16),
         mut onward: Onward,
     ) -> Onward {
-        let Core { sessions, plane, .. } = self;
-        let (owner, started) = (exchange.owner, exchange.started);
+        let Core { sessions, links, plane } = self;
+        let (owner, from) = (exchange.owner, &links[from]);
+        let pool = from.pool;
         let Some(session) = plane.session_of(owner) else { return onward };
         let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
         let Some(client) = client else { return onward };
@@ -106,13 +107,14 @@ impl Core {
             }
             let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
             // At this very server the earlier one is behind this one if it was sent there again.
-            let is_later = earlier.again_at.is_some_and(|at| started <= at);
-            let is_ahead = plane.is_at(pool, from, &earlier.to) && !is_later;
+            let is_later =
+                earlier.again_at.is_some_and(|at| !from.link.was_enqueued_after(exchange, at));
+            let is_ahead = plane.is_at(pool, from.backend, &earlier.to) && !is_later;
             if !is_own && !is_ahead {
                 onward.to = earlier.to.clone();
             }
         }
-        let is_back = plane.is_at(pool, from, &onward.to);
+        let is_back = plane.is_at(pool, from.backend, &onward.to);
         let again_at = is_back.then_some(plane.clock.now);
         let sent_on = SentOn { session, reply, to: onward.to.clone(), again_at };
         plane.note_sent_on(sessions, key, sent_on);

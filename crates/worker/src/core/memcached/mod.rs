@@ -268,7 +268,9 @@ impl Plane {
             let step = self.dispatch_memcached(links, (&plan, pool), &mut call);
             if self.is_refused_late(links, &mut call, (&step, &mut next)) {
                 pos += consumed;
-                next = NextRequest::BEHIND_REFUSED;
+                if matches!(step, Step::Full(_)) {
+                    next = NextRequest::BEHIND_REFUSED;
+                }
                 continue;
             }
             is_full = matches!(step, Step::Full(_) | Step::Crowded);

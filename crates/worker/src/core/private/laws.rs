@@ -113,6 +113,84 @@ fn a_private_link_is_not_used_while_a_shared_one_owes_a_write_that_has_timed_out
 }
 
 #[test]
+fn connections_are_not_changed_while_one_owes_a_write_that_has_timed_out() {
+    for request in [&b"HELLO 3\r\n"[..], b"CLIENT TRACKING ON BCAST\r\n", b"HELLO 3 SETNAME a\r\n"]
+    {
+        let others = |core: &mut Core| -> String {
+            connect_all(core);
+            (1..core.links.len()).map(|index| sent(core, index)).collect()
+        };
+        let mut core = connected_core_with(short_timeouts);
+        let client = owed(&mut core, b"");
+        others(&mut core);
+        core.on_client_bytes(client, request);
+        core.on_client_bytes(client, b"SET k 2\r\n");
+        settle(&mut core);
+        assert_eq!(others(&mut core), "", "{}", request.escape_ascii());
+        core.on_backend_bytes(0, b"+OK\r\n").unwrap();
+        settle(&mut core);
+        // Whatever is sent now comes behind the write that the server has executed.
+        let told = output(&core, client).replacen("did not answer in time", "", 1);
+        assert!(!told.contains("did not answer"), "{told}");
+        assert!(!core.sessions.get_mut(client).unwrap().has_late_write);
+
+        let mut core = connected_core_with(short_timeouts);
+        let client = owed(&mut core, b"");
+        core.on_client_bytes(client, request);
+        pass_to(&mut core, 1150);
+        settle(&mut core);
+        let told = output(&core, client);
+        assert!(told.ends_with(r"did not answer in time; the request was not sent\r\n"), "{told}");
+    }
+}
+
+#[test]
+fn a_write_waits_for_an_exec_that_has_timed_out_on_a_connection_of_its_own() {
+    for (request, waits) in [(&b"SET j 2\r\n"[..], true), (b"GET j\r\n", false)] {
+        let mut core = connected_core_with(short_timeouts);
+        let client = client(&mut core);
+        core.on_client_bytes(client, b"WATCH k\r\n");
+        connect_all(&mut core);
+        sent(&mut core, PRIVATE);
+        core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+        settle(&mut core);
+        core.on_client_bytes(client, b"MULTI\r\nSET j 1\r\nEXEC\r\n");
+        assert!(sent(&mut core, PRIVATE).contains("EXEC"));
+        assert!(!core.may_change_links(client));
+        pass_to(&mut core, 1000);
+        settle(&mut core);
+        assert!(output(&core, client).contains("did not answer in time"));
+        assert!(!core.may_change_links(client), "the server may execute it yet");
+        core.on_client_bytes(client, request);
+        assert_eq!(sent(&mut core, 0).is_empty(), waits, "{}", request.escape_ascii());
+        core.on_backend_bytes(PRIVATE, b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n").unwrap();
+        settle(&mut core);
+        assert_eq!(sent(&mut core, 0).contains("SET"), waits, "once it was executed");
+        core.on_backend_bytes(0, b"+OK\r\n").unwrap();
+        core.on_client_bytes(client, b"SET j 3\r\n");
+        assert!(sent(&mut core, 0).contains("SET"));
+        assert!(core.session(client).unwrap().identity.is_free, "it is looked at no longer");
+    }
+}
+
+#[test]
+fn a_client_stays_with_its_worker_until_no_request_of_it_may_be_executed() {
+    let mut core = connected_core_with(short_timeouts);
+    let late = owed(&mut core, b"");
+    let silent = client(&mut core);
+    core.on_client_bytes(silent, b"CLIENT REPLY OFF\r\nSET k 2\r\n");
+    sent(&mut core, 0);
+    for client in [late, silent] {
+        assert!(!core.may_change_links(client));
+    }
+    core.on_backend_bytes(0, b"+OK\r\n+OK\r\n").unwrap();
+    settle(&mut core);
+    for client in [late, silent] {
+        assert!(core.may_change_links(client));
+    }
+}
+
+#[test]
 fn a_server_without_room_for_a_private_link_is_quoted_and_not_ejected() {
     let mut core = connected_core_with(super::super::tests::with_ejection);
     for _ in 0..20 {

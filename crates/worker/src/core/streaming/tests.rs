@@ -186,6 +186,25 @@ fn a_large_request_is_kept_whole_while_a_server_owes_a_write_that_has_timed_out(
 }
 
 #[test]
+fn a_write_waits_for_a_large_one_that_has_timed_out() {
+    let whole = frame(&[b"SET", b"k", &vec![b'v'; 600 << 10]]);
+    let mut core = connected_core_with(|pool| pool.timeout = Duration::from_millis(100));
+    let client = begun(&mut core, &whole, 300_000);
+    core.on_client_bytes(client, &whole[300_000..]);
+    sent(&mut core, PRIVATE);
+    pass_to(&mut core, 5_200);
+    core.resume_sessions(&mut Vec::new());
+    assert!(output(&core, client).contains("did not answer in time"), "{}", output(&core, client));
+    assert!(core.plane.discards.is_empty(), "the connection stays");
+    core.on_client_bytes(client, b"SET k 2\r\n");
+    assert!(sent(&mut core, 0).is_empty());
+    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    core.resume_sessions(&mut Vec::new());
+    assert!(!sent(&mut core, 0).is_empty(), "once the large one was executed");
+    assert_eq!((core.leases(), core.private_links()), (0, 1));
+}
+
+#[test]
 fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
     let value = vec![b'v'; 600 << 10];
     for args in [&[&b"SET"[..], b"k", &value][..], &[b"SET", b"k", &value, b"KEEPTTL"]] {

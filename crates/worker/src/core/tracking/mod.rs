@@ -22,6 +22,7 @@ mod tell;
 pub(super) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
+use super::detour::any_late_link;
 use super::input::Step;
 use super::stateful::RequestContext;
 use super::{LinkIndex, LinkSlot, Plane};
@@ -106,6 +107,9 @@ impl Plane {
         if !asked.session.is_quiet(asked.busy) {
             asked.session.fence();
             return Step::Wait;
+        }
+        if let Some(late) = any_late_link(links, asked.session) {
+            return Step::Full(late);
         }
         match self.read_tracking(asked) {
             Some(Change::On(tracking)) => self.begin_tracking(links, asked, tracking),
