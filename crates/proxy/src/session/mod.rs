@@ -145,8 +145,8 @@ pub struct Session {
     pub lane: u32,
     /// A write of it has timed out. Its server may still execute it.
     pub has_late_write: bool,
-    /// Such a write was sent by a connection of its own, by which its next requests do not go.
-    pub has_late_private: bool,
+    /// Its next requests go by another connection than such a write.
+    pub has_late_apart: bool,
     /// It is a client of memcached.
     pub memcached: Option<MemcachedClient>,
     /// What it has subscribed to; none for nearly all.
@@ -196,7 +196,7 @@ impl Session {
             relays: 0,
             lane: 0,
             has_late_write: false,
-            has_late_private: false,
+            has_late_apart: false,
             memcached: None,
             subscriptions: None,
             identity,

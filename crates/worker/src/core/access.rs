@@ -1,6 +1,5 @@
 //! Requests of clients that may not do everything: looked at before they start.
 
-use super::detour::late_private;
 use super::input::Step;
 use super::tracking::forget_caching;
 use super::{LinkSlot, Plane};
@@ -44,15 +43,6 @@ impl Plane {
             if logs_in && self.has_begun(session) {
                 self.refuse(session, busy, |out| reply::error(out, HAS_BEGUN));
                 return Some(Step::Started);
-            }
-        }
-        if session.has_late_private {
-            match late_private(links, session) {
-                Some(late) if request.command.counted().class().may_write() => {
-                    return Some(Step::Full(late));
-                }
-                Some(_) => {}
-                None => self.look_less(session),
             }
         }
         // Who comes in goes there with the request behind that; and so does who is in a pool
@@ -109,7 +99,7 @@ impl Plane {
         // What it has begun it ends where it is.
         if lent_from.unwrap_or(session.pool) == own
             || self.has_begun(session)
-            || self.stays_for_order(links, session)
+            || self.stays_for_order(links, (key, session))
         {
             return None;
         }

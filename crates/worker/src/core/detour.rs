@@ -10,6 +10,7 @@ use super::pools::{BULK, DETOUR};
 use super::routes::{above, client_behind};
 use super::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{Key, Slab};
+use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
 
 impl Plane {
@@ -56,7 +57,7 @@ impl Plane {
         if lane == session.lane {
             return;
         }
-        if owes_late_write(links, session) {
+        if owes_late_write(links, (key, session)) {
             return;
         }
         match session.is_quiet(busy) && session.relays == 0 {
@@ -65,28 +66,28 @@ impl Plane {
         }
     }
 
-    /// Notes that the time of a request is up which its server may still execute. `is_apart` tells
-    /// that the next requests of its client go by another connection.
+    /// Notes that the time of a request is up which its server may still execute. `late_of` are the
+    /// clients of which the connection owes replies to such writes; `is_apart` tells that the next
+    /// requests of its client go by another connection.
     #[cold]
     pub(super) fn note_late(
         &self,
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
-        is_apart: bool,
+        (late_of, is_apart): (&mut Vec<Key<Session>>, bool),
     ) {
         if !exchange.counted.class().may_write() {
             return;
         }
         let Some(key) = self.session_of(exchange.owner) else { return };
         let client = sessions.get(key).map(|session| client_behind(above(key, session).0));
-        for key in [Some(key), client].into_iter().flatten() {
+        for key in [Some(key), client.filter(|client| *client != key)].into_iter().flatten() {
             let Some(session) = sessions.get_mut(key) else { continue };
             session.has_late_write = true;
-            if is_apart {
-                session.has_late_private = true;
-                // Its next request is looked at.
-                (session.identity.is_free, session.identity.is_bound) = (false, true);
+            if !late_of.contains(&key) {
+                late_of.push(key);
             }
+            session.has_late_apart |= is_apart;
         }
     }
 
@@ -125,7 +126,7 @@ impl Core {
     /// Returns whether requests of a client may go by other connections from now on.
     pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, links, .. } = self;
-        sessions.get_mut(key).is_some_and(|session| may_change_links(links, session))
+        sessions.get_mut(key).is_some_and(|session| may_change_links(links, (key, session)))
     }
 }
 
@@ -133,61 +134,81 @@ impl LinkSlot {
     fn is_obstructed(&self, len_min: usize) -> bool {
         self.link.is_passing() || self.link.has_part_of(len_min)
     }
-}
 
-/// Returns whether a connection owes the reply to a write that has timed out, where a write of this
-/// client has.
-#[cold]
-pub(super) fn owes_late_write(links: &[LinkSlot], session: &mut Session) -> bool {
-    any_late_link(links, session).is_some()
-}
-
-/// Returns a connection that owes the reply to a write which has timed out, where a write of this
-/// client has. Nobody knows whose write it is any more, so writes of other clients count, too. A request
-/// that changes the connections of its client (`HELLO`, `RESET`, `CLIENT TRACKING`) waits for that
-/// reply: else the client's next write could be executed before the earlier one.
-#[cold]
-pub(super) fn any_late_link(links: &[LinkSlot], session: &mut Session) -> Option<LinkIndex> {
-    if !session.has_late_write {
-        return None;
+    /// Returns whether the connection may owe the reply to a write of this client which has timed out.
+    fn is_late_for(&self, client: Key<Session>) -> bool {
+        self.late_of.contains(&client) && self.link.owes_late_write()
     }
-    let late = links.iter().position(|slot| slot.link.owes_late_write());
-    session.has_late_write = late.is_some();
-    session.has_late_private &= late.is_some();
-    late
+
+    /// Forgets whose writes have timed out once the connection owes no reply to any.
+    pub(super) fn forget_late(&mut self) {
+        if !self.late_of.is_empty() && !self.link.owes_late_write() {
+            self.late_of.clear();
+        }
+    }
 }
 
-/// The same of one server (its pool and its index). A request that is sent to the server by a
-/// connection of its own waits for that reply.
+/// Returns whether a connection owes the reply to a write of a client that has timed out.
+#[cold]
+pub(super) fn owes_late_write(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+) -> bool {
+    session.has_late_write &= links.iter().any(|slot| slot.is_late_for(key));
+    session.has_late_write
+}
+
+/// Notes that the requests of a client go by other connections from now on.
+#[cold]
+pub(super) fn note_changed_links(links: &[LinkSlot], (key, session): (Key<Session>, &mut Session)) {
+    session.has_late_apart = owes_late_write(links, (key, session));
+}
+
+/// Returns the connection to a server (its pool and its index) that owes the reply to a write of a client
+/// which has timed out. A request that is sent to the server by a connection of its own waits for that
+/// reply.
 #[cold]
 pub(super) fn late_link(
     links: &[LinkSlot],
-    session: &mut Session,
+    (key, session): (Key<Session>, &mut Session),
     server: (u16, u16),
 ) -> Option<LinkIndex> {
-    any_late_link(links, session)?;
-    let is_its = |slot: &LinkSlot| (slot.pool, slot.backend) == server;
-    links.iter().position(|slot| is_its(slot) && slot.link.owes_late_write())
-}
-
-/// Returns a private connection that owes the reply to a write which has timed out, where one of this
-/// client has: an `EXEC`, or a large value. The client's next write goes by another connection, and
-/// waits for that reply.
-#[cold]
-pub(super) fn late_private(links: &[LinkSlot], session: &mut Session) -> Option<LinkIndex> {
-    if !session.has_late_private {
+    if !owes_late_write(links, (key, session)) {
         return None;
     }
-    let late = links.iter().position(|slot| slot.is_private && slot.link.owes_late_write());
-    session.has_late_private = late.is_some();
-    late
+    links.iter().position(|slot| (slot.pool, slot.backend) == server && slot.is_late_for(key))
+}
+
+/// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
+/// which has timed out: the write was an `EXEC` or a large value, or the client has changed its
+/// connections since (`HELLO`, `RESET`, `CLIENT TRACKING`). The client's next write waits for that
+/// reply: else it could be executed before the earlier one.
+#[cold]
+pub(super) fn late_apart(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+    (at, request): (LinkIndex, &Request),
+) -> Option<LinkIndex> {
+    session.has_late_apart = owes_late_write(links, (key, session));
+    if !request.command.counted().class().may_write() {
+        return None;
+    }
+    let server = (links[at].pool, links[at].backend);
+    let is_its = |&(index, slot): &(LinkIndex, &LinkSlot)| {
+        index != at && (slot.pool, slot.backend) == server && slot.is_late_for(key)
+    };
+    links.iter().enumerate().find(is_its).map(|(index, _)| index)
 }
 
 /// Returns whether requests of a client may go by other connections from now on: none of its requests
 /// is on its way, also none that it gets no reply to, and no copy of one; and none may still be
 /// executed late.
 #[cold]
-pub(super) fn may_change_links(links: &[LinkSlot], session: &mut Session) -> bool {
+pub(super) fn may_change_links(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
-    is_quiet && session.unheard == 0 && session.relays == 0 && !owes_late_write(links, session)
+    let is_over = is_quiet && session.unheard == 0 && session.relays == 0;
+    is_over && !owes_late_write(links, (key, session))
 }

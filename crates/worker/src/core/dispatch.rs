@@ -1,5 +1,6 @@
 use super::access::{is_failed_login, local_context};
 use super::cluster::Reader;
+use super::detour::late_apart;
 use super::input::Step;
 use super::stateful::RequestContext;
 use super::store_slow::is_timed;
@@ -418,6 +419,11 @@ impl Plane {
         request: &Request,
         index: LinkIndex,
     ) -> Step {
+        if session.has_late_apart
+            && let Some(late) = late_apart(links, (key, session), (index, request))
+        {
+            return Step::Full(late);
+        }
         let slot = &mut links[index];
         if self.is_full(slot) {
             return Step::Full(index);

@@ -232,7 +232,7 @@ impl Plane {
             return;
         }
         (session.identity.is_free, session.identity.is_bound) = (false, true);
-        if self.stays_for_order(links, session) {
+        if self.stays_for_order(links, (key, session)) {
             return;
         }
         let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
@@ -255,9 +255,13 @@ impl Plane {
     /// Returns whether a client stays in a pool that a reload has replaced, as copies of its requests
     /// are on their way, or a server may still execute a write of the client that has timed out. The
     /// next write goes by the same connections, so that it is executed later.
-    pub(super) fn stays_for_order(&self, links: &[LinkSlot], session: &mut Session) -> bool {
+    pub(super) fn stays_for_order(
+        &self,
+        links: &[LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+    ) -> bool {
         let is_open = self.plan.retired(session.pool).is_some_and(|it| self.clock.now < it.until);
-        is_open && (session.relays > 0 || owes_late_write(links, session))
+        is_open && (session.relays > 0 || owes_late_write(links, (key, session)))
     }
 
     /// Sees to it that who has said anew who it is goes to its pool before its next request.
@@ -287,22 +291,12 @@ impl Plane {
             entry.pool = own;
             entry.database = database;
         });
-        self.look_less(session);
-        database == selected
-    }
-
-    /// Looks at the requests of a client no closer than its user and its listener ask for. One that is to
-    /// go to another pool is looked at until it has gone.
-    pub(super) fn look_less(&self, session: &mut Session) {
-        let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
-        if home.unwrap_or(session.pool) != self.own_pool(session) {
-            return;
-        }
         let users = &self.plan.listeners[usize::from(session.listener)].users;
         let identity = &mut session.identity;
         let is_free = identity.user.as_ref().is_none_or(|user| user.is_free());
         identity.is_bound = users.have_pools() || users.are_slow();
         identity.is_free = identity.authenticated && is_free && !identity.is_bound;
+        database == selected
     }
 
     /// Ends a client that has selected a database which its pool has no more: in another it

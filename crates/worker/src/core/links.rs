@@ -225,6 +225,7 @@ impl Core {
             let ready = slot.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
             let is_private = slot.is_private;
+            slot.forget_late();
             let is_at_work = ready && slot.link.is_at_work(&options, now);
             let is_held = !ready && slot.is_lost;
             let outcome = slot.link.handle_timeout(&options, now, |exchange| {
@@ -250,7 +251,7 @@ impl Core {
                 }
                 if ready {
                     let is_apart = is_private && !is_own;
-                    plane.note_late(sessions, exchange, is_apart);
+                    plane.note_late(sessions, exchange, (&mut slot.late_of, is_apart));
                 }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 plane.waited = None;

@@ -154,6 +154,8 @@ pub(crate) struct LinkSlot {
     is_free: bool,
     /// The session that has it, of a private link.
     lease: Option<Key<Session>>,
+    /// Clients of which it owes the reply to a write that has timed out.
+    late_of: Vec<Key<Session>>,
     /// Hashes of the keys for which a blocking command waits on it.
     awaited_keys: Vec<u32>,
     /// Whether what was asked on a private link goes out again soon: its session

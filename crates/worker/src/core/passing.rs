@@ -264,7 +264,7 @@ impl Core {
         }
         let (part, len) = slot.link.begin_passing();
         session.reply_size.note(len);
-        let stays = owes_late_write(links, session);
+        let stays = owes_late_write(links, (key, session));
         session.passing = Some(Passes { link: index, sequence, cut_at: None });
         // What it may begin next could have something to say in between.
         session.fence();
@@ -576,7 +576,7 @@ impl Plane {
             }
             let is_over = is_quiet && !session.is_special();
             let is_small = session.reply_size.largest() < small;
-            if is_over && is_small && !owes_late_write(links, session) {
+            if is_over && is_small && !owes_late_write(links, (key, session)) {
                 session.lane = key.index();
                 return false;
             }

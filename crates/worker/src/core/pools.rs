@@ -353,6 +353,7 @@ impl LinkSlot {
             attempted: Time(0),
             heard: Time(0),
             is_private: false,
+            late_of: Vec::new(),
             is_free: false,
             lease: None,
             awaited_keys: Vec::new(),

@@ -2,6 +2,7 @@
 //! keys, or whole. Each argument's bytes are copied as they came, with their
 //! length line, so nothing is composed anew but the head of each fragment.
 
+use super::detour::late_apart;
 use super::input::Step;
 use super::stateful::RequestContext;
 use super::{LinkSlot, Plane};
@@ -186,6 +187,12 @@ impl Plane {
             };
             if count > 0 && waits {
                 return Step::Full(link);
+            }
+            if count > 0
+                && session.has_late_apart
+                && let Some(late) = late_apart(links, (key, session), (link, work.request))
+            {
+                return Step::Full(late);
             }
         }
         let request = work.request;

@@ -9,7 +9,7 @@
 //! goes by a private link also waits, within the timeout, while the server owes
 //! the reply to a write of the client that has timed out.
 
-use super::detour::{any_late_link, late_link};
+use super::detour::{late_apart, late_link, note_changed_links};
 use super::input::Step;
 use super::{LinkIndex, LinkSlot, Plane};
 use crate::Upstream;
@@ -267,10 +267,6 @@ impl Plane {
             asked.session.fence();
             return Step::Wait;
         }
-        let changes_links = matches!(asked.request.command.verb, Verb::Hello | Verb::Reset);
-        if changes_links && let Some(late) = any_late_link(links, asked.session) {
-            return Step::Full(late);
-        }
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];
         let before = asked.session.identity.protocol;
@@ -281,6 +277,7 @@ impl Plane {
         }
         if has_changed || asked.request.command.verb == Verb::Reset {
             self.change_tracking(links, asked);
+            note_changed_links(links, (asked.key, asked.session));
         }
         Step::Started
     }
@@ -333,7 +330,8 @@ impl Plane {
             None => {
                 let has_own = self.own_link(asked.session, server).is_some();
                 let place = (asked.session.pool, server);
-                if !has_own && let Some(late) = late_link(links, asked.session, place) {
+                if !has_own && let Some(late) = late_link(links, (asked.key, asked.session), place)
+                {
                     return Step::Full(late);
                 }
                 match self.watch_link(links, asked, server) {
@@ -416,7 +414,7 @@ impl Plane {
         let watches_apart = |index: &LinkIndex| links[*index].role.is_none();
         if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
             let place = (links[index].pool, links[index].backend);
-            if let Some(late) = late_link(links, asked.session, place) {
+            if let Some(late) = late_link(links, (asked.key, asked.session), place) {
                 return Step::Full(late);
             }
         }
@@ -435,6 +433,12 @@ impl Plane {
             self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         };
+        if asked.session.has_late_apart
+            && let Some(late) =
+                late_apart(links, (asked.key, asked.session), (index, asked.request))
+        {
+            return Step::Full(late);
+        }
         let slot = &mut links[index];
         if self.is_full(slot) {
             return Step::Full(index);
@@ -563,7 +567,8 @@ impl Plane {
         if self.holds_private(&links[shared]) {
             return Step::Full(shared);
         }
-        if let Some(late) = late_link(links, asked.session, (asked.session.pool, server)) {
+        let place = (asked.session.pool, server);
+        if let Some(late) = late_link(links, (asked.key, asked.session), place) {
             return Step::Full(late);
         }
         let Some(index) = self.lease_for(links, asked, server) else { return Step::Started };

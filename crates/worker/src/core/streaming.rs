@@ -123,7 +123,7 @@ impl Plane {
             return Begun::Wait;
         }
         // The late write would be executed behind this request, which goes by another connection.
-        if owes_late_write(links, session) {
+        if owes_late_write(links, (key, session)) {
             return Begun::No;
         }
         let mut asked = RequestContext { key, session, busy, request: &request };

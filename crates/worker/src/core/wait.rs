@@ -8,7 +8,6 @@
 //! behind the client's writes. The reply is the smallest of all.
 
 use super::cluster::{ClusterState, Waits};
-use super::detour::any_late_link;
 use super::input::Step;
 use super::stateful::RequestContext;
 use super::{Core, LinkIndex, LinkSlot, Plane};
@@ -71,9 +70,6 @@ impl Plane {
         }
         if let Some(step) = self.check_blocking(asked) {
             return step;
-        }
-        if let Some(late) = any_late_link(links, asked.session) {
-            return Step::Full(late);
         }
         let in_use = self.in_use(asked.session.pool);
         let next =

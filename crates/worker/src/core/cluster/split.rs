@@ -1,6 +1,7 @@
 //! A cluster takes the keys of one slot together and no others, so one request
 //! becomes one fragment for each slot, also where a server has several of them.
 
+use super::super::detour::late_apart;
 use super::super::input::Step;
 use super::super::stateful::RequestContext;
 use super::super::{LinkSlot, Plane};
@@ -170,6 +171,11 @@ impl Plane {
             let link = self.link_of(session, fragment.server);
             if self.is_full(&links[link]) {
                 return Step::Full(link);
+            }
+            if session.has_late_apart
+                && let Some(late) = late_apart(links, (*key, session), (link, request))
+            {
+                return Step::Full(late);
             }
         }
         let mut join = self.begin_join(*key, session, busy, request, split.join);

@@ -22,7 +22,7 @@ mod tell;
 pub(super) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
-use super::detour::any_late_link;
+use super::detour::note_changed_links;
 use super::input::Step;
 use super::stateful::RequestContext;
 use super::{LinkIndex, LinkSlot, Plane};
@@ -108,9 +108,6 @@ impl Plane {
             asked.session.fence();
             return Step::Wait;
         }
-        if let Some(late) = any_late_link(links, asked.session) {
-            return Step::Full(late);
-        }
         match self.read_tracking(asked) {
             Some(Change::On(tracking)) => self.begin_tracking(links, asked, tracking),
             Some(Change::Off) => {
@@ -119,6 +116,7 @@ impl Plane {
             }
             None => {}
         }
+        note_changed_links(links, (asked.key, asked.session));
         Step::Started
     }
 
