@@ -260,25 +260,31 @@ fn check(outcome: &Outcome) -> Result<(), Error> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
-    /// A server that answers every fifth line, which is a GET, with `reply`.
+    /// A server that answers every GET with `reply`.
     fn serve(reply: &'static [u8]) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
+        let answer = move |mut stream: TcpStream| {
+            let (mut input, mut buf) = (Vec::new(), [0; 4096]);
+            while let Ok(len @ 1..) = stream.read(&mut buf) {
+                input.extend_from_slice(&buf[..len]);
+                while let Some(at) = input.windows(2).position(|two| two == b"\r\n") {
+                    let line: Vec<u8> = input.drain(..at + 2).collect();
+                    let answer = match &line[..] {
+                        b"GET\r\n" => reply,
+                        b"PING\r\n" => b"+PONG\r\n",
+                        _ => b"",
+                    };
+                    let _ = stream.write_all(answer);
+                }
+            }
+        };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                std::thread::spawn(move || {
-                    let (mut lines, mut buf) = (0, [0; 4096]);
-                    while let Ok(length @ 1..) = stream.read(&mut buf) {
-                        lines += buf[..length].iter().filter(|&&byte| byte == b'\n').count();
-                        while lines >= 5 {
-                            lines -= 5;
-                            let _ = stream.write_all(reply);
-                        }
-                    }
-                });
+                let stream = stream.unwrap();
+                std::thread::spawn(move || answer(stream));
             }
         });
         Served { addr, protocol: Protocol::Resp2, pid: std::process::id(), tls: None }
