@@ -48,7 +48,14 @@ pub fn count_syscalls(
         (name, count.saturating_sub(before))
     });
     let left: Vec<(String, u64)> = left.collect();
-    Ok(per_request(&left, all_requests.saturating_sub(requests).max(1)))
+    match all_requests.saturating_sub(requests) {
+        0 => {
+            let what =
+                "the longer count has no more requests than the shorter: is the machine busy?";
+            Err(Error::Load(what.into()))
+        }
+        requests => Ok(per_request(&left, requests)),
+    }
 }
 
 /// All calls of a system during a load, by name, and the requests of that.
