@@ -4,12 +4,12 @@
 //! Each case runs twice, with N and with 2N requests, on one connection; the
 //! difference divided by N leaves out the start and the end.
 
+use keyway_load::Until;
 use rustix::process::Signal;
 
 use crate::error::Error;
-use crate::load::{Dataset, Limit, Loader, Requests, Shape, Work};
-use crate::process::CommandLine;
-use crate::systems::{Kind, Site, System};
+use crate::load::{Dataset, Shape, Work, plan};
+use crate::systems::{Kind, Site, System, words};
 
 /// One case to count.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ const HASHES: Dataset = Dataset { shape: Shape::Hash, ..STRINGS };
 /// Counts the user-space instructions of one request of `case`.
 ///
 /// # Errors
-/// [`Error::Start`] when valgrind or Keyway cannot be started, and whatever
+/// [`Error::Program`] when valgrind or Keyway cannot be started, and whatever
 /// keeps the load from running.
 pub fn instructions_per_request(site: &Site<'_>, case: &Case, requests: u64) -> Result<f64, Error> {
     let once = instructions(site, case, requests)?;
@@ -73,32 +73,28 @@ pub fn instructions_per_request(site: &Site<'_>, case: &Case, requests: u64) -> 
 
 /// The instructions of a whole run with this many requests.
 fn instructions(site: &Site<'_>, case: &Case, count: u64) -> Result<u64, Error> {
-    let out_file = format!("--callgrind-out-file={}", site.scratch.path("callgrind.out").display());
-    let mut system = site.start_under(case.kind, |line| {
-        line.under(CommandLine::new("valgrind").args(["--tool=callgrind", &out_file]))
-    })?;
+    let out_file = site.scratch.directory().join("callgrind.out");
+    let out_file = format!("--callgrind-out-file={}", out_file.display());
+    let mut system =
+        site.start_under(case.kind, &words(&["valgrind", "--tool=callgrind", &out_file]))?;
     if let Err(error) = send(&system, case, count) {
         // What happened to the process says more than a broken connection.
         return system.check_running().and(Err(error));
     }
-    let Some(child) = system.child_mut() else {
+    let Some(process) = &mut system.process else {
         return Err(Error::parse("a process of this run", &system.name));
     };
-    child.end_with(Signal::TERM)?;
-    let path = child.output().to_owned();
-    let output = std::fs::read(&path).map_err(Error::io(path.display().to_string()))?;
+    process.end_with(Signal::TERM)?;
+    let path = process.log();
+    let output = std::fs::read(path).map_err(Error::io(path.display().to_string()))?;
     parse_collected(&String::from_utf8_lossy(&output))
 }
 
 /// Writes every key, then sends the requests to be counted.
 fn send(system: &System, case: &Case, count: u64) -> Result<(), Error> {
-    let fill = Requests::fill(case.dataset, system.dialect, 0);
-    let mut loader = Loader::connect(system.addr, 1, 50, &fill)?;
-    loader.run(Limit::Requests(fill.count() as u64))?.check()?;
-    drop(loader);
-    let requests = Requests::random(case.work, case.dataset, system.dialect, 1);
-    let mut loader = Loader::connect(system.addr, 1, case.depth, &requests)?;
-    loader.run(Limit::Requests(count))?.check()
+    system.served.fill(case.dataset)?;
+    let plan = plan(1, case.depth, Until::Requests(count));
+    system.served.load_all(&case.work.on(case.dataset), &plan).map(drop)
 }
 
 /// The `Collected :` line callgrind ends with.

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
+use keyway_scenario::load_average;
+
 use crate::callgrind::{CASES, instructions_per_request};
 use crate::error::Error;
 use crate::items::{COUNTS, measure_items};
-use crate::load::Dialect;
 use crate::memory::measure_memory;
 use crate::options::Options;
 use crate::plan::{SIDES, Side};
-use crate::process::version_of;
-use crate::report::{BySystem, Machine, Report, Setting, load_average};
+use crate::report::{BySystem, Report, Setting};
 use crate::rounds::{Progress, RowResult, run_row};
 use crate::session::{Absent, Session};
 use crate::syscalls::count_syscalls;
-use crate::systems::{Kind, System};
+use crate::systems::{Kind, System, version_of};
 
 /// How long system calls are counted, per system.
 const SYSCALLS_FOR: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ const SYSCALLS_FOR: Duration = Duration::from_secs(3);
 /// Starts everything, measures everything, and ends everything.
 ///
 /// # Errors
-/// [`Error::Start`] when not even the servers behind the proxies run,
+/// [`Error::Program`] when not even the servers behind the proxies run,
 /// [`Error::Interrupted`]. All other failures are in the report.
 pub fn compare(options: &Options) -> Result<Report, Error> {
     let load_before = load_average();
@@ -128,9 +128,8 @@ fn measure_rows(options: &Options, session: &mut Session) -> Result<Vec<RowResul
         for mut row in options.selection.rows(side) {
             // Targets are Keyway's.
             row.target = row.target.filter(|_| !options.self_check);
-            let scratch = &session.scratch;
             let rounds = options.rounds;
-            results.push(run_row(row, &mut systems, rounds, &window, scratch, &mut progress)?);
+            results.push(run_row(row, &mut systems, rounds, &window, &mut progress)?);
         }
     }
     progress.end();
@@ -144,10 +143,10 @@ fn measure_syscalls(
     let length = if options.quick { SYSCALLS_FOR / 6 } else { SYSCALLS_FOR };
     let mut figures = Vec::new();
     let mut progress = Progress::new(session.systems.len(), length);
-    for system in session.systems.iter().filter(|system| system.dialect == Dialect::Redis) {
+    for system in session.systems.iter().filter(|system| system.served.protocol.is_redis()) {
         progress.step(&format!("system calls: {}", system.name));
         figures
-            .push((system.name.clone(), kept(count_syscalls(system, length, &session.scratch))?));
+            .push((system.name.clone(), kept(count_syscalls(system, length, session.scratch()))?));
     }
     progress.end();
     Ok(figures)
@@ -160,7 +159,7 @@ fn measure_all_memory(
     session: &Session,
 ) -> Result<BySystem<crate::memory::Memory>, Error> {
     let runs = |kind: &&Kind| {
-        kind.dialect() == Dialect::Redis
+        kind.protocol().is_redis()
             && session.systems.iter().any(|system| system.name == kind.name())
     };
     let kinds: Vec<&Kind> = kinds.iter().filter(runs).collect();
@@ -193,7 +192,7 @@ fn measure_all_items(
 /// Counts Keyway's instructions per request, case by case.
 ///
 /// # Errors
-/// [`Error::Start`] when the servers behind the proxy cannot be started,
+/// [`Error::Program`] when the servers behind the proxy cannot be started,
 /// [`Error::Interrupted`]. Other failures are in the figures.
 pub fn count_instructions(options: &Options) -> Result<(Setting, BySystem<f64>), Error> {
     let mut session = Session::start(options.programs.clone())?;
@@ -217,10 +216,8 @@ pub fn count_instructions(options: &Options) -> Result<(Setting, BySystem<f64>),
 
 /// A failure becomes words in the report; an interruption ends the run.
 fn kept<T>(result: Result<T, Error>) -> Result<Result<T, String>, Error> {
-    match result {
-        Err(Error::Interrupted) => Err(Error::Interrupted),
-        other => Ok(other.map_err(|error| error.to_string())),
-    }
+    crate::interrupt::check()?;
+    Ok(result.map_err(|error| error.to_string()))
 }
 
 pub(crate) fn setting(options: &Options, kinds: &[Kind]) -> Setting {
@@ -232,7 +229,7 @@ pub(crate) fn setting(options: &Options, kinds: &[Kind]) -> Setting {
         }
     }
     Setting {
-        machine: Machine::here(),
+        machine: keyway_scenario::machine(),
         date: crate::clock::today(),
         command: options.command(),
         versions,

@@ -1,21 +1,14 @@
 //! What can go wrong in a measurement, in words for the person who runs it.
 
-use std::path::PathBuf;
-
 /// Why a run, or one measurement of it, has no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command line asks for something that does not exist.
     #[error("{0} (--help lists every option)")]
     Usage(String),
-    /// A program of the run could not be started or did not get ready.
-    #[error("cannot start {program}: {why}")]
-    Start {
-        /// The program as it would be typed.
-        program: String,
-        /// What happened, with the last lines of its output if it said any.
-        why: String,
-    },
+    /// A program of the run could not be started, or did not do what was asked.
+    #[error("{0}")]
+    Program(#[from] keyway_scenario::Error),
     /// A program that was being measured ended by itself.
     #[error("{program} ended during the measurement: {why}")]
     Ended {
@@ -45,14 +38,6 @@ pub enum Error {
         what: &'static str,
         /// The text it should have been in, cut short.
         text: String,
-    },
-    /// The document has no marked region to write into.
-    #[error("{path}: no line `<!-- {name}:begin -->` followed by `<!-- {name}:end -->`")]
-    Region {
-        /// The document.
-        path: PathBuf,
-        /// The region's name.
-        name: &'static str,
     },
     /// The user pressed Ctrl-C, or the process was told to end.
     #[error("interrupted")]

@@ -77,6 +77,7 @@ fn put_replies(requests: &[u8], replies: &mut Vec<u8>) {
     for name in requests.windows(5) {
         match name {
             b"GET\r\n" => put_value(replies),
+            b"ING\r\n" => replies.extend_from_slice(b"+PONG\r\n"),
             // The end of HGETALL.
             b"ALL\r\n" => {
                 replies.extend_from_slice(b"*2\r\n$6\r\nfield0\r\n");

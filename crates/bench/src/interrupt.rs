@@ -28,13 +28,15 @@ pub fn install() -> Result<(), Error> {
     Ok(())
 }
 
+/// Set when the run has been told to end.
+pub fn flag() -> &'static AtomicBool {
+    INTERRUPTED.get_or_init(Arc::default)
+}
+
 /// Fails when the run has been told to end.
 ///
 /// # Errors
 /// [`Error::Interrupted`].
 pub fn check() -> Result<(), Error> {
-    match INTERRUPTED.get() {
-        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
-        _ => Ok(()),
-    }
+    if flag().load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }

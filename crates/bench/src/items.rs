@@ -2,8 +2,7 @@
 
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Dataset, Limit, Loader, Requests};
-use crate::process::resident_bytes;
+use crate::load::Dataset;
 use crate::systems::{Kind, Site};
 use std::time::Duration;
 
@@ -22,17 +21,10 @@ pub fn measure_items(site: &Site<'_>, kind: Kind) -> Result<[f64; COUNTS.len()],
     for (figure, count) in figures.iter_mut().zip(COUNTS) {
         let system = site.start(kind)?;
         clock::pause(SETTLE)?;
-        let before = resident_bytes(system.pid())?;
-        let dataset = Dataset::strings("itm:", count, 64);
-        let mut first = 0;
-        while first < count {
-            let requests = Requests::fill(dataset, kind.dialect(), first);
-            let mut loader = Loader::connect(system.addr, 1, 100, &requests)?;
-            loader.run(Limit::Requests(requests.count() as u64))?.check()?;
-            first += requests.count() as u32;
-        }
+        let before = system.resident_bytes()?;
+        system.served.fill(Dataset::strings("itm:", count, 64))?;
         clock::pause(SETTLE)?;
-        let grown = resident_bytes(system.pid())?.saturating_sub(before);
+        let grown = system.resident_bytes()?.saturating_sub(before);
         *figure = grown as f64 / f64::from(count);
     }
     Ok(figures)

@@ -5,17 +5,18 @@
 //! machine shared with others; every figure is a median over interleaved
 //! rounds, and every claim a median of ratios taken within the same round.
 //!
-//! This crate must never share code with what it measures: it frames replies
-//! with a parser of its own, and knows Keyway only as a program with a
-//! configuration file. Read first: [`load::Loader`] (who sends the work),
-//! [`plan::Row`] (what work there is) and [`systems::System`] (who is measured).
+//! It knows Keyway only as a program with a configuration file. The load comes
+//! from `keyway-load`, processes and servers are started by `keyway-scenario`,
+//! and figures are compared and printed by `keyway-report`. Read first:
+//! [`load::Served`] (the load), [`plan::Row`] (what work there is) and
+//! [`systems::System`] (who is measured).
 #![forbid(unsafe_code)]
 
 pub mod callgrind;
 pub mod clock;
-mod cluster;
 pub mod comparison;
 pub mod error;
+pub mod features;
 pub mod figures;
 pub mod floor;
 pub mod interrupt;
@@ -26,7 +27,6 @@ pub mod memory;
 pub mod misses;
 pub mod options;
 pub mod plan;
-pub mod process;
 pub mod report;
 pub mod rounds;
 pub mod session;

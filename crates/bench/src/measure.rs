@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use keyway_load::{Flow, Outcome, Plan, Progress, Until, cpu_time};
+use keyway_scenario::process::ask;
+
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Limit, Loader, Requests, Totals, Work};
+use crate::interrupt;
+use crate::load::{Dataset, SORTED_MEMBERS, Work, plan};
 use crate::plan::{Driver, Row};
-use crate::process::{CommandLine, Scratch, cpu_time, run_to_end};
-use crate::systems::System;
-
-/// How often the CPU time of the system is looked at while it works.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+use crate::systems::{System, installed, words};
 
 /// Ten times what its requests take where they take long.
 const REDIS_BENCHMARK_PATIENCE: Duration = Duration::from_secs(60);
@@ -67,13 +67,27 @@ pub struct Sample {
     pub requests: u64,
     /// CPU time of the system, user and kernel.
     pub cpu: Duration,
-    /// CPU time of whoever sent the load.
+    /// CPU time of the load generator.
     pub loader_cpu: Duration,
+    /// How often the system gave up the processor by itself.
+    pub voluntary_switches: u64,
     /// Time passed.
     pub elapsed: Duration,
 }
 
 impl Sample {
+    fn of(outcome: &Outcome) -> Sample {
+        let system = outcome.processes.first();
+        let cpu = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
+        Sample {
+            requests: outcome.totals.requests,
+            cpu: cpu(system.map_or(0.0, |usage| usage.cpu_seconds)),
+            loader_cpu: cpu(outcome.generator.cpu_seconds),
+            voluntary_switches: system.map_or(0, |usage| usage.voluntary_switches),
+            elapsed: cpu(outcome.seconds),
+        }
+    }
+
     /// Requests per CPU-second of the system.
     pub fn per_cpu_second(&self) -> f64 {
         self.requests as f64 / self.cpu.as_secs_f64()
@@ -90,18 +104,12 @@ impl Sample {
 /// # Errors
 /// [`Error::Ended`] when the system is gone, [`Error::Load`] when it stops
 /// answering, [`Error::Answers`] when any answer was an error or a missing key.
-pub fn measure(
-    system: &mut System,
-    row: &Row,
-    requests: &Requests,
-    window: &Window,
-    scratch: &Scratch,
-) -> Result<Sample, Error> {
+pub fn measure(system: &mut System, row: &Row, window: &Window) -> Result<Sample, Error> {
     let sample = match row.driver {
-        Driver::Own if row.work == Work::SortedLoad => sorted_load(system, row, requests),
-        Driver::Own => own_load(system, row, requests, window),
-        Driver::Short(each) => short_connections(system, row, (requests, each), window),
-        Driver::RedisBenchmark => redis_benchmark(system, row, window, scratch),
+        Driver::Own if row.work == Work::SortedLoad => sorted_load(system, row),
+        Driver::Own => loaded(system, row, window, None),
+        Driver::Short(each) => loaded(system, row, window, Some(each.into())),
+        Driver::RedisBenchmark => redis_benchmark(system, row, window),
     };
     match sample {
         Err(Error::Interrupted) => Err(Error::Interrupted),
@@ -112,111 +120,65 @@ pub fn measure(
     }
 }
 
-fn own_load(
+/// The row's work until the system has used enough CPU time. Connections that
+/// end after some calls are what counts where there are such.
+fn loaded(
     system: &System,
     row: &Row,
-    requests: &Requests,
     window: &Window,
+    calls: Option<u64>,
 ) -> Result<Sample, Error> {
-    let pid = system.pid();
-    let mut loader = Loader::connect(system.addr, row.connections, row.depth, requests)?;
-    let warm_up_end = clock::now() + window.warm_up;
-    loader.run(Limit::Until(&mut || Ok(clock::now() >= warm_up_end)))?.check()?;
-
-    let (cpu_before, loader_before) = (cpu_time(pid)?, cpu_time(std::process::id())?);
-    let started = clock::now();
-    let mut next_look = started + window.at_least;
-    let mut stop = || {
-        let now = clock::now();
-        if now < next_look {
-            return Ok(false);
+    let cpu = || cpu_time(system.served.pid).unwrap_or_default();
+    let mut begun = None;
+    let mut look = |progress: &Progress| {
+        if progress.is_warming_up {
+            return Flow::Continue;
         }
-        next_look = now + LOOK_EVERY;
-        let enough = cpu_time(pid)? - cpu_before >= window.cpu_at_least;
-        Ok(enough || now - started >= window.at_most)
+        let (started, before) = *begun.get_or_insert_with(|| (clock::now(), cpu()));
+        let is_long_enough = clock::now() - started >= window.at_least;
+        let is_enough = is_long_enough && cpu().saturating_sub(before) >= window.cpu_at_least;
+        if is_enough { Flow::Stop } else { Flow::Continue }
     };
-    let totals = loader.run(Limit::Until(&mut stop))?;
-    let elapsed = clock::now() - started;
-    let cpu = cpu_time(pid)? - cpu_before;
-    let loader_cpu = cpu_time(std::process::id())? - loader_before;
-    totals.check()?;
-    Ok(Sample { requests: totals.requests, cpu, loader_cpu, elapsed })
-}
-
-/// Connections that end after `each` requests, as many at a time as the row
-/// has: what counts is connections.
-fn short_connections(
-    system: &System,
-    row: &Row,
-    (requests, each): (&Requests, u32),
-    window: &Window,
-) -> Result<Sample, Error> {
-    let pid = system.pid();
-    let once = || -> Result<Totals, Error> {
-        let mut loader = Loader::connect(system.addr, row.connections, row.depth, requests)?;
-        let totals = loader.run(Limit::Requests(row.connections as u64 * u64::from(each)))?;
-        totals.check().map(|()| totals)
-    };
-    once()?;
-    let (cpu_before, loader_before) = (cpu_time(pid)?, cpu_time(std::process::id())?);
-    let started = clock::now();
-    let mut connections = 0;
-    loop {
-        once()?;
-        connections += row.connections as u64;
-        let elapsed = clock::now() - started;
-        let cpu = cpu_time(pid)? - cpu_before;
-        let is_enough = elapsed >= window.at_least && cpu >= window.cpu_at_least;
-        if is_enough || elapsed >= window.at_most {
-            let loader_cpu = cpu_time(std::process::id())? - loader_before;
-            return Ok(Sample { requests: connections, cpu, loader_cpu, elapsed });
-        }
-    }
+    let until = Until::Time(window.at_most);
+    let plan = Plan { warm_up: window.warm_up, calls, ..plan(row.connections, row.depth, until) };
+    let outcome = system.served.load(&row.work.on(row.dataset), &plan, &mut look)?;
+    let mut sample = Sample::of(&outcome);
+    sample.requests /= calls.unwrap_or(1);
+    Ok(sample)
 }
 
 /// Loads the whole sorted set once, over one connection so that every member
 /// comes once, and takes it away again.
-fn sorted_load(system: &System, row: &Row, requests: &Requests) -> Result<Sample, Error> {
-    let pid = system.pid();
-    let delete = || -> Result<Totals, Error> {
-        let delete = Requests::end_of_sorted_load();
-        let totals = Loader::connect(system.addr, 1, 1, &delete)?.run(Limit::Requests(1))?;
-        totals.check().map(|()| totals)
-    };
-    delete()?;
-    let mut loader = Loader::connect(system.addr, row.connections, row.depth, requests)?;
-    let (cpu_before, loader_before) = (cpu_time(pid)?, cpu_time(std::process::id())?);
-    let started = clock::now();
-    let totals = loader.run(Limit::Requests(requests.count() as u64))?;
-    let elapsed = clock::now() - started;
-    let cpu = cpu_time(pid)? - cpu_before;
-    let loader_cpu = cpu_time(std::process::id())? - loader_before;
-    totals.check()?;
-    delete()?;
-    Ok(Sample { requests: totals.requests, cpu, loader_cpu, elapsed })
+fn sorted_load(system: &System, row: &Row) -> Result<Sample, Error> {
+    system.served.once("DEL _indices")?;
+    let plan = plan(row.connections, row.depth, Until::Requests(SORTED_MEMBERS.into()));
+    let outcome = system.served.load_all(&row.work.on(row.dataset), &plan)?;
+    system.served.once("DEL _indices")?;
+    Ok(Sample::of(&outcome))
 }
 
 /// The same work sent by `redis-benchmark`, whose random keys are spelt like
 /// ours. Its own CPU time is not read.
-fn redis_benchmark(
-    system: &System,
-    row: &Row,
-    window: &Window,
-    scratch: &Scratch,
-) -> Result<Sample, Error> {
-    let requests = window.redis_benchmark_requests;
-    let line = CommandLine::new("redis-benchmark")
-        .args(["-h", &system.addr.ip().to_string(), "-p", &system.addr.port().to_string()])
-        .args(["-c", &row.connections.to_string(), "-P", &row.depth.to_string()])
-        .args(["-r", &row.dataset.keys.to_string(), "-n", &requests.to_string()])
-        .args(["-t", "get", "-q"]);
-    let cpu_before = cpu_time(system.pid())?;
-    let started = clock::now();
-    let output = run_to_end(&line, REDIS_BENCHMARK_PATIENCE, scratch, "redis-benchmark")?;
-    let elapsed = clock::now() - started;
-    let cpu = cpu_time(system.pid())? - cpu_before;
-    if output.contains("Error") {
-        return Err(Error::Answers(output.trim().chars().take(200).collect()));
+fn redis_benchmark(system: &System, row: &Row, window: &Window) -> Result<Sample, Error> {
+    let (requests, addr) = (window.redis_benchmark_requests, system.served.addr);
+    let Dataset { keys, .. } = row.dataset;
+    let line = format!(
+        "-h {} -p {} -c {} -P {} -r {keys} -n {requests} -t get -q",
+        addr.ip(),
+        addr.port(),
+        row.connections,
+        row.depth
+    );
+    let line = words(&line.split(' ').collect::<Vec<_>>());
+    let program = installed("redis-benchmark".as_ref())?;
+    let cpu = || cpu_time(system.served.pid).unwrap_or_default();
+    let (before, started) = (cpu(), clock::now());
+    let answer = ask(&program, &line, REDIS_BENCHMARK_PATIENCE, interrupt::flag())?;
+    let (elapsed, cpu) = (clock::now() - started, cpu().saturating_sub(before));
+    interrupt::check()?;
+    if !answer.is_success || answer.text.contains("Error") {
+        return Err(Error::Answers(answer.text.trim().chars().take(200).collect()));
     }
-    Ok(Sample { requests, cpu, loader_cpu: Duration::ZERO, elapsed })
+    let (loader_cpu, voluntary_switches) = (Duration::ZERO, 0);
+    Ok(Sample { requests, cpu, loader_cpu, voluntary_switches, elapsed })
 }

@@ -1,15 +1,17 @@
 //! Resident memory: after the start, after deep pipelines, and per idle
 //! connection. Measured on a fresh process each, apart from the timing.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
+use keyway_load::Until;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Work};
+use crate::load::{Dataset, Work, plan};
 use crate::plan::Side;
-use crate::process::resident_bytes;
 use crate::systems::{Kind, Site, System};
 
 /// Idle connections of the table, if the descriptor limit allows.
@@ -18,6 +20,9 @@ const IDLE_CONNECTIONS: usize = 10_000;
 const OTHER_DESCRIPTORS: u64 = 200;
 /// How long a system has to give memory back.
 const SETTLE: Duration = Duration::from_secs(2);
+/// A system that answers nothing for this long is taken as stuck.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long the deep pipelines last.
 const BURST: Duration = Duration::from_millis(1500);
 
 /// The memory of one system.
@@ -62,46 +67,71 @@ pub fn measure_memory(site: &Site<'_>, kind: Kind) -> Result<Memory, Error> {
 fn deep_pipelines(site: &Site<'_>, kind: Kind) -> Result<(u64, Option<u64>, Option<u64>), Error> {
     let system = site.start(kind)?;
     clock::pause(SETTLE / 4)?;
-    let after_start = resident_bytes(system.pid())?;
+    let after_start = system.resident_bytes()?;
     if kind.side() == Side::Store {
         return Ok((after_start, None, None));
     }
-    let requests = Requests::random(Work::Mixed, Dataset::SMALL, Dialect::Redis, 1);
-    let mut loader = Loader::connect(system.addr, 50, 75, &requests)?;
-    let end = clock::now() + BURST;
-    loader.run(Limit::Until(&mut || Ok(clock::now() >= end)))?;
-    let after_deep = resident_bytes(system.pid())?;
-    drop(loader);
+    let plan = plan(50, 75, Until::Time(BURST));
+    let outcome = system.served.load_all(&Work::Mixed.on(Dataset::SMALL), &plan);
+    // Read while the clients are still there.
+    let after_deep = outcome?.processes.first().map(|usage| usage.resident_bytes);
     clock::pause(SETTLE)?;
-    Ok((after_start, Some(after_deep), Some(resident_bytes(system.pid())?)))
+    Ok((after_start, after_deep, Some(system.resident_bytes()?)))
 }
 
 /// The number of connections, and bytes for each: fresh, used in turn, used at
 /// once.
 fn idle_connections(site: &Site<'_>, kind: Kind) -> Result<(usize, [f64; 3]), Error> {
     let count = IDLE_CONNECTIONS.min(raise_descriptor_limit() as usize);
-    let mut system = site.start(kind)?;
+    let system = site.start(kind)?;
     clock::pause(SETTLE / 4)?;
-    let before = resident_bytes(system.pid())?;
+    let before = system.resident_bytes()?;
     let per_connection = |system: &System| {
-        let bytes = resident_bytes(system.pid())?.saturating_sub(before);
+        let bytes = system.resident_bytes()?.saturating_sub(before);
         Ok::<f64, Error>(bytes as f64 / count as f64)
     };
-    let requests = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
-    let mut loader = Loader::connect(system.addr, count, 1, &requests)?;
+    let failed = Error::io("10000 connections");
+    let connect = |_| TcpStream::connect(system.served.addr);
+    let mut clients: Vec<TcpStream> =
+        (0..count).map(connect).collect::<Result<_, _>>().map_err(failed)?;
     wait_until_accepted(&system, count)?;
     let fresh = per_connection(&system)?;
-    loader.run_in_turn()?;
+    let failed = || Error::io("a GET of each connection");
+    for (index, client) in clients.iter_mut().enumerate() {
+        ask(client, index).and_then(|()| hear(client)).map_err(failed())?;
+    }
     let used = per_connection(&system)?;
-    system.signal(Signal::STOP)?;
-    loader.run_at_once(|| system.signal(Signal::CONT))?;
+    let signal = |signal| system.process.iter().for_each(|process| process.signal(signal));
+    signal(Signal::STOP);
+    let asked = clients.iter_mut().enumerate().try_for_each(|(index, one)| ask(one, index));
+    signal(Signal::CONT);
+    asked.and_then(|()| clients.iter_mut().try_for_each(hear)).map_err(failed())?;
     let used_at_once = per_connection(&system)?;
     Ok((count, [fresh, used, used_at_once]))
 }
 
+fn ask(client: &mut TcpStream, index: usize) -> std::io::Result<()> {
+    client.set_read_timeout(Some(SILENCE_MAX))?;
+    client.write_all(format!("*2\r\n$3\r\nGET\r\n$16\r\nkey:{index:012}\r\n").as_bytes())
+}
+
+/// Reads a reply: no value, or a value of 100 bytes.
+fn hear(client: &mut TcpStream) -> std::io::Result<()> {
+    let (mut reply, mut len) = ([0; 256], 0);
+    loop {
+        match client.read(&mut reply[len..])? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read => len += read,
+        }
+        if &reply[..len] == b"$-1\r\n" || len == "$100\r\n".len() + 100 + "\r\n".len() {
+            return Ok(());
+        }
+    }
+}
+
 /// A connection is open for the client before the system has accepted it.
 fn wait_until_accepted(system: &System, count: usize) -> Result<(), Error> {
-    let directory = format!("/proc/{}/fd", system.pid());
+    let directory = format!("/proc/{}/fd", system.served.pid);
     let accepted = clock::wait_until(Duration::from_secs(20), || {
         let entries = std::fs::read_dir(&directory).map_err(Error::io(&directory))?;
         Ok(entries.count() > count)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::measure::Window;
 use crate::plan::{ROWS, Selection};
-use crate::systems::Programs;
+use crate::systems::{Programs, words};
 
 /// What `--help` prints before the list of rows.
 const HELP: &str = "\
@@ -17,6 +17,11 @@ Usage:
   keyway-peer-bench [OPTIONS]             run the comparison
   keyway-peer-bench callgrind [OPTIONS]   count instructions per request of Keyway
   keyway-peer-bench misses [OPTIONS]      misses of full caches with equal memory
+  keyway-peer-bench tls [OPTIONS]         requests by TLS and without, handshakes
+  keyway-peer-bench transactions [OPTIONS]
+                                          transactions and pipelines without them
+  keyway-peer-bench fanout [OPTIONS]      one channel with 1000 subscribers
+  keyway-peer-bench reload [OPTIONS]      latency while a pool is replaced
 
 What runs:
   --keyway PATH          the keyway binary; default: beside this program
@@ -73,6 +78,14 @@ pub enum Action {
     Callgrind,
     /// Misses of full caches.
     Misses,
+    /// The cost of TLS.
+    Tls,
+    /// The cost of transactions.
+    Transactions,
+    /// Deliveries of a channel.
+    Fanout,
+    /// Latency during reloads.
+    Reload,
     /// Print the help.
     Help,
 }
@@ -112,6 +125,16 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
+/// What is asked for by a first word.
+const ACTIONS: [(&str, Action); 6] = [
+    ("callgrind", Action::Callgrind),
+    ("misses", Action::Misses),
+    ("tls", Action::Tls),
+    ("transactions", Action::Transactions),
+    ("fanout", Action::Fanout),
+    ("reload", Action::Reload),
+];
+
 impl Options {
     /// Reads the arguments that follow the program's name. `beside` is where
     /// the program itself lies, and Keyway's default place.
@@ -121,10 +144,10 @@ impl Options {
     pub fn parse(args: impl IntoIterator<Item = String>, beside: &Path) -> Result<Options, Error> {
         let mut options = Options::defaults(beside);
         let mut args = args.into_iter().peekable();
-        if args.next_if(|first| first == "callgrind").is_some() {
-            options.action = Action::Callgrind;
-        } else if args.next_if(|first| first == "misses").is_some() {
-            options.action = Action::Misses;
+        let named = |word: &String| ACTIONS.iter().find(|(name, _)| name == word);
+        if let Some((_, action)) = args.peek().and_then(named) {
+            options.action = *action;
+            args.next();
         }
         while let Some(flag) = args.next() {
             if !options.set_switch(&flag) {
@@ -137,6 +160,7 @@ impl Options {
     }
 
     fn defaults(beside: &Path) -> Options {
+        let own = std::env::current_exe().unwrap_or_default();
         Options {
             action: Action::Compare,
             programs: Programs {
@@ -145,7 +169,12 @@ impl Options {
                 redis_server: "redis-server".into(),
                 predixy: None,
                 memcached: None,
-                own: std::env::current_exe().unwrap_or_default(),
+                guard: words(&[
+                    &own.display().to_string(),
+                    "guarded",
+                    &std::process::id().to_string(),
+                ]),
+                own,
             },
             peers: Vec::new(),
             self_check: false,

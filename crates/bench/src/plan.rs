@@ -1,8 +1,10 @@
 //! The rows of the comparison: which work, over which connections, and what
 //! Keyway is asked to reach in it.
 
+use keyway_load::Protocol;
+
 use crate::figures::Target;
-use crate::load::{Dataset, Dialect, Work};
+use crate::load::{Dataset, Work};
 
 /// Which systems a row compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +25,12 @@ pub const SIDES: [Side; 4] = [Side::Proxy, Side::ClusterProxy, Side::MemcachedPr
 /// Who sends a row's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// The loader of this crate.
+    /// `keyway-load`.
     Own,
-    /// The loader of this crate over connections that end after so many
-    /// requests; it is connections that are counted.
+    /// `keyway-load`, over connections that end after so many requests;
+    /// connections are counted, not requests.
     Short(u32),
-    /// `redis-benchmark`, to check the loader against: GET only.
+    /// `redis-benchmark`, to check `keyway-load` against: GET only.
     RedisBenchmark,
 }
 
@@ -56,9 +58,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether a server of this dialect can do its work.
-    pub fn fits(&self, dialect: Dialect) -> bool {
-        self.work.fits(dialect) && self.dataset.fits(dialect)
+    /// Whether a server of this protocol can do its work.
+    pub fn fits(&self, protocol: Protocol) -> bool {
+        self.work.fits(protocol) && self.dataset.fits(protocol)
     }
 }
 
@@ -114,7 +116,7 @@ const fn cross_check(row: Row) -> Row {
 }
 
 /// Every row, in the order of the tables.
-pub const ROWS: [Row; 46] = [
+pub const ROWS: [Row; 47] = [
     proxy("depth1-get", "GET, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5]),
     proxy("depth1-set", "SET, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5]),
     cross_check(proxy(
@@ -167,6 +169,14 @@ pub const ROWS: [Row; 46] = [
     cluster(proxy("cl-mget20", "MGET of 20 keys, 50 clients", Work::Mget(20), 50, 1, [1.5, 2.0])),
     cluster(proxy("cl-mset10", "MSET of 10 keys, 50 clients", Work::Mset(10), 50, 1, [1.5, 2.0])),
     cluster(proxy("cl-mset20", "MSET of 20 keys, 50 clients", Work::Mset(20), 50, 1, [1.5, 2.0])),
+    cluster(proxy(
+        "cl-lrange600",
+        "LRANGE of 600 elements, 50 clients",
+        Work::Range,
+        50,
+        1,
+        [1.0, 1.0],
+    )),
     memcached(proxy("mc-depth1-get", "get, 50 clients, depth 1", Work::Get, 50, 1, [1.3, 1.5])),
     memcached(proxy("mc-depth1-set", "set, 50 clients, depth 1", Work::Set, 50, 1, [1.3, 1.5])),
     memcached(proxy("mc-depth16-get", "get, 50 clients, depth 16", Work::Get, 50, 16, [1.6, 2.0])),

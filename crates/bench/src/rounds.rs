@@ -4,13 +4,13 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use keyway_report::statistics::{Spread, ratios};
+
 use crate::clock;
 use crate::error::Error;
-use crate::figures::{Series, Spread, Verdict, best, ratio_spread};
-use crate::load::Requests;
+use crate::figures::{Series, Verdict, best};
 use crate::measure::{Sample, Window, measure};
 use crate::plan::Row;
-use crate::process::Scratch;
 use crate::systems::{Part, System};
 
 /// One system's measurements of one row.
@@ -79,7 +79,7 @@ impl RowResult {
     pub fn ratio(&self, peer: &Column) -> Option<Spread> {
         let subject = self.subject()?;
         subject.spread().and(peer.spread())?;
-        ratio_spread(&subject.series(), &peer.series())
+        ratios(&subject.series(), &peer.series())
     }
 
     /// The verdict; none when the subject or all peers that count are missing.
@@ -106,29 +106,20 @@ pub fn run_row(
     systems: &mut [&mut System],
     rounds: usize,
     window: &Window,
-    scratch: &Scratch,
     progress: &mut Progress,
 ) -> Result<RowResult, Error> {
     let mut columns: Vec<Column> =
         systems.iter().map(|system| empty_column(system, &row)).collect();
-    let mut requests: Vec<Requests> = Vec::new();
-    for system in systems.iter().filter(|system| row.fits(system.dialect)) {
-        if requests.iter().all(|known| known.dialect() != system.dialect) {
-            requests.push(Requests::random(row.work, row.dataset, system.dialect, 1));
-        }
-    }
     for round in 0..rounds {
         for turn in 0..systems.len() {
             let index = (round + turn) % systems.len();
             let column = &mut columns[index];
             progress.step(&format!("{}: {}", row.id, column.name));
-            let dialect = systems[index].dialect;
-            let requests = requests.iter().find(|requests| requests.dialect() == dialect);
-            let Some(requests) = requests.filter(|_| column.failure.is_none()) else {
+            if column.is_unfit || column.failure.is_some() {
                 column.samples.push(None);
                 continue;
-            };
-            match measure(systems[index], &row, requests, window, scratch) {
+            }
+            match measure(systems[index], &row, window) {
                 Ok(sample) => column.samples.push(Some(sample)),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => {
@@ -144,7 +135,7 @@ pub fn run_row(
 
 fn empty_column(system: &System, row: &Row) -> Column {
     let (name, part) = (system.name.clone(), system.part);
-    let is_unfit = !row.fits(system.dialect);
+    let is_unfit = !row.fits(system.served.protocol);
     Column { name, part, samples: Vec::new(), failure: None, is_unfit }
 }
 
@@ -215,6 +206,7 @@ mod tests {
                 requests: (figure * 2.0) as u64,
                 cpu: Duration::from_secs(2),
                 loader_cpu: Duration::ZERO,
+                voluntary_switches: 0,
                 elapsed: Duration::from_secs(4),
             })
         };

@@ -1,13 +1,15 @@
 //! Everything that is kept running for the length of a comparison.
 
-use crate::cluster::start_cluster;
+use std::path::Path;
+
+use keyway_scenario::start::{Backends, Starter};
+use keyway_scenario::{Scale, ServerKind, Servers, process};
+
 use crate::error::Error;
-use crate::load::{Dataset, Limit, Loader, Requests};
+use crate::interrupt;
+use crate::load::Dataset;
 use crate::plan::Side;
-use crate::process::{Child, Scratch};
-use crate::systems::{
-    BACKENDS, Kind, Programs, Site, System, start_backend, start_memcached_backend,
-};
+use crate::systems::{BACKENDS, Kind, Programs, Site, System};
 
 /// A system that takes no part, and why.
 #[derive(Clone, Debug)]
@@ -34,61 +36,93 @@ pub struct Session {
     /// Where the programs are.
     pub programs: Programs,
     backend_ports: Vec<u16>,
-    backends: Vec<Child>,
+    backend_pids: Vec<u32>,
     memcached_ports: Vec<u16>,
     cluster_ports: Vec<u16>,
-    /// Where configuration and output go. Last, so that it is removed when
-    /// nothing writes there any more.
-    pub scratch: Scratch,
+    /// The servers behind the proxies, and where configuration and output go.
+    /// Last, so that it is removed when nothing writes there any more.
+    servers: process::Site,
 }
 
 impl Session {
     /// Starts the servers behind the proxies.
     ///
     /// # Errors
-    /// [`Error::Start`] when `redis-server` cannot be started.
+    /// [`Error::Program`] when `redis-server` cannot be started.
     pub fn start(programs: Programs) -> Result<Session, Error> {
-        let scratch = Scratch::new()?;
-        let (mut backends, mut backend_ports) = (Vec::new(), Vec::new());
-        for _ in 0..BACKENDS {
-            let (child, port) = start_backend(&programs, &scratch)?;
-            backends.push(child);
-            backend_ports.push(port);
-        }
-        Ok(Session {
+        let servers = process::Site::new(&programs.guard)?;
+        let mut session = Session {
             systems: Vec::new(),
             absent: Vec::new(),
             programs,
-            scratch,
-            backend_ports,
-            backends,
+            backend_ports: Vec::new(),
+            backend_pids: Vec::new(),
             memcached_ports: Vec::new(),
             cluster_ports: Vec::new(),
-        })
+            servers,
+        };
+        session.backend_ports = session.start_servers(ServerKind::Redis, BACKENDS, 0)?;
+        Ok(session)
     }
 
     /// Starts the servers of memcached behind the proxies for it.
     ///
     /// # Errors
-    /// [`Error::Start`] when `memcached` cannot be started.
+    /// [`Error::Program`] when `memcached` cannot be started.
     pub fn start_memcached(&mut self) -> Result<(), Error> {
-        for _ in 0..BACKENDS {
-            let (child, port) = start_memcached_backend(&self.programs, &self.scratch)?;
-            self.backends.push(child);
-            self.memcached_ports.push(port);
-        }
+        self.memcached_ports = self.start_servers(ServerKind::Memcached, BACKENDS, 0)?;
         Ok(())
     }
 
-    /// Starts the cluster behind the proxies that know one.
+    /// Starts the cluster behind the proxies that know one: three primaries
+    /// with a replica each.
     ///
     /// # Errors
-    /// [`Error::Start`] when it does not come up.
+    /// [`Error::Program`] when it does not come up.
     pub fn start_cluster(&mut self) -> Result<(), Error> {
-        let (servers, ports) = start_cluster(&self.programs, &self.scratch)?;
-        self.backends.extend(servers);
-        self.cluster_ports = ports;
+        self.cluster_ports = self.start_servers(ServerKind::RedisCluster, 3, 1)?;
         Ok(())
+    }
+
+    fn start_servers(
+        &mut self,
+        kind: ServerKind,
+        count: u64,
+        replicas: u64,
+    ) -> Result<Vec<u16>, Error> {
+        let name = format!("{kind:?}");
+        let (count, replicas) = (count.into(), replicas.into());
+        let servers = Servers { name: name.clone(), kind, count, replicas };
+        let memcached = self.programs.memcached.as_deref().unwrap_or(Path::new("memcached"));
+        let mut started = Backends::default();
+        let mut starter = Starter {
+            site: &mut self.servers,
+            scale: Scale { cores: 1, gib: 1, is_full: false },
+            programs: [("redis-server", &*self.programs.redis_server), ("memcached", memcached)]
+                .into(),
+            is_stopped: interrupt::flag(),
+        };
+        starter.servers(&servers, &mut started);
+        self.backend_pids.extend(started.pids.keys());
+        match started.missing.remove(&name) {
+            Some(why) => Err(why.into()),
+            None => Ok(started.ports.remove(&name).unwrap_or_default()),
+        }
+    }
+
+    /// The ports of the redis-servers behind the proxies.
+    pub fn backend_ports(&self) -> &[u16] {
+        &self.backend_ports
+    }
+
+    /// The process ids of the servers behind the proxies.
+    pub fn backend_pids(&self) -> &[u32] {
+        &self.backend_pids
+    }
+
+    /// Where configuration and output go.
+    pub fn scratch(&self) -> &process::Scratch {
+        self.servers.scratch()
     }
 
     /// What is needed to start more systems in front of the same servers.
@@ -98,13 +132,8 @@ impl Session {
             backends: &self.backend_ports,
             memcached_backends: &self.memcached_ports,
             cluster: &self.cluster_ports,
-            scratch: &self.scratch,
+            scratch: self.scratch(),
         }
-    }
-
-    /// The process ids of the servers behind the proxies.
-    pub fn backend_pids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.backends.iter().map(Child::pid)
     }
 
     /// Starts a system and fills it with every key the rows ask for. One whose
@@ -136,9 +165,10 @@ impl Session {
         started: Result<System, Error>,
         is_installed: bool,
     ) -> Result<(), Error> {
-        match started.and_then(|system| fill(&system).map(|()| system)) {
+        let filled = started.and_then(|system| fill(&system).map(|()| system));
+        interrupt::check()?;
+        match filled {
             Ok(system) => self.systems.push(system),
-            Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => self.absent.push(Absent {
                 name: name.to_owned(),
                 side,
@@ -162,36 +192,20 @@ pub fn fill(system: &System) -> Result<(), Error> {
         }
         Side::Store => &[Dataset::ITEMS, Dataset::RECORDS, Dataset::LARGE],
     };
-    datasets
-        .iter()
-        .copied()
-        .filter(|dataset| dataset.fits(system.dialect))
-        .try_for_each(|dataset| write_keys(system, dataset))
-}
-
-/// Writes every key of a dataset through `system`, over whatever is there.
-///
-/// # Errors
-/// [`Error::Load`] or [`Error::Answers`] when a write fails.
-pub fn write_keys(system: &System, dataset: Dataset) -> Result<(), Error> {
-    let mut first = 0;
-    while first < dataset.keys {
-        let requests = Requests::fill(dataset, system.dialect, first);
-        let mut loader = Loader::connect(system.addr, 1, 50, &requests)?;
-        let count = requests.count();
-        loader.run(Limit::Requests(count as u64))?.check()?;
-        first += count as u32;
+    let served = &system.served;
+    if system.side == Side::ClusterProxy {
+        served.fill_list()?;
     }
-    Ok(())
+    let mut datasets = datasets.iter().filter(|dataset| dataset.fits(served.protocol));
+    datasets.try_for_each(|dataset| served.fill(*dataset))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Dialect, Work};
+    use crate::load::{Work, plan};
     use crate::syscalls::count_syscalls;
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use keyway_load::Until;
     use std::time::Duration;
 
     #[test]
@@ -203,24 +217,19 @@ mod tests {
             predixy: None,
             memcached: None,
             own: "/bin/false".into(),
+            guard: Vec::new(),
         };
         let mut session = Session::start(programs).expect("redis-server is installed");
         session.add(Kind::Redis).expect("nobody interrupts");
         let system = session.systems.first().expect("it runs");
-        let mut client = TcpStream::connect(system.addr).expect("it listens");
-        client.write_all(b"FLUSHALL\r\n").expect("it reads");
-        let mut reply = [0; 5];
-        client.read_exact(&mut reply).expect("it answers");
-        assert_eq!(&reply, b"+OK\r\n");
-        let counted = count_syscalls(system, Duration::from_millis(50), &session.scratch);
+        system.served.once("FLUSHALL").expect("it answers");
+        let counted = count_syscalls(system, Duration::from_millis(50), session.scratch());
         match counted {
             Ok(counted) => assert!(counted.requests > 0 && counted.per_request > 0.0),
             // The tracer may be missing, or forbidden: the keys are there all the same.
-            Err(error) => assert!(matches!(error, Error::Start { .. }), "{error}"),
+            Err(error) => assert!(matches!(error, Error::Program(_)), "{error}"),
         }
-        let get = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
-        let mut loader = Loader::connect(system.addr, 1, 50, &get).expect("it listens");
-        let totals = loader.run(Limit::Requests(5_000)).expect("it answers");
-        totals.check().expect("every key is there");
+        let get = Work::Get.on(Dataset::SMALL);
+        system.served.load_all(&get, &plan(1, 50, Until::Requests(5_000))).expect("keys are there");
     }
 }

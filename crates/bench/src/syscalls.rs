@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
+use keyway_load::Until;
+use keyway_scenario::process::{Process, Scratch};
 use rustix::process::Signal;
 
 use crate::clock;
 use crate::error::Error;
-use crate::load::{Dataset, Dialect, Limit, Loader, Requests, Work};
-use crate::process::{Child, CommandLine, Scratch, threads};
-use crate::session::write_keys;
-use crate::systems::System;
+use crate::load::{Dataset, Work, plan};
+use crate::systems::{System, run, words};
 
 /// Calls that make up less than this per request are not listed.
 const LISTED_FROM: f64 = 0.005;
@@ -28,54 +28,73 @@ pub struct Syscalls {
 }
 
 /// Counts the calls of `system` for about `length`, with all keys there: what ran
-/// before may have removed them, or never have needed them.
+/// before may have removed them, or never have needed them. It counts twice, for a
+/// shorter and for a longer time: the difference leaves out start and end.
 ///
 /// # Errors
-/// [`Error::Start`] when `strace` is missing or may not attach; whatever keeps
+/// [`Error::Program`] when `strace` is missing or may not attach; whatever keeps
 /// the load from running.
 pub fn count_syscalls(
     system: &System,
     length: Duration,
     scratch: &Scratch,
 ) -> Result<Syscalls, Error> {
-    let table = scratch.path("strace.txt");
-    let line = CommandLine::new("strace")
-        .args(["-c", "-f", "-p", &system.pid().to_string(), "-o"])
-        .arg(&table);
-    let requests = Requests::random(Work::Get, Dataset::SMALL, Dialect::Redis, 1);
-    write_keys(system, Dataset::SMALL)?;
-    let mut loader = Loader::connect(system.addr, 50, 1, &requests)?;
-    loader.run(Limit::Requests(5_000))?.check()?;
-    let mut strace = Child::start(&line, scratch, "strace")?;
-    wait_until_attached(system, &mut strace)?;
-    let end = clock::now() + length;
-    let totals = loader.run(Limit::Until(&mut || Ok(clock::now() >= end)))?;
-    strace.end_with(Signal::INT)?;
-    totals.check()?;
-    let text = std::fs::read_to_string(&table).map_err(Error::io(table.display().to_string()))?;
-    let calls = parse_table(&text)?;
-    Ok(per_request(&calls, totals.requests))
-}
-
-fn wait_until_attached(system: &System, strace: &mut Child) -> Result<(), Error> {
-    let failed = |strace: &Child| Error::Start {
-        program: "strace".into(),
-        why: format!("it does not attach to {}: {}", system.name, strace.output_tail()),
-    };
-    let attached = clock::wait_until(Duration::from_secs(10), || {
-        if strace.ended()?.is_some() {
-            return Err(failed(strace));
+    system.served.fill(Dataset::SMALL)?;
+    let (short, requests) = calls(system, length / 3, scratch)?;
+    let (long, all_requests) = calls(system, length, scratch)?;
+    let before = |name: &str| short.iter().find(|(known, _)| known == name).map_or(0, |one| one.1);
+    let left = long.into_iter().map(|(name, count)| {
+        let before = before(&name);
+        (name, count.saturating_sub(before))
+    });
+    let left: Vec<(String, u64)> = left.collect();
+    match all_requests.saturating_sub(requests) {
+        0 => {
+            let what =
+                "the longer count has no more requests than the shorter: is the machine busy?";
+            Err(Error::Load(what.into()))
         }
-        Ok(threads(system.pid())?.into_iter().all(|thread| is_traced(system.pid(), thread)))
-    })?;
-    if attached { Ok(()) } else { Err(failed(strace)) }
+        requests => Ok(per_request(&left, requests)),
+    }
 }
 
-fn is_traced(pid: u32, thread: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status"));
-    let status = status.unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer.is_some_and(|tracer| tracer.trim() != "0")
+/// All calls of a system during a load, by name, and the requests of that.
+fn calls(
+    system: &System,
+    length: Duration,
+    scratch: &Scratch,
+) -> Result<(Vec<(String, u64)>, u64), Error> {
+    let (table, pid) = (scratch.directory().join("strace.txt"), system.served.pid.to_string());
+    let line = ["strace", "-c", "-f", "-p", &pid, "-o", &table.display().to_string()];
+    let mut strace = run(scratch, "strace", &words(&line))?;
+    wait_until_attached(system, &mut strace)?;
+    let plan = plan(50, 1, Until::Time(length));
+    let outcome = system.served.load_all(&Work::Get.on(Dataset::SMALL), &plan);
+    strace.end_with(Signal::INT)?;
+    let requests = outcome?.totals.requests;
+    let text = std::fs::read_to_string(&table).map_err(Error::io(table.display().to_string()))?;
+    Ok((parse_table(&text)?, requests))
+}
+
+fn wait_until_attached(system: &System, strace: &mut Process) -> Result<(), Error> {
+    let attached = clock::wait_until(Duration::from_secs(10), || {
+        let directory = format!("/proc/{}/task", system.served.pid);
+        let threads = std::fs::read_dir(&directory).map_err(Error::io(&directory))?;
+        let is_traced = |thread: std::fs::DirEntry| {
+            let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+            tracer.is_some_and(|tracer| tracer.trim() != "0")
+        };
+        Ok(strace.ended().is_some() || threads.flatten().all(is_traced))
+    })?;
+    match strace.ended() {
+        None if attached => Ok(()),
+        _ => Err(keyway_scenario::Error::System {
+            what: format!("strace does not attach to {}", system.name),
+            why: strace.last_words(),
+        }
+        .into()),
+    }
 }
 
 /// Reads the summary of `strace -c`: name and number of calls of each line.

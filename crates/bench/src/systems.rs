@@ -3,15 +3,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
+use keyway_load::{Protocol, Watch};
+use keyway_scenario::process::{Process, Scratch, find, first_line, free_port};
+use keyway_scenario::start::{memcached_words, redis_words};
 
 use crate::error::Error;
-use crate::load::Dialect;
+use crate::interrupt;
+use crate::load::Served;
 use crate::plan::Side;
-use crate::process::{Child, CommandLine, Scratch, free_port, is_running, version_of};
 
 /// The loopback servers behind every proxy.
-pub const BACKENDS: usize = 4;
+pub const BACKENDS: u64 = 4;
 
 /// A program this crate knows how to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,15 +125,15 @@ impl Kind {
         }
     }
 
-    /// What it is spoken to in.
-    pub fn dialect(self) -> Dialect {
+    /// The protocol that is spoken.
+    pub fn protocol(self) -> Protocol {
         match self {
             Kind::Memcached
             | Kind::NutcrackerMemcached
             | Kind::NutcrackerSmallMemcached
             | Kind::KeywayMemcached
-            | Kind::KeywayStoreMemcached => Dialect::Memcached,
-            _ => Dialect::Redis,
+            | Kind::KeywayStoreMemcached => Protocol::MemcachedText,
+            _ => Protocol::Resp2,
         }
     }
 
@@ -173,6 +175,9 @@ pub struct Programs {
     pub memcached: Option<PathBuf>,
     /// This program, which is [`Kind::Floor`].
     pub own: PathBuf,
+    /// The command that starts this program to guard another
+    /// ([`keyway_scenario::process::become_guarded`]); may be empty.
+    pub guard: Vec<String>,
 }
 
 impl Programs {
@@ -180,7 +185,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Usage`] for predixy and memcached without a path.
-    fn path(&self, kind: Kind) -> Result<&Path, Error> {
+    pub fn path(&self, kind: Kind) -> Result<&Path, Error> {
         Ok(match kind {
             Kind::Nutcracker
             | Kind::NutcrackerSmall
@@ -217,6 +222,20 @@ impl Programs {
     }
 }
 
+/// The version in the first line that `program FLAG` prints, or that line when
+/// it holds none; none when the program is not there or prints nothing.
+pub fn version_of(program: &Path, flag: &str) -> Option<String> {
+    let line = first_line(&find(program)?, &[flag.to_owned()], interrupt::flag());
+    (!line.is_empty()).then(|| version_in(&line).unwrap_or(&line).to_owned())
+}
+
+/// The first word with a digit and a dot, from its first digit on; a word with
+/// a slash is a path.
+fn version_in(line: &str) -> Option<&str> {
+    let words = line.split_whitespace().filter(|word| !word.contains('/') && word.contains('.'));
+    words.filter_map(|word| Some(&word[word.find(|c: char| c.is_ascii_digit())?..])).next()
+}
+
 /// A system being measured: a process and where it listens.
 #[derive(Debug)]
 pub struct System {
@@ -226,37 +245,25 @@ pub struct System {
     pub part: Part,
     /// Which rows it takes part in.
     pub side: Side,
-    /// Where it listens.
-    pub addr: SocketAddr,
-    /// What it is spoken to in.
-    pub dialect: Dialect,
-    pid: u32,
-    child: Option<Child>,
+    /// What is put under load.
+    pub served: Served,
+    /// The process, if this run started it.
+    pub process: Option<Process>,
 }
 
 impl System {
     /// A proxy somebody else started in front of servers of their own.
     pub fn external(name: String, addr: SocketAddr, pid: u32) -> System {
-        let (part, side, dialect) = (Part::Peer, Side::Proxy, Dialect::Redis);
-        System { name, part, side, addr, dialect, pid, child: None }
+        let served = Served { addr, protocol: Protocol::Resp2, pid, tls: None };
+        System { name, part: Part::Peer, side: Side::Proxy, served, process: None }
     }
 
-    /// The process whose CPU time counts.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// The process, if this run started it.
-    pub fn child_mut(&mut self) -> Option<&mut Child> {
-        self.child.as_mut()
-    }
-
-    /// Sends `signal`, if this run started the process.
+    /// Its resident memory in bytes.
     ///
     /// # Errors
-    /// [`Error::Io`] when the process is gone.
-    pub fn signal(&mut self, signal: Signal) -> Result<(), Error> {
-        self.child.as_mut().map_or(Ok(()), |child| child.signal(signal))
+    /// [`Error::Ended`] when the process is gone.
+    pub fn resident_bytes(&self) -> Result<u64, Error> {
+        keyway_load::resident_bytes(self.served.pid).ok_or_else(|| self.gone())
     }
 
     /// Fails when the process is gone, with the last of what it said.
@@ -264,17 +271,18 @@ impl System {
     /// # Errors
     /// [`Error::Ended`].
     pub fn check_running(&mut self) -> Result<(), Error> {
-        let program = self.name.clone();
-        if let Some(child) = &mut self.child
-            && let Some(status) = child.ended()?
+        if let Some(process) = &mut self.process
+            && let Some(status) = process.ended()
         {
-            let why = format!("{status}; it said: {}", child.output_tail());
-            return Err(Error::Ended { program, why });
+            let why = format!("{status}; it said: {}", process.last_words());
+            return Err(Error::Ended { program: self.name.clone(), why });
         }
-        if !is_running(self.pid) {
-            return Err(Error::Ended { program, why: format!("no process {}", self.pid) });
-        }
-        Ok(())
+        Watch::Pid(self.served.pid).find().map(drop).map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> Error {
+        let why = format!("no process {}", self.served.pid);
+        Error::Ended { program: self.name.clone(), why }
     }
 }
 
@@ -300,60 +308,53 @@ impl Site<'_> {
     /// # Errors
     /// [`Error::Start`] when the program is missing or does not come up.
     pub fn start(&self, kind: Kind) -> Result<System, Error> {
-        self.start_under(kind, |line| line)
+        self.start_under(kind, &[])
     }
 
-    /// As [`Site::start`], with the command line changed by `wrap`: to run the
-    /// program under a tool that execs it or stays its process.
+    /// As [`Site::start`], behind the words of a tool that runs the program as
+    /// its own process.
     ///
     /// # Errors
     /// As [`Site::start`].
-    pub fn start_under(
-        &self,
-        kind: Kind,
-        wrap: impl FnOnce(CommandLine) -> CommandLine,
-    ) -> Result<System, Error> {
+    pub fn start_under(&self, kind: Kind, tool: &[String]) -> Result<System, Error> {
         let port = free_port()?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let tag = format!("{}-{port}", kind.name().replace(' ', "-"));
-        let line = wrap(self.command(kind, port, &tag)?);
-        let mut child = Child::start(&line, self.scratch, &tag)?;
-        child.wait_for_listener(addr)?;
-        let (name, pid) = (kind.name().to_owned(), child.pid());
-        let (part, side, dialect) = (kind.part(), kind.side(), kind.dialect());
-        Ok(System { name, part, side, addr, dialect, pid, child: Some(child) })
+        let line = [tool, &self.command(kind, port, &tag)?].concat();
+        let process = start(self.scratch, kind.name(), &line, port)?;
+        let served = Served { addr, protocol: kind.protocol(), pid: process.pid(), tls: None };
+        let (name, part, side) = (kind.name().to_owned(), kind.part(), kind.side());
+        Ok(System { name, part, side, served, process: Some(process) })
     }
 
-    fn command(&self, kind: Kind, port: u16, tag: &str) -> Result<CommandLine, Error> {
-        let line = CommandLine::new(self.programs.path(kind)?);
-        let config = |text: String| self.scratch.write(&format!("{tag}.conf"), &text);
-        Ok(match kind {
-            Kind::Redis | Kind::RedisAgain => redis_args(line, port, self.scratch),
-            Kind::Memcached => memcached_args(line, port),
-            Kind::Keyway => {
-                line.arg("serve").arg(config(keyway_proxy(port, free_port()?, self.backends))?)
-            }
+    /// The program of `kind` and its arguments.
+    fn command(&self, kind: Kind, port: u16, tag: &str) -> Result<Vec<String>, Error> {
+        let directory = self.scratch.directory();
+        let config = |text: String| -> Result<String, Error> {
+            Ok(self.scratch.write(&format!("{tag}.conf"), &text)?.display().to_string())
+        };
+        let serve = |text: String| -> Result<Vec<String>, Error> {
+            let uring: &[&str] = match kind {
+                Kind::KeywayUring | Kind::KeywayStoreUring => &["--io", "io_uring"],
+                _ => &[],
+            };
+            Ok(words(&[&["serve"], uring, &[&config(text)?]].concat()))
+        };
+        let admin = free_port()?;
+        let arguments = match kind {
+            Kind::Redis | Kind::RedisAgain => redis_words(port, directory),
+            Kind::Memcached => [memcached_words(port), words(&["-R", "100"])].concat(),
+            Kind::Keyway | Kind::KeywayUring => serve(keyway_proxy(port, admin, self.backends))?,
             Kind::KeywayMemcached => {
-                let (redis, admin) = (keyway_proxy, free_port()?);
-                let text = as_memcached(&redis(port, admin, self.memcached_backends));
-                line.arg("serve").arg(config(text.replace("\"sharded\"", "\"memcached\""))?)
+                let text = as_memcached(&keyway_proxy(port, admin, self.memcached_backends));
+                serve(text.replace("\"sharded\"", "\"memcached\""))?
             }
-            Kind::KeywayUring => line
-                .args(["serve", "--io", "io_uring"])
-                .arg(config(keyway_proxy(port, free_port()?, self.backends))?),
-            Kind::KeywayStoreUring => line
-                .args(["serve", "--io", "io_uring"])
-                .arg(config(keyway_store(port, free_port()?))?),
-            Kind::Floor => line.args(["floor", &port.to_string()]),
-            Kind::KeywayStore => line.arg("serve").arg(config(keyway_store(port, free_port()?))?),
-            Kind::KeywayStoreMemcached => {
-                line.arg("serve").arg(config(as_memcached(&keyway_store(port, free_port()?)))?)
-            }
-            Kind::Predixy => line.arg(config(predixy(port, self.backends))?),
-            Kind::PredixyCluster => line.arg(config(predixy_cluster(port, self.cluster))?),
-            Kind::KeywayCluster => {
-                line.arg("serve").arg(config(keyway_cluster(port, free_port()?, self.cluster))?)
-            }
+            Kind::KeywayStore | Kind::KeywayStoreUring => serve(keyway_store(port, admin))?,
+            Kind::KeywayStoreMemcached => serve(as_memcached(&keyway_store(port, admin)))?,
+            Kind::KeywayCluster => serve(keyway_cluster(port, admin, self.cluster))?,
+            Kind::Floor => words(&["floor", &port.to_string()]),
+            Kind::Predixy => vec![config(predixy(port, self.backends))?],
+            Kind::PredixyCluster => vec![config(predixy_cluster(port, self.cluster))?],
             Kind::Nutcracker
             | Kind::NutcrackerAgain
             | Kind::NutcrackerSmall
@@ -364,67 +365,60 @@ impl Site<'_> {
                         .replace("redis: true", "redis: false"),
                     _ => nutcracker(port, self.backends),
                 };
-                let line = line.arg("-c").arg(config(text)?);
-                let line = line.args(["-a", "127.0.0.1", "-s", &free_port()?.to_string()]);
+                let (file, stats) = (config(text)?, admin.to_string());
+                let pid_file = directory.join(format!("{tag}.pid")).display().to_string();
+                let small: &[&str] = match kind {
+                    Kind::NutcrackerSmall | Kind::NutcrackerSmallMemcached => &["-m", "512"],
+                    _ => &[],
+                };
                 // At the default level 5 it looks up the client's address for
                 // every request, in case a log line wants it.
                 let line =
-                    line.args(["-v", "4", "-p"]).arg(self.scratch.path(&format!("{tag}.pid")));
-                match kind {
-                    Kind::NutcrackerSmall | Kind::NutcrackerSmallMemcached => {
-                        line.args(["-m", "512"])
-                    }
-                    _ => line,
-                }
+                    ["-c", &file, "-a", "127.0.0.1", "-s", &stats, "-v", "4", "-p", &pid_file];
+                words(&[&line, small].concat())
             }
-        })
+        };
+        let program = self.programs.path(kind)?.display().to_string();
+        Ok([vec![program], arguments].concat())
     }
 }
 
-/// Starts one of the servers behind the proxies and waits until it listens.
+/// Starts a command and waits until it listens.
 ///
 /// # Errors
-/// [`Error::Start`] when `redis-server` is missing or does not come up.
-pub fn start_backend(programs: &Programs, scratch: &Scratch) -> Result<(Child, u16), Error> {
-    let port = free_port()?;
-    let line = redis_args(CommandLine::new(&programs.redis_server), port, scratch);
-    let mut child = Child::start(&line, scratch, &format!("backend-{port}"))?;
-    child.wait_for_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    Ok((child, port))
+/// [`Error::Program`] when the program is missing or does not come up.
+pub fn start(scratch: &Scratch, name: &str, line: &[String], port: u16) -> Result<Process, Error> {
+    let mut process = run(scratch, name, line)?;
+    process.wait_for(port, interrupt::flag())?;
+    Ok(process)
 }
 
-/// The same of memcached.
+/// Starts a command.
 ///
 /// # Errors
-/// [`Error::Start`] when `memcached` is missing or does not come up.
-pub fn start_memcached_backend(
-    programs: &Programs,
-    scratch: &Scratch,
-) -> Result<(Child, u16), Error> {
-    let port = free_port()?;
-    let program = programs.memcached.as_deref().unwrap_or(Path::new("memcached"));
-    let line = memcached_args(CommandLine::new(program), port);
-    let mut child = Child::start(&line, scratch, &format!("memcached-{port}"))?;
-    child.wait_for_listener(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
-    Ok((child, port))
+/// [`Error::Program`] when the program is missing.
+pub fn run(scratch: &Scratch, name: &str, line: &[String]) -> Result<Process, Error> {
+    let (program, arguments) = line.split_first().map_or(("", line), |(a, b)| (a.as_str(), b));
+    Ok(scratch.start(name, &installed(program.as_ref())?, arguments)?)
 }
 
-/// One thread; as root it wants to be told so.
-fn memcached_args(line: CommandLine, port: u16) -> CommandLine {
-    line.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-t", "1", "-m", "1024"])
-        .args(["-c", "12000", "-u", "root", "-R", "100"])
+/// Where a program is.
+///
+/// # Errors
+/// [`Error::Program`] when it is missing.
+pub fn installed(program: &Path) -> Result<PathBuf, Error> {
+    let why = || keyway_scenario::Error::Absent(format!("{} is not installed", program.display()));
+    Ok(find(program).ok_or_else(why)?)
+}
+
+/// Words of a command.
+pub fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// The same configuration for clients of memcached.
 fn as_memcached(text: &str) -> String {
     text.replace("protocol = \"redis\"", "protocol = \"memcached\"")
-}
-
-/// Memory only, and room for the 10,000 connections of the memory table.
-pub(crate) fn redis_args(line: CommandLine, port: u16, scratch: &Scratch) -> CommandLine {
-    line.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-        .args(["--appendonly", "no", "--maxclients", "12000", "--dir"])
-        .arg(scratch.path(""))
 }
 
 fn nutcracker(port: u16, backends: &[u16]) -> String {
@@ -438,7 +432,7 @@ fn nutcracker(port: u16, backends: &[u16]) -> String {
     text
 }
 
-fn keyway_proxy(port: u16, admin: u16, backends: &[u16]) -> String {
+pub(crate) fn keyway_proxy(port: u16, admin: u16, backends: &[u16]) -> String {
     let servers: Vec<String> = backends
         .iter()
         .enumerate()
@@ -517,6 +511,20 @@ mod tests {
             let config = Config::from_str(&text, "bench.toml").unwrap();
             assert_eq!(config.server.workers, Workers::Between { min: 1, max: 1 }, "{text}");
         }
+    }
+
+    #[test]
+    fn versions_are_read_as_their_programs_print_them() {
+        for (line, version) in [
+            ("This is nutcracker-0.5.0", Some("0.5.0")),
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0", Some("7.0.15")),
+            ("/opt/x-1.2/predixy predixy-1.0.5", Some("1.0.5")),
+            ("keyway 0.1.0 (abc)", Some("0.1.0")),
+            ("unknown", None),
+        ] {
+            assert_eq!(version_in(line), version, "{line}");
+        }
+        assert_eq!(version_of(Path::new("no-such-program"), "--version"), None);
     }
 
     #[test]

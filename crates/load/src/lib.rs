@@ -48,10 +48,11 @@ mod workload;
 pub use error::Error;
 pub use outcome::{Ended, Latency, Outcome};
 pub use plan::{CONNECTIONS_MAX, DURATION_MAX, PIPELINE_MAX, Pace, Plan, THREADS_MAX, Until};
+pub use random::Random;
 pub use run::{Flow, Progress, run};
 pub use table::table;
 pub use target::{Protocol, Target};
-pub use usage::Watch;
+pub use usage::{Watch, cpu_time, resident_bytes};
 pub use verify::STAMP_LEN;
 pub use workload::{
     Command, CommandKind, FIELDS, KEYS_PER_REQUEST_MAX, KeyForm, Keys, Pattern, Piece, SUITE,

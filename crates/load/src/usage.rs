@@ -6,6 +6,7 @@ use keyway_net::Address;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// Clock ticks a second in `/proc/PID/stat`: Linux fixes it for all programs.
 const TICKS: f64 = 100.0;
@@ -172,7 +173,7 @@ impl Meter {
     /// Looks at their memory.
     pub(crate) fn look(&mut self) {
         for process in &mut self.processes {
-            let resident = resident(process.pid).unwrap_or(0);
+            let resident = resident_bytes(process.pid).unwrap_or(0);
             process.resident_max = process.resident_max.max(resident);
         }
     }
@@ -214,6 +215,14 @@ impl Metered {
     }
 }
 
+/// The processor time that a process has used so far; nothing when it is not there. It leaves out
+/// threads that have ended, where the kernel counts nanoseconds.
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let sample = sample(pid)?;
+    let ticks = (sample.user_ticks + sample.system_ticks) as f64 / TICKS;
+    Some(sample.cpu_nanos.map_or(Duration::from_secs_f64(ticks), Duration::from_nanos))
+}
+
 fn sample(pid: u32) -> Option<Sample> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold blanks and parentheses.
@@ -223,7 +232,7 @@ fn sample(pid: u32) -> Option<Sample> {
         user_ticks: field(14)?,
         system_ticks: field(15)?,
         began: field(22)?,
-        resident: resident(pid)?,
+        resident: resident_bytes(pid)?,
         cpu_nanos: Some(0),
         ..Sample::default()
     };
@@ -238,7 +247,8 @@ fn sample(pid: u32) -> Option<Sample> {
     Some(sample)
 }
 
-fn resident(pid: u32) -> Option<u64> {
+/// The resident memory of a process in bytes; nothing when it is not there.
+pub fn resident_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     line(&status, "VmRSS:").map(|kib| kib * 1024)
 }

@@ -20,6 +20,7 @@ mod read;
 mod result;
 mod table;
 
+pub mod region;
 pub mod statistics;
 
 pub use cell::{Figures, Metric};
@@ -35,4 +36,4 @@ pub use result::{
     Cell, Connects, FORMAT, Item, Machine, Measured, Process, Role, Round, Run, Scalar, Second,
     System, VERSION, Verified,
 };
-pub use table::{Align, Column, Table, Value};
+pub use table::{Align, Column, Row, Table, Value};

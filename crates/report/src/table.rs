@@ -53,6 +53,8 @@ pub struct Value {
     pub spread: Option<String>,
     /// What the text was made of, if that is a number: for programs that read the page.
     pub number: Option<f64>,
+    /// Whether Markdown shows it in bold.
+    pub is_strong: bool,
 }
 
 impl Value {
@@ -63,14 +65,14 @@ impl Value {
 
     /// A number, as `text`.
     pub fn number(number: f64, text: impl Into<String>) -> Value {
-        Value { text: text.into(), number: Some(number), spread: None }
+        Value { number: Some(number), ..Value::text(text) }
     }
 
     /// A median, and the ends of what it is of where they differ, as `text` writes them.
     pub(crate) fn spread(spread: Spread, text: impl Fn(f64) -> String) -> Value {
         let Spread { median, min, max } = spread;
         let ends = (min < max).then(|| format!("({}-{})", text(min), text(max)));
-        Value { text: text(median), number: Some(median), spread: ends }
+        Value { spread: ends, ..Value::number(median, text(median)) }
     }
 
     /// In one line.
@@ -176,7 +178,10 @@ impl Table {
         });
         bar(&mut out, rules);
         for row in &self.rows {
-            let values = row.values.iter().map(|value| escaped(&value.line()));
+            let values = row.values.iter().map(|value| match value.is_strong {
+                true => format!("**{}**", escaped(&value.line())),
+                false => escaped(&value.line()),
+            });
             let remark = row.remark.iter().map(|remark| escaped(remark));
             let empty = std::iter::repeat_n(String::new(), self.columns.len());
             bar(&mut out, values.chain(remark).chain(empty).take(self.columns.len()));
@@ -199,8 +204,15 @@ fn bar(out: &mut String, values: impl Iterator<Item = String>) {
 /// Names come from files: none may end its place in the table, be a link or be HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
+            // Within a word it is nothing but itself.
+            '_' if out.ends_with(char::is_alphanumeric)
+                && letters.peek().is_some_and(|next| next.is_alphanumeric()) =>
+            {
+                out.push(letter);
+            }
             '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' => out.extend(['\\', letter]),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -264,5 +276,6 @@ Medians.
         assert!(shown.contains("| --- | ---: |\n| keyway | 91.5 |\n"), "{shown}");
         assert!(shown.contains("| nut\\|x | not installed |\n"), "{shown}");
         assert_eq!(escaped("<b>[x](y)"), "&lt;b&gt;\\[x\\](y)");
+        assert_eq!(escaped("_io_uring_"), "\\_io_uring\\_");
     }
 }

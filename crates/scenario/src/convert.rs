@@ -209,7 +209,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Milliseconds since 1970 as RFC 3339 has it, in UTC.
-pub(crate) fn time(unix_ms: u64) -> String {
+pub fn time(unix_ms: u64) -> String {
     let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
     // Years from March on: the day that leap years have comes last (Howard Hinnant's way).
     let days = days + 719_468;

@@ -17,17 +17,17 @@ mod machine;
 mod measure;
 mod model;
 mod places;
-mod process;
+pub mod process;
 mod reader;
 mod run;
-mod start;
+pub mod start;
 mod works;
 
 pub use builtin::{BUILT_IN, load, text};
-pub use convert::read;
+pub use convert::{read, time};
 pub use error::{Error, FileError};
+pub use machine::{Scale, load_average, machine};
 pub use model::{
     Item, Scaled, Scenario, ServerKind, Servers, Share, System, SystemKind, Timing, Work,
 };
-pub use process::become_guarded;
 pub use run::{Finished, Given, Options, Status, run};

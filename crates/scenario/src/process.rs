@@ -4,15 +4,14 @@
 use crate::convert::plain;
 use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A program that does not listen after this time is taken as failed.
@@ -29,37 +28,29 @@ const ANSWER_LEN_MAX: u64 = 1 << 20;
 const LOOK: Duration = Duration::from_millis(10);
 /// How much of a failed program's output is told.
 const TAIL_LEN: usize = 300;
-/// Free ports are looked for so often before it is given up.
-const PORT_TRIES: usize = 100;
 /// Names for a directory that are tried: of others' runs, or of one that was killed, some may be there.
 const DIRECTORY_TRIES: u32 = 1000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Where a scenario's files and processes are.
+/// A directory for the files of a run and the output of its programs. It goes with this value.
 #[derive(Debug)]
-pub struct Site {
+pub struct Scratch {
     directory: PathBuf,
-    processes: Vec<Process>,
-    ports: BTreeSet<u16>,
     /// This program and its arguments, behind which a program comes that must not outlive it.
     guard: Vec<String>,
+    logs: AtomicU32,
 }
 
-#[derive(Debug)]
-struct Process {
-    name: String,
-    child: Child,
-    log: PathBuf,
-    has_ended: bool,
-}
-
-impl Site {
-    /// A directory of its own, and no process yet.
-    pub fn new(guard: &[String]) -> Result<Site, Error> {
+impl Scratch {
+    /// A new directory in the system's place for temporary files. `guard` is the command that starts
+    /// this program as [`become_guarded`]; programs are started as they are without one.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn new(guard: &[String]) -> Result<Scratch, Error> {
         let directory = make_directory(&std::env::temp_dir())?;
-        let (processes, ports) = (Vec::new(), BTreeSet::new());
-        Ok(Site { directory, processes, ports, guard: guard.to_vec() })
+        Ok(Scratch { directory, guard: guard.to_vec(), logs: AtomicU32::new(0) })
     }
 
     /// Where files go.
@@ -67,7 +58,10 @@ impl Site {
         &self.directory
     }
 
-    /// Writes a file, and tells where it is.
+    /// Writes a file and returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, Error> {
         let path = self.directory.join(name);
         let written = std::fs::write(&path, text);
@@ -75,26 +69,13 @@ impl Site {
         Ok(path)
     }
 
-    /// A port of the loopback address that nobody listens on, another one each time.
-    pub fn free_port(&mut self) -> Result<u16, Error> {
-        for _ in 0..PORT_TRIES {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-                .and_then(|listener| listener.local_addr())
-                .map_err(|why| Error::system("cannot find a free port", why))?
-                .port();
-            if self.ports.insert(port) {
-                return Ok(port);
-            }
-        }
-        Err(Error::system("cannot find a free port", "none is left"))
-    }
-
     /// Starts a program, which is one of this machine's as [`find`] has it.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(&mut self, name: &str, program: &Path, words: &[String]) -> Result<u32, Error> {
-        let log = self.directory.join(format!("{}.log", self.processes.len()));
+    pub fn start(&self, name: &str, program: &Path, words: &[String]) -> Result<Process, Error> {
+        let number = self.logs.fetch_add(1, Ordering::Relaxed);
+        let log = self.directory.join(format!("{number}.log"));
         let failed = |why| Error::system(format!("cannot start {name}"), why);
         let output = File::create(&log).map_err(failed)?;
         let mut command = match self.guard.split_first() {
@@ -114,23 +95,52 @@ impl Site {
             // Ctrl-C is for this program, which ends the others when it has what it wants.
             .process_group(0);
         let child = command.spawn().map_err(failed)?;
-        let pid = child.id();
-        self.processes.push(Process { name: name.to_owned(), child, log, has_ended: false });
-        Ok(pid)
+        Ok(Process { name: name.to_owned(), child, log, status: None })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A program that was started, with all that it has started. Dropping it kills them.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
-    /// Waits until the last process that was started listens.
+    /// The file its output goes to.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.status = self.status.or_else(|| self.child.try_wait().ok().flatten());
+        self.status
+    }
+
+    /// Waits until it listens on a port of the loopback address.
     ///
     /// # Errors
     /// When it ends, or does not listen in time, or the run is stopped.
     pub fn wait_for(&mut self, port: u16, is_stopped: &AtomicBool) -> Result<(), Error> {
         let until = Instant::now() + START_PATIENCE;
+        let name = self.name.clone();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            let Some(process) = self.processes.last_mut() else { break };
-            let name = process.name.clone();
-            if process.is_over() {
-                let what = format!("{name} ended at its start");
-                return Err(Error::system(what, process.last_words()));
+            if self.ended().is_some() {
+                return Err(Error::system(format!("{name} ended at its start"), self.last_words()));
             }
             if Instant::now() > until {
                 let why = format!("port {port}, in {} s", START_PATIENCE.as_secs());
@@ -144,35 +154,129 @@ impl Site {
         Ok(())
     }
 
-    /// What the process said before its end, if it has ended.
-    pub fn end_of(&mut self, pid: u32) -> Option<String> {
-        let process = self.processes.iter_mut().find(|one| one.child.id() == pid)?;
-        process.is_over().then(|| format!("{} has ended: {}", process.name, process.last_words()))
+    /// Sends a signal to it and to what it has started.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
     }
 
-    /// Ends all processes.
-    pub fn end(&mut self) {
-        for process in &self.processes {
-            process.signal(Signal::TERM);
-        }
+    /// Sends a signal, waits for the end, and returns how it ended.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn end_with(&mut self, signal: Signal) -> Result<ExitStatus, Error> {
+        self.signal(signal);
         let until = Instant::now() + END_PATIENCE;
-        while !self.processes.iter_mut().all(Process::is_over) && Instant::now() < until {
-            std::thread::sleep(LOOK);
+        loop {
+            match self.ended() {
+                Some(status) => return Ok(status),
+                None if Instant::now() > until => {
+                    let why = format!("{signal:?} did not end it in {} s", END_PATIENCE.as_secs());
+                    return Err(Error::system(&self.name, why));
+                }
+                None => std::thread::sleep(LOOK),
+            }
         }
-        for process in &mut self.processes {
-            // Of its group there may be one left, though it has ended itself.
-            process.signal(Signal::KILL);
-            let _ = process.child.wait();
+    }
+
+    /// The end of what it said.
+    pub fn last_words(&self) -> String {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_LEN)..]);
+        let lines: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        match lines.as_slice() {
+            [] => "it said nothing".to_owned(),
+            lines => plain(&lines.join(" / ")),
         }
-        self.processes.clear();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Of its group there may be one left, though it has ended itself.
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a scenario's files and processes are.
+#[derive(Debug)]
+pub struct Site {
+    processes: Vec<Process>,
+    scratch: Scratch,
+}
+
+impl Site {
+    /// A directory of its own, and no process yet.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn new(guard: &[String]) -> Result<Site, Error> {
+        Ok(Site { processes: Vec::new(), scratch: Scratch::new(guard)? })
+    }
+
+    /// Where files go.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// Starts a program, waits until it listens on `port`, and returns its process id.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not listen.
+    pub fn start(
+        &mut self,
+        name: &str,
+        (program, words): (&Path, &[String]),
+        port: u16,
+        is_stopped: &AtomicBool,
+    ) -> Result<u32, Error> {
+        let mut process = self.scratch.start(name, program, words)?;
+        let pid = process.pid();
+        let outcome = process.wait_for(port, is_stopped);
+        self.processes.push(process);
+        outcome.map(|()| pid)
+    }
+
+    /// What the process said before its end, if it has ended.
+    pub fn end_of(&mut self, pid: u32) -> Option<String> {
+        let process = self.processes.iter_mut().find(|one| one.pid() == pid)?;
+        process.ended()?;
+        Some(format!("{} has ended: {}", process.name, process.last_words()))
     }
 }
 
 impl Drop for Site {
+    /// Asks all processes to end; those that do not are killed.
     fn drop(&mut self) {
-        self.end();
-        let _ = std::fs::remove_dir_all(&self.directory);
+        for process in &self.processes {
+            process.signal(Signal::TERM);
+        }
+        let until = Instant::now() + END_PATIENCE;
+        while !self.processes.iter_mut().all(|one| one.ended().is_some()) && Instant::now() < until
+        {
+            std::thread::sleep(LOOK);
+        }
     }
+}
+
+/// A port of the loopback address that nobody listens on, another one each time.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16, Error> {
+    // Below the range that outgoing connections get theirs from: one that is tried until there is a
+    // listener would else be connected to itself now and then.
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % u32::from(COUNT)) as u16;
+    let candidate = |_| FIRST + start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let found = (0..COUNT).map(candidate).find(is_free);
+    found.ok_or_else(|| Error::system("cannot find a free port", "none is left"))
 }
 
 /// A directory that nobody else has: another run may have the same process id, in a container that
@@ -194,35 +298,12 @@ fn make_directory(place: &Path) -> Result<PathBuf, Error> {
     Err(Error::system(format!("cannot make a directory in {}", place.display()), why))
 }
 
-impl Process {
-    fn is_over(&mut self) -> bool {
-        self.has_ended |= matches!(self.child.try_wait(), Ok(Some(_)));
-        self.has_ended
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, signal);
-        }
-    }
-
-    fn last_words(&self) -> String {
-        let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_LEN)..]);
-        let lines: Vec<&str> =
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        match lines.as_slice() {
-            [] => "it said nothing".to_owned(),
-            lines => plain(&lines.join(" / ")),
-        }
-    }
-}
-
 /// Where a program is: as it is given where it has a slash, else on the path.
-pub fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
+    let program = program.as_ref();
     let is_program = |path: &PathBuf| path.is_file();
-    if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(is_program);
+    if program.components().count() > 1 {
+        return Some(program.to_owned()).filter(is_program);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian has some servers where only root's path leads.
@@ -233,6 +314,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
 /// What a command said before its end.
 #[derive(Debug)]
 pub struct Answer {
+    /// Whether it ended without an error.
     pub is_success: bool,
     /// What it wrote to its output, and behind that what it wrote about errors.
     pub text: String,
@@ -334,19 +416,29 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_a_site() {
-        let mut site = Site::new(&[]).unwrap();
-        let directory = site.directory().to_owned();
-        site.write("a", "b").unwrap();
+        let scratch = Scratch::new(&[]).unwrap();
+        let directory = scratch.directory().to_owned();
+        scratch.write("a", "b").unwrap();
         let sleep = find("sleep").unwrap();
-        let pid = site.start("sleep", &sleep, &["1000".to_owned()]).unwrap();
+        let polite = scratch.start("sleep", &sleep, &["1000".to_owned()]).unwrap();
         let shell = find("sh").unwrap();
         // It does not end when it is asked to, and has a child.
         let stubborn = "trap '' TERM; sleep 1000 & wait; wait".to_owned();
-        let other = site.start("sh", &shell, &["-c".to_owned(), stubborn]).unwrap();
+        let shell = scratch.start("sh", &shell, &["-c".to_owned(), stubborn]).unwrap();
         let there = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+        let (pid, other) = (polite.pid(), shell.pid());
         assert!(there(pid) && there(other) && directory.exists());
-        drop(site);
+        drop(Site { processes: vec![polite, shell], scratch });
         assert!(!there(pid) && !there(other) && !directory.exists());
+    }
+
+    #[test]
+    fn a_signal_ends_a_process_and_says_how() {
+        let scratch = Scratch::new(&[]).unwrap();
+        let sleep = find("sleep").unwrap();
+        let mut process = scratch.start("sleep", &sleep, &["1000".to_owned()]).unwrap();
+        assert!(!process.end_with(Signal::TERM).unwrap().success());
+        assert!(process.ended().is_some());
     }
 
     #[test]
@@ -372,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_another_run_is_left_alone() {
-        let place = Site::new(&[]).unwrap();
+        let place = Scratch::new(&[]).unwrap();
         let name = |number: u32| format!("keyway-scenario-{}-{number}", std::process::id());
         let next = NEXT.load(Ordering::Relaxed);
         (next..next + 50).for_each(|number| {
@@ -385,10 +477,10 @@ mod tests {
     #[test]
     fn what_a_program_said_is_told_when_it_ends_early() {
         let mut site = Site::new(&[]).unwrap();
-        let (port, stop) = (site.free_port().unwrap(), AtomicBool::new(false));
+        let (port, stop) = (free_port().unwrap(), AtomicBool::new(false));
         let words = ["-c".to_owned(), "echo no room; exit 3".to_owned()];
-        site.start("a server", &find("sh").unwrap(), &words).unwrap();
-        let why = site.wait_for(port, &stop).unwrap_err().to_string();
+        let shell = find("sh").unwrap();
+        let why = site.start("a server", (&shell, &words), port, &stop).unwrap_err().to_string();
         assert_eq!(why, "a server ended at its start: no room");
         assert!(find("no-such-program-anywhere").is_none() && find("/bin").is_none());
     }

@@ -274,7 +274,8 @@ impl<'a> Runner<'a> {
 
     fn starter<'s>(&'s self, site: &'s mut Site) -> Starter<'s> {
         let (scale, is_stopped) = (self.scale, self.is_stopped);
-        Starter { site, scale, keyway: &self.options.keyway, is_stopped }
+        let programs = [("keyway", &*self.options.keyway)].into();
+        Starter { site, scale, programs, is_stopped }
     }
 
     /// Waits for all systems; one that does not serve is a row that says so.

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::machine::Scale;
 use crate::model::{Scaled, ServerKind, Servers, Share, System, SystemKind};
 use crate::places::{self, Ports, fill_text, fill_words};
-use crate::process::{ANSWER_PATIENCE, Site, ask, find, first_line};
+use crate::process::{ANSWER_PATIENCE, Site, ask, find, first_line, free_port};
 use keyway_load::{Protocol, Watch};
 use keyway_net::Address;
 use keyway_report::Role;
@@ -22,7 +22,9 @@ const MANY: u64 = 64;
 /// The servers of a scenario that run, and why others do not.
 #[derive(Debug, Default)]
 pub struct Backends {
+    /// The ports of servers, by the name of these.
     pub ports: Ports,
+    /// Why servers are not there, by their name.
     pub missing: BTreeMap<String, Error>,
     /// Processes, with what they are called.
     pub pids: BTreeMap<u32, String>,
@@ -32,12 +34,19 @@ pub struct Backends {
 /// A system that can be measured.
 #[derive(Debug)]
 pub struct Started {
+    /// Its name.
     pub name: String,
+    /// The first line that its program says about its version.
     pub version: String,
+    /// The command that started it, for people.
     pub started_by: String,
+    /// The protocol that is spoken to it.
     pub protocol: Protocol,
+    /// Whether it is a Redis Cluster.
     pub is_cluster: bool,
+    /// How its instances share the work.
     pub share: Share,
+    /// Where it listens.
     pub addresses: Vec<Address>,
     /// Its processes, with what they are called and whose their time is.
     pub pids: BTreeMap<u32, (String, Role)>,
@@ -45,16 +54,35 @@ pub struct Started {
 
 /// What all starts have in common.
 pub struct Starter<'a> {
+    /// Where programs are started.
     pub site: &'a mut Site,
+    /// What numbers are scaled to.
     pub scale: Scale,
-    /// This program, which a command's `keyway` is.
-    pub keyway: &'a Path,
+    /// Programs that are not looked for on the path, by their names.
+    pub programs: BTreeMap<&'static str, &'a Path>,
+    /// Set when the run is to end.
     pub is_stopped: &'a AtomicBool,
 }
 
 fn missing(program: &str, install: &str) -> String {
     let hint = if install.is_empty() { String::new() } else { format!(" ({install})") };
     format!("{program} is not installed{hint}")
+}
+
+/// The arguments of a redis-server without persistence.
+pub fn redis_words(port: u16, directory: &Path) -> Vec<String> {
+    let (port, directory) = (port.to_string(), directory.display().to_string());
+    let own = ["--port", &port, "--save", "", "--dir", &directory];
+    let fixed = "--bind 127.0.0.1 --appendonly no --maxclients 12000 --protected-mode no";
+    own.into_iter().chain(fixed.split(' ')).map(str::to_owned).collect()
+}
+
+/// The arguments of a memcached with one thread.
+pub fn memcached_words(port: u16) -> Vec<String> {
+    let text = format!("-l 127.0.0.1 -p {port} -U 0 -t 1 -m 1024 -c 12000");
+    // It does not run as root without being told so.
+    let user = if rustix::process::geteuid().is_root() { " -u root" } else { "" };
+    (text + user).split(' ').map(str::to_owned).collect()
 }
 
 impl Starter<'_> {
@@ -85,15 +113,10 @@ impl Starter<'_> {
         let program = self.program("redis-server", "apt-get install redis-server")?;
         let mut ports = Vec::new();
         for _ in 0..count {
-            let port = self.site.free_port()?;
-            let directory = self.site.directory().display().to_string();
-            let mut words = vec!["--port".to_owned(), port.to_string()];
-            let fixed = "--bind 127.0.0.1 --appendonly no --maxclients 12000 --protected-mode no";
-            words.extend(fixed.split(' ').map(str::to_owned));
-            words.extend(["--save", "", "--dir", &directory].map(str::to_owned));
+            let port = free_port()?;
+            let mut words = redis_words(port, self.site.scratch().directory());
             if is_cluster {
-                let (bus, file) =
-                    (self.site.free_port()?.to_string(), format!("nodes-{port}.conf"));
+                let (bus, file) = (free_port()?.to_string(), format!("nodes-{port}.conf"));
                 let of_cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
                 words.extend(of_cluster.map(str::to_owned));
                 words.extend(["--cluster-config-file".to_owned(), file]);
@@ -108,14 +131,8 @@ impl Starter<'_> {
         let program = self.program("memcached", "apt-get install memcached")?;
         let mut ports = Vec::new();
         for _ in 0..servers.count.on(self.scale).clamp(1, MANY) {
-            let port = self.site.free_port()?;
-            let text = format!("-l 127.0.0.1 -p {port} -U 0 -t 1 -m 1024 -c 12000");
-            let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-            // It does not run as root without being told so.
-            if rustix::process::geteuid().is_root() {
-                words.extend(["-u", "root"].map(str::to_owned));
-            }
-            self.one(&servers.name, &program, &words, port, backends)?;
+            let port = free_port()?;
+            self.one(&servers.name, &program, &memcached_words(port), port, backends)?;
             ports.push(port);
         }
         Ok(ports)
@@ -129,17 +146,14 @@ impl Starter<'_> {
         port: u16,
         backends: &mut Backends,
     ) -> Result<(), Error> {
-        let pid = self.site.start(name, program, words)?;
-        self.site.wait_for(port, self.is_stopped)?;
+        let pid = self.site.start(name, (program, words), port, self.is_stopped)?;
         backends.pids.insert(pid, name.to_owned());
         Ok(())
     }
 
     fn program(&self, name: &str, install: &str) -> Result<PathBuf, Error> {
-        if name == "keyway" {
-            return Ok(self.keyway.to_owned());
-        }
-        find(name).ok_or_else(|| Error::Absent(missing(name, install)))
+        let path = self.programs.get(name).copied().unwrap_or(Path::new(name));
+        find(path).ok_or_else(|| Error::Absent(missing(name, install)))
     }
 
     /// Primaries first: theirs are the ports that are told.
@@ -253,28 +267,28 @@ impl Starter<'_> {
         backends: &Backends,
         started: &mut Started,
     ) -> Result<(), Error> {
-        let port = self.site.free_port()?;
+        let port = free_port()?;
         let mut own = BTreeMap::from([("port".to_owned(), port.to_string())]);
         own.insert("cores".to_owned(), self.scale.cores.to_string());
-        own.insert("dir".to_owned(), self.site.directory().display().to_string());
+        own.insert("dir".to_owned(), self.site.scratch().directory().display().to_string());
         let texts = words.iter().chain(files.iter().map(|(_, text)| text));
         for name in texts.flat_map(|text| places::names(text)) {
             if name.starts_with("port.") && !own.contains_key(name) {
-                own.insert(name.to_owned(), self.site.free_port()?.to_string());
+                own.insert(name.to_owned(), free_port()?.to_string());
             }
         }
-        let named = |name: &str| self.site.directory().join(format!("{port}-{name}"));
+        let named = |name: &str| self.site.scratch().directory().join(format!("{port}-{name}"));
         for (name, _) in files {
             own.insert(format!("file.{name}"), named(name).display().to_string());
         }
         let mut value = |name: &str| own.get(name).cloned().unwrap_or_default();
         for (name, text) in files {
             let filled = fill_text(text, &backends.ports, &mut value);
-            self.site.write(&format!("{port}-{name}"), &filled)?;
+            self.site.scratch().write(&format!("{port}-{name}"), &filled)?;
         }
         let words = fill_words(&words[1..], &backends.ports, &mut value);
-        let pid = self.site.start(&started.name, program, &words)?;
-        self.site.wait_for(port, self.is_stopped)?;
+        let command = (program, words.as_slice());
+        let pid = self.site.start(&started.name, command, port, self.is_stopped)?;
         // A shell may have started what listens.
         let pids = Watch::Port(port).find().unwrap_or_else(|_| vec![pid]);
         let named = |pid| (pid, (started.name.clone(), role));

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use keyway_bench::comparison::{compare, count_instructions};
 use keyway_bench::misses::compare_misses;
 use keyway_bench::options::{Action, Options, help};
-use keyway_bench::report::{callgrind_markdown, comparison_markdown, replace_region, to_json};
-use keyway_bench::{Error, interrupt, memory};
+use keyway_bench::report::{callgrind_markdown, comparison_markdown, to_json};
+use keyway_bench::{Error, features, interrupt, memory};
+use keyway_report::region;
+use keyway_scenario::process::become_guarded;
 
 fn main() -> ExitCode {
     match run() {
@@ -29,10 +31,17 @@ fn fail(error: &Error, status: u8) -> ExitCode {
 fn run() -> Result<bool, Error> {
     let own_path = std::env::current_exe().unwrap_or_default();
     let beside = own_path.parent().unwrap_or(Path::new("."));
-    if let Some(port) = floor_port() {
-        return keyway_bench::floor::serve(port).map(|()| true);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match (words.first().map(String::as_str), words.get(1).and_then(|word| word.parse().ok())) {
+        // By these this program starts itself.
+        (Some("guarded"), Some(run)) => match become_guarded(run, &words[2..])? {},
+        (Some("floor"), Some(port)) => {
+            let port = u16::try_from(port).unwrap_or_default();
+            return keyway_bench::floor::serve(port).map(|()| true);
+        }
+        _ => {}
     }
-    let options = Options::parse(std::env::args().skip(1), beside)?;
+    let options = Options::parse(words, beside)?;
     if options.action == Action::Help {
         print!("{}", help());
         return Ok(true);
@@ -46,14 +55,12 @@ fn run() -> Result<bool, Error> {
     match options.action {
         Action::Callgrind => run_callgrind(&options),
         Action::Misses => run_misses(&options),
+        Action::Tls => print_text(features::measure_tls(&options)?),
+        Action::Transactions => print_text(features::measure_transactions(&options)?),
+        Action::Fanout => print_text(features::measure_fanout(&options)?),
+        Action::Reload => print_text(features::measure_reload(&options)?),
         _ => run_comparison(&options),
     }
-}
-
-/// The port of `floor PORT`, by which this program starts itself.
-fn floor_port() -> Option<u16> {
-    let mut arguments = std::env::args().skip(1);
-    (arguments.next()? == "floor").then(|| arguments.next()?.parse().ok())?
 }
 
 fn run_comparison(options: &Options) -> Result<bool, Error> {
@@ -83,9 +90,14 @@ fn run_misses(options: &Options) -> Result<bool, Error> {
     Ok(is_met)
 }
 
-fn write_document(path: Option<PathBuf>, region: &'static str, text: &str) -> Result<(), Error> {
+fn print_text(text: String) -> Result<bool, Error> {
+    print!("{text}");
+    Ok(true)
+}
+
+fn write_document(path: Option<PathBuf>, name: &str, text: &str) -> Result<(), Error> {
     if let Some(path) = path {
-        replace_region(&path, region, text)?;
+        region::replace(&path, name, text).map_err(Error::io("the document"))?;
         eprintln!("written to {}", path.display());
     }
     Ok(())

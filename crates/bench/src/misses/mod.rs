@@ -11,15 +11,18 @@ mod trace;
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use keyway_load::resident_bytes;
+use keyway_scenario::process::{Scratch, free_port};
+use keyway_scenario::start::redis_words;
 
 use crate::comparison::setting;
 use crate::error::Error;
 use crate::interrupt;
 use crate::options::Options;
-use crate::process::{Child, CommandLine, Scratch, free_port, resident_bytes, version_of};
 use crate::report::setting_lines;
-use crate::systems::Kind;
+use crate::systems::{Kind, start, version_of, words};
 use client::{BATCH, Client, Words};
 use trace::{MIXES, Mix};
 
@@ -57,7 +60,7 @@ struct Outcome {
 /// Whatever keeps a system from starting or answering.
 pub fn compare_misses(options: &Options) -> Result<(String, bool), Error> {
     let requests = if options.quick { REQUESTS_QUICK } else { REQUESTS };
-    let site = Site { options, scratch: Scratch::new()? };
+    let site = Site { options, scratch: Scratch::new(&options.programs.guard)? };
     let mut setting = setting(options, &[Kind::KeywayStore]);
     let memcached = version_of(&memcached_path(options), "--version");
     setting.versions.extend(memcached.map(|version| ("memcached".to_owned(), version)));
@@ -133,8 +136,7 @@ impl Site<'_> {
         let port = free_port()?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let line = self.command(kind, port, bound)?;
-        let mut child = Child::start(&line, &self.scratch, &format!("misses-{port}"))?;
-        child.wait_for_listener(addr)?;
+        let process = start(&self.scratch, kind.name(), &line, port)?;
         let words = if kind == Kind::Memcached { Words::Memcached } else { Words::Redis };
         let mut client = Client::connect(addr, words, VALUE_BYTES)?;
         let (warming, measured) = trace.split_at(trace.len() / 2);
@@ -142,21 +144,27 @@ impl Site<'_> {
         let missing = send(&mut client, measured)?;
         let miss_ratio = missing as f64 / measured.len() as f64;
         let items = client.count_items()?;
-        Ok(Outcome { bound, miss_ratio, items, resident: resident_bytes(child.pid())? })
+        let resident = resident_bytes(process.pid());
+        let resident = resident.ok_or_else(|| Error::parse("resident memory", kind.name()))?;
+        Ok(Outcome { bound, miss_ratio, items, resident })
     }
 
-    fn command(&self, kind: Kind, port: u16, bound: u64) -> Result<CommandLine, Error> {
-        let (programs, port_text) = (&self.options.programs, port.to_string());
+    fn command(&self, kind: Kind, port: u16, bound: u64) -> Result<Vec<String>, Error> {
+        let programs = &self.options.programs;
+        let program = |path: &Path| vec![path.display().to_string()];
         Ok(match kind {
             Kind::Memcached => {
-                let mebibytes = (bound as f64 / f64::from(1 << 20)).round().to_string();
-                CommandLine::new(memcached_path(self.options))
-                    .args(["-l", "127.0.0.1", "-p", &port_text, "-t", "1", "-m", &mebibytes])
-                    .args(["-u", "root"])
+                let mebibytes = (bound as f64 / f64::from(1 << 20)).round();
+                let line = format!("-l 127.0.0.1 -p {port} -t 1 -m {mebibytes} -u root");
+                let line = words(&line.split(' ').collect::<Vec<_>>());
+                [program(&memcached_path(self.options)), line].concat()
             }
-            Kind::Redis => CommandLine::new(&programs.redis_server)
-                .args(["--port", &port_text, "--bind", "127.0.0.1", "--save", ""])
-                .args(["--maxmemory", &bound.to_string(), "--maxmemory-policy", "allkeys-lfu"]),
+            Kind::Redis => {
+                let bound = bound.to_string();
+                let policy = ["--maxmemory", &bound, "--maxmemory-policy", "allkeys-lfu"];
+                let line = redis_words(port, self.scratch.directory());
+                [program(&programs.redis_server), line, words(&policy)].concat()
+            }
             _ => {
                 let text = format!(
                     "[server]\nworkers = 1\nadmin = \"off\"\n\n[[listener]]\n\
@@ -165,7 +173,7 @@ impl Site<'_> {
                     bound >> 10
                 );
                 let file = self.scratch.write(&format!("misses-{port}.toml"), &text)?;
-                CommandLine::new(&programs.keyway).arg("serve").arg(file)
+                [program(&programs.keyway), words(&["serve", &file.display().to_string()])].concat()
             }
         })
     }

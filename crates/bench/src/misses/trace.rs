@@ -1,5 +1,7 @@
 //! Which keys are asked for, and in which order: the same for every system.
 
+use keyway_load::Random;
+
 /// Keys that are asked for again and again.
 pub const KEYS: u32 = 1_000_000;
 /// Requests between the beginnings of two scans.
@@ -35,7 +37,7 @@ impl Mix {
     /// [`KEYS`] on and come once.
     pub fn trace(&self, count: usize) -> Vec<u32> {
         let zipf = Zipf::new(KEYS, self.skew);
-        let mut random = SplitMix(SEED);
+        let mut random = Random::new(SEED);
         let mut fresh = KEYS;
         let mut key = |position: usize| {
             let in_scan = position % SCAN_EVERY < 2 * SCAN_KEYS && position >= SCAN_EVERY;
@@ -66,24 +68,10 @@ impl Zipf {
     }
 
     /// A rank, from 0.
-    fn draw(&self, random: &mut SplitMix) -> u32 {
+    fn draw(&self, random: &mut Random) -> u32 {
         let all = self.sums[self.sums.len() - 1];
         let point = random.unit() * all;
         self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1) as u32
-    }
-}
-
-/// Steele, Lea and Flood's SplitMix64.
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// A number from 0 up to 1.
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -94,7 +82,7 @@ mod tests {
     #[test]
     fn ranks_follow_zipfs_law() {
         let zipf = Zipf::new(1000, 1.0);
-        let mut random = SplitMix(1);
+        let mut random = Random::new(1);
         let mut seen = [0u32; 1000];
         (0..200_000).for_each(|_| seen[zipf.draw(&mut random) as usize] += 1);
         let share = |rank: usize| f64::from(seen[rank]) / 200_000.0;

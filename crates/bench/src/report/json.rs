@@ -1,7 +1,7 @@
+use keyway_report::statistics::Spread;
 use serde_json::{Value, json};
 
 use super::{BySystem, Report};
-use crate::figures::Spread;
 use crate::memory::Memory;
 use crate::rounds::{Column, RowResult};
 use crate::syscalls::Syscalls;
@@ -21,7 +21,7 @@ pub fn to_json(report: &Report) -> Value {
         "machine": {
             "cpu": machine.cpu,
             "cores": machine.cores,
-            "memory_mib": machine.memory_mib,
+            "memory_mib": machine.memory_bytes >> 20,
             "kernel": machine.kernel,
         },
         "versions": versions,
@@ -53,7 +53,7 @@ fn row(result: &RowResult) -> Value {
         "ratio": judgement.as_ref().map(|judgement| spread(judgement.ratio)),
         "verdict": judgement.as_ref()
             .and_then(|judgement| judgement.verdict)
-            .map(|verdict| verdict.text().replace('*', "")),
+            .map(|verdict| verdict.text()),
         "systems": result.columns.iter()
             .map(|column| system(result, column))
             .collect::<Vec<_>>(),
@@ -69,6 +69,7 @@ fn system(result: &RowResult, column: &Column) -> Value {
                 json!({
                     "requests": sample.requests,
                     "cpu_seconds": sample.cpu.as_secs_f64(),
+                    "voluntary_switches": sample.voluntary_switches,
                     "loader_cpu_seconds": sample.loader_cpu.as_secs_f64(),
                     "seconds": sample.elapsed.as_secs_f64(),
                     "per_cpu_second": sample.per_cpu_second(),

@@ -1,15 +1,13 @@
 //! What a run found, as tables for people and as JSON for programs.
 
-mod doc;
 mod json;
-mod machine;
 mod tables;
 
-pub use doc::replace_region;
 pub use json::to_json;
-pub use machine::{Machine, load_average};
 pub(crate) use tables::setting_lines;
 pub use tables::{callgrind_markdown, comparison_markdown};
+
+use keyway_report::Machine;
 
 use crate::items::COUNTS;
 use crate::memory::Memory;
@@ -42,7 +40,7 @@ pub struct Report {
     pub rounds: usize,
     /// Runnable tasks (1 minute average) before the first and after the last
     /// measurement, as the kernel counts them.
-    pub load_average: [String; 2],
+    pub load_average: [Option<f64>; 2],
     /// The rows, of both sides.
     pub rows: Vec<RowResult>,
     /// Systems that took no part.

@@ -1,7 +1,10 @@
 use std::fmt::Write;
 
+use keyway_report::statistics::Spread;
+use keyway_report::{Align, Row, Table, Value};
+
 use super::{BySystem, Report, Setting};
-use crate::figures::Spread;
+use crate::figures::Verdict;
 use crate::items::COUNTS;
 use crate::memory::Memory;
 use crate::plan::Side;
@@ -12,7 +15,8 @@ use crate::systems::Part;
 /// The generated part of the performance document.
 pub fn comparison_markdown(report: &Report) -> String {
     let mut out = setting_lines(&report.setting);
-    let [before, after] = &report.load_average;
+    let shown = |load: Option<f64>| load.map_or("unknown".into(), |load| format!("{load:.2}"));
+    let [before, after] = report.load_average.map(shown);
     let rounds = report.rounds;
     push(&mut out, &format!("- {rounds} interleaved rounds; load average {before} -> {after}"));
     for (side, title) in [
@@ -38,14 +42,16 @@ pub fn comparison_markdown(report: &Report) -> String {
 /// The generated table of instructions per request.
 pub fn callgrind_markdown(setting: &Setting, figures: &BySystem<f64>) -> String {
     let mut out = setting_lines(setting);
-    push(&mut out, "\n| case | user instructions per request |\n| --- | ---: |");
-    for (title, figure) in figures {
+    let row = |(title, figure): &(String, Result<f64, String>)| {
         let figure = match figure {
             Ok(figure) => format!("{figure:.0}"),
             Err(failure) => format!("failed: {failure}"),
         };
-        push(&mut out, &format!("| {title} | {figure} |"));
-    }
+        vec![Value::text(title), Value::text(figure)]
+    };
+    let titles = heads(&["case", "user instructions per request"]);
+    push(&mut out, "");
+    out.push_str(&table(&titles, 0, figures.iter().map(row).collect()));
     out
 }
 
@@ -53,8 +59,8 @@ pub(crate) fn setting_lines(setting: &Setting) -> String {
     let Setting { machine, date, command, versions } = setting;
     let mut out = format!("- {date}: `{command}`\n");
     let (cpu, cores, kernel) = (&machine.cpu, machine.cores, &machine.kernel);
-    let memory = machine.memory_mib / 1024;
-    push(&mut out, &format!("- {cpu}, {cores} cores, {memory} GiB, Linux {kernel}"));
+    let memory = machine.memory_bytes >> 30;
+    push(&mut out, &format!("- {cpu}, {cores} cores, {memory} GiB, {kernel}"));
     let versions: Vec<String> =
         versions.iter().map(|(name, version)| format!("{name}: {version}")).collect();
     push(&mut out, &format!("- {}", versions.join("; ")));
@@ -66,51 +72,72 @@ fn push(out: &mut String, line: &str) {
     let _ = writeln!(out, "{line}");
 }
 
+/// A table whose first column and last `words` columns are words, and the others figures.
+fn table(heads: &[String], words: usize, rows: Vec<Vec<Value>>) -> String {
+    let figures = 1..heads.len() - words;
+    let column = |(nth, title): (usize, &String)| keyway_report::Column {
+        title: title.clone(),
+        align: if figures.contains(&nth) { Align::Right } else { Align::Left },
+    };
+    let columns = heads.iter().enumerate().map(column).collect();
+    let rows = rows.into_iter().map(|values| Row { values, remark: None }).collect();
+    Table { columns, rows, ..Table::default() }.markdown()
+}
+
+/// Figures by system, or that there are none.
+fn by_system<T>(
+    heads: &[String],
+    words: usize,
+    figures: &BySystem<T>,
+    cells: impl Fn(&T) -> Vec<String>,
+) -> String {
+    let row = |(name, figure): &(String, Result<T, String>)| {
+        let cells = match figure {
+            Ok(figure) => cells(figure),
+            Err(_) => vec!["failed".to_owned()],
+        };
+        [vec![name.clone()], cells].concat().into_iter().map(Value::text).collect()
+    };
+    table(heads, words, figures.iter().map(row).collect())
+}
+
+fn heads(heads: &[&str]) -> Vec<String> {
+    heads.iter().map(|&head| head.to_owned()).collect()
+}
+
 fn push_rows(out: &mut String, rows: &[&RowResult]) {
     let columns = &rows[0].columns;
     let subject = columns.iter().find(|column| column.part == Part::Subject);
-    let subject_name = subject.map_or("keyway", |column| column.name.as_str());
-    let (mut head, mut rule) = (String::from("| work |"), String::from("| --- |"));
-    for column in columns {
-        let _ = write!(head, " {} |", column.name);
-        rule.push_str(" ---: |");
-    }
-    for peer in rows[0].peers() {
-        let _ = write!(head, " {subject_name} / {} |", peer.name);
-        rule.push_str(" ---: |");
-    }
-    push(out, &format!("{head} at least / aim | verdict |"));
-    push(out, &format!("{rule} --- | --- |"));
-    for result in rows {
-        push_row(out, result);
-    }
+    let subject = subject.map_or("keyway", |column| column.name.as_str());
+    let mut titles = heads(&["work"]);
+    titles.extend(columns.iter().map(|column| column.name.clone()));
+    titles.extend(rows[0].peers().map(|peer| format!("{subject} / {}", peer.name)));
+    titles.extend(heads(&["at least / aim", "verdict"]));
+    out.push_str(&table(&titles, 2, rows.iter().map(|result| row(result)).collect()));
     push(out, "\nThousands of requests per CPU-second: median (min-max of the rounds).");
     push(out, "Ratios: median (min-max) of the ratios within the rounds.");
 }
 
-fn push_row(out: &mut String, result: &RowResult) {
-    let mut line = format!("| {} |", result.row.title);
-    for column in &result.columns {
-        let _ = write!(line, " {} |", figure_cell(column));
-    }
-    for peer in result.peers() {
-        let _ = write!(line, " {} |", ratio_cell(result.ratio(peer)));
-    }
-    let target = match result.row.target {
+fn row(result: &RowResult) -> Vec<Value> {
+    let mut values = vec![Value::text(result.row.title)];
+    values.extend(result.columns.iter().map(|column| Value::text(figure_cell(column))));
+    values.extend(result.peers().map(|peer| Value::text(ratio_cell(result.ratio(peer)))));
+    values.push(Value::text(match result.row.target {
         Some(target) => format!("{} / {}", target.at_least, target.aim),
         None => "-".into(),
-    };
-    let verdict = match result.judgement() {
-        Some(judgement) => {
-            let ratio = format!("{:.2} of {}", judgement.ratio.median, judgement.against);
-            match judgement.verdict {
-                Some(verdict) => format!("{}: {ratio}", verdict.text()),
-                None => ratio,
+    }));
+    let verdict = result.judgement().map(|judgement| {
+        let ratio = format!("{:.2} of {}", judgement.ratio.median, judgement.against);
+        match judgement.verdict {
+            Some(verdict) => {
+                let text = format!("{}: {ratio}", verdict.text());
+                Value { is_strong: verdict == Verdict::Missed, ..Value::text(text) }
             }
+            None => Value::text(ratio),
         }
-        None => "-".into(),
-    };
-    push(out, &format!("{line} {target} | {verdict} |"));
+    });
+    values.push(verdict.unwrap_or_else(Value::absent));
+    values
 }
 
 fn figure_cell(column: &Column) -> String {
@@ -141,21 +168,12 @@ fn push_syscalls(out: &mut String, figures: &BySystem<Syscalls>) {
         return;
     }
     push(out, "\n### System calls per request, GET, 50 clients, depth 1\n");
-    push(out, "| system | per request | made of |\n| --- | ---: | --- |");
-    for (name, figure) in figures {
-        let line = match figure {
-            Ok(syscalls) => {
-                let parts: Vec<String> = syscalls
-                    .by_name
-                    .iter()
-                    .map(|(call, calls)| format!("{call} {calls:.2}"))
-                    .collect();
-                format!("{:.2} | {}", syscalls.per_request, parts.join(", "))
-            }
-            Err(_) => "failed | -".into(),
-        };
-        push(out, &format!("| {name} | {line} |"));
-    }
+    let titles = heads(&["system", "per request", "made of"]);
+    out.push_str(&by_system(&titles, 1, figures, |syscalls| {
+        let part = |(call, calls): &(String, f64)| format!("{call} {calls:.2}");
+        let parts: Vec<String> = syscalls.by_name.iter().map(part).collect();
+        vec![format!("{:.2}", syscalls.per_request), parts.join(", ")]
+    }));
     push(out, "\nCounted by `strace -c -f`, which slows the system down: batches are larger");
     push(out, "than without it, and the figures good for comparing columns only.");
 }
@@ -165,20 +183,11 @@ fn push_items(out: &mut String, figures: &BySystem<[f64; COUNTS.len()]>) {
         return;
     }
     push(out, "\n### Resident memory per item of a 16-byte key and a 64-byte value\n");
-    let (mut head, mut rule) = (String::from("| system |"), String::from("| --- |"));
-    for count in COUNTS {
-        let _ = write!(head, " {} million items |", count / 1_000_000);
-        rule.push_str(" ---: |");
-    }
-    push(out, &head);
-    push(out, &rule);
-    for (name, figure) in figures {
-        let cells: Vec<String> = match figure {
-            Ok(figures) => figures.iter().map(|bytes| format!("{bytes:.1} B")).collect(),
-            Err(_) => vec!["failed".into(); COUNTS.len()],
-        };
-        push(out, &format!("| {name} | {} |", cells.join(" | ")));
-    }
+    let mut titles = heads(&["system"]);
+    titles.extend(COUNTS.map(|count| format!("{} million items", count / 1_000_000)));
+    out.push_str(&by_system(&titles, 0, figures, |figures| {
+        figures.iter().map(|bytes| format!("{bytes:.1} B")).collect()
+    }));
     push(out, "\nWhat the RSS of fresh processes grew by, divided by the items.");
 }
 
@@ -188,27 +197,27 @@ fn push_memory(out: &mut String, figures: &BySystem<Memory>) {
     }
     let connections =
         figures.iter().find_map(|(_, figure)| Some(figure.as_ref().ok()?.connections));
-    let connections = connections.unwrap_or(0);
+    let connections = format!("{} connections", connections.unwrap_or(0));
     push(out, "\n### Resident memory\n");
-    let head = "| system | after start | after 50 clients x depth 75 | 2 s after they left | ";
-    let idle = format!("{connections} connections | used once each | used all at once |");
-    push(out, &format!("{head}{idle}"));
-    push(out, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
-    for (name, figure) in figures {
-        let line = match figure {
-            Ok(memory) => format!(
-                "{} | {} | {} | {:.0} B each | {:.0} B each | {:.0} B each",
-                mebibytes(Some(memory.after_start)),
-                mebibytes(memory.after_deep),
-                mebibytes(memory.later),
-                memory.per_fresh_connection,
-                memory.per_used_connection,
-                memory.per_connection_used_at_once
-            ),
-            Err(_) => "failed | - | - | - | - | -".into(),
-        };
-        push(out, &format!("| {name} | {line} |"));
-    }
+    let titles = heads(&[
+        "system",
+        "after start",
+        "after 50 clients x depth 75",
+        "2 s after they left",
+        &connections,
+        "used once each",
+        "used all at once",
+    ]);
+    out.push_str(&by_system(&titles, 0, figures, |memory| {
+        let of_process = [Some(memory.after_start), memory.after_deep, memory.later];
+        let each = [
+            memory.per_fresh_connection,
+            memory.per_used_connection,
+            memory.per_connection_used_at_once,
+        ];
+        let each = each.map(|bytes| format!("{bytes:.0} B each"));
+        of_process.map(mebibytes).into_iter().chain(each).collect()
+    }));
     push(
         out,
         "\nRSS of fresh processes, idle when it is read. Connections are used by one GET each:",
@@ -239,14 +248,15 @@ mod tests {
     use super::*;
     use crate::measure::Sample;
     use crate::plan::ROWS;
-    use crate::report::Machine;
     use crate::session::Absent;
+    use keyway_report::Machine;
 
     fn column(name: &str, part: Part, requests: u64) -> Column {
         let sample = Sample {
             requests,
             cpu: Duration::from_secs(1),
             loader_cpu: Duration::ZERO,
+            voluntary_switches: 0,
             elapsed: Duration::from_secs(1),
         };
         Column {
@@ -260,7 +270,7 @@ mod tests {
 
     fn report() -> Report {
         let machine =
-            Machine { cpu: "cpu".into(), cores: 2, memory_mib: 2048, kernel: "6.18".into() };
+            Machine { cpu: "cpu".into(), cores: 2, memory_bytes: 2 << 30, kernel: "6.18".into() };
         let setting = Setting {
             machine,
             date: "2025-01-01".into(),
@@ -280,7 +290,7 @@ mod tests {
         Report {
             setting,
             rounds: 5,
-            load_average: ["0.1".into(), "1.9".into()],
+            load_average: [Some(0.1), None],
             rows: vec![RowResult { row: ROWS[0], columns }],
             absent: vec![absent],
             memory: Vec::new(),

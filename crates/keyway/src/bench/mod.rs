@@ -4,7 +4,6 @@ mod entry;
 mod load;
 mod output;
 mod parse;
-mod region;
 mod report;
 mod run;
 
@@ -60,7 +59,9 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
     match bench {
         Bench::Load(arguments) => load::load(&arguments),
         Bench::Run(arguments) => run::scenario(&arguments),
-        Bench::RunPart { run, words } => match keyway_scenario::become_guarded(run, &words)? {},
+        Bench::RunPart { run, words } => {
+            match keyway_scenario::process::become_guarded(run, &words)? {}
+        }
         Bench::Report(arguments) => report::report(&arguments),
         Bench::Digest(arguments) => report::digested(&arguments),
         Bench::Compare(arguments) => Ok(report::compared(&arguments)),

@@ -1,10 +1,9 @@
 //! `keyway bench report` and `keyway bench compare`: what was measured, for people to read.
 
 use super::output::{self, Form, MARKDOWN_MARK};
-use super::region;
 use anyhow::{Context, Result};
 use clap::Args;
-use keyway_report::{Run, Settings, compare, csv, digest, html, markdown, terminal};
+use keyway_report::{Run, Settings, compare, csv, digest, html, markdown, region, terminal};
 use keyway_scenario::read;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -140,7 +139,10 @@ impl Out {
     /// Looks whether what is asked for can be written.
     pub fn check(&self, scenario: &str) -> Result<()> {
         self.check_files(None)?;
-        self.into.as_ref().map_or(Ok(()), |file| region::find(file, scenario))
+        if let Some(file) = &self.into {
+            region::find(file, scenario)?;
+        }
+        Ok(())
     }
 
     /// Looks whether nothing but earlier results is overwritten; `input` is the result that is read.

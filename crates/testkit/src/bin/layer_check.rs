@@ -57,6 +57,9 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("scenario", "load"),
     ("scenario", "report"),
     ("scenario", "bus-bench"),
+    ("bench", "load"),
+    ("bench", "report"),
+    ("bench", "scenario"),
 ];
 
 /// Edges that go down and are still wrong, and where the two may meet.

@@ -1,26 +1,36 @@
 //! Tables that stand in a document between marks of their own, and are written anew there.
 
-use anyhow::{Context, Result, bail};
+use std::io::{Error, Result};
 use std::path::Path;
 
-/// Looks whether the document has the region.
+/// Checks that a document has the region `name`.
+///
+/// # Errors
+/// When it has not, or cannot be read.
 pub fn find(file: &Path, name: &str) -> Result<()> {
     replaced(&read(file)?, file, name, "").map(drop)
 }
 
 /// Replaces what lies between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`; every other
 /// byte stays as it is.
+///
+/// # Errors
+/// When the document has no such lines, or cannot be read or written.
 pub fn replace(file: &Path, name: &str, body: &str) -> Result<()> {
     let text = replaced(&read(file)?, file, name, body)?;
     // Beside it first: who is interrupted leaves the old document.
     let beside = file.with_extension("md.new");
-    std::fs::write(&beside, text)
-        .and_then(|()| std::fs::rename(&beside, file))
-        .with_context(|| format!("cannot write {}", file.display()))
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file));
+    written.map_err(|why| told(&why, format!("cannot write {}", file.display())))
 }
 
 fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+    let text = std::fs::read_to_string(file);
+    text.map_err(|why| told(&why, format!("cannot read {}", file.display())))
+}
+
+fn told(why: &Error, what: String) -> Error {
+    Error::new(why.kind(), format!("{what}: {why}"))
 }
 
 fn replaced(text: &str, file: &Path, name: &str, body: &str) -> Result<String> {
@@ -36,7 +46,8 @@ fn replaced(text: &str, file: &Path, name: &str, body: &str) -> Result<String> {
     }
     let [start, end] = ends[..] else {
         let (begin, end, file) = (&marks[0], &marks[1], file.display());
-        bail!("{file} has no line \"{begin}\" with one \"{end}\" behind it");
+        let what = format!("{file} has no line \"{begin}\" with one \"{end}\" behind it");
+        return Err(Error::other(what));
     };
     Ok(format!("{}{}\n{}", &text[..start], body.trim_end(), &text[end..]))
 }

@@ -1,0 +1,51 @@
+//! What a feature of Keyway costs, beside the same work without it: programs of
+//! their own, since no row of the comparison has such work.
+
+mod fanout;
+mod reload;
+mod tls;
+mod transactions;
+
+pub use fanout::measure_fanout;
+pub use reload::measure_reload;
+pub use tls::measure_tls;
+pub use transactions::measure_transactions;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use keyway_load::{Protocol, cpu_time};
+use keyway_report::statistics::Spread;
+
+use crate::error::Error;
+use crate::load::Served;
+use crate::plan::Side;
+use crate::session::Session;
+use crate::systems::{Part, System, start, words};
+
+/// Starts Keyway with a configuration that listens on `port`.
+fn keyway(session: &Session, port: u16, config: &str) -> Result<System, Error> {
+    let file = session.scratch().write(&format!("keyway-{port}.toml"), config)?;
+    let program = session.programs.keyway.display().to_string();
+    let line = words(&[&program, "serve", &file.display().to_string()]);
+    let process = start(session.scratch(), "keyway", &line, port)?;
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let served = Served { addr, protocol: Protocol::Resp2, pid: process.pid(), tls: None };
+    let (name, part, side) = ("keyway".into(), Part::Subject, Side::Proxy);
+    Ok(System { name, part, side, served, process: Some(process) })
+}
+
+/// The processor time that all of these have used so far.
+fn cpu_of(pids: &[u32]) -> Duration {
+    pids.iter().filter_map(|pid| cpu_time(*pid)).sum()
+}
+
+/// The median of values and their ends.
+fn shown(values: &[f64], digits: usize) -> String {
+    match Spread::of(values.iter().copied()) {
+        Some(Spread { median, min, max }) => {
+            format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
+        }
+        None => "-".into(),
+    }
+}
