@@ -16,6 +16,7 @@
 //! operation. Every byte of an item or a table is in `memory_used`.
 
 mod ahead;
+mod algorithms;
 mod busy;
 mod collections;
 mod commands;
@@ -25,14 +26,9 @@ mod entry;
 mod events;
 mod evict;
 mod expiry;
-mod extended;
-mod geo;
-mod hyperloglog;
 mod item;
 mod memcached;
 mod mortal;
-mod number;
-mod partial_sort;
 mod quota;
 mod resident;
 mod scripted;

@@ -4,9 +4,9 @@ use super::blob::{self, HEADER_LEN, Prefix, Strings, string_at};
 use super::fields::Fields;
 use super::integers::{self, INTEGERS_MAX};
 use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use crate::entry::{Editor, View};
 use crate::item::{Encoding, Item, Kind};
-use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use std::borrow::Cow;
 use std::ops::Range;
 

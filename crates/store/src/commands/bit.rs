@@ -1,8 +1,8 @@
 //! Strings as rows of bits, the first the highest of the first byte.
 
 use super::{Call, Fault, Outcome, STRING_LEN_MAX, SYNTAX};
+use crate::algorithms::number::parse_integer;
 use crate::item::Encoding;
-use crate::number::parse_integer;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::RangeInclusive;

@@ -2,7 +2,7 @@
 
 use super::bit::parse_offset;
 use super::{Call, Fault, Outcome, SYNTAX};
-use crate::number::parse_integer;
+use crate::algorithms::number::parse_integer;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use smallvec::SmallVec;

@@ -1,12 +1,12 @@
 //! DUMP and RESTORE.
 
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
+use crate::algorithms::number::parse_integer;
 use crate::collections::hash::{self, Until};
 use crate::collections::{Boxed, list, set, sorted};
 use crate::dump::{self, Refusal, Value};
 use crate::entry::{Editor, Entry};
 use crate::item::{ACCESS_MASK, Encoding};
-use crate::number::parse_integer;
 use crate::store::OUT_OF_MEMORY;
 use keyway_base::{KeyspaceEvents, rdb};
 use keyway_resp::reply;

@@ -3,11 +3,11 @@
 
 use super::expire::{Base, Unit};
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
+use crate::algorithms::number::parse_integer;
 use crate::collections::hash::{self, Hash, Until};
 use crate::collections::timed::TIME_MAX;
 use crate::entry::Editor;
 use crate::item::Kind;
-use crate::number::parse_integer;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

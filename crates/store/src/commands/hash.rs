@@ -3,9 +3,9 @@
 use super::numeric::{NOT_FINITE, parse_float};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use crate::collections::hash::{self, Hash, Until};
 use crate::item::Kind;
-use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use keyway_resp::{Protocol, reply};
 
 /// HSET and HMSET.

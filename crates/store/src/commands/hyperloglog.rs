@@ -1,9 +1,9 @@
 //! HyperLogLogs, which are strings.
 
 use super::{Call, Fault, Outcome};
+use crate::algorithms::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::entry::Entry;
 use crate::events::SILENT;
-use crate::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::item::Encoding;
 use crate::store::Locked;
 use keyway_base::KeyspaceEvents;

@@ -2,11 +2,11 @@
 
 use super::blocking::begin_pair;
 use super::{Call, Fault, Outcome, SYNTAX, key::NO_SUCH_KEY};
+use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::collections::list::{self, List};
 use crate::entry::Entry;
 use crate::item::Kind;
-use crate::number::parse_integer;
 use keyway_resp::reply;
 
 const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");

@@ -27,10 +27,10 @@ mod string;
 
 pub(crate) use blocking::{Found, How, lane_of, may_serve, settle, waits_for_first};
 
+use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
 use crate::item::{Encoding, Item};
-use crate::number::parse_integer;
 use crate::store::{OUT_OF_MEMORY, Store, reserved_len};
 use crate::transfer::Transfer;
 use crate::waiters::Patience;

@@ -1,7 +1,7 @@
 //! Whole databases.
 
 use super::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
-use crate::number::parse_integer;
+use crate::algorithms::number::parse_integer;
 use keyway_resp::reply;
 
 /// DBSIZE: keys that have expired count until they are removed.

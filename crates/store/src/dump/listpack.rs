@@ -10,7 +10,7 @@
 //! ```
 
 use super::read::{Refusal, Visit};
-use crate::number::parse_integer;
+use crate::algorithms::number::parse_integer;
 use keyway_base::rdb::{Reader, Text};
 
 const HEADER_LEN: usize = 6;

@@ -297,7 +297,7 @@ fn text_score(reader: &mut Reader<'_>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::number::INTEGER_LEN_MAX;
+    use crate::algorithms::number::INTEGER_LEN_MAX;
     use proptest::prelude::*;
 
     /// Blocks that are whole as far as their headers say.

@@ -3,10 +3,10 @@
 
 use super::super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::write_score;
+use crate::algorithms::number::parse_integer;
 use crate::collections::score::Bound;
 use crate::collections::sorted::{self, LexBound, LexRange, ScoreRange, Sorted};
 use crate::item::Kind;
-use crate::number::parse_integer;
 use keyway_resp::{Protocol, reply};
 use std::ops::{ControlFlow, Range};
 

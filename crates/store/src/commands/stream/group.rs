@@ -1,6 +1,7 @@
 //! XGROUP, XACK and XPENDING.
 
 use super::{counted, no_group, parse_end, parse_id, parse_ids, parse_open_id, write_id};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
 use crate::collections::Boxed;
 use crate::collections::stream::group::{Delivery, Group, UNKNOWN};
 use crate::collections::stream::id::Id;
@@ -8,7 +9,6 @@ use crate::collections::stream::{self, Log, Stream};
 use crate::commands::{Call, Fault, Outcome, SYNTAX};
 use crate::entry::{Editor, Entry};
 use crate::item::Kind;
-use crate::number::{INTEGER_LEN_MAX, format_integer};
 use keyway_command::lookup;
 use keyway_memory::nodes;
 use keyway_resp::reply;
