@@ -1,5 +1,5 @@
+use crate::items::{Table, prefetch};
 use crate::store::Store;
-use crate::table::{Table, prefetch};
 
 /// Where a key will be looked for.
 #[derive(Clone, Copy, Debug)]

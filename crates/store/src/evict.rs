@@ -20,11 +20,9 @@
 //! | `volatile-ttl` | the item that the shard's expiry wheel has first |
 //! | `volatile-*` | only items with an expiry |
 
-use crate::collections::timed;
 use crate::expiry::{Entry, due_second};
-use crate::item::Item;
+use crate::items::{FREQUENCY_MAX, Item, Marks, Position};
 use crate::space::{Space, Upkeep};
-use crate::table::{FREQUENCY_MAX, Marks, Position};
 use keyway_memory::Deque;
 use keyway_memory::nodes::{self, Node};
 use smallvec::SmallVec;
@@ -359,5 +357,5 @@ pub(crate) fn is_expired(item: &Item<'_>, now_millis: u64) -> bool {
 
 /// Whether an item is past its expiry, or every field of it is.
 pub(crate) fn is_gone(item: &Item<'_>, now_millis: u64) -> bool {
-    is_expired(item, now_millis) || item.encoding().is_timed() && timed::is_spent(item, now_millis)
+    is_expired(item, now_millis) || item.encoding().is_timed() && item.is_spent(now_millis)
 }

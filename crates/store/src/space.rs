@@ -1,8 +1,7 @@
 use crate::evict::{Queue, is_expired};
 use crate::expiry::{Entry, Wheel, due_second};
-use crate::item::{Owned, Times};
+use crate::items::{Marks, Owned, Position, Table, Times};
 use crate::quota::Quotas;
-use crate::table::{Marks, Position, Table};
 use keyway_memory::Memory;
 use keyway_memory::nodes::{self, NodeBox};
 use smallvec::SmallVec;

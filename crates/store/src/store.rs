@@ -10,7 +10,7 @@ use crate::compaction::{self, Compaction};
 use crate::entry::{Entry, Turn, View};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
-use crate::item::Item;
+use crate::items::Item;
 use crate::memcached::Flushes;
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
@@ -729,7 +729,7 @@ impl Locked<'_> {
         turn: Turn,
         keys: impl Iterator<Item = &'b [u8]> + Clone,
     ) {
-        for step in [crate::table::Table::prefetch, crate::table::Table::prefetch_item] {
+        for step in [crate::items::Table::prefetch, crate::items::Table::prefetch_item] {
             for key in keys.clone() {
                 let hash = self.store.hash(key);
                 let index = self.store.shard_of(hash) as u32;

@@ -16,7 +16,7 @@
 
 use crate::entry::Turn;
 use crate::events::NO_WORKER;
-use crate::item::{Address, Item, Meta, Owned};
+use crate::items::{Address, Item, Meta, Owned};
 use crate::store::{Context, Store};
 use keyway_base::{Lent, Part};
 use keyway_command::Verb;

@@ -1,6 +1,5 @@
 use super::Means;
-use crate::item::{Encoding, Item, Meta, Owned};
-use crate::table::{Marks, Position, Table};
+use crate::items::{Encoding, Item, Marks, Meta, Owned, Position, Table};
 use keyway_memory::Memory;
 use keyway_memory::steps_of_block;
 
@@ -88,8 +87,9 @@ impl Fields {
                 self.table.with_item(position, |item| {
                     if !item.overwrite(meta, 0, value) {
                         let new = create();
-                        change = new.bytes() as i64;
-                        change -= std::mem::replace(item, new).release(means.memory().heap) as i64;
+                        change = new.block_bytes() as i64;
+                        change -=
+                            std::mem::replace(item, new).free_block(means.memory().heap) as i64;
                     }
                 });
                 self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
@@ -128,13 +128,13 @@ impl Fields {
             .find(hash, |item, _| item.expiry() == Some(time) && means.hash(item.key()) == hash);
         let Some(position) = found else { return false };
         let item = self.table.remove(means.memory(), position);
-        self.item_bytes -= item.release(means.memory().heap);
+        self.item_bytes -= item.free_block(means.memory().heap);
         true
     }
 
     /// Adds an item whose key is not there yet.
     fn add(&mut self, means: Means<'_>, item: Owned) -> Position {
-        self.item_bytes += item.bytes();
+        self.item_bytes += item.block_bytes();
         let hash = means.hash(item.item().key());
         self.table.insert(means.memory(), hash, item, MARKS, |key| means.hash(key))
     }
@@ -143,7 +143,7 @@ impl Fields {
     pub(crate) fn remove(&mut self, means: Means<'_>, key: &[u8]) -> bool {
         let Some(position) = self.find(means, key) else { return false };
         let item = self.table.remove(means.memory(), position);
-        self.item_bytes -= item.release(means.memory().heap);
+        self.item_bytes -= item.free_block(means.memory().heap);
         true
     }
 
@@ -251,7 +251,7 @@ impl Fields {
     pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         while *steps > 0 {
             let freed = match self.table.pop(memory) {
-                Some(item) => item.release(memory.heap),
+                Some(item) => item.free_block(memory.heap),
                 None if self.table.pop_overflow(memory) => 0,
                 None => return true,
             };

@@ -6,7 +6,7 @@ use super::fields::Fields;
 use super::timed::{self, Place, Places, Timed};
 use super::{BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind, Owned};
+use crate::items::{Encoding, Item, Kind, Owned};
 use keyway_memory::nodes;
 use smallvec::SmallVec;
 use std::ops::Range;

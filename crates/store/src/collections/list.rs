@@ -5,7 +5,7 @@ use super::blob::{self, HEADER_LEN};
 use super::chunks::{Chunks, Encoded, element_at, element_before, seek, without_equal};
 use crate::collections::Means;
 use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind};
+use crate::items::{Encoding, Item, Kind};
 use smallvec::SmallVec;
 
 /// Bytes above which a list is boxed: what a push at the front moves at most.

@@ -6,7 +6,7 @@ use super::integers::{self, INTEGERS_MAX};
 use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind};
+use crate::items::{Encoding, Item, Kind};
 use std::borrow::Cow;
 use std::ops::Range;
 

@@ -6,7 +6,7 @@ use super::ranks::Ranks;
 use super::score::Bound;
 use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
 use crate::entry::{Editor, View};
-use crate::item::{Address, Encoding, Item, Kind};
+use crate::items::{Address, Encoding, Item, Kind};
 use keyway_memory::Memory;
 use smallvec::SmallVec;
 use std::cmp::Ordering;

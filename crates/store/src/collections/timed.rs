@@ -13,11 +13,11 @@
 //! reads or changes fields passes over the others ([`Means::now_millis`]). Readers
 //! that cannot change anything ask [`super::hash::Hash::get_at`].
 
+use super::Means;
 use super::blob::{self, HEADER_LEN, Prefix, string_at};
 use super::fields::Fields;
 use super::ranks::Ranks;
-use super::{Boxed, Means};
-use crate::item::{Item, Owned};
+use crate::items::Owned;
 use keyway_memory::Memory;
 use keyway_memory::nodes;
 use std::ops::{ControlFlow, Range};
@@ -31,36 +31,6 @@ pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
 /// To remove a field that has expired takes as long as to free so many: its bucket,
 /// its item and those of the bucket that is merged are in no cache.
 const STEPS_PER_FIELD: u32 = 4;
-
-/// When the first field of a timed hash expires, or somewhat before.
-#[inline]
-pub(crate) fn earliest(item: &Item<'_>) -> Option<u64> {
-    match item.boxed() {
-        Some(Boxed::Timed(timed)) => timed.earliest(),
-        _ => read_time(item.value(), HEADER_LEN),
-    }
-}
-
-/// Whether every field of a timed hash has expired.
-pub(crate) fn is_spent(item: &Item<'_>, now_millis: u64) -> bool {
-    match item.boxed() {
-        Some(Boxed::Timed(timed)) => timed.is_spent(now_millis),
-        _ => {
-            let blob = item.value();
-            read_time(blob, HEADER_LEN).is_some_and(|earliest| earliest <= now_millis)
-                && Places::of(blob).all(|place| place.has_expired(blob, now_millis))
-        }
-    }
-}
-
-/// Whether a timed hash has a field that has not expired, as far as that is
-/// known without a look at the fields.
-pub(crate) fn is_sure_to_last(item: &Item<'_>, now_millis: u64) -> bool {
-    match item.boxed() {
-        Some(Boxed::Timed(timed)) => !timed.is_spent(now_millis),
-        _ => false,
-    }
-}
 
 /// The time that is written at `at`.
 pub(super) fn read_time(blob: &[u8], at: usize) -> Option<u64> {
@@ -140,7 +110,19 @@ pub(super) fn find(blob: &[u8], field: &[u8]) -> Option<Place> {
     Places::of(blob).find(|place| blob[place.field.clone()] == *field)
 }
 
-/// When the first field of a blob expires.
+/// When the first field of a blob expires, as it is written in its head.
+#[inline]
+pub(super) fn written_earliest(blob: &[u8]) -> Option<u64> {
+    read_time(blob, HEADER_LEN)
+}
+
+/// Whether every field of a blob has expired.
+pub(super) fn is_spent(blob: &[u8], now_millis: u64) -> bool {
+    written_earliest(blob).is_some_and(|earliest| earliest <= now_millis)
+        && Places::of(blob).all(|place| place.has_expired(blob, now_millis))
+}
+
+/// When the first field of a blob expires, by a look at all of them.
 pub(super) fn earliest_of(blob: &[u8]) -> Option<u64> {
     Places::of(blob).filter_map(|place| place.time(blob)).min()
 }
@@ -228,11 +210,11 @@ impl Timed {
         nodes::boxed_len::<Self>() + self.fields.bytes() + self.hints.bytes()
     }
 
-    fn earliest(&self) -> Option<u64> {
+    pub(super) fn earliest(&self) -> Option<u64> {
         self.hints.get(0).map(|hint| hint.time())
     }
 
-    fn is_spent(&self, now_millis: u64) -> bool {
+    pub(super) fn is_spent(&self, now_millis: u64) -> bool {
         self.hints.len() == self.fields.len()
             && self.hidden(now_millis) == self.hints.len()
             && self.hints.len() > 0
@@ -337,7 +319,7 @@ impl Timed {
         Self { fields, hints }
     }
 
-    /// Moves what lies on sparse pages, see [`Boxed::compact`].
+    /// Moves what lies on sparse pages, see [`super::Boxed::compact`].
     pub(super) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
         // Hints know fields by their hash.
         let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);

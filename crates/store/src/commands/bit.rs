@@ -2,7 +2,7 @@
 
 use super::{Call, Fault, Outcome, STRING_LEN_MAX, SYNTAX};
 use crate::algorithms::number::parse_integer;
-use crate::item::Encoding;
+use crate::items::Encoding;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::RangeInclusive;

@@ -2,9 +2,8 @@
 //! tried again, is in [`crate::waiters`].
 
 use super::list::{self, End};
-use super::sorted;
 use super::stream::read;
-use super::{Call, Fault, Outcome};
+use super::{Call, Fault, Outcome, sorted};
 use crate::algorithms::extended::{self, Extended};
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};

@@ -6,7 +6,7 @@ use crate::collections::hash::{self, Until};
 use crate::collections::{Boxed, list, set, sorted};
 use crate::dump::{self, Refusal, Value};
 use crate::entry::{Editor, Entry};
-use crate::item::{ACCESS_MASK, Encoding};
+use crate::items::{ACCESS_MASK, Encoding};
 use crate::store::OUT_OF_MEMORY;
 use keyway_base::{KeyspaceEvents, rdb};
 use keyway_resp::reply;

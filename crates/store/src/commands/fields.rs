@@ -7,7 +7,7 @@ use crate::algorithms::number::parse_integer;
 use crate::collections::hash::{self, Hash, Until};
 use crate::collections::timed::TIME_MAX;
 use crate::entry::Editor;
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

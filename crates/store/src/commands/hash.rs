@@ -5,7 +5,7 @@ use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use crate::collections::hash::{self, Hash, Until};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 
 /// HSET and HMSET.

@@ -4,7 +4,7 @@ use super::{Call, Fault, Outcome};
 use crate::algorithms::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::entry::Entry;
 use crate::events::SILENT;
-use crate::item::Encoding;
+use crate::items::Encoding;
 use crate::store::Locked;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;

@@ -6,7 +6,7 @@ use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::collections::list::{self, List};
 use crate::entry::Entry;
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::reply;
 
 const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");

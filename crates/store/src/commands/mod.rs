@@ -30,7 +30,7 @@ pub(crate) use blocking::{Found, How, lane_of, may_serve, settle, waits_for_firs
 use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::entry::{Entry, Turn};
-use crate::item::{Encoding, Item};
+use crate::items::{Encoding, Item};
 use crate::store::{OUT_OF_MEMORY, Store, reserved_len};
 use crate::transfer::Transfer;
 use crate::waiters::Patience;

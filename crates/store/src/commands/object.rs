@@ -3,7 +3,7 @@
 use super::{Call, Fault, Outcome};
 use crate::algorithms::number::parse_integer;
 use crate::entry::{Entry, Facts};
-use crate::item::{ACCESS_MASK, Encoding};
+use crate::items::{ACCESS_MASK, Encoding};
 use keyway_resp::reply;
 
 /// Longest string that Redis stores as `embstr`.

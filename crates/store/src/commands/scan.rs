@@ -7,8 +7,7 @@
 
 use super::{Call, Fault, Outcome, SYNTAX};
 use crate::evict::is_gone;
-use crate::item::Item;
-use crate::table::Position;
+use crate::items::{Item, Position};
 use keyway_base::glob;
 use keyway_resp::reply;
 

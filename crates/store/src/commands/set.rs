@@ -5,7 +5,7 @@ use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
 use crate::algorithms::number::parse_integer;
 use crate::collections::set::{self, Member, Set};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::reply;
 
 fn read<R>(call: &Call<'_>, work: impl FnOnce(Option<Set<'_>>) -> R) -> Result<R, Fault> {

@@ -11,7 +11,7 @@ use crate::collections::list::{self, List};
 use crate::collections::score;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
-use crate::item::Kind;
+use crate::items::Kind;
 use crate::store::Locked;
 use keyway_resp::reply;
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 use super::expire::{Base, Deadline};
 use super::{Call, Outcome, STRING_LEN_MAX, SYNTAX, TOO_LONG};
 use crate::entry::Entry;
-use crate::item::Encoding;
+use crate::items::Encoding;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

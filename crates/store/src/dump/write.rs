@@ -7,7 +7,7 @@ use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
 use crate::collections::{WrongType, score};
 use crate::entry::Entry;
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_base::rdb::{write_bytes, write_integer, write_len};
 use std::ops::ControlFlow;
 

@@ -1,6 +1,6 @@
 use super::{Entry, Facts};
 use crate::collections::{Boxed, Means, WrongType, blob};
-use crate::item::{Encoding, Item, Kind, Meta, Owned};
+use crate::items::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;
 use keyway_memory::nodes;
 use std::ops::Range;
@@ -22,16 +22,6 @@ fn class_of(kind: Kind) -> KeyspaceEvents {
         Kind::Set => KeyspaceEvents::SET,
         Kind::Sorted => KeyspaceEvents::SORTED,
         Kind::Stream => KeyspaceEvents::STREAM,
-    }
-}
-
-/// Whether nothing is left of a collection that is not there without elements.
-pub(super) fn is_empty(item: &Item<'_>) -> bool {
-    match (item.boxed(), item.encoding()) {
-        (_, Encoding::StreamBoxed) => false,
-        (Some(boxed), _) => boxed.len() == 0,
-        (None, Encoding::Integers) => item.value().len() <= 1,
-        (None, _) => blob::count(item.value()) == 0,
     }
 }
 
@@ -82,7 +72,7 @@ impl<'a> Entry<'a> {
             self.drop_some_hidden();
         }
         match self.any_item() {
-            Some(item) if is_empty(&item) => {
+            Some(item) if item.is_empty_collection() => {
                 self.remove();
                 self.notify(KeyspaceEvents::GENERIC, "del");
             }

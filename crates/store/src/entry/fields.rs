@@ -1,8 +1,8 @@
-use super::edit::{Editor, is_empty};
+use super::edit::Editor;
 use super::{Entry, Turn};
-use crate::collections::{hash, timed};
+use crate::collections::hash;
 use crate::expiry::{self, due_second};
-use crate::item::Item;
+use crate::items::Item;
 use crate::shard::Shard;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
@@ -18,7 +18,7 @@ impl Entry<'_> {
     pub(super) fn drop_some_hidden(&mut self) {
         let now_millis = self.turn.now_millis;
         if let Some(item) = self.timed_item() {
-            let lasts = timed::is_sure_to_last(&item, now_millis);
+            let lasts = item.is_sure_to_last(now_millis);
             self.drop_fields(&mut { if lasts { READ_STEPS } else { u32::MAX } });
         }
     }
@@ -35,10 +35,10 @@ impl Entry<'_> {
     pub(super) fn drop_fields(&mut self, steps: &mut u32) {
         let now_millis = self.turn.now_millis;
         let Some(item) = self.any_item() else { return };
-        if timed::earliest(&item).is_none_or(|earliest| earliest > now_millis) {
+        if item.first_field().is_none_or(|earliest| earliest > now_millis) {
             return;
         }
-        if timed::is_spent(&item, now_millis) {
+        if item.is_spent(now_millis) {
             let count = item.boxed().map_or_else(
                 || crate::collections::blob::count(item.value()),
                 crate::collections::Boxed::len,
@@ -54,7 +54,7 @@ impl Entry<'_> {
             self.shard.counts.expired_fields += removed as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
         }
-        if self.any_item().is_some_and(|item| is_empty(&item)) {
+        if self.any_item().is_some_and(|item| item.is_empty_collection()) {
             self.remove();
             self.notify(KeyspaceEvents::GENERIC, "del");
         }

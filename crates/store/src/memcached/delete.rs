@@ -3,7 +3,7 @@
 use super::expiry::Deadline;
 use super::{Call, Done};
 use crate::entry::Entry;
-use crate::item::{Encoding, Kind, Meta};
+use crate::items::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{Item, Outcome, RequestFlags};
 

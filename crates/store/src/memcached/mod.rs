@@ -16,7 +16,7 @@ mod store;
 pub(crate) use flush::Flushes;
 
 use crate::entry::{Entry, Turn};
-use crate::item::Kind;
+use crate::items::Kind;
 use crate::store::{Context, Reserved, Store};
 use crate::transaction::{Footprint, Held, Refused};
 use crate::transfer::Transfer;

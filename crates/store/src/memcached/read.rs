@@ -4,7 +4,7 @@ use super::expiry::{Deadline, Walk, set_deadline};
 use super::{Call, wrong_kind};
 use crate::ahead::KeyHint;
 use crate::entry::Entry;
-use crate::item::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
+use crate::items::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
 use crate::transfer::Transfer;
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{

@@ -17,7 +17,7 @@ mod weight;
 
 use super::{Boxed, Means};
 use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind};
+use crate::items::{Encoding, Item, Kind};
 use group::Group;
 use id::Id;
 use keyway_memory::nodes;

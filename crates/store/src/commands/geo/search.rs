@@ -1,14 +1,13 @@
 //! GEOSEARCH, GEORADIUS and their forms.
 
-use super::super::sorted;
-use super::super::{Call, Fault, Outcome, SYNTAX};
+use super::super::{Call, Fault, Outcome, SYNTAX, sorted};
 use super::{parse_position, parse_unit, write_distance, write_position};
 use crate::algorithms::geo::{Extent, Position, Shape};
 use crate::algorithms::partial_sort::sort_first;
 use crate::collections::score;
 use crate::collections::score::Bound;
 use crate::collections::sorted::{ScoreRange, Sorted};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::reply;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;

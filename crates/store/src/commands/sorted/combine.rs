@@ -3,11 +3,10 @@
 use super::super::set::{Operation, parse_limit};
 use super::super::{Call, Fault, Outcome, SYNTAX};
 use super::write_score;
-use crate::collections::WrongType;
-use crate::collections::score;
 use crate::collections::set::Set;
 use crate::collections::sorted::{self, Sorted};
-use crate::item::Kind;
+use crate::collections::{WrongType, score};
+use crate::items::Kind;
 use crate::store::Locked;
 use keyway_resp::{Protocol, reply};
 use std::borrow::Cow;

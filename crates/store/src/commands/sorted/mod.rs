@@ -10,7 +10,7 @@ use super::{Call, Fault, Outcome, SYNTAX, scan};
 use crate::collections::sorted::{self, Sorted};
 use crate::collections::{WrongType, score};
 use crate::entry::{Editor, Entry};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 use std::ops::ControlFlow;
 

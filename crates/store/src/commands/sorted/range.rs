@@ -6,7 +6,7 @@ use super::write_score;
 use crate::algorithms::number::parse_integer;
 use crate::collections::score::Bound;
 use crate::collections::sorted::{self, LexBound, LexRange, ScoreRange, Sorted};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 use std::ops::{ControlFlow, Range};
 

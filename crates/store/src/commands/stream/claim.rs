@@ -8,7 +8,7 @@ use crate::collections::stream::id::Id;
 use crate::collections::stream::{self, Log, Stream};
 use crate::commands::{Call, Fault, Outcome, SYNTAX};
 use crate::entry;
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::reply;
 
 /// Deliveries that XAUTOCLAIM looks at for each one that it may claim.

@@ -8,7 +8,7 @@ use crate::collections::stream::id::Id;
 use crate::collections::stream::{self, Log, Stream};
 use crate::commands::{Call, Fault, Outcome, SYNTAX};
 use crate::entry::{Editor, Entry};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_command::lookup;
 use keyway_memory::nodes;
 use keyway_resp::reply;

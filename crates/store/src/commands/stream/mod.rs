@@ -10,7 +10,7 @@ use crate::algorithms::number::parse_integer;
 use crate::collections::stream::block::Entry;
 use crate::collections::stream::id::{ID_LEN_MAX, Id, Wanted};
 use crate::collections::stream::{self, Keep, Log, SetFault, Stream, Trim};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::ControlFlow;

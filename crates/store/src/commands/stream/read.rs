@@ -12,7 +12,7 @@ use crate::collections::stream::{self, Log, Stream};
 use crate::commands::blocking::{Found, Frame, How, frame_of};
 use crate::commands::{Call, Fault, SYNTAX};
 use crate::entry::Entry;
-use crate::item::Kind;
+use crate::items::Kind;
 use crate::store::Locked;
 use crate::waiters::Patience;
 use keyway_base::ByteRange;

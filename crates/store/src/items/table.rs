@@ -10,7 +10,7 @@
 //! split touches no item. The hash given here is the part that does not choose
 //! the shard.
 
-use crate::item::{Item, Owned};
+use super::item::{Item, Owned};
 use keyway_memory::{Lines, Memory};
 use std::ptr::NonNull;
 
@@ -612,7 +612,7 @@ fn bits_of(marks: Marks) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::{Encoding, Meta};
+    use crate::items::{Encoding, Meta};
     use keyway_memory::Heap;
     use std::collections::BTreeMap;
 
@@ -654,7 +654,7 @@ mod tests {
         fn remove(&mut self, key: &[u8]) -> bool {
             let Some(position) = self.position(key) else { return false };
             let memory = Memory { heap: &self.heap, arena: 0 };
-            self.table.remove(memory, position).release(&self.heap);
+            self.table.remove(memory, position).free_block(&self.heap);
             true
         }
     }
@@ -663,7 +663,7 @@ mod tests {
         fn drop(&mut self) {
             let memory = Memory { heap: &self.heap, arena: 0 };
             while let Some(item) = self.table.pop(memory) {
-                item.release(&self.heap);
+                item.free_block(&self.heap);
             }
             assert_eq!(self.table.len(), 0);
         }

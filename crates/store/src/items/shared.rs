@@ -1,7 +1,8 @@
 //! Items whose value is lent to others, or came in pieces before there was an item: see
 //! `transfer.rs`.
 
-use super::{Encoding, Head, Item, Meta, Owned};
+use super::head::{Encoding, Head, Meta};
+use super::item::{Item, Owned};
 use keyway_memory::Heap;
 use std::ptr::NonNull;
 

@@ -11,316 +11,14 @@
 //! The encoding says what the value's bytes are: a string, the compact blob of a
 //! small collection, or the address of a boxed one, which the item owns.
 
-mod boxed;
-mod shared;
-
-use crate::collections::{Boxed, timed};
-use keyway_memory::nodes::{NodeBox, Nodes};
+use super::head::{
+    ACCESS_MASK, ACCESS_SHIFT, ADDRESS_LEN, CAS, CAS_LEN, ENCODING_MASK, EXPIRY, Encoding, FLAGS,
+    FRESH, Head, Meta,
+};
 use keyway_memory::{Heap, SLOT_LEN_MAX, block_len};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
-
-const ENCODING_MASK: u32 = 0xf;
-const WIDE: u32 = 1 << 4;
-const EXPIRY: u32 = 1 << 5;
-const FLAGS: u32 = 1 << 6;
-const CAS: u32 = 1 << 7;
-/// Nobody has read the value since it was set.
-const FRESH: u32 = 1 << 8;
-const ACCESS_SHIFT: u32 = 9;
-/// Seconds of last access wrap after 97 days.
-pub(crate) const ACCESS_MASK: u32 = 0x007f_ffff;
-
-/// Bytes of a version with its marks.
-const CAS_LEN: usize = 9;
-
-/// In the wide key length: the block is one of its own.
-const LARGE: u32 = 1 << 31;
-const NARROW_LEN_MAX: usize = 255;
-
-/// The types of values that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Text,
-    Hash,
-    List,
-    Set,
-    Sorted,
-    Stream,
-}
-
-impl Kind {
-    /// What TYPE says of it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Text => "string",
-            Kind::Hash => "hash",
-            Kind::List => "list",
-            Kind::Set => "set",
-            Kind::Sorted => "zset",
-            Kind::Stream => "stream",
-        }
-    }
-}
-
-/// What the bytes of a value are. Strings differ only in what OBJECT ENCODING
-/// says of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Encoding {
-    /// A string as it was set: `int` if it reads as one, `embstr` if short.
-    Text = 0,
-    /// A string computed by us: `embstr` if short, never `int`.
-    Plain = 1,
-    /// A string changed in place: `raw`.
-    Raw = 2,
-    HashBlob = 3,
-    HashBoxed = 4,
-    ListBlob = 5,
-    ListBoxed = 6,
-    /// A set of integers, as a sorted array.
-    Integers = 7,
-    SetBlob = 8,
-    SetBoxed = 9,
-    SortedBlob = 10,
-    SortedBoxed = 11,
-    StreamBoxed = 12,
-    /// A hash some fields of which may expire: see `collections/timed.rs`.
-    HashTimed = 13,
-    HashTimedBoxed = 14,
-}
-
-impl Encoding {
-    const ALL: [Encoding; 15] = [
-        Self::Text,
-        Self::Plain,
-        Self::Raw,
-        Self::HashBlob,
-        Self::HashBoxed,
-        Self::ListBlob,
-        Self::ListBoxed,
-        Self::Integers,
-        Self::SetBlob,
-        Self::SetBoxed,
-        Self::SortedBlob,
-        Self::SortedBoxed,
-        Self::StreamBoxed,
-        Self::HashTimed,
-        Self::HashTimedBoxed,
-    ];
-
-    pub(crate) fn kind(self) -> Kind {
-        match self {
-            Self::Text | Self::Plain | Self::Raw => Kind::Text,
-            Self::HashBlob | Self::HashBoxed | Self::HashTimed | Self::HashTimedBoxed => Kind::Hash,
-            Self::ListBlob | Self::ListBoxed => Kind::List,
-            Self::Integers | Self::SetBlob | Self::SetBoxed => Kind::Set,
-            Self::SortedBlob | Self::SortedBoxed => Kind::Sorted,
-            Self::StreamBoxed => Kind::Stream,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_text(self) -> bool {
-        (self as u8) <= Self::Raw as u8
-    }
-
-    /// Whether it is a hash whose fields may expire.
-    #[inline]
-    pub(crate) fn is_timed(self) -> bool {
-        (self as u8) >= Self::HashTimed as u8
-    }
-
-    /// Whether the value is the address of a structure.
-    #[inline]
-    fn is_boxed(self) -> bool {
-        matches!(
-            self,
-            Self::HashBoxed
-                | Self::ListBoxed
-                | Self::SetBoxed
-                | Self::SortedBoxed
-                | Self::StreamBoxed
-                | Self::HashTimedBoxed
-        )
-    }
-
-    #[inline]
-    fn of(word: u32) -> Self {
-        let index = (word & ENCODING_MASK) as usize;
-        Self::ALL.get(index).copied().unwrap_or(Self::Raw)
-    }
-}
-
-/// Bytes of a value that is an address.
-const ADDRESS_LEN: usize = size_of::<usize>();
-
-/// What an item carries besides key and value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Meta {
-    pub(crate) encoding: Encoding,
-    /// Milliseconds since the Unix epoch, never 0.
-    pub(crate) expiry: Option<u64>,
-    /// A memcached client's own word; takes no memory when 0.
-    pub(crate) flags: u32,
-    /// Number of the value for compare-and-swap; takes no memory when 0, which
-    /// stands for one that nobody has asked for yet. Whoever changes the value
-    /// gives it another, or 0.
-    pub(crate) cas: u64,
-    /// What memcached clients were told of the item: [`Meta::STALE`] and
-    /// [`Meta::SENT`]. Kept only with a number.
-    pub(crate) marks: u8,
-    /// Nobody has read the value since it was set.
-    pub(crate) fresh: bool,
-}
-
-impl Meta {
-    /// A memcached client said that the value is out of date.
-    pub(crate) const STALE: u8 = 1;
-    /// A memcached client was told to fill it again.
-    pub(crate) const SENT: u8 = 2;
-
-    #[inline]
-    pub(crate) fn new(encoding: Encoding, expiry: Option<u64>) -> Self {
-        Self { encoding, expiry, flags: 0, cas: 0, marks: 0, fresh: true }
-    }
-}
-
-/// When things happen to an item by themselves, in milliseconds since the Unix
-/// epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// When it expires.
-    pub(crate) expiry: Option<u64>,
-    /// When its first field does, or somewhat before.
-    pub(crate) fields: Option<u64>,
-}
-
-impl Times {
-    /// When the first of it happens.
-    #[inline]
-    pub(crate) fn first(self) -> Option<u64> {
-        match (self.expiry, self.fields) {
-            (Some(expiry), Some(fields)) => Some(expiry.min(fields)),
-            (expiry, fields) => expiry.or(fields),
-        }
-    }
-}
-
-/// The header, read once.
-#[derive(Clone, Copy)]
-struct Head {
-    word: u32,
-    large: bool,
-    /// Offset of the optional fields.
-    fields_at: usize,
-    key_len: usize,
-    value_len: usize,
-}
-
-impl Head {
-    /// # Safety
-    /// `start` is the start of a live item.
-    #[inline]
-    unsafe fn read(start: NonNull<u8>) -> Self {
-        // SAFETY: by contract the header is there.
-        unsafe {
-            let word = start.cast::<u32>().read();
-            if word & WIDE == 0 {
-                let lens = start.add(4).cast::<[u8; 2]>().read();
-                let (key_len, value_len) = (usize::from(lens[0]), usize::from(lens[1]));
-                Self { word, large: false, fields_at: 6, key_len, value_len }
-            } else {
-                let lens = start.add(4).cast::<[u32; 2]>().read();
-                let key_len = (lens[0] & !LARGE) as usize;
-                let large = lens[0] & LARGE != 0;
-                Self { word, large, fields_at: 12, key_len, value_len: lens[1] as usize }
-            }
-        }
-    }
-
-    /// The header of an item to be. Its total length may be less than that of
-    /// the block it is written to.
-    fn plan(meta: &Meta, key_len: usize, value_len: usize) -> Self {
-        let optional = |bit: u32, present: bool| if present { bit } else { 0 };
-        let mut word = meta.encoding as u32
-            | optional(EXPIRY, meta.expiry.is_some())
-            | optional(FLAGS, meta.flags != 0)
-            | optional(CAS, meta.cas != 0)
-            | optional(FRESH, meta.fresh);
-        let wide = key_len > NARROW_LEN_MAX || value_len > NARROW_LEN_MAX;
-        let mut head = Self { word, large: false, fields_at: 6, key_len, value_len };
-        if wide {
-            word |= WIDE;
-            head = Self { word, fields_at: 12, ..head };
-            if head.len() > SLOT_LEN_MAX {
-                head = Self { word: word | EXPIRY, large: true, ..head };
-            }
-        }
-        head
-    }
-
-    /// As [`Head::plan`], for a block that is known to be one of its own.
-    fn plan_large(meta: &Meta, key_len: usize, value_len: usize) -> Self {
-        let head = Self::plan(meta, key_len, value_len);
-        Self { word: head.word | WIDE | EXPIRY, large: true, fields_at: 12, ..head }
-    }
-
-    #[inline]
-    fn key_at(&self) -> usize {
-        let mut at = self.fields_at;
-        if self.word & (EXPIRY | FLAGS | CAS) != 0 {
-            at += if self.word & EXPIRY != 0 { 8 } else { 0 };
-            at += if self.word & FLAGS != 0 { 4 } else { 0 };
-            at += if self.word & CAS != 0 { CAS_LEN } else { 0 };
-        }
-        at
-    }
-
-    #[inline]
-    fn value_at(&self) -> usize {
-        self.key_at() + self.key_len
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.value_at() + self.value_len
-    }
-
-    /// Writes header and optional fields.
-    ///
-    /// # Safety
-    /// `start` is a block of at least `self.key_at()` bytes.
-    unsafe fn write(&self, start: NonNull<u8>, meta: &Meta, access: u32) {
-        let word = self.word | (access & ACCESS_MASK) << ACCESS_SHIFT;
-        // SAFETY: by contract; fields lie one behind the other before the key.
-        unsafe {
-            start.cast::<u32>().write(word);
-            if word & WIDE == 0 {
-                let lens = [self.key_len as u8, self.value_len as u8];
-                start.add(4).cast::<[u8; 2]>().write(lens);
-            } else {
-                let mark = if self.large { LARGE } else { 0 };
-                let lens = [self.key_len as u32 | mark, self.value_len as u32];
-                start.add(4).cast::<[u32; 2]>().write(lens);
-            }
-            let mut at = start.add(self.fields_at);
-            if word & EXPIRY != 0 {
-                at.cast::<u64>().write_unaligned(meta.expiry.unwrap_or(0));
-                at = at.add(8);
-            }
-            if word & FLAGS != 0 {
-                at.cast::<u32>().write_unaligned(meta.flags);
-                at = at.add(4);
-            }
-            if word & CAS != 0 {
-                at.cast::<u64>().write_unaligned(meta.cas);
-                at.add(CAS_LEN - 1).write(meta.marks);
-            }
-        }
-    }
-}
 
 /// Where an item is, for whoever knows that it still is there.
 #[derive(Clone, Copy)]
@@ -352,8 +50,8 @@ impl Address {
 /// A live item to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
-    start: NonNull<u8>,
-    head: Head,
+    pub(super) start: NonNull<u8>,
+    pub(super) head: Head,
     of: PhantomData<&'a [u8]>,
 }
 
@@ -385,17 +83,9 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The structure that the value is the address of, if it is one.
+    /// The address of the structure that the item owns, if its value is one.
     #[inline]
-    pub(crate) fn boxed(&self) -> Option<&'a Boxed> {
-        let address = self.boxed_address()?;
-        // SAFETY: a boxed item owns the structure at its address, which lives
-        // and stays unchanged as long as the item does.
-        Some(unsafe { &*address })
-    }
-
-    #[inline]
-    fn boxed_address(&self) -> Option<*mut Boxed> {
+    pub(crate) fn structure(&self) -> Option<*mut ()> {
         if !self.encoding().is_boxed() {
             return None;
         }
@@ -423,13 +113,6 @@ impl<'a> Item<'a> {
         // SAFETY: the word says that the field is there.
         let expiry = unsafe { self.start.add(self.head.fields_at).cast::<u64>().read_unaligned() };
         (expiry != 0).then_some(expiry)
-    }
-
-    /// When it expires, and when something in it does.
-    #[inline]
-    pub(crate) fn times(&self) -> Times {
-        let fields = if self.encoding().is_timed() { timed::earliest(self) } else { None };
-        Times { expiry: self.expiry(), fields }
     }
 
     /// The low bits of the second it was last accessed in: see [`ACCESS_MASK`].
@@ -484,7 +167,7 @@ fn roomy(len: usize) -> usize {
 /// memory for good.
 #[must_use]
 pub(crate) struct Owned {
-    start: NonNull<u8>,
+    pub(super) start: NonNull<u8>,
 }
 
 impl Owned {
@@ -532,7 +215,14 @@ impl Owned {
     /// # Safety
     /// The block has at least `head.len()` bytes and overlaps neither `key`
     /// nor `value`, which is no longer than `head.value_len`.
-    unsafe fn fill(&mut self, head: &Head, meta: &Meta, access: u32, key: &[u8], value: &[u8]) {
+    pub(super) unsafe fn fill(
+        &mut self,
+        head: &Head,
+        meta: &Meta,
+        access: u32,
+        key: &[u8],
+        value: &[u8],
+    ) {
         debug_assert!(value.len() <= head.value_len);
         // SAFETY: by contract.
         unsafe {
@@ -566,37 +256,21 @@ impl Owned {
         unsafe { Item::at(self.start) }
     }
 
-    /// Bytes it takes of the system's memory, with what its value leads to.
-    pub(crate) fn bytes(&self) -> usize {
-        let item = self.item();
+    /// Bytes of its block.
+    pub(crate) fn block_bytes(&self) -> usize {
         // SAFETY: the item's block is live and of the kind its header tells.
-        let block = unsafe {
-            if item.head.large {
+        unsafe {
+            if self.item().head.large {
                 keyway_memory::large_bytes(self.start)
             } else {
                 keyway_memory::slot_capacity(self.start)
             }
-        };
-        block + item.boxed().map_or(0, Boxed::bytes)
+        }
     }
 
-    /// Frees the item; the bytes it took. A large structure is only handed to
-    /// the heap here, to be freed in steps.
-    #[inline]
-    pub(crate) fn release(self, heap: &Heap) -> usize {
-        let boxed = match self.item().boxed_address() {
-            Some(address) => {
-                // SAFETY: the address came from a box in `create_boxed`, and
-                // the item that owned it is gone with this function.
-                let boxed = unsafe { NodeBox::from_raw_in(address, Nodes) };
-                NodeBox::into_inner(boxed).discard(heap)
-            }
-            None => 0,
-        };
-        boxed + self.free_block(heap)
-    }
-
-    fn free_block(self, heap: &Heap) -> usize {
+    /// Frees the block; the bytes it took. A structure that the value is the
+    /// address of stays.
+    pub(crate) fn free_block(self, heap: &Heap) -> usize {
         // SAFETY: the block is live, of the kind its header tells, and nobody
         // else knows of it.
         unsafe {
@@ -644,7 +318,7 @@ impl Owned {
             self.reshape_in_place(&head, meta, access, old.value_len);
             return 0;
         }
-        let before = self.bytes();
+        let before = self.block_bytes();
         let head = Head::plan(meta, old.key_len, value_len);
         if old.large && head.large && old.key_at() == head.key_at() && !is_lent {
             // SAFETY: the block is one of its own, and owned.
@@ -665,7 +339,7 @@ impl Owned {
             // What a boxed value's address leads to goes on with the new block.
             std::mem::replace(self, moved).free_block(heap);
         }
-        self.bytes() as i64 - before as i64
+        self.block_bytes() as i64 - before as i64
     }
 
     fn reshape_in_place(&mut self, head: &Head, meta: &Meta, access: u32, old_value_len: usize) {
@@ -820,7 +494,7 @@ mod tests {
             let key = vec![b'k'; key_len];
             let (mut meta, mut value) = first;
             let mut item = Owned::create(&heap, 0, &meta, 5, &key, (&value, value.len()));
-            let mut bytes = item.bytes() as i64;
+            let mut bytes = item.block_bytes() as i64;
             for (set, new_meta, new_value) in changes {
                 if set {
                     if item.overwrite(&new_meta, 5, &new_value) {
@@ -836,9 +510,9 @@ mod tests {
                 prop_assert_eq!(item.item().value(), &value[..]);
                 prop_assert_eq!(item.item().meta(), meta);
                 prop_assert_eq!(item.item().access(), 5);
-                prop_assert_eq!(item.bytes() as i64, bytes);
+                prop_assert_eq!(item.block_bytes() as i64, bytes);
             }
-            prop_assert_eq!(item.release(&heap) as i64, bytes);
+            prop_assert_eq!(item.free_block(&heap) as i64, bytes);
         }
     }
 
