@@ -2,10 +2,10 @@ mod edit;
 mod fields;
 mod version;
 
-pub(crate) use edit::{Editor, View};
+pub(crate) use edit::Editor;
 
-use crate::collections::hash::{self, Hash, Until};
-use crate::collections::{Means, WrongType};
+use crate::collections::hash::Hash;
+use crate::collections::{View, WrongType};
 use crate::evict::is_expired;
 use crate::items::{Encoding, Item, Kind, Marks, Meta, Owned, Position, SlotMut, Times};
 use crate::shard::Shard;
@@ -129,8 +129,7 @@ impl Store {
                 let item = slot.item();
                 let result = match item.encoding().kind() {
                     Kind::Hash => {
-                        let (arena, now_millis) = (self.arena_of(index), turn.now_millis);
-                        let means = Means { store: self, arena, now_millis };
+                        let means = self.means(index, turn.now_millis);
                         Ok(work(Some(Hash::of(item, means))))
                     }
                     _ => Err(WrongType),
@@ -148,36 +147,26 @@ impl Store {
     #[inline]
     pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
         let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
-        let (hash, index) = self.locate(key);
-        let mut guard = self.shard(index);
-        let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
-        let table = &mut shard.space(database).table;
-        let found = table.find(hash, |item, _| item.key() == key);
-        if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
-            if !slot.marks().volatile
-                && slot.with_item(|item| item.overwrite(&meta, turn.access(), value))
-            {
-                turn.note_use(self, &mut slot);
-                shard.count_change();
-                return self.note_event(turn, KeyspaceEvents::STRING, "set", key);
-            }
-        }
-        let place = Place { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, place, turn, key, found);
-        entry.set_with(value, &meta);
-        entry.notify(KeyspaceEvents::STRING, "set");
+        let event = (KeyspaceEvents::STRING, "set");
+        let overwrite = |item: &mut Owned, _| item.overwrite(&meta, turn.access(), value);
+        self.overwrite(turn, key, event, overwrite, |mut entry| {
+            entry.set_with(value, &meta);
+            entry.notify(event.0, event.1);
+        });
     }
 
-    /// Sets a field of the hash of `key`; whether the field is new.
+    /// Lets `overwrite`, which is told the shard's index, change an item of `key`
+    /// that has no expiry where it lies. Where that does not
+    /// suit, `otherwise` is given the entry, and its result is returned.
     #[inline]
-    pub(crate) fn set_field(
+    pub(crate) fn overwrite<R>(
         &self,
         turn: Turn,
         key: &[u8],
-        (field, value): (&[u8], &[u8]),
-    ) -> Result<bool, WrongType> {
+        (class, name): (KeyspaceEvents, &'static str),
+        overwrite: impl FnOnce(&mut Owned, usize) -> bool,
+        otherwise: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
@@ -186,19 +175,15 @@ impl Store {
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
             let mut slot = table.slot_mut(position);
-            let means =
-                Means { store: self, arena: self.arena_of(index), now_millis: turn.now_millis };
-            let overwrite = |item: &mut Owned| hash::overwrite(item, means, field, value);
-            if !slot.marks().volatile && slot.with_item(overwrite) {
+            if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
                 turn.note_use(self, &mut slot);
                 shard.count_change();
-                self.note_event(turn, KeyspaceEvents::HASH, "hset", key);
-                return Ok(false);
+                self.note_event(turn, class, name, key);
+                return None;
             }
         }
         let place = Place { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, place, turn, key, found);
-        entry.edit(Kind::Hash, "hset", |editor| hash::set(editor, field, value, Until::Ever))
+        Some(otherwise(Entry::at(self, place, turn, key, found)))
     }
 }
 

@@ -22,6 +22,7 @@ mod collections;
 mod commands;
 mod compaction;
 mod dump;
+mod edits;
 mod entry;
 mod events;
 mod evict;

@@ -5,12 +5,12 @@ pub(crate) use execute::{args_len, len_of};
 pub(crate) use room::{Reserved, Search, reserved_len};
 
 use crate::busy::Scripting;
-use crate::collections::{Means, WrongType};
+use crate::collections::{Means, View, WrongType};
 use crate::compaction::{self, Compaction};
-use crate::entry::{Entry, Turn, View};
+use crate::entry::{Entry, Turn};
 use crate::events::{Events, NO_WORKER};
 use crate::evict::{EvictionPolicy, is_gone};
-use crate::items::Item;
+use crate::items::{Hasher, Item, Table};
 use crate::memcached::Flushes;
 use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
@@ -26,7 +26,6 @@ use keyway_memory::Memory;
 use keyway_memory::nodes;
 use keyway_memory::{Guard, Holder, Lock};
 use keyway_resp::Protocol;
-use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -187,7 +186,7 @@ pub struct Store {
     due: Box<[AtomicU32]>,
     pub(crate) heap: Heap,
     config: StoreConfig,
-    secrets: RapidSecrets,
+    hasher: Hasher,
     shard_bits: u32,
     /// log2 of the shards that share an arena.
     arena_shift: u32,
@@ -259,7 +258,7 @@ impl Store {
             arena_shift: (shard_count / arena_count).ilog2(),
             compaction: Compaction::default(),
             config: StoreConfig { databases: config.databases.max(1), ..config },
-            secrets: RapidSecrets::seed(config.seed),
+            hasher: Hasher::new(config.seed),
             shard_bits: shard_count.ilog2(),
             places: (0..config.databases.max(1)).map(|it| AtomicU32::new(it * width)).collect(),
             used: AtomicI64::new(0),
@@ -405,7 +404,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        rapidhash_v3_micro_inline::<true, true>(key, &self.secrets)
+        self.hasher.hash(key)
     }
 
     /// The shard of a hash: its top bits; tables use the lower half.
@@ -423,6 +422,13 @@ impl Store {
     #[inline]
     pub(crate) fn memory_of(&self, shard_index: usize) -> Memory<'_> {
         Memory { heap: &self.heap, arena: self.arena_of(shard_index) }
+    }
+
+    /// What the collections of a shard need.
+    #[inline]
+    pub(crate) fn means(&self, shard_index: usize, now_millis: u64) -> Means<'_> {
+        let (heap, hasher, arena) = (&self.heap, &self.hasher, self.arena_of(shard_index));
+        Means { heap, hasher, arena, now_millis }
     }
 
     pub(crate) fn shard_count(&self) -> usize {
@@ -715,8 +721,7 @@ impl Locked<'_> {
         let (hash, index) = self.store.locate(key);
         let at = self.indices.binary_search(&(index as u32));
         let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
-        let arena = self.store.arena_of(index);
-        let means = Means { store: self.store, arena, now_millis: turn.now_millis };
+        let means = self.store.means(index, turn.now_millis);
         let space = shard.space_to_read(self.store.place_for(turn.database, key))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
@@ -729,7 +734,7 @@ impl Locked<'_> {
         turn: Turn,
         keys: impl Iterator<Item = &'b [u8]> + Clone,
     ) {
-        for step in [crate::items::Table::prefetch, crate::items::Table::prefetch_item] {
+        for step in [Table::prefetch, Table::prefetch_item] {
             for key in keys.clone() {
                 let hash = self.store.hash(key);
                 let index = self.store.shard_of(hash) as u32;

@@ -2,11 +2,12 @@
 
 use super::chunks::Chunks;
 use super::fields::Fields;
-use super::sorted::Scores;
+use super::scores::Scores;
 use super::stream::Stream;
 use super::timed::{self, Timed};
-use super::{Means, blob};
-use crate::items::{Encoding, Item, Meta, Owned, Times};
+use super::blob;
+use super::means::{Means, View};
+use crate::items::{Encoding, Item, Kind, Meta, Owned, Times};
 use keyway_memory::nodes::{self, NodeBox, Nodes};
 use keyway_memory::{Discard, Heap, Memory};
 
@@ -100,6 +101,19 @@ impl Discard for Boxed {
             Boxed::Sorted(scores) => scores.free_some(memory, steps),
             Boxed::Stream(stream) => stream.free_some(steps),
             Boxed::Timed(timed) => timed.free_some(memory, steps),
+        }
+    }
+}
+
+static EMPTY: Stream = Stream::new();
+
+impl<'a> View<'a> for &'a Stream {
+    const KIND: Kind = Kind::Stream;
+
+    fn of(item: Item<'a>, _: Means<'a>) -> Self {
+        match item.boxed() {
+            Some(Boxed::Stream(stream)) => stream,
+            _ => &EMPTY,
         }
     }
 }

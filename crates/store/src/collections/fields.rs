@@ -1,4 +1,4 @@
-use super::Means;
+use super::means::Means;
 use crate::items::{Encoding, Item, Marks, Meta, Owned, Position, Table};
 use keyway_memory::Memory;
 use keyway_memory::steps_of_block;
@@ -271,14 +271,15 @@ fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Store, StoreConfig};
+    use crate::items::Hasher;
+    use keyway_memory::Heap;
 
     #[test]
     fn compacting_looks_at_no_more_than_it_may_and_comes_to_everything_in_turn() {
         const FIELDS: usize = 5000;
         const VISITS: u32 = 64;
-        let store = Store::new(StoreConfig::default());
-        let means = Means { store: &store, arena: 0, now_millis: 0 };
+        let (heap, hasher) = (Heap::new(1), Hasher::new(0));
+        let means = Means { heap: &heap, hasher: &hasher, arena: 0, now_millis: 0 };
         let mut fields = Fields::new();
         for field in 0..FIELDS {
             fields.set(means, format!("field:{field}").as_bytes(), b"value");
@@ -305,8 +306,8 @@ mod tests {
 
     #[test]
     fn compacting_without_visits_does_nothing() {
-        let store = Store::new(StoreConfig::default());
-        let means = Means { store: &store, arena: 0, now_millis: 0 };
+        let (heap, hasher) = (Heap::new(1), Hasher::new(0));
+        let means = Means { heap: &heap, hasher: &hasher, arena: 0, now_millis: 0 };
         let mut fields = Fields::new();
         fields.set(means, b"field", b"value");
         fields.compact(means.memory(), &mut 0, &mut 0, |_| {});

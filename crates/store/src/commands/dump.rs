@@ -2,9 +2,10 @@
 
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
-use crate::collections::hash::{self, Until};
-use crate::collections::{Boxed, list, set, sorted};
+use crate::collections::Boxed;
 use crate::dump::{self, Refusal, Value};
+use crate::edits::hash::{self, Until};
+use crate::edits::{list, set, sorted};
 use crate::entry::{Editor, Entry};
 use crate::items::{ACCESS_MASK, Encoding};
 use crate::store::OUT_OF_MEMORY;

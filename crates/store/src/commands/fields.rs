@@ -4,8 +4,9 @@
 use super::expire::{Base, Unit};
 use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use crate::algorithms::number::parse_integer;
-use crate::collections::hash::{self, Hash, Until};
+use crate::collections::hash::Hash;
 use crate::collections::timed::TIME_MAX;
+use crate::edits::hash::{self, Until};
 use crate::entry::Editor;
 use crate::items::Kind;
 use keyway_base::KeyspaceEvents;

@@ -4,7 +4,8 @@ use super::numeric::{NOT_FINITE, parse_float};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
-use crate::collections::hash::{self, Hash, Until};
+use crate::collections::hash::Hash;
+use crate::edits::hash::{self, Until};
 use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 

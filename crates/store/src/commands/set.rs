@@ -4,7 +4,8 @@ use super::list::parse_count;
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
 use super::{Call, Fault, Outcome, SYNTAX, scan};
 use crate::algorithms::number::parse_integer;
-use crate::collections::set::{self, Member, Set};
+use crate::collections::set::{Member, Set};
+use crate::edits::set;
 use crate::items::Kind;
 use keyway_resp::reply;
 

@@ -7,10 +7,11 @@
 
 use super::{Call, Fault, Outcome, SYNTAX};
 use crate::collections::hash::Hash;
-use crate::collections::list::{self, List};
+use crate::collections::list::List;
 use crate::collections::score;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
+use crate::edits::list;
 use crate::items::Kind;
 use crate::store::Locked;
 use keyway_resp::reply;

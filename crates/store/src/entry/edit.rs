@@ -1,17 +1,9 @@
 use super::{Entry, Facts};
-use crate::collections::{Boxed, Means, WrongType, blob};
+use crate::collections::{Boxed, Means, View, WrongType, blob};
 use crate::items::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;
 use keyway_memory::nodes;
 use std::ops::Range;
-
-/// A type of collection, borrowed to be read.
-pub(crate) trait View<'a>: Sized {
-    const KIND: Kind;
-
-    /// The collection that `item`, which is of this kind, holds.
-    fn of(item: Item<'a>, means: Means<'a>) -> Self;
-}
 
 /// The class of events about values of a kind.
 fn class_of(kind: Kind) -> KeyspaceEvents {
@@ -28,8 +20,7 @@ fn class_of(kind: Kind) -> KeyspaceEvents {
 impl<'a> Entry<'a> {
     #[inline]
     fn means(&self) -> Means<'a> {
-        let arena = self.store.arena_of(self.shard_index);
-        Means { store: self.store, arena, now_millis: self.turn.now_millis }
+        self.store.means(self.shard_index, self.turn.now_millis)
     }
 
     /// The collection to read: counts a hit or a miss, and a use.

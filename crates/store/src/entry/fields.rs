@@ -1,8 +1,8 @@
 use super::edit::Editor;
 use super::{Entry, Turn};
-use crate::collections::hash;
+use crate::collections::{Boxed, Means, blob, timed};
 use crate::expiry::{self, due_second};
-use crate::items::Item;
+use crate::items::{Encoding, Item};
 use crate::shard::Shard;
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
@@ -39,17 +39,14 @@ impl Entry<'_> {
             return;
         }
         if item.is_spent(now_millis) {
-            let count = item.boxed().map_or_else(
-                || crate::collections::blob::count(item.value()),
-                crate::collections::Boxed::len,
-            );
+            let count = item.boxed().map_or_else(|| blob::count(item.value()), Boxed::len);
             self.shard.counts.expired_fields += count as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
             self.remove();
             return self.notify(KeyspaceEvents::GENERIC, "del");
         }
         let mut editor = Editor::of(self);
-        let removed = hash::drop_expired(&mut editor, now_millis, steps);
+        let removed = drop_expired(&mut editor, now_millis, steps);
         if removed > 0 {
             self.shard.counts.expired_fields += removed as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
@@ -59,6 +56,25 @@ impl Entry<'_> {
             self.notify(KeyspaceEvents::GENERIC, "del");
         }
     }
+}
+
+/// Removes the fields that have expired, while `steps` are left; how many.
+fn drop_expired(editor: &mut Editor<'_, '_>, now_millis: u64, steps: &mut u32) -> usize {
+    editor.with_times(|editor| {
+        let drop_boxed = |boxed: &mut Boxed, means: Means<'_>| match boxed {
+            Boxed::Timed(timed) => timed.drop_expired(means, now_millis, steps),
+            _ => 0,
+        };
+        if let Some(removed) = editor.boxed(drop_boxed) {
+            return removed;
+        }
+        let (kept, removed) = timed::without_expired(editor.blob(), now_millis);
+        *steps = steps.saturating_sub(blob::count(editor.blob()) as u32);
+        if removed > 0 {
+            editor.store(Encoding::HashTimed, &kept);
+        }
+        removed
+    })
 }
 
 impl Store {

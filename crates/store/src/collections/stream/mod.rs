@@ -15,9 +15,6 @@ pub(crate) mod id;
 mod log;
 mod weight;
 
-use super::{Boxed, Means};
-use crate::entry::{Editor, View};
-use crate::items::{Encoding, Item, Kind};
 use group::Group;
 use id::Id;
 use keyway_memory::nodes;
@@ -43,38 +40,6 @@ impl Clone for Stream {
             copy.groups().map(|(name, group)| GROUP_BYTES + name.len() + group.bytes()).sum();
         copy
     }
-}
-
-static EMPTY: Stream = Stream::new();
-
-impl<'a> View<'a> for &'a Stream {
-    const KIND: Kind = Kind::Stream;
-
-    fn of(item: Item<'a>, _: Means<'a>) -> Self {
-        match item.boxed() {
-            Some(Boxed::Stream(stream)) => stream,
-            _ => &EMPTY,
-        }
-    }
-}
-
-/// Makes the key's value a stream without entries, if there is none.
-pub(crate) fn make(editor: &mut Editor<'_, '_>) {
-    if !editor.exists() {
-        editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(nodes::boxed(Stream::new())));
-    }
-}
-
-/// Lets `work` change the key's stream; nothing without one.
-pub(crate) fn edit<R>(
-    editor: &mut Editor<'_, '_>,
-    work: impl FnOnce(&mut Stream) -> R,
-) -> Option<R> {
-    let change = |boxed: &mut Boxed, _: Means<'_>| match boxed {
-        Boxed::Stream(stream) => Some(work(stream)),
-        _ => None,
-    };
-    editor.boxed(change).flatten()
 }
 
 impl Stream {
