@@ -14,7 +14,7 @@
 //! aside; beyond, it makes the store evict, but at most so much that moving
 //! items can catch up: to evict at random empties no page.
 
-use crate::evict::EvictionPolicy;
+use crate::shards::EvictionPolicy;
 use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
 use keyway_memory::nodes;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -6,10 +6,8 @@ pub(crate) use edit::Editor;
 
 use crate::collections::hash::Hash;
 use crate::collections::{View, WrongType};
-use crate::evict::is_expired;
 use crate::items::{Encoding, Item, Kind, Marks, Meta, Owned, Position, SlotMut, Times};
-use crate::shard::Shard;
-use crate::space::Space;
+use crate::shards::{Shard, Space};
 use crate::store::{Context, Store};
 use crate::transfer::Draft;
 use keyway_base::KeyspaceEvents;
@@ -271,7 +269,7 @@ impl<'a> Entry<'a> {
     fn keep_time(&mut self, position: Position) {
         let now_millis = self.turn.now_millis;
         let item = self.space().table.item(position);
-        if is_expired(&item, now_millis) {
+        if item.is_expired(now_millis) {
             self.expire();
         } else if item.encoding().is_timed() {
             self.drop_some_hidden();
@@ -523,7 +521,7 @@ impl<'a> Entry<'a> {
     fn charge_in_place(&mut self, change: i64) {
         if change != 0 {
             let (store, place) = (self.store, self.database);
-            store.quotas.book(place, self.shard.space(place), change, 0);
+            self.shard.space(place).book(&store.quotas, place, change, 0);
             store.charge(self.shard, change);
         }
     }
@@ -539,7 +537,7 @@ impl<'a> Entry<'a> {
     fn charge_items(&mut self, change: i64, items: i64) {
         let (store, place) = (self.store, self.database);
         let space = self.shard.space(place);
-        store.quotas.book(place, space, change, items);
+        space.book(&store.quotas, place, change, items);
         let change = change + space.growth();
         store.charge(self.shard, change);
     }

@@ -9,13 +9,10 @@ use crate::collections::{Means, View, WrongType};
 use crate::compaction::{self, Compaction};
 use crate::entry::{Entry, Turn};
 use crate::events::{Events, NO_WORKER};
-use crate::evict::{EvictionPolicy, is_gone};
 use crate::items::{Hasher, Item, Table};
 use crate::memcached::Flushes;
-use crate::quota::{QuotaConfig, QuotaStats, Quotas};
 use crate::resident::Resident;
-use crate::shard::{Gone, Shard};
-use crate::space::Upkeep;
+use crate::shards::{EvictionPolicy, Gone, QuotaConfig, QuotaStats, Quotas, Shard, Upkeep};
 use crate::transfer::Drafts;
 use crate::waiters::Waiters;
 use crate::watches::Watches;
@@ -675,10 +672,10 @@ impl Locked<'_> {
         let (hash, index) = self.store.locate(key);
         let Ok(at) = self.indices.binary_search(&(index as u32)) else { return false };
         let space = self.guards[at].space_to_read(self.store.place_for(database, key));
-        let is_live = |space: &crate::space::Space| {
+        let is_live = |space: &crate::shards::Space| {
             let position = space.table.find(hash, |item, _| item.key() == key)?;
             let item = space.table.item(position);
-            Some(!now_millis.is_some_and(|now| is_gone(&item, now)))
+            Some(!now_millis.is_some_and(|now| item.is_gone(now)))
         };
         space.and_then(is_live).unwrap_or(false)
     }
@@ -725,7 +722,7 @@ impl Locked<'_> {
         let space = shard.space_to_read(self.store.place_for(turn.database, key))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
-        (!is_gone(&item, turn.now_millis)).then_some((item, means))
+        (!item.is_gone(turn.now_millis)).then_some((item, means))
     }
 
     /// Hints to the processor which cache lines the keys' items are in.

@@ -1,12 +1,12 @@
 //! Large collections, and the items that own one: their value is its address.
 
+use super::blob;
 use super::chunks::Chunks;
 use super::fields::Fields;
+use super::means::{Means, View};
 use super::scores::Scores;
 use super::stream::Stream;
 use super::timed::{self, Timed};
-use super::blob;
-use super::means::{Means, View};
 use crate::items::{Encoding, Item, Kind, Meta, Owned, Times};
 use keyway_memory::nodes::{self, NodeBox, Nodes};
 use keyway_memory::{Discard, Heap, Memory};
@@ -150,6 +150,11 @@ impl<'a> Item<'a> {
             Some(Boxed::Timed(timed)) => timed.is_spent(now_millis),
             _ => timed::is_spent(self.value(), now_millis),
         }
+    }
+
+    /// Whether it is past its expiry, or every field of it is.
+    pub(crate) fn is_gone(&self, now_millis: u64) -> bool {
+        self.is_expired(now_millis) || self.encoding().is_timed() && self.is_spent(now_millis)
     }
 
     /// Whether a timed hash has a field that has not expired, as far as that is

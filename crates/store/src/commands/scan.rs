@@ -6,7 +6,6 @@
 //! throughout, though tables grow and shrink meanwhile.
 
 use super::{Call, Fault, Outcome, SYNTAX};
-use crate::evict::is_gone;
 use crate::items::{Item, Position};
 use keyway_base::glob;
 use keyway_resp::reply;
@@ -59,7 +58,7 @@ impl<'a> Options<'a> {
         let kind = item.encoding().kind().name().as_bytes();
         self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, item.key()))
-            && !is_gone(item, now_millis)
+            && !item.is_gone(now_millis)
     }
 }
 
@@ -197,7 +196,7 @@ fn random_in_space(call: &Call<'_>, index: usize, out: &mut Vec<u8>) -> bool {
     if table.len() == 0 {
         return false;
     }
-    let is_live = |position: &Position| !is_gone(&table.item(*position), call.turn.now_millis);
+    let is_live = |position: &Position| !table.item(*position).is_gone(call.turn.now_millis);
     let random_item = || {
         let random = call.store.random();
         let bucket = table.bucket_of(random as u32);

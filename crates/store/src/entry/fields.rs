@@ -1,9 +1,8 @@
 use super::edit::Editor;
 use super::{Entry, Turn};
 use crate::collections::{Boxed, Means, blob, timed};
-use crate::expiry::{self, due_second};
 use crate::items::{Encoding, Item};
-use crate::shard::Shard;
+use crate::shards::{Shard, WheelEntry, due_second};
 use crate::store::Store;
 use keyway_base::KeyspaceEvents;
 
@@ -97,7 +96,7 @@ impl Store {
         if let Some(first) = entry.times().first() {
             let upkeep = self.upkeep(shard_index, turn);
             let second = due_second(first);
-            entry.space().schedule(expiry::Entry { hash, second }, &upkeep);
+            entry.space().schedule(WheelEntry { hash, second }, &upkeep);
             entry.charge(0);
             self.come_by(shard_index, second);
         }

@@ -115,6 +115,12 @@ impl<'a> Item<'a> {
         (expiry != 0).then_some(expiry)
     }
 
+    /// Whether it is past its expiry.
+    #[inline]
+    pub(crate) fn is_expired(&self, now_millis: u64) -> bool {
+        self.expiry().is_some_and(|expiry| expiry <= now_millis)
+    }
+
     /// The low bits of the second it was last accessed in: see [`ACCESS_MASK`].
     #[inline]
     pub(crate) fn access(&self) -> u32 {

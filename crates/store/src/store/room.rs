@@ -6,8 +6,7 @@
 use super::Store;
 use crate::compaction;
 use crate::entry::Turn;
-use crate::evict::EvictionPolicy;
-use crate::shard::Shard;
+use crate::shards::{EvictionPolicy, Shard};
 use keyway_base::KeyspaceEvents;
 use keyway_memory::SLOT_LEN_MAX;
 use keyway_memory::nodes;

@@ -1,7 +1,7 @@
-use crate::evict::{Queue, is_expired};
-use crate::expiry::{Entry, Wheel, due_second};
+use super::expiry::{Entry, Wheel, due_second};
+use super::queue::Queue;
+use super::quotas::Quotas;
 use crate::items::{Marks, Owned, Position, Table, Times};
-use crate::quota::Quotas;
 use keyway_memory::Memory;
 use keyway_memory::nodes::{self, NodeBox};
 use smallvec::SmallVec;
@@ -117,6 +117,14 @@ impl Space {
         bytes as i64 - mem::replace(&mut self.accounted, bytes) as i64
     }
 
+    /// Books a change of its items, as the space at a place of a locked shard.
+    #[inline]
+    pub(crate) fn book(&mut self, quotas: &Quotas, place: usize, bytes: i64, items: i64) {
+        if !quotas.is_empty() && quotas.book(place, bytes, items) {
+            self.used += bytes;
+        }
+    }
+
     /// Notes that the times of the item at `position` changed. The second to
     /// look at the wheel at, if it may be sooner than before.
     pub(crate) fn set_times(
@@ -213,7 +221,7 @@ impl Space {
         });
         if let Some(position) = due {
             // Another item of the same hash has an entry of its own.
-            let has_expired = is_expired(&self.table.item(position), upkeep.now_millis);
+            let has_expired = self.table.item(position).is_expired(upkeep.now_millis);
             return Some(if has_expired { Due::Expired(position) } else { Due::Fields(position) });
         }
         later.into_iter().for_each(|entry| wheel.add(upkeep.memory, entry));

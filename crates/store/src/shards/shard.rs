@@ -1,6 +1,6 @@
-use crate::evict::EvictionPolicy;
-use crate::quota::Quotas;
-use crate::space::{Due, Space, Upkeep};
+use super::policy::EvictionPolicy;
+use super::quotas::Quotas;
+use super::space::{Due, Space, Upkeep};
 use keyway_memory::Memory;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -123,7 +123,7 @@ impl Shard {
             return false;
         }
         let (used, items) = (space.used, space.table.len() as i64);
-        quotas.book(database, space, -used, -items);
+        space.book(quotas, database, -used, -items);
         let old = std::mem::replace(space, Space::new());
         self.garbage.push(old);
         true
@@ -213,7 +213,7 @@ impl Shard {
                     Due::Nothing => {}
                 }
             }
-            upkeep.quotas.book(database, space, freed_before - freed, -(expired as i64));
+            space.book(upkeep.quotas, database, freed_before - freed, -(expired as i64));
             freed -= space.growth();
             next = next.min(
                 space.wheel.as_ref().and_then(|wheel| wheel.next_second()).unwrap_or(u32::MAX),
@@ -283,7 +283,7 @@ impl Shard {
         let item = space.remove(upkeep.memory, victim);
         gone(database, item.item().key());
         let freed = item.release(upkeep.memory.heap) as i64;
-        upkeep.quotas.book(database, space, -freed, -1);
+        space.book(upkeep.quotas, database, -freed, -1);
         let freed = freed - space.growth();
         self.counts.evicted += 1;
         Some(freed)

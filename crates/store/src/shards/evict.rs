@@ -20,81 +20,13 @@
 //! | `volatile-ttl` | the item that the shard's expiry wheel has first |
 //! | `volatile-*` | only items with an expiry |
 
-use crate::expiry::{Entry, due_second};
+use super::expiry::{Entry, due_second};
+use super::policy::EvictionPolicy;
+use super::queue::Queue;
+use super::space::{Space, Upkeep};
 use crate::items::{FREQUENCY_MAX, Item, Marks, Position};
-use crate::space::{Space, Upkeep};
-use keyway_memory::Deque;
-use keyway_memory::nodes::{self, Node};
+use keyway_memory::nodes;
 use smallvec::SmallVec;
-
-/// What to do when a write finds memory used up: the names are Redis's
-/// `maxmemory-policy`, and one of our own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EvictionPolicy {
-    /// `noeviction`: refuse the write.
-    NoEviction,
-    /// `allkeys-s3fifo`: S3-FIFO over all keys.
-    #[default]
-    AllKeysS3Fifo,
-    /// `allkeys-lru`: keys not used lately.
-    AllKeysLru,
-    /// `allkeys-lfu`: keys used rarely.
-    AllKeysLfu,
-    /// `allkeys-random`: any key.
-    AllKeysRandom,
-    /// `volatile-lru`: keys with an expiry, not used lately.
-    VolatileLru,
-    /// `volatile-lfu`: keys with an expiry, used rarely.
-    VolatileLfu,
-    /// `volatile-random`: any key with an expiry.
-    VolatileRandom,
-    /// `volatile-ttl`: keys that expire soon.
-    VolatileTtl,
-}
-
-impl EvictionPolicy {
-    const ALL: [EvictionPolicy; 9] = [
-        Self::NoEviction,
-        Self::AllKeysS3Fifo,
-        Self::AllKeysLru,
-        Self::AllKeysLfu,
-        Self::AllKeysRandom,
-        Self::VolatileLru,
-        Self::VolatileLfu,
-        Self::VolatileRandom,
-        Self::VolatileTtl,
-    ];
-
-    /// The name in configuration and in CONFIG GET.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NoEviction => "noeviction",
-            Self::AllKeysS3Fifo => "allkeys-s3fifo",
-            Self::AllKeysLru => "allkeys-lru",
-            Self::AllKeysLfu => "allkeys-lfu",
-            Self::AllKeysRandom => "allkeys-random",
-            Self::VolatileLru => "volatile-lru",
-            Self::VolatileLfu => "volatile-lfu",
-            Self::VolatileRandom => "volatile-random",
-            Self::VolatileTtl => "volatile-ttl",
-        }
-    }
-
-    /// The policy of that name, in any case.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(name))
-    }
-
-    /// Whether OBJECT FREQ tells something.
-    pub(crate) fn is_lfu(self) -> bool {
-        matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
-    }
-
-    fn only_volatile(self) -> bool {
-        use EvictionPolicy::{VolatileLfu, VolatileLru, VolatileRandom, VolatileTtl};
-        matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)
-    }
-}
 
 /// Part of a shard's items in the small queue: one in this many. Fewer on
 /// probation lets scans push out the working set later, more evicts new
@@ -110,63 +42,6 @@ const STALE_MAX: usize = 64;
 /// Hashes without an expiry, but with fields that have one, that `volatile-ttl`
 /// passes on its way to an item to evict; beyond, any with an expiry will do.
 const PASSED_MAX: usize = 64;
-
-/// New items on probation, and the ghosts of those evicted from there.
-pub(crate) struct Queue {
-    /// Hashes, oldest first. An entry whose item left or moved to main does no
-    /// harm: it is skipped when it comes up.
-    small: Deque<u32>,
-    /// Something was evicted: memory is full, and the queue decides.
-    pressed: bool,
-    /// Fingerprints of evicted items, placed by hash, 0 when empty. The next
-    /// ghost in the same place replaces it, so a ghost lives for about as many
-    /// evictions as there are places.
-    ghosts: Node<u16>,
-}
-
-fn fingerprint(hash: u32) -> u16 {
-    ((hash >> 16) as u16).max(1)
-}
-
-impl Queue {
-    fn new() -> Self {
-        Self { small: Deque::default(), pressed: false, ghosts: nodes::empty() }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        nodes::boxed_len::<Self>() + self.small.bytes() + nodes::bytes(&self.ghosts)
-    }
-
-    /// Moves what lies on sparse pages; how much.
-    pub(crate) fn relocate(&mut self) -> u64 {
-        self.small.relocate() + u64::from(nodes::relocate(&mut self.ghosts))
-    }
-
-    fn ghost_place(&self, hash: u32) -> usize {
-        hash as usize & (self.ghosts.len() - 1)
-    }
-
-    fn add_ghost(&mut self, hash: u32, item_count: usize) {
-        if self.ghosts.len() < item_count / 2 || self.ghosts.is_empty() {
-            self.ghosts = nodes::empty();
-            self.ghosts.resize(item_count.next_power_of_two(), 0);
-        }
-        let place = self.ghost_place(hash);
-        self.ghosts[place] = fingerprint(hash);
-    }
-
-    fn take_ghost(&mut self, hash: u32) -> bool {
-        if self.ghosts.is_empty() {
-            return false;
-        }
-        let place = self.ghost_place(hash);
-        let known = self.ghosts[place] == fingerprint(hash);
-        if known {
-            self.ghosts[place] = 0;
-        }
-        known
-    }
-}
 
 impl Space {
     /// Where a new item starts: with its ghost known or the policy without
@@ -347,15 +222,4 @@ impl Space {
         }
         None
     }
-}
-
-/// Whether an item is past its expiry.
-#[inline]
-pub(crate) fn is_expired(item: &Item<'_>, now_millis: u64) -> bool {
-    item.expiry().is_some_and(|expiry| expiry <= now_millis)
-}
-
-/// Whether an item is past its expiry, or every field of it is.
-pub(crate) fn is_gone(item: &Item<'_>, now_millis: u64) -> bool {
-    is_expired(item, now_millis) || item.encoding().is_timed() && item.is_spent(now_millis)
 }
