@@ -15,38 +15,23 @@
 //! in ascending order, and given back by who meets one that a script holds; arena locks are taken inside them and held for one list
 //! operation. Every byte of an item or a table is in `memory_used`.
 
-mod ahead;
 mod algorithms;
-mod busy;
 mod collections;
 mod commands;
-mod compaction;
 mod dump;
 mod edits;
 mod entry;
-mod events;
 mod items;
 mod memcached;
-mod mortal;
 mod requests;
-mod resident;
-mod scripted;
 mod shards;
 mod store;
-mod transaction;
-mod transfer;
-mod waiters;
-mod watches;
 
-pub use ahead::KeyHint;
-pub use busy::Busy;
-pub use events::{KeyEvent, NO_WORKER};
 pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;
-pub use scripted::ScriptHold;
+pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
-pub use store::{AfterRead, Context, DatabaseStats, Store, StoreConfig, StoreStats};
-pub use transaction::{Footprint, Held, OutOfMemory, Refused};
-pub use transfer::{Draft, Insertions, Transfer};
-pub use waiters::{Patience, Waited, Waiter, Who};
-pub use watches::Mark;
+pub use store::{
+    AfterRead, Busy, Context, DatabaseStats, Draft, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
+    Patience, Store, StoreConfig, StoreStats, Transfer, Waiter, Who,
+};

@@ -3,9 +3,8 @@
 use super::{Call, Fault, Outcome};
 use crate::algorithms::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::entry::Entry;
-use crate::events::SILENT;
 use crate::items::Encoding;
-use crate::store::Locked;
+use crate::store::{Locked, SILENT};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

@@ -29,11 +29,9 @@ pub(crate) use blocking::{Found, How, lane_of, may_serve, settle, waits_for_firs
 
 use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
-use crate::entry::{Entry, Turn};
+use crate::entry::Entry;
 use crate::items::{Encoding, Item};
-use crate::store::{OUT_OF_MEMORY, Store, reserved_len};
-use crate::transfer::Transfer;
-use crate::waiters::Patience;
+use crate::store::{OUT_OF_MEMORY, Patience, Store, Transfer, Turn, reserved_len};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Args, Request, Verb};
 use keyway_resp::reply;

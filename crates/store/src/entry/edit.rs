@@ -1,4 +1,4 @@
-use super::{Entry, Facts};
+use super::key::{Entry, Facts};
 use crate::collections::{Boxed, Means, View, WrongType, blob};
 use crate::items::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;

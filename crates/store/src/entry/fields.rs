@@ -1,13 +1,18 @@
 use super::edit::Editor;
-use super::{Entry, Turn};
+use super::key::Entry;
 use crate::collections::{Boxed, Means, blob, timed};
 use crate::items::{Encoding, Item};
-use crate::shards::{Shard, WheelEntry, due_second};
-use crate::store::Store;
+use crate::shards::{Gone, Shard, WheelEntry, due_second};
+use crate::store::{Store, Turn};
 use keyway_base::KeyspaceEvents;
+use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
 
 /// Fields that have expired which a request removes: some ten microseconds. The rest is left to upkeep.
 const READ_STEPS: u32 = 16;
+
+/// Items a write may touch to keep its shard tidy: under a microsecond each.
+const WRITE_STEPS: u32 = 8;
 
 impl Entry<'_> {
     /// Removes a few of the fields that have expired; the others are hidden from
@@ -77,9 +82,39 @@ fn drop_expired(editor: &mut Editor<'_, '_>, now_millis: u64, steps: &mut u32) -
 }
 
 impl Store {
+    /// A write's share of its shard's upkeep.
+    #[inline]
+    pub(crate) fn tidy_if_due(&self, shard: &mut Shard, shard_index: usize, turn: Turn) {
+        let second = (turn.now_millis / 1000) as u32;
+        if self.due_of(shard_index).load(Ordering::Relaxed) <= second {
+            let mut steps = WRITE_STEPS;
+            self.tidy(shard, shard_index, turn, &mut steps);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
+        let mut partly: SmallVec<[(usize, Box<[u8]>); 1]> = SmallVec::new();
+        let gone = |place: usize, key: &[u8], what: Gone| match what {
+            Gone::Whole => {
+                self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
+            }
+            Gone::Fields => partly.push((place, key.into())),
+        };
+        let due = self.due_of(shard_index);
+        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
+        self.charge(shard, -freed);
+        for (place, key) in partly {
+            // Of the last one something is done in any case.
+            *steps = (*steps).max(WRITE_STEPS);
+            let turn = Turn { database: self.database_at(place), ..turn };
+            self.drop_fields((shard, shard_index), turn, &key, steps);
+        }
+    }
+
     /// Removes fields of a key that have expired, which the wheel of its space
     /// has come by for. `turn` is about the key's database.
-    pub(crate) fn drop_fields(
+    fn drop_fields(
         &self,
         (shard, shard_index): (&mut Shard, usize),
         turn: Turn,

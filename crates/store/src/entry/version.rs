@@ -1,4 +1,4 @@
-use super::Entry;
+use super::key::Entry;
 use crate::items::{Item, Meta};
 
 /// Low bits of a number that tell its shard.

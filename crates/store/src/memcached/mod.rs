@@ -13,13 +13,10 @@ mod flush;
 mod read;
 mod store;
 
-pub(crate) use flush::Flushes;
-
-use crate::entry::{Entry, Turn};
+use crate::entry::Entry;
 use crate::items::Kind;
-use crate::store::{Context, Reserved, Store};
-use crate::transaction::{Footprint, Held, Refused};
-use crate::transfer::Transfer;
+use crate::requests::{Footprint, Held, Refused};
+use crate::store::{Context, Reserved, Store, Transfer, Turn};
 use keyway_base::{Clock, KeyspaceEvents};
 use keyway_memcache::{Asker, ErrorKind, Head, Outcome, Request, RequestFlags, Verb, write_reply};
 use keyway_resp::Protocol;

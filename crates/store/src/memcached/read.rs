@@ -2,10 +2,9 @@
 
 use super::expiry::{Deadline, Walk, set_deadline};
 use super::{Call, wrong_kind};
-use crate::ahead::KeyHint;
 use crate::entry::Entry;
 use crate::items::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
-use crate::transfer::Transfer;
+use crate::store::{KeyHint, Transfer};
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{
     Dialect, Item, Outcome, Request, RequestFlags, Verb, value_end_len, write_end,

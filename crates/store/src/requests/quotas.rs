@@ -1,10 +1,8 @@
 //! Requests, executed within the quotas of their keys.
 
 use crate::commands;
-use crate::entry::Turn;
 use crate::shards::{EvictionPolicy, VICTIMS_MAX};
-use crate::store::{Search, Store, len_of};
-use crate::transfer::Transfer;
+use crate::store::{Search, Store, Transfer, Turn, args_len};
 use keyway_base::KeyspaceEvents;
 use keyway_command::{Flags, Request};
 use keyway_resp::reply;
@@ -38,7 +36,8 @@ impl Store {
         concerned.sort_unstable();
         concerned.dedup();
         if request.command.flags.contains(Flags::DENYOOM) {
-            let bytes = len_of(request, transfer);
+            let streamed = transfer.map_or(0, Transfer::draft_len) as u64;
+            let bytes = args_len(request) + streamed;
             for index in &concerned {
                 let of_quota = keys.clone().filter(|key| self.quotas.of(key) == *index);
                 if let Err(text) = self.admit(*index, of_quota, bytes, turn) {

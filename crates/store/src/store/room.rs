@@ -3,11 +3,12 @@
 //! A script holds shards for as long as it runs. Who evicts passes them over,
 //! as a write of other keys is not to stand still for it.
 
-use super::Store;
-use crate::compaction;
-use crate::entry::Turn;
+use super::compaction;
+use super::core::Store;
+use super::turn::Turn;
 use crate::shards::{EvictionPolicy, Shard};
 use keyway_base::KeyspaceEvents;
+use keyway_command::Request;
 use keyway_memory::SLOT_LEN_MAX;
 use keyway_memory::nodes;
 use keyway_memory::{Guard, Holder};
@@ -87,7 +88,7 @@ impl Store {
         if search.held <= self.shard_count() / 2 || Holder::is_holding() {
             return false;
         }
-        if self.wait_for_holder(self.lock_of(search.held_last)).is_err() {
+        if self.scripting.wait_for_holder(self.lock_of(search.held_last)).is_err() {
             return false;
         }
         *search = Search::default();
@@ -123,7 +124,7 @@ impl Store {
     /// The bound on memory, less the bytes that shards may not have reported.
     #[inline]
     fn bound(&self) -> i64 {
-        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
+        let unreported = self.unreported_max as u64 * self.shard_count() as u64;
         self.config.memory_max.saturating_sub(unreported) as i64
     }
 
@@ -203,9 +204,9 @@ impl Store {
                 steps -= i64::from(DISCARDED_STEPS);
                 continue;
             }
-            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
+            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shard_count() - 1);
             // Without eviction, only memory of flushed databases can be had.
-            let flushed = self.due[index].load(Ordering::Relaxed) == 0;
+            let flushed = self.due_of(index).load(Ordering::Relaxed) == 0;
             if self.policy() == EvictionPolicy::NoEviction && !flushed {
                 search.note(0);
                 continue;
@@ -222,7 +223,8 @@ impl Store {
             freed_max -= freed;
             search.note(freed as u64);
             if self.config.heeds_resident {
-                self.note_evicted(freed.max(0) as u64);
+                let counted = || self.counted();
+                self.resident.note_evicted(freed.max(0) as u64, &self.config, counted);
             }
         }
         self.fits_beside_idle(bound, extra)
@@ -265,6 +267,12 @@ impl Store {
         }
         false
     }
+}
+
+/// Bytes of a request's arguments.
+#[inline]
+pub(crate) fn args_len(request: &Request<'_>) -> u64 {
+    request.args.ranges().iter().map(|range| range.len() as u64).sum()
 }
 
 /// Bytes to reserve for a write of so many bytes. A small write is done before other workers notice

@@ -1,9 +1,7 @@
 //! Requests, executed within the bound on memory.
 
-use super::{Context, OUT_OF_MEMORY, Reserved, Store};
 use crate::commands;
-use crate::entry::Turn;
-use crate::transfer::Transfer;
+use crate::store::{Context, OUT_OF_MEMORY, Reserved, Store, Transfer, Turn, args_len};
 use keyway_command::{Flags, Request};
 use keyway_resp::reply;
 
@@ -31,7 +29,7 @@ impl Store {
         if !self.quotas.is_empty() {
             return self.execute_with_quotas(request, turn, transfer, out);
         }
-        if self.config.memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
+        if self.config().memory_max == 0 || !request.command.flags.contains(Flags::DENYOOM) {
             return commands::execute(self, request, turn, transfer, out);
         }
         let Some(room) = self.room_for(request, transfer, turn) else {
@@ -80,22 +78,10 @@ impl Store {
     /// so.
     #[inline]
     pub(crate) fn has_database(&self, context: Context, out: &mut Vec<u8>) -> bool {
-        let is_there = context.database < self.config.databases;
+        let is_there = context.database < self.config().databases;
         if !is_there {
             reply::error(out, "ERR DB index is out of range");
         }
         is_there
     }
-}
-
-/// Bytes that a request brings.
-#[inline]
-pub(crate) fn len_of(request: &Request<'_>, transfer: Option<&Transfer<'_>>) -> u64 {
-    args_len(request) + transfer.map_or(0, Transfer::draft_len) as u64
-}
-
-/// Bytes of a request's arguments.
-#[inline]
-pub(crate) fn args_len(request: &Request<'_>) -> u64 {
-    request.args.ranges().iter().map(|range| range.len() as u64).sum()
 }

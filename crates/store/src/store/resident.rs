@@ -11,7 +11,7 @@
 //! buffers take beyond the allowance. It is measured, a few times a second, and only
 //! in stores that are to heed it: other processes' memory is not their stores'.
 
-use crate::store::Store;
+use super::config::StoreConfig;
 use keyway_memory::nodes;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -124,6 +124,60 @@ impl Resident {
         let share = self.share.load(Ordering::Relaxed);
         self.idle.store(idle * share / WHOLE, Ordering::Relaxed);
     }
+
+    /// A round of upkeep's look at what the store, which counts `counted` bytes by
+    /// itself, does not count.
+    pub(crate) fn measure(
+        &self,
+        now_millis: u64,
+        config: &StoreConfig,
+        counted: impl FnOnce() -> i64,
+    ) {
+        let last = self.measured.load(Ordering::Relaxed);
+        // The clock may be set back.
+        if now_millis >= last && now_millis - last < PERIOD_MILLIS {
+            return;
+        }
+        let free = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.measured.compare_exchange(last, now_millis, free.0, free.1).is_ok() {
+            self.measure_now(config, counted());
+        }
+    }
+
+    /// Notes that bytes were evicted, and measures if they are many.
+    pub(crate) fn note_evicted(
+        &self,
+        bytes: u64,
+        config: &StoreConfig,
+        counted: impl FnOnce() -> i64,
+    ) {
+        let due = EVICTED_MIN.max(config.memory_max / EVICTED_SHARE);
+        if self.evicted.fetch_add(bytes, Ordering::Relaxed) + bytes >= due {
+            self.measure_now(config, counted());
+        }
+    }
+
+    fn measure_now(&self, config: &StoreConfig, counted: i64) {
+        self.evicted.store(0, Ordering::Relaxed);
+        let own = counted.max(0);
+        let told = self.told.swap(own, Ordering::Relaxed);
+        let all = COUNTED.fetch_add(own - told, Ordering::Relaxed) + own - told;
+        let share = (own / (all / WHOLE).max(1)).clamp(0, WHOLE);
+        self.share.store(share, Ordering::Relaxed);
+        self.look();
+        self.peak.fetch_max(own + self.idle(), Ordering::Relaxed);
+        if !config.heeds_resident {
+            return;
+        }
+        let Some(held) = anonymous() else { return };
+        let base = BASE.get().copied().unwrap_or(0) + ALLOWANCE;
+        let beyond = held - base - all - nodes::heap().idle_bytes();
+        let most = config.memory_max as i64 / SURPLUS_MAX;
+        let target = (beyond.max(0) / WHOLE * share).min(most);
+        let surplus = self.surplus();
+        let step = if target > surplus { 1 } else { STEP };
+        self.surplus.store(surplus + (target - surplus) / step, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Resident {
@@ -132,64 +186,10 @@ impl Drop for Resident {
     }
 }
 
-impl Store {
-    /// A round of upkeep's look at what the store does not count itself.
-    pub(crate) fn measure(&self, now_millis: u64) {
-        let resident = &self.resident;
-        let last = resident.measured.load(Ordering::Relaxed);
-        // The clock may be set back.
-        if now_millis >= last && now_millis - last < PERIOD_MILLIS {
-            return;
-        }
-        let free = (Ordering::Relaxed, Ordering::Relaxed);
-        if resident.measured.compare_exchange(last, now_millis, free.0, free.1).is_ok() {
-            self.measure_now();
-        }
-    }
-
-    /// Notes that bytes were evicted, and measures if they are many.
-    pub(crate) fn note_evicted(&self, bytes: u64) {
-        let evicted = &self.resident.evicted;
-        let due = EVICTED_MIN.max(self.config().memory_max / EVICTED_SHARE);
-        if evicted.fetch_add(bytes, Ordering::Relaxed) + bytes >= due {
-            self.measure_now();
-        }
-    }
-
-    fn measure_now(&self) {
-        let resident = &self.resident;
-        resident.evicted.store(0, Ordering::Relaxed);
-        let own = self.counted().max(0);
-        let told = resident.told.swap(own, Ordering::Relaxed);
-        let all = COUNTED.fetch_add(own - told, Ordering::Relaxed) + own - told;
-        let share = (own / (all / WHOLE).max(1)).clamp(0, WHOLE);
-        resident.share.store(share, Ordering::Relaxed);
-        resident.look();
-        resident.peak.fetch_max(own + resident.idle(), Ordering::Relaxed);
-        if !self.config().heeds_resident {
-            return;
-        }
-        let Some(held) = anonymous() else { return };
-        let base = BASE.get().copied().unwrap_or(0) + ALLOWANCE;
-        let beyond = held - base - all - nodes::heap().idle_bytes();
-        let most = self.config().memory_max as i64 / SURPLUS_MAX;
-        let target = (beyond.max(0) / WHOLE * share).min(most);
-        let surplus = resident.surplus();
-        let step = if target > surplus { 1 } else { STEP };
-        resident.surplus.store(surplus + (target - surplus) / step, Ordering::Relaxed);
-    }
-
-    /// Bytes that the store counts by itself.
-    fn counted(&self) -> i64 {
-        let gone = self.heap.discarded_bytes() + self.heap.outside_held();
-        self.used_bytes() + gone + self.heap.idle_bytes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::StoreConfig;
+    use crate::store::Store;
 
     #[test]
     fn what_is_evicted_is_followed_by_a_measurement_before_its_time() {
@@ -198,9 +198,10 @@ mod tests {
             StoreConfig { memory_max: bound, heeds_resident: true, ..StoreConfig::default() };
         let store = Store::new(config);
         let ballast = vec![1u8; 2 * bound as usize];
-        store.note_evicted(EVICTED_MIN - 1);
+        let evict = |bytes| store.resident.note_evicted(bytes, store.config(), || store.counted());
+        evict(EVICTED_MIN - 1);
         assert_eq!(store.resident.surplus(), 0, "nothing is measured yet");
-        store.note_evicted(1);
+        evict(1);
         assert_eq!(store.resident.surplus() > 0, anonymous().is_some());
         drop(ballast);
     }

@@ -7,11 +7,9 @@
 //! and whoever else needs several shards does not wait for one that is held
 //! while it has others (`Store::lock_keys`, `Store::hold`).
 
-use crate::busy::Busy;
+use super::transaction::Footprint;
 use crate::commands;
-use crate::entry::Turn;
-use crate::store::{Context, OUT_OF_MEMORY, Reserved, Store, args_len};
-use crate::transaction::Footprint;
+use crate::store::{Busy, Context, OUT_OF_MEMORY, Reserved, Store, Turn, args_len};
 use keyway_command::{Flags, Request};
 use keyway_memory::Holder;
 use keyway_resp::reply;
@@ -40,7 +38,7 @@ impl Store {
         let holder = Holder::of_thread();
         let is_inner = Holder::is_holding();
         if !is_inner {
-            let guard = self.lock_scripting()?;
+            let guard = self.scripting.lock_unless_busy()?;
             self.scripting.keep(guard, holder);
             holder.set_holding(true);
         }
@@ -55,6 +53,12 @@ impl Store {
 }
 
 impl ScriptHold {
+    /// Notes that the script has run for so long that others are not to wait for
+    /// it any more.
+    pub fn note_busy(&self, busy: Busy) {
+        self.store.scripting.note_busy(Some(busy));
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -128,7 +132,7 @@ impl ScriptHold {
 
 impl Drop for ScriptHold {
     fn drop(&mut self) {
-        self.store.note_idle();
+        self.store.scripting.note_busy(None);
         if self.is_inner {
             return;
         }

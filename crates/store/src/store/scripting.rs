@@ -3,14 +3,11 @@
 //!
 //! While nobody runs a script, a request pays one load of a word that nobody
 //! writes. While somebody does, a request holds its shards before it is executed
-//! ([`Store::hold`]): so it never waits for one that the script takes in the
+//! ([`crate::Store::hold`]): so it never waits for one that the script takes in the
 //! moment between. Only who found no script just before one began may meet a shard
 //! that it has taken since, and waits for its end.
 
-use crate::scripted::ScriptHold;
-use crate::store::{Store, StoreStats};
 use keyway_memory::{Guard, Lock};
-use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -39,10 +36,6 @@ impl Busy {
     }
 }
 
-/// How often who cannot wait gives the processor away before it gives up: some
-/// milliseconds, or as long as others run on it.
-const WAITS_MAX: u32 = 10_000;
-
 const NOBODY: u8 = 0;
 const SCRIPT: u8 = 1;
 const FUNCTION: u8 = 2;
@@ -59,38 +52,32 @@ impl Scripting {
     pub(crate) const fn new() -> Self {
         Self { lock: Lock::new(()), busy: AtomicU8::new(NOBODY) }
     }
-}
-
-impl Deref for Scripting {
-    type Target = Lock<()>;
-
-    fn deref(&self) -> &Lock<()> {
-        &self.lock
-    }
-}
-
-impl Store {
-    /// Whether a script runs, or what excludes scripts: the caller's request may
-    /// have to wait.
-    #[inline]
-    pub fn has_script(&self) -> bool {
-        self.scripting.is_taken()
-    }
 
     /// What runs for long now, if anything does.
-    pub fn busy(&self) -> Option<Busy> {
-        match self.scripting.busy.load(Ordering::Relaxed) {
+    pub(crate) fn busy(&self) -> Option<Busy> {
+        match self.busy.load(Ordering::Relaxed) {
             NOBODY => None,
             SCRIPT => Some(Busy::Script),
             _ => Some(Busy::Function),
         }
     }
 
+    /// Notes that others are not to wait for the script that runs any more, or
+    /// that it has ended.
+    pub(crate) fn note_busy(&self, busy: Option<Busy>) {
+        let word = match busy {
+            None => NOBODY,
+            Some(Busy::Script) => SCRIPT,
+            Some(Busy::Function) => FUNCTION,
+        };
+        self.busy.store(word, Ordering::Relaxed);
+    }
+
     /// Waits for the lock of scripts, unless who has it is busy.
-    pub(crate) fn lock_scripting(&self) -> Result<Guard<'_, ()>, Busy> {
+    pub(crate) fn lock_unless_busy(&self) -> Result<Guard<'_, ()>, Busy> {
         let mut spins = 0;
         loop {
-            if let Some(guard) = self.scripting.try_lock() {
+            if let Some(guard) = self.try_lock() {
                 return Ok(guard);
             }
             match self.busy() {
@@ -105,7 +92,7 @@ impl Store {
         let mut spins = 0;
         while let Some(holder) = lock.holder() {
             // One within a transaction has the guard of the lock of scripts.
-            let is_script = self.scripting.holder().is_none_or(|script| script == holder);
+            let is_script = self.holder().is_none_or(|script| script == holder);
             match self.busy() {
                 Some(busy) if is_script => return Err(busy),
                 _ => keyway_memory::pause(&mut spins),
@@ -113,39 +100,12 @@ impl Store {
         }
         Ok(())
     }
-
-    /// The figures of [`Store::stats`], for who cannot wait for the end of a script:
-    /// none if one holds a shard that is needed, and is busy or goes on for some
-    /// milliseconds.
-    pub fn stats_beside_script(&self) -> Option<StoreStats> {
-        let waits = Cell::new(0);
-        self.stats_with(|lock| {
-            loop {
-                if let Some(guard) = lock.lock_unless_held() {
-                    return Some(guard);
-                }
-                if waits.get() == WAITS_MAX || self.busy().is_some() {
-                    return None;
-                }
-                waits.set(waits.get() + 1);
-                std::thread::yield_now();
-            }
-        })
-    }
-
-    pub(crate) fn note_idle(&self) {
-        self.scripting.busy.store(NOBODY, Ordering::Relaxed);
-    }
 }
 
-impl ScriptHold {
-    /// Notes that the script has run for so long that others are not to wait for
-    /// it any more.
-    pub fn note_busy(&self, busy: Busy) {
-        let word = match busy {
-            Busy::Script => SCRIPT,
-            Busy::Function => FUNCTION,
-        };
-        self.store().scripting.busy.store(word, Ordering::Relaxed);
+impl Deref for Scripting {
+    type Target = Lock<()>;
+
+    fn deref(&self) -> &Lock<()> {
+        &self.lock
     }
 }

@@ -2,12 +2,10 @@
 //!
 //! Which shards they need is known from their keys before the first begins. All
 //! of these are held, taken in ascending order as every request takes its own,
-//! and the requests then find them as if they were free ([`crate::lock`]).
+//! and the requests then find them as if they were free .
 
-use crate::busy::Busy;
 use crate::commands;
-use crate::entry::Turn;
-use crate::store::{Context, Reserved, Store, args_len};
+use crate::store::{Busy, Context, Reserved, Store, Turn, args_len};
 use keyway_command::{Flags, Request, Verb};
 use keyway_memory::{Guard, Holder};
 
@@ -150,7 +148,7 @@ impl Store {
         };
         // With all shards, there would always be one that some script holds.
         let is_all = footprint.is_all;
-        let mut scripting = is_all.then(|| self.lock_scripting()).transpose()?;
+        let mut scripting = is_all.then(|| self.scripting.lock_unless_busy()).transpose()?;
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
         self.hold_shards(&shards, holder, &mut scripting)?;
@@ -210,9 +208,9 @@ impl Store {
             self.release(&shards[..count], holder);
             // Who had none yet only waits for that one.
             if count > 0 && scripting.is_none() {
-                *scripting = Some(self.lock_scripting()?);
+                *scripting = Some(self.scripting.lock_unless_busy()?);
             }
-            self.wait_for_holder(lock)?;
+            self.scripting.wait_for_holder(lock)?;
             count = 0;
         }
         Ok(())

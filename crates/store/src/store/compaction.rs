@@ -14,10 +14,10 @@
 //! aside; beyond, it makes the store evict, but at most so much that moving
 //! items can catch up: to evict at random empties no page.
 
+use super::core::Store;
 use crate::shards::EvictionPolicy;
-use crate::store::{ARENAS_PER_CORE, SHARDS_PER_ARENA, Store};
 use keyway_memory::nodes;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Items looked at by a write: some microseconds, and as much for each so many bytes
 /// of it, which have the more items evicted, up to a few hundred microseconds.
@@ -52,40 +52,10 @@ const IDLE_MIN: i64 = 4 << 20;
 const FRUITFUL: u64 = 64;
 /// Rounds of upkeep after which a walk is tried again all the same.
 const TRY_AGAIN_AFTER: u32 = 100;
-/// Bytes of the bound for each arena: each has a page of each slot length.
-const BOUND_PER_ARENA: u64 = 32 << 20;
-
-/// Arenas for a store with this bound on a machine with so many cores: a power
-/// of two, no more than shards.
-pub(crate) fn arena_count(memory_max: u64, shard_count: usize, cores: usize) -> usize {
-    let most = (shard_count / SHARDS_PER_ARENA).max(1);
-    let most = most.min((ARENAS_PER_CORE * cores).next_power_of_two());
-    match memory_max {
-        0 => most,
-        bound => ((bound / BOUND_PER_ARENA) as usize).clamp(1, most).next_power_of_two().min(most),
-    }
-}
 
 /// Items to look at with a write of so many bytes.
 pub(crate) fn visits_of(bytes: u64) -> u32 {
     WRITE_VISITS * (1 + bytes / BYTES_PER_WRITE).min(WRITES_MAX) as u32
-}
-
-/// Where the walk over the tables is.
-#[derive(Default)]
-pub(crate) struct Compaction {
-    /// The shard it is at.
-    turn: AtomicUsize,
-    visited: AtomicU64,
-    moved: AtomicU64,
-    /// Idle bytes when the last walk ended.
-    idle_before: AtomicI64,
-    /// That walk left as much idle as the one before.
-    is_idling: AtomicBool,
-    /// Idle bytes up to which another walk would find nothing to move.
-    futile_up_to: AtomicI64,
-    /// Rounds of upkeep.
-    rounds: AtomicU32,
 }
 
 impl Store {

@@ -1,48 +1,12 @@
-mod edit;
-mod fields;
-mod version;
-
-pub(crate) use edit::Editor;
-
-use crate::collections::hash::Hash;
-use crate::collections::{View, WrongType};
+use crate::collections::WrongType;
 use crate::items::{Encoding, Item, Kind, Marks, Meta, Owned, Position, SlotMut, Times};
 use crate::shards::{Shard, Space};
-use crate::store::{Context, Store};
-use crate::transfer::Draft;
+use crate::store::{Draft, Store, Turn};
 use keyway_base::KeyspaceEvents;
-use keyway_resp::Protocol;
-
-/// What holds for the whole of one request.
-#[derive(Clone, Copy)]
-pub(crate) struct Turn {
-    /// The client's database; it exists.
-    pub(crate) database: u32,
-    /// Milliseconds since the Unix epoch.
-    pub(crate) now_millis: u64,
-    /// What the client speaks.
-    pub(crate) protocol: Protocol,
-    /// Whose events are noted.
-    pub(crate) worker: u16,
-    /// A script called the command.
-    pub(crate) is_scripted: bool,
-}
 
 impl Turn {
-    /// What holds for a request of a client.
     #[inline]
-    pub(crate) fn of(context: Context) -> Self {
-        let Context { database, clock, protocol, worker } = context;
-        Self { database, now_millis: clock.unix_millis(), protocol, worker, is_scripted: false }
-    }
-
-    /// The second, as noted in items.
-    pub(crate) fn access(self) -> u32 {
-        (self.now_millis / 1000) as u32
-    }
-
-    #[inline]
-    fn note_use(self, store: &Store, slot: &mut SlotMut<'_>) {
+    pub(super) fn note_use(self, store: &Store, slot: &mut SlotMut<'_>) {
         if store.counts_uses() {
             slot.count_use();
         }
@@ -51,7 +15,7 @@ impl Turn {
 
     /// The same of one that reads the value.
     #[inline]
-    fn note_read(self, store: &Store, slot: &mut SlotMut<'_>) {
+    pub(super) fn note_read(self, store: &Store, slot: &mut SlotMut<'_>) {
         if store.counts_uses() {
             slot.count_use();
         }
@@ -61,133 +25,15 @@ impl Turn {
 
 /// Where a key is if it is anywhere: in its locked shard, whose index is told,
 /// under the hash.
-struct Place<'a> {
-    shard: (&'a mut Shard, usize),
-    database: usize,
-    hash: u32,
-}
-
-/// The requests that a cache mostly gets, in fewer instructions than an
-/// [`Entry`] takes.
-impl Store {
-    /// Lets `work` read the string of `key`; counts as [`Entry::read`] does.
-    #[inline]
-    pub(crate) fn read(
-        &self,
-        turn: Turn,
-        key: &[u8],
-        work: impl FnOnce(Option<Item<'_>>),
-    ) -> Result<(), WrongType> {
-        let (hash, index) = self.locate(key);
-        let mut guard = self.shard(index);
-        let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
-        let table = &mut shard.space(database).table;
-        let found = table.find(hash, |item, _| item.key() == key);
-        if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
-            if !slot.marks().volatile {
-                turn.note_read(self, &mut slot);
-                let item = slot.item();
-                let result = match item.encoding().is_text() {
-                    true => {
-                        work(Some(item));
-                        Ok(())
-                    }
-                    false => Err(WrongType),
-                };
-                shard.counts.hits += 1;
-                return result;
-            }
-        }
-        let place = Place { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, place, turn, key, found);
-        work(entry.read_text()?);
-        Ok(())
-    }
-
-    /// Lets `work` read the hash of `key`; counts as [`Entry::read`] does.
-    #[inline]
-    pub(crate) fn read_hash<R>(
-        &self,
-        turn: Turn,
-        key: &[u8],
-        work: impl FnOnce(Option<Hash<'_>>) -> R,
-    ) -> Result<R, WrongType> {
-        let (hash, index) = self.locate(key);
-        let mut guard = self.shard(index);
-        let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
-        let table = &mut shard.space(database).table;
-        let found = table.find(hash, |item, _| item.key() == key);
-        if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
-            if !slot.marks().volatile {
-                turn.note_use(self, &mut slot);
-                let item = slot.item();
-                let result = match item.encoding().kind() {
-                    Kind::Hash => {
-                        let means = self.means(index, turn.now_millis);
-                        Ok(work(Some(Hash::of(item, means))))
-                    }
-                    _ => Err(WrongType),
-                };
-                shard.counts.hits += 1;
-                return result;
-            }
-        }
-        let place = Place { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, place, turn, key, found);
-        Ok(work(entry.read_as()?))
-    }
-
-    /// Sets `key` to a string without expiry, with a memcached client's flags.
-    #[inline]
-    pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
-        let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
-        let event = (KeyspaceEvents::STRING, "set");
-        let overwrite = |item: &mut Owned, _| item.overwrite(&meta, turn.access(), value);
-        self.overwrite(turn, key, event, overwrite, |mut entry| {
-            entry.set_with(value, &meta);
-            entry.notify(event.0, event.1);
-        });
-    }
-
-    /// Lets `overwrite`, which is told the shard's index, change an item of `key`
-    /// that has no expiry where it lies. Where that does not
-    /// suit, `otherwise` is given the entry, and its result is returned.
-    #[inline]
-    pub(crate) fn overwrite<R>(
-        &self,
-        turn: Turn,
-        key: &[u8],
-        (class, name): (KeyspaceEvents, &'static str),
-        overwrite: impl FnOnce(&mut Owned, usize) -> bool,
-        otherwise: impl FnOnce(Entry<'_>) -> R,
-    ) -> Option<R> {
-        let (hash, index) = self.locate(key);
-        let mut guard = self.shard(index);
-        let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
-        let table = &mut shard.space(database).table;
-        let found = table.find(hash, |item, _| item.key() == key);
-        if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
-            if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
-                turn.note_use(self, &mut slot);
-                shard.count_change();
-                self.note_event(turn, class, name, key);
-                return None;
-            }
-        }
-        let place = Place { shard: (shard, index), database, hash };
-        Some(otherwise(Entry::at(self, place, turn, key, found)))
-    }
+pub(super) struct Place<'a> {
+    pub(super) shard: (&'a mut Shard, usize),
+    pub(super) database: usize,
+    pub(super) hash: u32,
 }
 
 /// What is to be known of an item whatever its type.
 #[derive(Clone, Copy)]
-pub(crate) struct Facts<'a>(Item<'a>);
+pub(crate) struct Facts<'a>(pub(super) Item<'a>);
 
 impl Facts<'_> {
     pub(crate) fn kind(&self) -> Kind {
@@ -213,15 +59,15 @@ impl Facts<'_> {
 /// that commands do with keys goes through here, so that memory, expiry and
 /// eviction are always accounted for.
 pub(crate) struct Entry<'a> {
-    store: &'a Store,
-    shard: &'a mut Shard,
-    shard_index: usize,
+    pub(super) store: &'a Store,
+    pub(super) shard: &'a mut Shard,
+    pub(super) shard_index: usize,
     /// The database's place in shards, which SWAPDB changes.
-    database: usize,
-    key: &'a [u8],
-    hash: u32,
-    turn: Turn,
-    position: Option<Position>,
+    pub(super) database: usize,
+    pub(super) key: &'a [u8],
+    pub(super) hash: u32,
+    pub(super) turn: Turn,
+    pub(super) position: Option<Position>,
 }
 
 impl<'a> Entry<'a> {
@@ -242,7 +88,7 @@ impl<'a> Entry<'a> {
     }
 
     /// As [`Entry::locate`], with the key looked up already.
-    fn at(
+    pub(super) fn at(
         store: &'a Store,
         place: Place<'a>,
         turn: Turn,
@@ -261,7 +107,7 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    fn space(&mut self) -> &mut Space {
+    pub(super) fn space(&mut self) -> &mut Space {
         self.shard.space(self.database)
     }
 
@@ -298,7 +144,7 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    fn any_item(&mut self) -> Option<Item<'_>> {
+    pub(super) fn any_item(&mut self) -> Option<Item<'_>> {
         let position = self.position?;
         Some(self.space().table.item(position))
     }
@@ -379,13 +225,13 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    fn note_use(&mut self, position: Position) {
+    pub(super) fn note_use(&mut self, position: Position) {
         let (store, turn) = (self.store, self.turn);
         turn.note_use(store, &mut self.space().table.slot_mut(position));
     }
 
     #[inline]
-    fn note_read(&mut self, position: Position) {
+    pub(super) fn note_read(&mut self, position: Position) {
         let (store, turn) = (self.store, self.turn);
         turn.note_read(store, &mut self.space().table.slot_mut(position));
     }
@@ -434,7 +280,7 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    fn set_with(&mut self, value: &[u8], meta: &Meta) {
+    pub(super) fn set_with(&mut self, value: &[u8], meta: &Meta) {
         let access = self.turn.access();
         if let Some(position) = self.position {
             let old = self.times();
@@ -456,7 +302,7 @@ impl<'a> Entry<'a> {
 
     /// When things happen to the item by themselves.
     #[inline]
-    fn times(&mut self) -> Times {
+    pub(super) fn times(&mut self) -> Times {
         let Some(position) = self.position else { return Times::default() };
         let table = &self.space().table;
         if table.marks(position).volatile { table.item(position).times() } else { Times::default() }
@@ -501,7 +347,7 @@ impl<'a> Entry<'a> {
 
     /// Notes that the item's times are no longer the old ones, if so.
     #[inline]
-    fn note_times(&mut self, old: Times) {
+    pub(super) fn note_times(&mut self, old: Times) {
         let Some(position) = self.position else { return };
         let new = self.space().table.item(position).times();
         if old == new {
@@ -518,7 +364,7 @@ impl<'a> Entry<'a> {
     /// Books a change of the bytes of an item that is where it was: the tables are
     /// as they were.
     #[inline]
-    fn charge_in_place(&mut self, change: i64) {
+    pub(super) fn charge_in_place(&mut self, change: i64) {
         if change != 0 {
             let (store, place) = (self.store, self.database);
             self.shard.space(place).book(&store.quotas, place, change, 0);
@@ -528,7 +374,7 @@ impl<'a> Entry<'a> {
 
     /// Books a change of the item's bytes, and what the tables grew by.
     #[inline]
-    fn charge(&mut self, change: i64) {
+    pub(super) fn charge(&mut self, change: i64) {
         self.charge_items(change, 0);
     }
 
@@ -567,7 +413,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn reshape(&mut self, meta: &Meta, value_len: usize) {
+    pub(super) fn reshape(&mut self, meta: &Meta, value_len: usize) {
         let Some(position) = self.position else { return };
         let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
         let old = self.times();

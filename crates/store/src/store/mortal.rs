@@ -5,9 +5,6 @@
 //! another expiry. Upkeep looks at the keys that are due, and nobody at the
 //! others.
 
-use crate::entry::Turn;
-use crate::store::Store;
-use crate::waiters::Lane;
 use keyway_memory::Lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +17,7 @@ const CHECKS_MAX: usize = 1000;
 const NEVER: u64 = u64::MAX;
 
 /// A key and its database.
-type Place = (u32, Box<[u8]>);
+pub(crate) type DatabaseKey = (u32, Box<[u8]>);
 
 /// The keys, and when each is to be looked at. Each has somebody who reads it
 /// for a group.
@@ -33,29 +30,29 @@ pub(crate) struct Mortal {
 
 #[derive(Default)]
 struct Keys {
-    due: BTreeSet<(u64, Place)>,
-    of: BTreeMap<Place, u64>,
+    due: BTreeSet<(u64, DatabaseKey)>,
+    of: BTreeMap<DatabaseKey, u64>,
 }
 
 impl Keys {
-    fn set(&mut self, place: Place, due: Option<u64>) {
-        if let Some(before) = self.of.remove(&place) {
-            self.due.remove(&(before, place.clone()));
+    fn set(&mut self, key: DatabaseKey, due: Option<u64>) {
+        if let Some(before) = self.of.remove(&key) {
+            self.due.remove(&(before, key.clone()));
         }
         if let Some(due) = due {
-            self.of.insert(place.clone(), due);
-            self.due.insert((due, place));
+            self.of.insert(key.clone(), due);
+            self.due.insert((due, key));
         }
     }
 
-    fn pop(&mut self, now_millis: u64) -> Option<Place> {
+    fn pop(&mut self, now_millis: u64) -> Option<DatabaseKey> {
         let (due, _) = self.due.first()?;
         if *due > now_millis {
             return None;
         }
-        let (_, place) = self.due.pop_first()?;
-        self.of.remove(&place);
-        Some(place)
+        let (_, key) = self.due.pop_first()?;
+        self.of.remove(&key);
+        Some(key)
     }
 }
 
@@ -78,7 +75,7 @@ impl Mortal {
         self.change(|keys| keys.set((database, key.into()), due));
     }
 
-    fn take_due(&self, now_millis: u64) -> Vec<Place> {
+    pub(crate) fn take_due(&self, now_millis: u64) -> Vec<DatabaseKey> {
         if self.first.load(Ordering::Relaxed) > now_millis {
             return Vec::new();
         }
@@ -89,30 +86,6 @@ impl Mortal {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.keys.lock().of.len()
-    }
-}
-
-impl Store {
-    /// Looks at the streams that are due: those that have expired go, which makes
-    /// them ready for who waits.
-    pub(crate) fn check_mortal(&self, turn: Turn) {
-        // Upkeep waits for no script: they stay due.
-        if self.has_script() {
-            return;
-        }
-        for (database, key) in self.waiters.mortal.take_due(turn.now_millis) {
-            let turn = Turn { database, ..turn };
-            let mut locked = self.lock_keys(std::iter::once(&*key));
-            let expiry = locked.entry(turn, &key).peek().and_then(|facts| facts.expiry());
-            self.waiters.expect_end(database, &key, expiry);
-        }
-    }
-
-    /// Notes that a key may have got another expiry. Its shard is locked.
-    pub(crate) fn note_expiry(&self, database: u32, key: &[u8]) {
-        if self.waiters.has_in(database, Lane::Group, key) {
-            self.waiters.expect_end(database, key, Some(0));
-        }
     }
 }
 
@@ -128,8 +101,8 @@ mod tests {
         mortal.set(1, b"a", Some(6));
         mortal.set(0, b"a", Some(9));
         assert_eq!(mortal.take_due(5), []);
-        let place = |database: u32, key: &[u8]| (database, Box::from(key));
-        assert_eq!(mortal.take_due(8), [place(1, b"a"), place(0, b"b")]);
+        let of = |database: u32, key: &[u8]| (database, Box::from(key));
+        assert_eq!(mortal.take_due(8), [of(1, b"a"), of(0, b"b")]);
         assert_eq!(mortal.len(), 1);
         mortal.set(0, b"a", None);
         assert_eq!(mortal.take_due(100), []);

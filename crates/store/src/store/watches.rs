@@ -5,9 +5,6 @@
 //! shard locked, and a transaction looks at its mark while it holds the shards
 //! of its keys: so whatever has changed a key before then has set the mark.
 
-use crate::entry::Turn;
-use crate::store::{Context, Locked, Store};
-use crate::transaction::Held;
 use keyway_memory::Lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,12 +38,12 @@ impl Watches {
         &self.stripes[sum % self.stripes.len()]
     }
 
-    fn enter(&self, database: u32, key: &[u8], mark: &Mark) {
+    pub(crate) fn enter(&self, database: u32, key: &[u8], mark: &Mark) {
         let mut stripe = self.stripe(key).lock();
         stripe.entry(key.into()).or_default().push((database, Arc::clone(mark)));
     }
 
-    fn remove(&self, database: u32, key: &[u8], mark: &Mark) {
+    pub(crate) fn remove(&self, database: u32, key: &[u8], mark: &Mark) {
         let mut stripe = self.stripe(key).lock();
         let Some(marks) = stripe.get_mut(key) else { return };
         let is_it = |(one, other): &(u32, Mark)| *one == database && Arc::ptr_eq(other, mark);
@@ -88,55 +85,7 @@ impl Watches {
     }
 
     /// Keys that are in the table, each once for every client.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe.lock().values().map(Vec::len).sum::<usize>()).sum()
-    }
-}
-
-impl Store {
-    /// Has `mark` set when `key` of the client's database changes. To be called
-    /// once for a key, and followed by [`Store::unwatch`].
-    pub fn watch(&self, key: &[u8], context: Context, mark: &Mark) {
-        // Before the shard is locked: who changes the key later locks it later,
-        // and knows that it is watched.
-        self.events.count_watched(1);
-        // A key that has expired is gone from here on.
-        self.with_key(Turn::of(context), key, |_| {
-            self.watches.enter(context.database, key, mark);
-        });
-    }
-
-    /// Ends what [`Store::watch`] began.
-    pub fn unwatch(&self, database: u32, key: &[u8], mark: &Mark) {
-        self.watches.remove(database, key, mark);
-        self.events.count_watched(-1);
-    }
-
-    /// Keys that are watched now and have not changed, each once for every
-    /// client.
-    pub fn watched_len(&self) -> usize {
-        self.watches.len()
-    }
-}
-
-impl Held<'_> {
-    /// Lets a watched key, which was added to the footprint, expire if it is
-    /// time: that is a change as any other.
-    pub fn expire(&self, key: &[u8], context: Context) {
-        self.store().with_key(Turn::of(context), key, |_| ());
-    }
-}
-
-impl Locked<'_> {
-    /// Notes what emptying a database, with all shards locked, changes; if it
-    /// then gets the keys of another one, what that changes.
-    pub(crate) fn mark_emptied(&self, database: u32, refilled_from: Option<u32>, turn: Turn) {
-        if self.store().events.has_watched() {
-            self.store().watches.mark_database(database, |key| {
-                self.contains(database, key, None)
-                    || refilled_from
-                        .is_some_and(|other| self.contains(other, key, Some(turn.now_millis)))
-            });
-        }
     }
 }

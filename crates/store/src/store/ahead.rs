@@ -1,5 +1,5 @@
+use super::core::Store;
 use crate::items::{Table, prefetch};
-use crate::store::Store;
 
 /// Where a key will be looked for.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,151 @@
+//! How entries are come by, and what goes without one.
+
+use super::key::{Entry, Place};
+use crate::collections::hash::Hash;
+use crate::collections::{View, WrongType};
+use crate::items::{Encoding, Item, Kind, Meta, Owned};
+use crate::store::{Locked, Store, Turn};
+use keyway_base::KeyspaceEvents;
+
+/// The requests that a cache mostly gets, in fewer instructions than an
+/// [`Entry`] takes.
+impl Store {
+    /// Lets `work` read the string of `key`; counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Option<Item<'_>>),
+    ) -> Result<(), WrongType> {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.place_for(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            if !slot.marks().volatile {
+                turn.note_read(self, &mut slot);
+                let item = slot.item();
+                let result = match item.encoding().is_text() {
+                    true => {
+                        work(Some(item));
+                        Ok(())
+                    }
+                    false => Err(WrongType),
+                };
+                shard.counts.hits += 1;
+                return result;
+            }
+        }
+        let place = Place { shard: (shard, index), database, hash };
+        let mut entry = Entry::at(self, place, turn, key, found);
+        work(entry.read_text()?);
+        Ok(())
+    }
+
+    /// Lets `work` read the hash of `key`; counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read_hash<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Option<Hash<'_>>) -> R,
+    ) -> Result<R, WrongType> {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.place_for(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            if !slot.marks().volatile {
+                turn.note_use(self, &mut slot);
+                let item = slot.item();
+                let result = match item.encoding().kind() {
+                    Kind::Hash => {
+                        let means = self.means(index, turn.now_millis);
+                        Ok(work(Some(Hash::of(item, means))))
+                    }
+                    _ => Err(WrongType),
+                };
+                shard.counts.hits += 1;
+                return result;
+            }
+        }
+        let place = Place { shard: (shard, index), database, hash };
+        let mut entry = Entry::at(self, place, turn, key, found);
+        Ok(work(entry.read_as()?))
+    }
+
+    /// Sets `key` to a string without expiry, with a memcached client's flags.
+    #[inline]
+    pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
+        let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
+        let event = (KeyspaceEvents::STRING, "set");
+        let overwrite = |item: &mut Owned, _| item.overwrite(&meta, turn.access(), value);
+        self.overwrite(turn, key, event, overwrite, |mut entry| {
+            entry.set_with(value, &meta);
+            entry.notify(event.0, event.1);
+        });
+    }
+
+    /// Lets `overwrite`, which is told the shard's index, change an item of `key`
+    /// that has no expiry where it lies. Where that does not
+    /// suit, `otherwise` is given the entry, and its result is returned.
+    #[inline]
+    pub(crate) fn overwrite<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        (class, name): (KeyspaceEvents, &'static str),
+        overwrite: impl FnOnce(&mut Owned, usize) -> bool,
+        otherwise: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.place_for(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
+                turn.note_use(self, &mut slot);
+                shard.count_change();
+                self.note_event(turn, class, name, key);
+                return None;
+            }
+        }
+        let place = Place { shard: (shard, index), database, hash };
+        Some(otherwise(Entry::at(self, place, turn, key, found)))
+    }
+
+    /// Locks `key`'s shard and lets `work` work on the key.
+    #[inline]
+    pub(crate) fn with_key<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Entry<'_>) -> R,
+    ) -> R {
+        let (hash, index) = self.locate(key);
+        let mut shard = self.shard(index);
+        work(Entry::locate(self, (&mut shard, index), turn, key, hash))
+    }
+}
+
+impl Locked<'_> {
+    /// One of the keys that were locked.
+    ///
+    /// # Panics
+    /// When the key's shard is not locked: callers pass the keys they locked.
+    pub(crate) fn entry<'b>(&'b mut self, turn: Turn, key: &'b [u8]) -> Entry<'b> {
+        let hash = self.store().hash(key);
+        let (store, shard) = self.shard_mut(hash);
+        Entry::locate(store, shard, turn, key, hash as u32)
+    }
+}
