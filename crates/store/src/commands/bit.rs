@@ -1,8 +1,8 @@
 //! Strings as rows of bits, the first the highest of the first byte.
 
-use super::{Call, Fault, Outcome, STRING_LEN_MAX, SYNTAX};
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
-use crate::items::Encoding;
+use crate::items::{Encoding, STRING_LEN_MAX};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::RangeInclusive;

@@ -1,6 +1,6 @@
 //! DUMP and RESTORE.
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
 use crate::collections::Boxed;
 use crate::dump::{self, Refusal, Value};

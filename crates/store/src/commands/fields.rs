@@ -1,8 +1,8 @@
 //! HEXPIRE, HTTL and their kin, HPERSIST, HGETEX, HSETEX and HGETDEL: as Redis
 //! 8 has them, whose order of checks is kept.
 
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use super::expire::{Base, Unit};
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use crate::algorithms::number::parse_integer;
 use crate::collections::hash::Hash;
 use crate::collections::timed::TIME_MAX;

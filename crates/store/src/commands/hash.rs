@@ -1,8 +1,9 @@
 //! Hashes.
 
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use super::numeric::{NOT_FINITE, parse_float};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
-use super::{Call, Fault, Outcome, SYNTAX, scan};
+use super::scan;
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use crate::collections::hash::Hash;
 use crate::edits::hash::{self, Until};

@@ -1,6 +1,6 @@
 //! HyperLogLogs, which are strings.
 
-use super::{Call, Fault, Outcome};
+use super::call::{Call, Fault, Outcome};
 use crate::algorithms::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::entry::Entry;
 use crate::items::Encoding;

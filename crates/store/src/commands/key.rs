@@ -1,6 +1,6 @@
 //! Keys, whatever their values.
 
-use super::{Call, Fault, Outcome, SYNTAX};
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use crate::entry::Entry;
 use crate::store::Turn;
 use keyway_base::KeyspaceEvents;

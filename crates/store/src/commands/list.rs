@@ -1,7 +1,7 @@
 //! Lists.
 
-use super::blocking::begin_pair;
-use super::{Call, Fault, Outcome, SYNTAX, key::NO_SUCH_KEY};
+use super::call::{Call, Fault, Outcome, SYNTAX, begin_pair};
+use super::key::NO_SUCH_KEY;
 use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
 use crate::collections::list::List;

@@ -1,6 +1,6 @@
 //! MEMORY USAGE.
 
-use super::{Call, Outcome, SYNTAX};
+use super::call::{Call, Outcome, SYNTAX};
 use keyway_resp::reply;
 
 /// MEMORY USAGE: the bytes that a key takes of what `memory_used` counts: its

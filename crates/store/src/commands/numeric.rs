@@ -1,6 +1,6 @@
 //! Strings as numbers.
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use crate::algorithms::extended::{Extended, Fault as NumberFault};
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use crate::items::Encoding;

@@ -1,6 +1,6 @@
 //! OBJECT.
 
-use super::{Call, Fault, Outcome};
+use super::call::{Call, Fault, Outcome};
 use crate::algorithms::number::parse_integer;
 use crate::entry::{Entry, Facts};
 use crate::items::{ACCESS_MASK, Encoding};

@@ -5,7 +5,7 @@
 //! same for every size of a table, so a walk returns every key that was there
 //! throughout, though tables grow and shrink meanwhile.
 
-use super::{Call, Fault, Outcome, SYNTAX};
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use crate::items::{Item, Position};
 use keyway_base::glob;
 use keyway_resp::reply;

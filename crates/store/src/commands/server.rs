@@ -1,6 +1,6 @@
 //! Whole databases.
 
-use super::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
+use super::call::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
 use crate::algorithms::number::parse_integer;
 use keyway_resp::reply;
 

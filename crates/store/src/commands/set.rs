@@ -1,8 +1,9 @@
 //! Sets.
 
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use super::list::parse_count;
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
-use super::{Call, Fault, Outcome, SYNTAX, scan};
+use super::scan;
 use crate::algorithms::number::parse_integer;
 use crate::collections::set::{Member, Set};
 use crate::edits::set;

@@ -5,7 +5,7 @@
 //! it is done, and takes them one by one before. All other requests wait that
 //! long. Without them it holds those of its own keys.
 
-use super::{Call, Fault, Outcome, SYNTAX};
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use crate::collections::hash::Hash;
 use crate::collections::list::List;
 use crate::collections::score;

@@ -1,7 +1,7 @@
 //! Sets of integers (`src/intset.c` of Redis 7.0): the width of a value and
 //! their number, in four bytes each, then the values in ascending order.
 
-use super::read::{Refusal, Visit};
+use super::source::{Refusal, Visit};
 use crate::collections::integers;
 use keyway_base::rdb::{Reader, Text};
 

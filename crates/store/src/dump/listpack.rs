@@ -9,7 +9,7 @@
 //!            0xf0      a length, 4 bytes
 //! ```
 
-use super::read::{Refusal, Visit};
+use super::source::{Refusal, Visit};
 use crate::algorithms::number::parse_integer;
 use keyway_base::rdb::{Reader, Text};
 

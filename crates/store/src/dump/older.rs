@@ -9,7 +9,7 @@
 //! A length is one byte, or 254 and four; but in an encoding, where it has 6
 //! bits, 14 or 32, the highest first.
 
-use super::read::{Refusal, Visit};
+use super::source::{Refusal, Visit};
 use keyway_base::rdb::{Reader, Text};
 
 const END: u8 = 0xff;

@@ -14,7 +14,7 @@
 //! more.
 
 use super::listpack::{self, Listpack};
-use super::read::{Refusal, Source};
+use super::source::{Refusal, Source};
 use super::{kind, strings::Strings};
 use crate::algorithms::number::parse_integer;
 use crate::collections::stream::block::Entry;

@@ -11,3 +11,6 @@ pub(crate) use hasher::Hasher;
 pub(crate) use head::{ACCESS_MASK, Encoding, Kind, Meta, Times};
 pub(crate) use item::{Address, Item, Owned};
 pub(crate) use table::{FREQUENCY_MAX, Marks, Position, SlotMut, Table, prefetch};
+
+/// Longest string, Redis's `proto-max-bulk-len`.
+pub(crate) const STRING_LEN_MAX: u64 = 512 << 20;

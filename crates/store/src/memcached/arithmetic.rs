@@ -1,7 +1,7 @@
 //! Numbers in values.
 
+use super::call::{Call, wrong_kind};
 use super::expiry::{Deadline, Walk, set_deadline};
-use super::{Call, wrong_kind};
 use crate::entry::Entry;
 use crate::items::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;

@@ -1,7 +1,7 @@
 //! Deleting items, or only saying that they are out of date.
 
+use super::call::{Call, Done};
 use super::expiry::Deadline;
-use super::{Call, Done};
 use crate::entry::Entry;
 use crate::items::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;

@@ -1,4 +1,4 @@
-use super::Call;
+use super::call::Call;
 use super::expiry::Deadline;
 use keyway_memcache::{Item, Outcome};
 

@@ -1,7 +1,7 @@
 //! Reading items.
 
+use super::call::{Call, wrong_kind};
 use super::expiry::{Deadline, Walk, set_deadline};
-use super::{Call, wrong_kind};
 use crate::entry::Entry;
 use crate::items::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
 use crate::store::{KeyHint, Transfer};

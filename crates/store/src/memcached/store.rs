@@ -1,7 +1,7 @@
 //! Storing values.
 
+use super::call::{Call, Done, forget_replaced};
 use super::expiry::Deadline;
-use super::{Call, Done, forget_replaced};
 use crate::entry::Entry;
 use crate::items::{Encoding, Kind, Meta};
 use crate::store::reserved_len;

@@ -2,8 +2,8 @@
 
 pub(super) mod search;
 
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use super::sorted::{self, Options};
-use super::{Call, Fault, Outcome, SYNTAX};
 use crate::algorithms::extended::Extended;
 use crate::algorithms::geo::Position;
 use crate::collections::score;

@@ -1,6 +1,7 @@
 //! GEOSEARCH, GEORADIUS and their forms.
 
-use super::super::{Call, Fault, Outcome, SYNTAX, sorted};
+use super::super::call::{Call, Fault, Outcome, SYNTAX};
+use super::super::sorted;
 use super::{parse_position, parse_unit, write_distance, write_position};
 use crate::algorithms::geo::{Extent, Position, Shape};
 use crate::algorithms::partial_sort::sort_first;

@@ -1,7 +1,7 @@
 //! ZUNION, ZINTER, ZDIFF and their forms.
 
+use super::super::call::{Call, Fault, Outcome, SYNTAX};
 use super::super::set::{Operation, parse_limit};
-use super::super::{Call, Fault, Outcome, SYNTAX};
 use super::write_score;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;

@@ -3,10 +3,10 @@
 pub(super) mod combine;
 pub(super) mod range;
 
-use super::blocking::begin_pair;
+use super::call::{Call, Fault, Outcome, SYNTAX, begin_pair};
 use super::list::{parse_count, parse_key_count, parse_pop_count};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
-use super::{Call, Fault, Outcome, SYNTAX, scan};
+use super::scan;
 use crate::collections::sorted::Sorted;
 use crate::collections::{WrongType, score};
 use crate::edits::sorted;

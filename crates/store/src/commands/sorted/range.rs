@@ -1,7 +1,7 @@
 //! Ranges of sorted sets, by rank, score or bytes: read, stored, counted and
 //! removed.
 
-use super::super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::write_score;
 use crate::algorithms::number::parse_integer;
 use crate::collections::score::Bound;

@@ -6,7 +6,7 @@ use crate::collections::stream::block::Entry;
 use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
 use crate::collections::stream::id::Id;
 use crate::collections::stream::{Log, Stream};
-use crate::commands::{Call, Fault, Outcome, SYNTAX};
+use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
 use crate::edits::stream;
 use crate::entry;
 use crate::items::Kind;

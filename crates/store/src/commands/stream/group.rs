@@ -6,7 +6,7 @@ use crate::collections::Boxed;
 use crate::collections::stream::group::{Delivery, Group, UNKNOWN};
 use crate::collections::stream::id::Id;
 use crate::collections::stream::{Log, Stream};
-use crate::commands::{Call, Fault, Outcome, SYNTAX};
+use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
 use crate::edits::stream;
 use crate::entry::{Editor, Entry};
 use crate::items::Kind;

@@ -4,8 +4,8 @@ use super::{counted, no_group, write_entry, write_id, write_range};
 use crate::collections::stream::group::{Consumer, Delivery, Group, UNKNOWN};
 use crate::collections::stream::id::Id;
 use crate::collections::stream::{Log, Stream};
+use crate::commands::call::{Call, Fault, Outcome};
 use crate::commands::key::NO_SUCH_KEY;
-use crate::commands::{Call, Fault, Outcome};
 use keyway_resp::reply;
 use std::ops::ControlFlow;
 
