@@ -18,7 +18,7 @@ mod weight;
 use group::Group;
 use id::Id;
 use keyway_memory::nodes;
-pub(crate) use log::{Keep, Log, Restored, SetFault, Trim};
+pub(crate) use log::{Keep, Log, Restored, SetFault, Trim, UNKNOWN};
 use std::collections::BTreeMap;
 
 /// Bytes of a group in the tree of them, which is half full at worst.

@@ -3,9 +3,9 @@
 use super::{counted, no_group, parse_end, parse_id, parse_ids, parse_open_id, write_id};
 use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
 use crate::collections::Boxed;
-use crate::collections::stream::group::{Delivery, Group, UNKNOWN};
+use crate::collections::stream::group::{Delivery, Group};
 use crate::collections::stream::id::Id;
-use crate::collections::stream::{Log, Stream};
+use crate::collections::stream::{Log, Stream, UNKNOWN};
 use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
 use crate::edits::stream;
 use crate::entry::{Editor, Entry};
