@@ -170,9 +170,9 @@ impl Extended {
             whole.shift_left(self.exponent as u32);
             return (whole, 0);
         }
-        let places = self.exponent.unsigned_abs();
-        let integer = self.mantissa.checked_shr(places).unwrap_or(0);
-        let rest = self.mantissa - integer.checked_shl(places).unwrap_or(0);
+        let bits = self.exponent.unsigned_abs();
+        let integer = self.mantissa.checked_shr(bits).unwrap_or(0);
+        let rest = self.mantissa - integer.checked_shl(bits).unwrap_or(0);
         let mut top = Natural::default();
         top.add_small((integer >> 32) as u32);
         top.shift_left(32);
@@ -180,11 +180,11 @@ impl Extended {
         whole.add(&top);
         // Below 2^121, so nothing is left of it at 2^-122 and further down.
         let scaled = u128::from(rest) * 10u128.pow(DECIMALS);
-        if places > 121 {
+        if bits > 121 {
             return (whole, 0);
         }
-        let (mut fraction, dropped) = (scaled >> places, scaled & ((1 << places) - 1));
-        let half = 1u128 << (places - 1);
+        let (mut fraction, dropped) = (scaled >> bits, scaled & ((1 << bits) - 1));
+        let half = 1u128 << (bits - 1);
         if dropped > half || dropped == half && fraction & 1 == 1 {
             fraction += 1;
         }
@@ -377,11 +377,11 @@ impl Natural {
         let (skip, shift) = ((from / 32) as usize, from % 32);
         let mut top = 0u128;
         for (index, digit) in self.digits.iter().enumerate().skip(skip) {
-            let place = (index - skip) as u32 * 32;
-            top |= if place >= shift {
-                u128::from(*digit) << (place - shift)
+            let offset = (index - skip) as u32 * 32;
+            top |= if offset >= shift {
+                u128::from(*digit) << (offset - shift)
             } else {
-                u128::from(*digit) >> (shift - place)
+                u128::from(*digit) >> (shift - offset)
             };
         }
         let below = self.digits.iter().take(skip).any(|digit| *digit != 0);

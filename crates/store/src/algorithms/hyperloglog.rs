@@ -113,7 +113,7 @@ fn hash(element: &[u8]) -> u64 {
 
 /// The register of an element, and its rank there: one more than the zeros at
 /// the end of the rest of its hash.
-pub(crate) fn place(element: &[u8]) -> (usize, u8) {
+pub(crate) fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let rest = hash >> INDEX_BITS | 1 << RANK_BITS;
     (hash as usize & (REGISTERS - 1), rest.trailing_zeros() as u8 + 1)
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_murmur_hash_2() {
-        assert_eq!(place(b"a"), (12_711, 2));
+        assert_eq!(register_of(b"a"), (12_711, 2));
     }
 
     #[test]
@@ -449,7 +449,7 @@ mod tests {
         let mut added = 0;
         for wanted in [10u64, 100, 1000, 10_000, 100_000, 1_000_000] {
             for number in added..wanted {
-                raise(&mut value, place(&number.to_le_bytes())).unwrap();
+                raise(&mut value, register_of(&number.to_le_bytes())).unwrap();
             }
             added = wanted;
             let estimate = count(&value).unwrap();
@@ -471,13 +471,13 @@ mod tests {
     proptest! {
         #[test]
         fn sparse_and_dense_ones_and_plain_registers_agree(
-            places in proptest::collection::vec((0..REGISTERS, 1..=51u8), 1..400),
+            registers in proptest::collection::vec((0..REGISTERS, 1..=51u8), 1..400),
             few in 1..20usize,
         ) {
             let (mut sparse, mut dense) = (empty(), empty());
             make_dense(&mut dense).unwrap();
             let mut plain = [0; REGISTERS];
-            for (index, rank) in places {
+            for (index, rank) in registers {
                 // Close together, and low, so that runs split and merge.
                 let (index, rank) = (index % (few * 40), rank % 34 + 1);
                 let raised = plain[index] < rank;
@@ -495,15 +495,15 @@ mod tests {
         #[test]
         fn raising_in_a_row_leaves_the_bytes_that_one_by_one_does(
             before in proptest::collection::vec((0..600usize, 1..5u8), 0..100),
-            places in proptest::collection::btree_map(0..600usize, 1..6u8, 1..200),
+            registers in proptest::collection::btree_map(0..600usize, 1..6u8, 1..200),
         ) {
             let mut alone = empty();
-            for place in before {
-                raise(&mut alone, place).unwrap();
+            for register in before {
+                raise(&mut alone, register).unwrap();
             }
             let mut together = alone.clone();
             let mut raising = Raising::new(&mut together);
-            for (index, rank) in places {
+            for (index, rank) in registers {
                 let one = raise(&mut alone, (index, rank));
                 prop_assert_eq!(raising.raise(index, rank), one);
             }
@@ -514,7 +514,7 @@ mod tests {
         fn any_bytes_are_survived(
             encoding in 0..3u8,
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
-            places in proptest::collection::vec((0..REGISTERS, 1..=51u8), 1..40),
+            registers in proptest::collection::vec((0..REGISTERS, 1..=51u8), 1..40),
         ) {
             let mut value = empty()[..HEADER_LEN].to_vec();
             value[ENCODING_AT] = encoding;
@@ -523,8 +523,8 @@ mod tests {
                 let is_whole = count(&value).is_ok();
                 prop_assert_eq!(merge(&mut [0; REGISTERS], &value).is_ok(), is_whole);
                 prop_assert_eq!(make_dense(&mut value.clone()).is_ok(), is_whole);
-                for place in places {
-                    let _ = raise(&mut value, place);
+                for register in registers {
+                    let _ = raise(&mut value, register);
                 }
             }
         }

@@ -7,8 +7,8 @@ use keyway_memory::steps_of_block;
 const RANDOM_ITEMS: u64 = 16;
 /// Buckets compacted at a time: some ten microseconds.
 const COMPACTED_BUCKETS: usize = 128;
-/// Places of a walk: those of reversed hashes.
-const PLACES: u64 = 1 << 32;
+/// Steps of a walk: reversed hashes.
+const HASHES: u64 = 1 << 32;
 const MARKS: Marks = Marks { frequency: 0, main: true, volatile: false };
 
 /// The fields of a large hash with their values, or the members of a large
@@ -50,7 +50,7 @@ impl Fields {
 
     /// Sets a field; whether it is new.
     pub(crate) fn set(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
-        self.place(means, key, value).0
+        self.put(means, key, value).0
     }
 
     /// As [`Fields::set`], of a field that expires at a time, or with `None`
@@ -61,16 +61,16 @@ impl Fields {
         (key, value): (&[u8], &[u8]),
         expiry: Option<u64>,
     ) -> bool {
-        self.place_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
+        self.put_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
     }
 
     /// As [`Fields::set`], with the field's item.
-    pub(crate) fn place(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
-        self.place_with(means, (key, value), &Meta::new(Encoding::Text, None))
+    pub(crate) fn put(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
+        self.put_with(means, (key, value), &Meta::new(Encoding::Text, None))
     }
 
     #[inline]
-    fn place_with(
+    fn put_with(
         &mut self,
         means: Means<'_>,
         (key, value): (&[u8], &[u8]),
@@ -159,10 +159,10 @@ impl Fields {
         self.iter_from(0)
     }
 
-    /// The same from some place on; which is up to the number.
-    pub(crate) fn iter_from(&self, place: u64) -> impl Iterator<Item = Item<'_>> + '_ {
+    /// The same from some start on; which is up to the number.
+    pub(crate) fn iter_from(&self, start: u64) -> impl Iterator<Item = Item<'_>> + '_ {
         let count = self.table.bucket_count();
-        let first = (place % count.max(1) as u64) as usize;
+        let first = (start % count.max(1) as u64) as usize;
         (first..count)
             .chain(0..first)
             .flat_map(|bucket| self.table.positions(bucket))
@@ -198,16 +198,16 @@ impl Fields {
         if self.len() == 0 {
             return 0;
         }
-        let (mut place, mut seen) = (cursor, 0);
-        while place < PLACES && seen < count {
-            let bucket = self.table.bucket_of((place as u32).reverse_bits());
+        let (mut reversed, mut seen) = (cursor, 0);
+        while reversed < HASHES && seen < count {
+            let bucket = self.table.bucket_of((reversed as u32).reverse_bits());
             for position in self.table.positions(bucket) {
                 visit(self.table.item(position));
                 seen += 1;
             }
-            place = self.table.span(bucket).end;
+            reversed = self.table.span(bucket).end;
         }
-        if place < PLACES { place } else { 0 }
+        if reversed < HASHES { reversed } else { 0 }
     }
 
     /// Has `relocate` move the items that lie on sparse pages, see

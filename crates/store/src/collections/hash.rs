@@ -5,7 +5,7 @@ use super::blob::{self, HEADER_LEN, Strings, string_at};
 use super::boxed::Boxed;
 use super::fields::Fields;
 use super::means::{Means, View};
-use super::timed::{self, Place, Places, Timed};
+use super::timed::{self, FieldRange, FieldRanges, Timed};
 use crate::items::{Encoding, Item, Kind, Owned};
 use std::ops::Range;
 
@@ -62,16 +62,16 @@ impl<'a> Hash<'a> {
     }
 
     /// Some of the fields that are not hidden, with their values: `wanted` of them,
-    /// or all there are. They are those from a random place on, among all fields when
+    /// or all there are. They are those from a random start on, among all fields when
     /// these are few. Goes on until it has found as many as are wanted.
-    pub(crate) fn some_shown(&self, wanted: usize, place: u64) -> Vec<(&'a [u8], &'a [u8])> {
+    pub(crate) fn some_shown(&self, wanted: usize, start: u64) -> Vec<(&'a [u8], &'a [u8])> {
         let mut shown = Vec::new();
         let Self::Hiding(timed, means) = self else {
             self.visit(|field, value| shown.push((field, value)));
             return shown;
         };
         let looked_at = wanted.saturating_mul(LOOKED_AT_PER_WANTED).saturating_add(LOOKED_AT);
-        for (count, item) in timed.fields().iter_from(place).enumerate() {
+        for (count, item) in timed.fields().iter_from(start).enumerate() {
             if count >= looked_at && shown.len() >= wanted {
                 break;
             }
@@ -150,7 +150,7 @@ impl<'a> Hash<'a> {
         match self {
             Self::Blob(_) => self.visit(|field, value| visit(field, value, None)),
             Self::Timed(bytes) => {
-                for Place { field, value, .. } in Places::of(bytes) {
+                for FieldRange { field, value, .. } in FieldRanges::of(bytes) {
                     let time = timed::read_time(bytes, value.end);
                     visit(&bytes[field], &bytes[value], time);
                 }
@@ -173,8 +173,8 @@ impl<'a> Hash<'a> {
             }
             Self::Timed(bytes) => {
                 let nth = random() as usize % self.len().max(1);
-                let place = Places::of(bytes).nth(nth)?;
-                Some((&bytes[place.field], &bytes[place.value]))
+                let found = FieldRanges::of(bytes).nth(nth)?;
+                Some((&bytes[found.field], &bytes[found.value]))
             }
             Self::Boxed(fields, _) => fields.random(random).map(|item| (item.key(), item.value())),
             Self::Hiding(timed, means) => {

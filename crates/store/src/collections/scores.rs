@@ -73,7 +73,7 @@ impl Scores {
             let rank = self.rank_of((old, member));
             self.ranks.remove(rank);
         }
-        let item = self.fields.place(means, member, &score.to_le_bytes()).1;
+        let item = self.fields.put(means, member, &score.to_le_bytes()).1;
         let entry = Ranked { score, item: item.address() };
         let is_before = |other: &Ranked| order(other.key(), (score, member)) == Ordering::Less;
         self.ranks.insert(entry, is_before);

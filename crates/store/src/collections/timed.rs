@@ -47,7 +47,7 @@ pub(crate) fn time_bytes(time: Option<u64>) -> [u8; TIME_LEN] {
 
 /// Where a field is in a blob.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct FieldRange {
     /// Its start, length included.
     pub(crate) start: usize,
     pub(crate) field: Range<usize>,
@@ -55,7 +55,7 @@ pub(crate) struct Place {
     pub(crate) value: Range<usize>,
 }
 
-impl Place {
+impl FieldRange {
     /// Behind the time.
     pub(crate) fn end(&self) -> usize {
         self.value.end + TIME_LEN
@@ -71,21 +71,21 @@ impl Place {
 }
 
 /// The fields of a blob.
-pub(crate) struct Places<'a> {
+pub(crate) struct FieldRanges<'a> {
     blob: &'a [u8],
     at: usize,
 }
 
-impl<'a> Places<'a> {
+impl<'a> FieldRanges<'a> {
     pub(crate) fn of(blob: &'a [u8]) -> Self {
         Self { blob, at: HEAD_LEN }
     }
 }
 
-impl Iterator for Places<'_> {
-    type Item = Place;
+impl Iterator for FieldRanges<'_> {
+    type Item = FieldRange;
 
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<FieldRange> {
         let start = self.at;
         if start >= self.blob.len() {
             return None;
@@ -93,7 +93,7 @@ impl Iterator for Places<'_> {
         let field = string_at(self.blob, start);
         let value = string_at(self.blob, field.end);
         self.at = value.end + TIME_LEN;
-        Some(Place { start, field, value })
+        Some(FieldRange { start, field, value })
     }
 }
 
@@ -101,13 +101,13 @@ impl Iterator for Places<'_> {
 /// to stay small.
 #[inline(never)]
 pub(crate) fn visit<'a>(blob: &'a [u8], visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
-    for Place { field, value, .. } in Places::of(blob) {
+    for FieldRange { field, value, .. } in FieldRanges::of(blob) {
         visit(&blob[field], &blob[value]);
     }
 }
 
-pub(crate) fn find(blob: &[u8], field: &[u8]) -> Option<Place> {
-    Places::of(blob).find(|place| blob[place.field.clone()] == *field)
+pub(crate) fn find(blob: &[u8], field: &[u8]) -> Option<FieldRange> {
+    FieldRanges::of(blob).find(|range| blob[range.field.clone()] == *field)
 }
 
 /// When the first field of a blob expires, as it is written in its head.
@@ -119,12 +119,12 @@ pub(crate) fn written_earliest(blob: &[u8]) -> Option<u64> {
 /// Whether every field of a blob has expired.
 pub(crate) fn is_spent(blob: &[u8], now_millis: u64) -> bool {
     written_earliest(blob).is_some_and(|earliest| earliest <= now_millis)
-        && Places::of(blob).all(|place| place.has_expired(blob, now_millis))
+        && FieldRanges::of(blob).all(|range| range.has_expired(blob, now_millis))
 }
 
 /// When the first field of a blob expires, by a look at all of them.
 pub(crate) fn earliest_of(blob: &[u8]) -> Option<u64> {
-    Places::of(blob).filter_map(|place| place.time(blob)).min()
+    FieldRanges::of(blob).filter_map(|range| range.time(blob)).min()
 }
 
 /// A blob being written.
@@ -159,8 +159,8 @@ impl Writer {
 /// A blob without the fields that have expired, and how many those are.
 pub(crate) fn without_expired(blob: &[u8], now_millis: u64) -> (Vec<u8>, usize) {
     let mut kept = Writer::new();
-    for place in Places::of(blob).filter(|place| !place.has_expired(blob, now_millis)) {
-        kept.push(&blob[place.field.clone()], &blob[place.value.clone()], place.time(blob));
+    for range in FieldRanges::of(blob).filter(|range| !range.has_expired(blob, now_millis)) {
+        kept.push(&blob[range.field.clone()], &blob[range.value.clone()], range.time(blob));
     }
     let removed = blob::count(blob) - kept.count;
     (kept.finish(), removed)

@@ -233,9 +233,9 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn of(hash: Hash<'a>, wanted: Wanted, place: u64) -> Self {
+    fn of(hash: Hash<'a>, wanted: Wanted, start: u64) -> Self {
         let takes_some = hash.hides() && wanted.is_sparse(hash.len());
-        let some = takes_some.then(|| hash.some_shown(wanted.count(), place));
+        let some = takes_some.then(|| hash.some_shown(wanted.count(), start));
         let len = some.as_ref().map_or_else(|| hash.len(), Vec::len);
         Self { hash, len, some }
     }

@@ -2,7 +2,7 @@
 //! and zipmaps (`src/zipmap.c`).
 //!
 //! ```text
-//!  ziplist: bytes in all, 4 │ place of the last element, 4 │ elements, 2 │ element ... │ 0xff
+//!  ziplist: bytes in all, 4 │ offset of the last element, 4 │ elements, 2 │ element ... │ 0xff
 //!  element: length of the one before │ encoding │ bytes
 //!  zipmap:  pairs, 1 │ length, field, length, unused bytes, 1, value, unused ... │ 0xff
 //! ```

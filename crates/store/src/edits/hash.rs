@@ -128,7 +128,7 @@ fn set_timed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Unt
     let (count, end) = (blob::count(bytes), bytes.len());
     let found = timed::find(bytes, field);
     let is_new = found.is_none();
-    let range = found.map_or(end..end, |place| place.start..place.end());
+    let range = found.map_or(end..end, |range| range.start..range.end());
     let prefixes = [field, value].map(|text| Prefix::of(text.len()));
     let time = timed::time_bytes(time);
     let parts = [prefixes[0].bytes(), field, prefixes[1].bytes(), value, &time];
@@ -160,8 +160,8 @@ pub(crate) fn set_time(editor: &mut Editor<'_, '_>, field: &[u8], time: Option<u
                     timed.set_time(means, field, time);
                 }
             });
-            if let Some(place) = timed::find(editor.blob(), field) {
-                editor.write(place.value.end, &timed::time_bytes(time));
+            if let Some(range) = timed::find(editor.blob(), field) {
+                editor.write(range.value.end, &timed::time_bytes(time));
                 settle(editor);
             }
         });
@@ -203,8 +203,8 @@ fn remove_timed(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
     }
     let bytes = editor.blob();
     let count = blob::count(bytes);
-    let Some(place) = timed::find(bytes, field) else { return false };
-    editor.splice(place.start..place.end(), &[], count - 1);
+    let Some(range) = timed::find(bytes, field) else { return false };
+    editor.splice(range.start..range.end(), &[], count - 1);
     settle(editor);
     true
 }

@@ -60,7 +60,7 @@ fn add_integer(editor: &mut Editor<'_, '_>, value: i64) -> bool {
     let Err(index) = integers::find(bytes, value) else { return false };
     let count = integers::len(bytes);
     if integers::fits(bytes, value) {
-        let (at, width) = integers::place(bytes, index);
+        let (at, width) = integers::offset_of(bytes, index);
         editor.splice_bytes(at..at, &[&value.to_le_bytes()[..width]]);
     } else {
         let mut values: Vec<i64> = integers::iter(bytes).collect();
@@ -90,7 +90,7 @@ pub(crate) fn remove(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
         Some(Set::Integers(bytes)) => {
             let index = parse_integer(member).map(|value| integers::find(bytes, value));
             let Some(Ok(index)) = index else { return false };
-            let (at, width) = integers::place(bytes, index);
+            let (at, width) = integers::offset_of(bytes, index);
             editor.splice_bytes(at..at + width, &[]);
             true
         }

@@ -95,19 +95,19 @@ impl Store {
     #[cold]
     pub(crate) fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
         let mut partly: SmallVec<[(usize, Box<[u8]>); 1]> = SmallVec::new();
-        let gone = |place: usize, key: &[u8], what: Gone| match what {
+        let gone = |space_index: usize, key: &[u8], what: Gone| match what {
             Gone::Whole => {
-                self.note_event_at((turn, place), KeyspaceEvents::EXPIRED, "expired", key);
+                self.note_event_at((turn, space_index), KeyspaceEvents::EXPIRED, "expired", key);
             }
-            Gone::Fields => partly.push((place, key.into())),
+            Gone::Fields => partly.push((space_index, key.into())),
         };
         let due = self.due_of(shard_index);
         let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
         self.charge(shard, -freed);
-        for (place, key) in partly {
+        for (space_index, key) in partly {
             // Of the last one something is done in any case.
             *steps = (*steps).max(WRITE_STEPS);
-            let turn = Turn { database: self.database_at(place), ..turn };
+            let turn = Turn { database: self.database_at(space_index), ..turn };
             self.drop_fields((shard, shard_index), turn, &key, steps);
         }
     }
@@ -122,7 +122,7 @@ impl Store {
         steps: &mut u32,
     ) {
         let (hash, _) = self.locate(key);
-        let database = self.place_for(turn.database, key);
+        let database = self.space_index(turn.database, key);
         let position = shard.space(database).table.find(hash, |item, _| item.key() == key);
         let mut entry =
             Entry { store: self, shard, shard_index, database, key, hash, turn, position };

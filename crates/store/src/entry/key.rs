@@ -25,7 +25,7 @@ impl Turn {
 
 /// Where a key is if it is anywhere: in its locked shard, whose index is told,
 /// under the hash.
-pub(super) struct Place<'a> {
+pub(super) struct Located<'a> {
     pub(super) shard: (&'a mut Shard, usize),
     pub(super) database: usize,
     pub(super) hash: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Entry<'a> {
     pub(super) store: &'a Store,
     pub(super) shard: &'a mut Shard,
     pub(super) shard_index: usize,
-    /// The database's place in shards, which SWAPDB changes.
+    /// The index in shards of the key's space, which SWAPDB changes.
     pub(super) database: usize,
     pub(super) key: &'a [u8],
     pub(super) hash: u32,
@@ -81,21 +81,21 @@ impl<'a> Entry<'a> {
         key: &'a [u8],
         hash: u32,
     ) -> Self {
-        let place = Place { shard, database: store.place_for(turn.database, key), hash };
-        let table = &place.shard.0.space(place.database).table;
+        let located = Located { shard, database: store.space_index(turn.database, key), hash };
+        let table = &located.shard.0.space(located.database).table;
         let position = table.find(hash, |item, _| item.key() == key);
-        Self::at(store, place, turn, key, position)
+        Self::at(store, located, turn, key, position)
     }
 
     /// As [`Entry::locate`], with the key looked up already.
     pub(super) fn at(
         store: &'a Store,
-        place: Place<'a>,
+        located: Located<'a>,
         turn: Turn,
         key: &'a [u8],
         position: Option<Position>,
     ) -> Self {
-        let Place { shard: (shard, shard_index), database, hash } = place;
+        let Located { shard: (shard, shard_index), database, hash } = located;
         let mut entry = Self { store, shard, shard_index, database, key, hash, turn, position };
         if let Some(position) = position {
             let table = &entry.space().table;
@@ -366,8 +366,8 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(super) fn charge_in_place(&mut self, change: i64) {
         if change != 0 {
-            let (store, place) = (self.store, self.database);
-            self.shard.space(place).book(&store.quotas, place, change, 0);
+            let (store, index) = (self.store, self.database);
+            self.shard.space(index).book(&store.quotas, index, change, 0);
             store.charge(self.shard, change);
         }
     }
@@ -381,9 +381,9 @@ impl<'a> Entry<'a> {
     /// The same with a change of the number of items.
     #[inline]
     fn charge_items(&mut self, change: i64, items: i64) {
-        let (store, place) = (self.store, self.database);
-        let space = self.shard.space(place);
-        space.book(&store.quotas, place, change, items);
+        let (store, index) = (self.store, self.database);
+        let space = self.shard.space(index);
+        space.book(&store.quotas, index, change, items);
         let change = change + space.growth();
         store.charge(self.shard, change);
     }

@@ -1,6 +1,6 @@
 //! How entries are come by, and what goes without one.
 
-use super::key::{Entry, Place};
+use super::key::{Entry, Located};
 use crate::collections::hash::Hash;
 use crate::collections::{View, WrongType};
 use crate::items::{Encoding, Item, Kind, Meta, Owned};
@@ -21,7 +21,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
+        let database = self.space_index(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -40,8 +40,8 @@ impl Store {
                 return result;
             }
         }
-        let place = Place { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, place, turn, key, found);
+        let located = Located { shard: (shard, index), database, hash };
+        let mut entry = Entry::at(self, located, turn, key, found);
         work(entry.read_text()?);
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
+        let database = self.space_index(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -76,8 +76,8 @@ impl Store {
                 return result;
             }
         }
-        let place = Place { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, place, turn, key, found);
+        let located = Located { shard: (shard, index), database, hash };
+        let mut entry = Entry::at(self, located, turn, key, found);
         Ok(work(entry.read_as()?))
     }
 
@@ -108,7 +108,7 @@ impl Store {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
-        let database = self.place_for(turn.database, key);
+        let database = self.space_index(turn.database, key);
         let table = &mut shard.space(database).table;
         let found = table.find(hash, |item, _| item.key() == key);
         if let Some(position) = found {
@@ -120,8 +120,8 @@ impl Store {
                 return None;
             }
         }
-        let place = Place { shard: (shard, index), database, hash };
-        Some(otherwise(Entry::at(self, place, turn, key, found)))
+        let located = Located { shard: (shard, index), database, hash };
+        Some(otherwise(Entry::at(self, located, turn, key, found)))
     }
 
     /// Locks `key`'s shard and lets `work` work on the key.

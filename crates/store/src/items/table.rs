@@ -236,11 +236,11 @@ impl Table {
         }
         self.len += 1;
         let head = self.bucket_of(hash) as u32;
-        self.place(memory, head, tag_of(hash) | bits_of(marks) | address_of(owned))
+        self.put_word(memory, head, tag_of(hash) | bits_of(marks) | address_of(owned))
     }
 
     /// Puts `word` into the first empty slot of a chain.
-    fn place(&mut self, memory: Memory<'_>, head: u32, word: u64) -> Position {
+    fn put_word(&mut self, memory: Memory<'_>, head: u32, word: u64) -> Position {
         let mut bucket = BucketId(head);
         loop {
             let slots = &mut self.bucket_mut(bucket).slots;
@@ -351,7 +351,7 @@ impl Table {
             } else {
                 hash_key(item_of(word, self).key()) >> level & 1
             };
-            self.place(memory, if bit == 0 { parent } else { new }, word);
+            self.put_word(memory, if bit == 0 { parent } else { new }, word);
         }
     }
 
@@ -364,7 +364,7 @@ impl Table {
         self.take_chain(last, &mut words);
         self.buckets.pop(memory);
         for word in words {
-            self.place(memory, parent, word);
+            self.put_word(memory, parent, word);
         }
         if self.len == 0 {
             self.overflow.clear(memory);

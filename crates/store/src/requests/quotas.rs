@@ -129,14 +129,15 @@ impl Store {
         let mut shard = self.shard_to_evict(shard_index)?;
         let quota = self.quotas.at(index)?;
         let upkeep = self.upkeep(shard_index, turn);
-        let gone = |place: usize, key: &[u8]| {
-            self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
+        let gone = |space_index: usize, key: &[u8]| {
+            self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
         };
         let (mut evicted, mut freed) = (0, 0);
         for database in 0..self.database_count() {
-            let place = self.place_of(database) + index;
+            let space_index = self.first_space(database) + index;
             while evicted < VICTIMS_MAX as u64 && !quota.fits(more) {
-                let Some(bytes) = shard.evict_from(place, &upkeep, self.policy(), gone) else {
+                let Some(bytes) = shard.evict_from(space_index, &upkeep, self.policy(), gone)
+                else {
                     break;
                 };
                 (evicted, freed) = (evicted + 1, freed + bytes);
@@ -159,8 +160,8 @@ impl Store {
             for shard in 0..self.shard_count() {
                 let mut shard = self.shard(shard);
                 for database in 0..self.database_count() {
-                    let place = self.place_of(database) + index;
-                    let Some(space) = shard.existing_space(place) else { continue };
+                    let space_index = self.first_space(database) + index;
+                    let Some(space) = shard.existing_space(space_index) else { continue };
                     let recount = space.recount() as i64;
                     assert_eq!(space.used, recount);
                     bytes += space.used;

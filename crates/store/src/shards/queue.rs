@@ -8,9 +8,9 @@ pub(crate) struct Queue {
     pub(super) small: Deque<u32>,
     /// Something was evicted: memory is full, and the queue decides.
     pub(super) pressed: bool,
-    /// Fingerprints of evicted items, placed by hash, 0 when empty. The next
-    /// ghost in the same place replaces it, so a ghost lives for about as many
-    /// evictions as there are places.
+    /// Fingerprints of evicted items, indexed by hash, 0 when empty. The next
+    /// ghost at the same index replaces it, so a ghost lives for about as many
+    /// evictions as there are indices.
     ghosts: Node<u16>,
 }
 
@@ -32,7 +32,7 @@ impl Queue {
         self.small.relocate() + u64::from(nodes::relocate(&mut self.ghosts))
     }
 
-    fn ghost_place(&self, hash: u32) -> usize {
+    fn ghost_index(&self, hash: u32) -> usize {
         hash as usize & (self.ghosts.len() - 1)
     }
 
@@ -41,18 +41,18 @@ impl Queue {
             self.ghosts = nodes::empty();
             self.ghosts.resize(item_count.next_power_of_two(), 0);
         }
-        let place = self.ghost_place(hash);
-        self.ghosts[place] = fingerprint(hash);
+        let index = self.ghost_index(hash);
+        self.ghosts[index] = fingerprint(hash);
     }
 
     pub(super) fn take_ghost(&mut self, hash: u32) -> bool {
         if self.ghosts.is_empty() {
             return false;
         }
-        let place = self.ghost_place(hash);
-        let known = self.ghosts[place] == fingerprint(hash);
+        let index = self.ghost_index(hash);
+        let known = self.ghosts[index] == fingerprint(hash);
         if known {
-            self.ghosts[place] = 0;
+            self.ghosts[index] = 0;
         }
         known
     }

@@ -137,9 +137,9 @@ impl Quotas {
         self.list.get(index.checked_sub(1)?)
     }
 
-    /// Counts a change of the space at a place; whether that is one of a quota.
-    pub(super) fn book(&self, place: usize, bytes: i64, items: i64) -> bool {
-        let Some(quota) = self.at(place % self.width()) else { return false };
+    /// Counts a change of the space of an index; whether that is one of a quota.
+    pub(super) fn book(&self, space_index: usize, bytes: i64, items: i64) -> bool {
+        let Some(quota) = self.at(space_index % self.width()) else { return false };
         quota.used.fetch_add(bytes, Ordering::Relaxed);
         if items != 0 {
             quota.items.fetch_add(items, Ordering::Relaxed);

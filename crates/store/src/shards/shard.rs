@@ -31,7 +31,7 @@ pub(crate) enum Gone {
 
 /// One of the parts the key space is cut into by hash, with its own lock. Each
 /// has a space per database, and as many more as there are quotas: what is
-/// called a database here is the place of such a space.
+/// called a database here is the index of such a space.
 pub(crate) struct Shard {
     pub(crate) counts: Counts,
     /// Number of changes of keys by requests.
@@ -48,7 +48,7 @@ pub(crate) struct Shard {
     others: Vec<Option<Box<Space>>>,
     /// Spaces of flushed databases, freed bit by bit.
     garbage: Vec<Space>,
-    /// The bucket, and its database's place, to be compacted next.
+    /// The bucket to be compacted next, and the index of its space.
     compacted: (u32, u32),
 }
 
@@ -181,7 +181,7 @@ impl Shard {
 
     /// Frees what expired or was flushed, in up to `steps` steps; the bytes
     /// freed. Sets `due` to the second at which to come again, 0 for at once.
-    /// `gone` is told of each key that expired, with its database's place, and
+    /// `gone` is told of each key that expired, with the index of its space, and
     /// of those of which only fields did, which it leaves as they are.
     pub(crate) fn tidy<H: Fn(&[u8]) -> u32>(
         &mut self,
@@ -225,8 +225,8 @@ impl Shard {
     }
 
     /// Evicts items until `wanted` bytes are free or other shards should have
-    /// their turn; the bytes freed. `gone` is told of each key evicted, with its
-    /// database's place.
+    /// their turn; the bytes freed. `gone` is told of each key evicted, with the
+    /// index of its space.
     pub(crate) fn evict<H: Fn(&[u8]) -> u32>(
         &mut self,
         upkeep: &Upkeep<'_, H>,
@@ -253,16 +253,16 @@ impl Shard {
         freed
     }
 
-    /// The place of a space, by the number of items in it: of quotas many may
+    /// The index of a space, by the number of items in it: of quotas many may
     /// have few.
     fn space_of_any_item(&mut self) -> Option<usize> {
-        let len = |shard: &Self, place: usize| {
-            shard.space_to_read(place).map_or(0, |space| space.table.len() as u64)
+        let len = |shard: &Self, index: usize| {
+            shard.space_to_read(index).map_or(0, |space| space.table.len() as u64)
         };
-        let total: u64 = (0..self.database_count()).map(|place| len(self, place)).sum();
+        let total: u64 = (0..self.database_count()).map(|index| len(self, index)).sum();
         let mut skip = self.random() % total.max(1);
-        (0..self.database_count()).find(|place| {
-            let here = len(self, *place);
+        (0..self.database_count()).find(|index| {
+            let here = len(self, *index);
             let is_it = skip < here;
             skip = skip.saturating_sub(here);
             is_it

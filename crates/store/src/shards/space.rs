@@ -14,8 +14,8 @@ const STALE_MAX: usize = 256;
 /// Buckets that one more entry has looked at while the wheel is built anew: some
 /// microseconds. It is done before the old one has grown by much.
 const REBUILT_BUCKETS: usize = 16;
-/// Places of a walk over the table: those of reversed hashes.
-const PLACES: u64 = 1 << 32;
+/// Steps of a walk over the table: reversed hashes.
+const HASHES: u64 = 1 << 32;
 
 /// What one shard holds of one database: its items, when they expire, and in
 /// which order they are evicted. Takes next to nothing while empty.
@@ -41,8 +41,8 @@ pub(crate) struct Space {
 /// a shard may have very many items, and nobody takes entries from it meanwhile.
 struct Rebuilt {
     wheel: Wheel,
-    /// How far the walk over the table is. What it has passed is in the wheel.
-    place: u64,
+    /// The reversed hash that the walk over the table is at. What it has passed is in the wheel.
+    reversed: u64,
 }
 
 /// What upkeep needs from the store.
@@ -117,10 +117,10 @@ impl Space {
         bytes as i64 - mem::replace(&mut self.accounted, bytes) as i64
     }
 
-    /// Books a change of its items, as the space at a place of a locked shard.
+    /// Books a change of its items, as a space of that index in a locked shard.
     #[inline]
-    pub(crate) fn book(&mut self, quotas: &Quotas, place: usize, bytes: i64, items: i64) {
-        if !quotas.is_empty() && quotas.book(place, bytes, items) {
+    pub(crate) fn book(&mut self, quotas: &Quotas, index: usize, bytes: i64, items: i64) {
+        if !quotas.is_empty() && quotas.book(index, bytes, items) {
             self.used += bytes;
         }
     }
@@ -168,14 +168,14 @@ impl Space {
     /// grows and shrinks; an item that it meets twice has two entries.
     #[cold]
     fn rebuild_wheel(&mut self, added: Entry, upkeep: &Upkeep<'_, impl Fn(&[u8]) -> u32>) {
-        let begin = || nodes::boxed(Rebuilt { wheel: Wheel::new(upkeep.second()), place: 0 });
+        let begin = || nodes::boxed(Rebuilt { wheel: Wheel::new(upkeep.second()), reversed: 0 });
         let rebuilt = self.rebuilt.get_or_insert_with(begin);
         rebuilt.wheel.add(upkeep.memory, added);
         for _ in 0..REBUILT_BUCKETS {
-            if rebuilt.place >= PLACES || self.table.len() == 0 {
+            if rebuilt.reversed >= HASHES || self.table.len() == 0 {
                 return self.end_rebuild(upkeep.memory);
             }
-            let bucket = self.table.bucket_of((rebuilt.place as u32).reverse_bits());
+            let bucket = self.table.bucket_of((rebuilt.reversed as u32).reverse_bits());
             for position in self.table.positions(bucket) {
                 if !self.table.marks(position).volatile {
                     continue;
@@ -187,7 +187,7 @@ impl Space {
                     rebuilt.wheel.add(upkeep.memory, entry);
                 }
             }
-            rebuilt.place = self.table.span(bucket).end;
+            rebuilt.reversed = self.table.span(bucket).end;
         }
     }
 

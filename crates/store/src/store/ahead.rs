@@ -14,7 +14,7 @@ impl Store {
     #[inline]
     pub fn hint(&self, key: &[u8]) -> KeyHint {
         let (hash, shard) = self.locate(key);
-        prefetch(self.shard_place(shard));
+        prefetch(self.shard_address(shard));
         KeyHint { hash, shard: shard as u16, quota: self.quota_of(key) as u16 }
     }
 
@@ -22,11 +22,11 @@ impl Store {
     /// random costs two reads from memory, one behind the other; those of many
     /// keys overlap. Changes nothing, and passes over shards in use.
     pub fn prefetch(&self, database: u32, hints: &[KeyHint]) {
-        let place = self.place_of(database);
+        let first_space = self.first_space(database);
         for step in [Table::prefetch, Table::prefetch_item] {
             for hint in hints {
                 if let Some(mut shard) = self.try_shard(hint.shard as usize)
-                    && let Some(space) = shard.existing_space(place + usize::from(hint.quota))
+                    && let Some(space) = shard.existing_space(first_space + usize::from(hint.quota))
                 {
                     step(&space.table, hint.hash);
                 }

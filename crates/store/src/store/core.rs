@@ -54,9 +54,9 @@ pub struct Store {
     /// log2 of the shards that share an arena.
     arena_shift: u32,
     pub(crate) compaction: Compaction,
-    /// Database as clients name it -> its place in shards. Changed only with
+    /// Database as clients name it -> the index of its first space in shards. Changed only with
     /// all shards locked, so holding any shard is enough to read it.
-    pub(super) places: Box<[AtomicU32]>,
+    pub(super) first_spaces: Box<[AtomicU32]>,
     /// Bytes used, short of what shards have not yet reported.
     used: AtomicI64,
     /// Bound on what a shard does not report.
@@ -123,7 +123,9 @@ impl Store {
             config: StoreConfig { databases: config.databases.max(1), ..config },
             hasher: Hasher::new(config.seed),
             shard_bits: shard_count.ilog2(),
-            places: (0..config.databases.max(1)).map(|it| AtomicU32::new(it * width)).collect(),
+            first_spaces: (0..config.databases.max(1))
+                .map(|it| AtomicU32::new(it * width))
+                .collect(),
             used: AtomicI64::new(0),
             unreported_max: unreported_max.min(UNREPORTED_MAX),
             tick_turn: AtomicUsize::new(0),
@@ -183,7 +185,7 @@ impl Store {
         lock: impl Fn(&'s Lock<Shard>) -> Option<Guard<'s, Shard>>,
     ) -> Option<StoreStats> {
         let mut stats = StoreStats {
-            databases: vec![DatabaseStats::default(); self.places.len()],
+            databases: vec![DatabaseStats::default(); self.first_spaces.len()],
             memory_pages: self.heap.page_bytes(),
             memory_idle: (self.heap.idle_bytes() + self.resident.idle_now()).max(0) as u64,
             memory_peak: self.resident.peak().max(0) as u64,
@@ -197,9 +199,9 @@ impl Store {
         let before = gone();
         for index in 0..self.shards.len() {
             let mut shard = lock(self.lock_of(index))?;
-            for database in 0..self.places.len() {
-                for place in self.places_of(database as u32) {
-                    let Some(space) = shard.existing_space(place) else { continue };
+            for database in 0..self.first_spaces.len() {
+                for index in self.space_indices(database as u32) {
+                    let Some(space) = shard.existing_space(index) else { continue };
                     stats.databases[database].items += space.table.len() as u64;
                     stats.databases[database].volatile += space.volatile as u64;
                 }
@@ -330,7 +332,7 @@ impl Store {
 
     /// Where a shard is, to be prefetched.
     #[inline]
-    pub(crate) fn shard_place(&self, index: usize) -> *const Lock<Shard> {
+    pub(crate) fn shard_address(&self, index: usize) -> *const Lock<Shard> {
         &raw const self.shards[index].0
     }
 
@@ -340,29 +342,29 @@ impl Store {
         if self.quotas.is_empty() { 0 } else { self.quotas.of(key) }
     }
 
-    /// The place in shards of the space that a key is in. Good while a shard
+    /// The index in shards of the space that a key is in. Good while a shard
     /// is locked.
     #[inline]
-    pub(crate) fn place_for(&self, database: u32, key: &[u8]) -> usize {
-        self.place_of(database) + self.quota_of(key)
+    pub(crate) fn space_index(&self, database: u32, key: &[u8]) -> usize {
+        self.first_space(database) + self.quota_of(key)
     }
 
-    /// The places of a database's spaces. Good while a shard is locked.
-    pub(crate) fn places_of(&self, database: u32) -> Range<usize> {
-        let first = self.place_of(database);
+    /// The indices of a database's spaces in shards. Good while a shard is locked.
+    pub(crate) fn space_indices(&self, database: u32) -> Range<usize> {
+        let first = self.first_space(database);
         first..first + self.quotas.width()
     }
 
-    /// The place in shards of a database's first space, which has the keys
+    /// The index in shards of a database's first space, which has the keys
     /// without a quota. Good while a shard is locked.
     #[inline]
-    pub(crate) fn place_of(&self, database: u32) -> usize {
-        self.places[database as usize].load(Ordering::Relaxed) as usize
+    pub(crate) fn first_space(&self, database: u32) -> usize {
+        self.first_spaces[database as usize].load(Ordering::Relaxed) as usize
     }
 
-    /// The database that has a place in shards, one of which is locked.
-    pub(crate) fn database_at(&self, place: usize) -> u32 {
-        let has_it = |database: &u32| self.places_of(*database).contains(&place);
+    /// The database that a space is of. A shard is locked.
+    pub(crate) fn database_at(&self, space_index: usize) -> u32 {
+        let has_it = |database: &u32| self.space_indices(*database).contains(&space_index);
         (0..self.database_count()).find(has_it).unwrap_or_default()
     }
 

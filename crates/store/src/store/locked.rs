@@ -62,12 +62,12 @@ impl Store {
         }
     }
 
-    /// Exchanges the places of two databases, with `locked` all shards.
+    /// Exchanges the spaces of two databases, with `locked` all shards.
     pub(crate) fn swap_databases(&self, _locked: &Locked<'_>, one: u32, other: u32) {
-        let (one, other) = (&self.places[one as usize], &self.places[other as usize]);
-        let place = one.load(Ordering::Relaxed);
+        let (one, other) = (&self.first_spaces[one as usize], &self.first_spaces[other as usize]);
+        let first = one.load(Ordering::Relaxed);
         one.store(other.load(Ordering::Relaxed), Ordering::Relaxed);
-        other.store(place, Ordering::Relaxed);
+        other.store(first, Ordering::Relaxed);
     }
 }
 
@@ -90,7 +90,7 @@ impl Locked<'_> {
     pub(crate) fn contains(&self, database: u32, key: &[u8], now_millis: Option<u64>) -> bool {
         let (hash, index) = self.store.locate(key);
         let Ok(at) = self.indices.binary_search(&(index as u32)) else { return false };
-        let space = self.guards[at].space_to_read(self.store.place_for(database, key));
+        let space = self.guards[at].space_to_read(self.store.space_index(database, key));
         let is_live = |space: &Space| {
             let position = space.table.find(hash, |item, _| item.key() == key)?;
             let item = space.table.item(position);
@@ -136,7 +136,7 @@ impl Locked<'_> {
         let at = self.indices.binary_search(&(index as u32));
         let shard: &Shard = &self.guards[at.expect("the key's shard is locked")];
         let means = self.store.means(index, turn.now_millis);
-        let space = shard.space_to_read(self.store.place_for(turn.database, key))?;
+        let space = shard.space_to_read(self.store.space_index(turn.database, key))?;
         let position = space.table.find(hash, |item, _| item.key() == key)?;
         let item = space.table.item(position);
         (!item.is_gone(turn.now_millis)).then_some((item, means))
@@ -153,8 +153,8 @@ impl Locked<'_> {
                 let hash = self.store.hash(key);
                 let index = self.store.shard_of(hash) as u32;
                 if let Ok(at) = self.indices.binary_search(&index) {
-                    let place = self.store.place_for(turn.database, key);
-                    step(&self.guards[at].space(place).table, hash as u32);
+                    let space_index = self.store.space_index(turn.database, key);
+                    step(&self.guards[at].space(space_index).table, hash as u32);
                 }
             }
         }
@@ -163,8 +163,8 @@ impl Locked<'_> {
     /// Empties a database of all locked shards.
     pub(crate) fn flush(&mut self, database: u32) {
         for (index, shard) in self.indices.iter().zip(&mut self.guards) {
-            for place in self.store.places_of(database) {
-                if shard.flush(place, &self.store.quotas) {
+            for space_index in self.store.space_indices(database) {
+                if shard.flush(space_index, &self.store.quotas) {
                     self.store.come_by(*index as usize, 0);
                 }
             }

@@ -74,17 +74,17 @@ impl Store {
         }
     }
 
-    /// The same for a key whose database is known by its place in shards.
+    /// The same for a key whose database is known by the index of its space in shards.
     #[inline]
     pub(crate) fn note_event_at(
         &self,
-        (turn, place): (Turn, usize),
+        (turn, space_index): (Turn, usize),
         class: KeyspaceEvents,
         name: &'static str,
         key: &[u8],
     ) {
         if self.events.noted().contains(class) {
-            self.keep_event(turn, self.database_at(place), class, name, key);
+            self.keep_event(turn, self.database_at(space_index), class, name, key);
         }
     }
 

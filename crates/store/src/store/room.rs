@@ -215,8 +215,8 @@ impl Store {
                 search.note_held(index);
                 continue;
             };
-            let gone = |place: usize, key: &[u8]| {
-                self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
+            let gone = |space_index: usize, key: &[u8]| {
+                self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
             };
             let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
             self.charge(&mut shard, -freed);

@@ -104,7 +104,7 @@ impl<'s> Transfer<'s> {
     #[cold]
     pub(crate) fn withdraw(&self, at: usize) {
         if let Some(mut lent) = self.lent.take() {
-            lent.retain(|(place, _)| *place < at);
+            lent.retain(|(position, _)| *position < at);
             self.lent.set(Some(lent));
         }
     }

@@ -67,7 +67,7 @@ pub(crate) struct Group {
     /// The greatest id that ever was among them: most come behind all others.
     greatest: Id,
     names: BTreeMap<Box<[u8]>, ConsumerIndex>,
-    /// Places of consumers that are gone are free.
+    /// Indices of consumers that are gone are free.
     consumers: Vec<Option<Consumer>>,
     free: Vec<ConsumerIndex>,
     /// Bytes that the consumers take.
