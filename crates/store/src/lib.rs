@@ -32,6 +32,6 @@ pub use memcached::MemcachedContext;
 pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
 pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
 pub use store::{
-    AfterRead, Busy, Context, DatabaseStats, Draft, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
-    Patience, Store, StoreConfig, StoreStats, Transfer, Waiter, Who,
+    AfterRead, Busy, Context, DatabaseStats, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
+    Patience, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
 };

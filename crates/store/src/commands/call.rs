@@ -49,7 +49,7 @@ pub(super) struct Call<'a> {
     pub(super) store: &'a Store,
     pub(super) turn: Turn,
     pub(super) args: Args<'a>,
-    /// What long values are lent and given with; none where all are copied.
+    /// What takes and gives long values without a copy; none where all are copied.
     pub(super) transfer: Option<&'a Transfer<'a>>,
 }
 
@@ -71,27 +71,27 @@ impl<'a> Call<'a> {
         (index..args.len()).step_by(step).map(move |index| args.get(index).unwrap_or_default())
     }
 
-    /// Appends `value`, which is of `item`, as a bulk string; a long one may be lent.
+    /// Appends `value`, which is of `item`, as a bulk string; a long one may go without a copy.
     #[inline]
     pub(super) fn write_bulk(&self, item: &Item<'_>, value: &[u8], out: &mut Vec<u8>) {
         reply::bulk_header(out, value.len());
         match self.transfer.filter(|transfer| transfer.is_for(item, value)) {
             None => out.extend_from_slice(value),
-            Some(transfer) => transfer.lend(item, value, out.len()),
+            Some(transfer) => transfer.insert(item, value, out.len()),
         }
         out.extend_from_slice(b"\r\n");
     }
 
     /// Whether the value to set was given apart from the arguments.
     #[inline]
-    pub(super) fn has_draft(&self) -> bool {
-        self.transfer.is_some_and(|transfer| transfer.draft_len() > 0)
+    pub(super) fn has_streamed(&self) -> bool {
+        self.transfer.is_some_and(|transfer| transfer.streamed_len() > 0)
     }
 
     /// Sets the key to a string: to the one that was given, if one was, else to `value`.
     pub(super) fn set_text(&self, entry: &mut Entry<'_>, value: &[u8], expiry: Option<u64>) {
-        match self.transfer.and_then(Transfer::take_draft) {
-            Some(draft) => entry.set_draft(*draft, expiry),
+        match self.transfer.and_then(Transfer::take_streamed) {
+            Some(streamed) => entry.set_streamed(*streamed, expiry),
             None => entry.set(value, Encoding::Text, expiry),
         }
     }

@@ -100,7 +100,7 @@ impl<'a> SetOptions<'a> {
 /// SET.
 #[inline]
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    if call.args.len() == 3 && !call.has_draft() {
+    if call.args.len() == 3 && !call.has_streamed() {
         call.store.set(call.turn, call.arg(1), call.arg(2), 0);
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());

@@ -1,7 +1,7 @@
 use crate::collections::WrongType;
 use crate::items::{Encoding, Item, Kind, Marks, Meta, Owned, Position, SlotMut, Times};
 use crate::shards::{Shard, Space};
-use crate::store::{Draft, Store, Turn};
+use crate::store::{Store, StreamedSet, Turn};
 use keyway_base::KeyspaceEvents;
 
 impl Turn {
@@ -271,11 +271,11 @@ impl<'a> Entry<'a> {
     }
 
     /// The same with a value that is in its block already.
-    pub(crate) fn set_draft(&mut self, mut draft: Draft, expiry: Option<u64>) {
+    pub(crate) fn set_streamed(&mut self, mut streamed: StreamedSet, expiry: Option<u64>) {
         let meta = Meta::new(Encoding::Text, expiry);
-        match draft.take_item(&meta, self.turn.access(), self.key) {
+        match streamed.take_item(&meta, self.turn.access(), self.key) {
             Some(item) => self.adopt(item),
-            None => self.set_with(draft.bytes(), &meta),
+            None => self.set_with(streamed.bytes(), &meta),
         }
     }
 

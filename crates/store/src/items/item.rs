@@ -292,7 +292,7 @@ impl Owned {
     /// too short, nor so long that memory would be wasted. Nor does it suit
     /// when the item owns a structure.
     pub(crate) fn overwrite(&mut self, meta: &Meta, access: u32, value: &[u8]) -> bool {
-        if self.item().encoding().is_boxed() || self.is_lent() {
+        if self.item().encoding().is_boxed() || self.is_shared() {
             return false;
         }
         let Some(head) = self.plan_in_place(meta, value.len()) else { return false };
@@ -317,16 +317,16 @@ impl Owned {
         value_len: usize,
     ) -> i64 {
         let (access, old) = (self.item().access(), self.item().head);
-        let is_lent = self.is_lent();
+        let is_shared = self.is_shared();
         if let Some(head) = self.plan_in_place(meta, value_len)
-            && (!is_lent || old.key_at() == head.key_at() && old.value_len == value_len)
+            && (!is_shared || old.key_at() == head.key_at() && old.value_len == value_len)
         {
             self.reshape_in_place(&head, meta, access, old.value_len);
             return 0;
         }
         let before = self.block_bytes();
         let head = Head::plan(meta, old.key_len, value_len);
-        if old.large && head.large && old.key_at() == head.key_at() && !is_lent {
+        if old.large && head.large && old.key_at() == head.key_at() && !is_shared {
             // SAFETY: the block is one of its own, and owned.
             self.start = unsafe { heap.resize_large(self.start, roomy(head.len())) };
             self.reshape_in_place(&head, meta, access, old.value_len);

@@ -35,7 +35,7 @@ pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
     pub(super) bytes: &'a [u8],
     pub(super) item_len_max: u32,
-    /// What long values are lent with; none where all are copied.
+    /// What takes long values without a copy; none where all are copied.
     pub(super) transfer: Option<&'a Transfer<'a>>,
 }
 

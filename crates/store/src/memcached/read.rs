@@ -118,7 +118,7 @@ fn tell_apart(
         return call.tell(key, &Outcome::Hit(told), out);
     }
     call.tell(key, &Outcome::Hit(Item { is_apart: true, ..told }), out);
-    transfer.lend(item, told.value, out.len() - value_end_len(dialect));
+    transfer.insert(item, told.value, out.len() - value_end_len(dialect));
 }
 
 #[cold]

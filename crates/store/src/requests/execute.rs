@@ -13,7 +13,7 @@ impl Store {
     }
 
     /// The same, without copies of long values if a transfer is there for them: those of
-    /// the reply are then not among what was appended, see [`Transfer::into_lent`].
+    /// the reply are then not among what was appended, see [`Transfer::into_zero_copy`].
     #[inline]
     pub fn execute_with(
         &self,
@@ -60,7 +60,8 @@ impl Store {
         self.make_room(0, turn);
     }
 
-    /// Makes room for the bytes of a request. A draft has its room already, unless it was refused.
+    /// Makes room for the bytes of a request. A streamed SET has its room already, unless it was
+    /// refused.
     #[inline]
     fn room_for(
         &self,

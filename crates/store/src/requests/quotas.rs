@@ -36,7 +36,7 @@ impl Store {
         concerned.sort_unstable();
         concerned.dedup();
         if request.command.flags.contains(Flags::DENYOOM) {
-            let streamed = transfer.map_or(0, Transfer::draft_len) as u64;
+            let streamed = transfer.map_or(0, Transfer::streamed_len) as u64;
             let bytes = args_len(request) + streamed;
             for index in &concerned {
                 let of_quota = keys.clone().filter(|key| self.quotas.of(key) == *index);

@@ -1,10 +1,10 @@
-use super::announced::Drafts;
 use super::arenas::{Compaction, arena_count};
 use super::config::{DatabaseStats, StoreConfig, StoreStats};
 use super::events::Events;
 use super::flushes::Flushes;
 use super::resident::Resident;
 use super::scripting::{Busy, Scripting};
+use super::streamed_sets::StreamedSets;
 use super::turn::Turn;
 use super::waiters::Waiters;
 use super::watches::Watches;
@@ -82,7 +82,7 @@ pub struct Store {
     /// What memcached clients want flushed at a time to come.
     pub(crate) flushes: Flushes,
     /// Long values that are on their way in.
-    pub(crate) drafts: Drafts,
+    pub(crate) streamed_sets: StreamedSets,
 }
 
 impl Store {
@@ -138,7 +138,7 @@ impl Store {
             resident: Resident::new(),
             scripting: Scripting::new(),
             flushes: Flushes::new(),
-            drafts: Drafts::default(),
+            streamed_sets: StreamedSets::default(),
         };
         store.watch_changes(false);
         store.used.store(store.own_bytes(), Ordering::Relaxed);

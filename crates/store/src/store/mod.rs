@@ -2,7 +2,6 @@
 //! is noted of keys. It knows no command.
 
 mod ahead;
-mod announced;
 mod arenas;
 mod compaction;
 mod config;
@@ -16,6 +15,7 @@ mod resident;
 mod room;
 mod scripting;
 mod streamed_set;
+mod streamed_sets;
 mod turn;
 mod waiters;
 mod watches;
@@ -30,7 +30,7 @@ pub use events::{KeyEvent, NO_WORKER};
 pub(crate) use locked::Locked;
 pub(crate) use room::{Reserved, Search, args_len, reserved_len};
 pub use scripting::Busy;
-pub use streamed_set::Draft;
+pub use streamed_set::StreamedSet;
 pub use turn::Context;
 pub(crate) use turn::Turn;
 pub(crate) use waiters::Lane;

@@ -141,8 +141,8 @@ impl Store {
         self.make_room_beside(len, bytes, turn).then_some(room)
     }
 
-    /// Returns whether drafts that announced so many bytes may begin. A store that evicts makes
-    /// room for them as they come.
+    /// Returns whether streamed SETs that announced so many bytes may begin. A store that
+    /// evicts makes room for them as they come.
     pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
         self.config.memory_max == 0
             || self.policy() != EvictionPolicy::NoEviction
@@ -158,13 +158,13 @@ impl Store {
     }
 
     /// Bytes used as far as shards told, with what is still to be freed, what
-    /// nobody but those it is lent to wants, and what pages hold beyond it.
+    /// nobody but the replies that share it wants, and what pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
         self.used_bytes() + self.gone() + self.idle_counted()
     }
 
-    /// Bytes that belong to no item: still to be freed, lent, in drafts, or reserved.
+    /// Bytes that belong to no item: still to be freed, shared, in streamed SETs, or reserved.
     #[inline]
     fn gone(&self) -> i64 {
         self.discarded_bytes() + self.heap.outside_bytes()

@@ -10,17 +10,17 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Part of the bound on memory that drafts may announce together: they are in the way of
+/// Part of the bound on memory that streamed SETs may announce together: they are in the way of
 /// items, before it is known whether they will be any.
-const DRAFTS_SHARE: u64 = 4;
+const ANNOUNCED_SHARE: u64 = 4;
 
-/// Bytes that drafts may announce together where memory has no bound.
+/// Bytes that streamed SETs may announce together where memory has no bound.
 const ANNOUNCED_MAX: u64 = 4 << 30;
 
 /// A long string on its way into a store, in the block that its item will have. The store makes
-/// room as the value comes, and the bytes that have come count towards the memory bound. A draft
-/// without room is refused: its block is freed, and the rest of its value is dropped.
-pub struct Draft {
+/// room as the value comes, and the bytes that have come count towards the memory bound. A
+/// streamed SET without room is refused: its block is freed, and the rest of its value is dropped.
+pub struct StreamedSet {
     store: Arc<Store>,
     /// `None` once the block belongs to an item or is freed.
     block: Option<NonNull<u8>>,
@@ -32,40 +32,40 @@ pub struct Draft {
     counted: usize,
 }
 
-// SAFETY: a draft is the only one to know of its block.
-unsafe impl Send for Draft {}
+// SAFETY: a streamed SET is the only one to know of its block.
+unsafe impl Send for StreamedSet {}
 
-impl fmt::Debug for Draft {
+impl fmt::Debug for StreamedSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Draft({} of {} bytes)", self.filled, self.value_len)
+        write!(out, "StreamedSet({} of {} bytes)", self.filled, self.value_len)
     }
 }
 
-impl Draft {
-    /// Begins a draft of `value_len` bytes under `key`. It takes memory only as it is filled. The
-    /// draft is refused from the start in a store that evicts nothing and has no room for the value.
-    /// None begins for a short value, with too many drafts, without room beside the other drafts, or
-    /// when the system has no memory.
-    pub fn new(store: &Arc<Store>, key: &[u8], value_len: usize) -> Option<Draft> {
-        let len = Owned::drafted_len(key.len(), value_len)?;
+impl StreamedSet {
+    /// Begins a streamed SET of `value_len` bytes under `key`. It takes memory only as it is
+    /// filled. It is refused from the start in a store that evicts nothing and has no room for
+    /// the value. None begins for a short value, with too many streamed SETs, without room
+    /// beside the others, or when the system has no memory.
+    pub fn new(store: &Arc<Store>, key: &[u8], value_len: usize) -> Option<StreamedSet> {
+        let len = Owned::streamed_len(key.len(), value_len)?;
         let announced_max = match store.config().memory_max {
             0 => ANNOUNCED_MAX,
-            bound => bound / DRAFTS_SHARE,
+            bound => bound / ANNOUNCED_SHARE,
         };
-        let announced = store.drafts.admit(value_len, announced_max)?;
+        let announced = store.streamed_sets.admit(value_len, announced_max)?;
         let has_room = store.has_room_to_announce(announced);
         let block = if has_room { store.heap.try_large(len) } else { None };
-        // A value for which there would be no room without the other drafts is refused at once.
+        // A value that would have no room without the other streamed SETs is refused at once.
         let is_refused = !has_room && !store.has_room_to_announce(value_len as u64);
         if block.is_none() && !is_refused {
-            store.drafts.leave(value_len);
+            store.streamed_sets.leave(value_len);
             return None;
         }
         let (store, key_len) = (Arc::clone(store), key.len());
-        Some(Draft { store, block, key_len, value_len, filled: 0, counted: 0 })
+        Some(StreamedSet { store, block, key_len, value_len, filled: 0, counted: 0 })
     }
 
-    /// Whether a command sets its key to the value that a draft is of.
+    /// Whether a command sets its key to the value that a streamed SET is of.
     pub fn suits(verb: Verb) -> bool {
         matches!(verb, Verb::Set | Verb::Setnx | Verb::Setex | Verb::Psetex)
     }
@@ -79,7 +79,7 @@ impl Draft {
             self.free();
         }
         if let Some(value) = self.value() {
-            // SAFETY: the bytes that are filled and these lie in the value's place in the
+            // SAFETY: the bytes that are filled and these lie within the value in the
             // block, which nobody else knows of.
             unsafe {
                 let at = value.add(self.filled);
@@ -92,7 +92,7 @@ impl Draft {
         rest
     }
 
-    /// The bytes of the value that have come. Empty if the draft was refused.
+    /// The bytes of the value that have come. Empty if the streamed SET was refused.
     pub fn bytes(&self) -> &[u8] {
         match self.value() {
             // SAFETY: so many bytes were filled.
@@ -121,8 +121,8 @@ impl Draft {
         self.filled == self.value_len
     }
 
-    /// The item with this value, unless its key is another one or a part is missing. The draft
-    /// stays counted until it is dropped, so that the item can be counted first.
+    /// The item with this value, unless its key is another one or a part is missing. The
+    /// streamed SET stays counted until it is dropped, so that the item can be counted first.
     pub(crate) fn take_item(&mut self, meta: &Meta, access: u32, key: &[u8]) -> Option<Owned> {
         if !self.is_whole() || key.len() != self.key_len {
             return None;
@@ -130,7 +130,7 @@ impl Draft {
         let block = self.block.take()?;
         // SAFETY: the block has room for such an item, and its value is in place; it
         // belongs to the item from here on.
-        Some(unsafe { Owned::of_draft(block, meta, access, key, self.value_len) })
+        Some(unsafe { Owned::of_streamed(block, meta, access, key, self.value_len) })
     }
 
     fn heap(&self) -> &Heap {
@@ -140,13 +140,13 @@ impl Draft {
     /// Where the value begins.
     fn value(&self) -> Option<NonNull<u8>> {
         // SAFETY: the block was made for a key of that length with a value behind it.
-        self.block.map(|block| unsafe { block.add(Owned::drafted_value_at(self.key_len)) })
+        self.block.map(|block| unsafe { block.add(Owned::streamed_value_at(self.key_len)) })
     }
 
     /// Frees the block, if there is one.
     fn free(&mut self) {
         if let Some(block) = self.block.take() {
-            let used = Owned::drafted_value_at(self.key_len) + self.filled;
+            let used = Owned::streamed_value_at(self.key_len) + self.filled;
             // SAFETY: nobody else knows of the block, which is filled up to there.
             unsafe { self.heap().free_unfilled(block, used) };
         }
@@ -155,9 +155,9 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for StreamedSet {
     fn drop(&mut self) {
         self.free();
-        self.store.drafts.leave(self.value_len);
+        self.store.streamed_sets.leave(self.value_len);
     }
 }

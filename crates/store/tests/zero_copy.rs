@@ -1,4 +1,4 @@
-//! Long values that are taken from the store, and given to it, without a copy: what is lent
+//! Long values that are taken from the store, and given to it, without a copy: what is shared
 //! stays as it was, whatever becomes of its key, and its memory comes back with the last of
 //! it; what is given counts like any other value.
 
@@ -8,14 +8,14 @@ use common::{Random, Reply, clock_at, execute, run, run_words};
 use keyway_base::{ByteRange, Part};
 use keyway_command::{Args, Request};
 use keyway_resp::Protocol;
-use keyway_store::{Context, Draft, EvictionPolicy, Store, StoreConfig, Transfer};
+use keyway_store::{Context, EvictionPolicy, Store, StoreConfig, StreamedSet, Transfer};
 use std::sync::Arc;
 
 const START: u64 = 1_700_000_000_000;
 /// Runs of the heap, and blocks that the global allocator maps by themselves.
 const LENS: [usize; 6] = [100, 16 << 10, 40_000, 120_000, 140_000, 300_000];
 
-/// The reply to `words`, and what of it is lent.
+/// The reply to `words`, and its zero-copy values.
 fn ask(store: &Arc<Store>, now: u64, words: &[&[u8]]) -> (Vec<u8>, Vec<Part>) {
     ask_with(store, now, words, None)
 }
@@ -25,7 +25,7 @@ fn ask_with(
     store: &Arc<Store>,
     now: u64,
     words: &[&[u8]],
-    draft: Option<Box<Draft>>,
+    streamed: Option<Box<StreamedSet>>,
 ) -> (Vec<u8>, Vec<Part>) {
     let (mut buf, mut ranges) = (Vec::new(), Vec::new());
     for word in words {
@@ -36,7 +36,7 @@ fn ask_with(
     let context = context_at(now);
     // Behind what others have had to say.
     let mut own = b"before".to_vec();
-    let transfer = Transfer::new(store, draft);
+    let transfer = Transfer::new(store, streamed);
     store.execute_with(&request, context, Some(&transfer), &mut own);
     joined(&own, transfer)
 }
@@ -45,35 +45,36 @@ fn context_at(now: u64) -> Context {
     Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
 }
 
-/// What a client gets that is told what is behind `before`, and what of it is lent.
+/// What a client gets that is told what is behind `before`, and its zero-copy values.
 fn joined(own: &[u8], transfer: Transfer<'_>) -> (Vec<u8>, Vec<Part>) {
-    let lent = transfer.into_lent().map_or_else(Vec::new, |lent| *lent);
+    let zero_copy = transfer.into_zero_copy().map_or_else(Vec::new, |zero_copy| *zero_copy);
     let (mut reply, mut from) = (Vec::new(), 6);
-    for (at, part) in &lent {
+    for (at, part) in &zero_copy {
         reply.extend_from_slice(&own[from..*at]);
         reply.extend_from_slice(part.bytes());
         from = *at;
     }
     reply.extend_from_slice(&own[from..]);
-    (reply, lent.into_iter().map(|(_, part)| part).collect())
+    (reply, zero_copy.into_iter().map(|(_, part)| part).collect())
 }
 
 /// A value that came in pieces; none if it is too short.
-fn draft_of(store: &Arc<Store>, key: &[u8], value: &[u8]) -> Option<Box<Draft>> {
-    let mut draft = Draft::new(store, key, value.len())?;
+fn streamed_set_of(store: &Arc<Store>, key: &[u8], value: &[u8]) -> Option<Box<StreamedSet>> {
+    let mut streamed = StreamedSet::new(store, key, value.len())?;
     for piece in value.chunks(10_007) {
         assert!(
-            draft.extend(piece, context_at(START)).is_empty() && draft.bytes().ends_with(piece)
+            streamed.extend(piece, context_at(START)).is_empty()
+                && streamed.bytes().ends_with(piece)
         );
     }
-    assert!(draft.is_whole() && draft.extend(b"more", context_at(START)) == b"more");
-    Some(Box::new(draft))
+    assert!(streamed.is_whole() && streamed.extend(b"more", context_at(START)) == b"more");
+    Some(Box::new(streamed))
 }
 
 fn get(store: &Arc<Store>, key: &str) -> (Vec<u8>, Part) {
-    let (reply, mut lent) = ask(store, START, &[b"get", key.as_bytes()]);
+    let (reply, mut zero_copy) = ask(store, START, &[b"get", key.as_bytes()]);
     let Reply::Bulk(Some(value)) = Reply::read(&mut &reply[..]) else { panic!("no value") };
-    (value, lent.pop().expect("it is lent"))
+    (value, zero_copy.pop().expect("a zero-copy value"))
 }
 
 fn store_of(memory_max: u64) -> Arc<Store> {
@@ -88,7 +89,7 @@ fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
     let empty = store.stats().memory_used;
     let mut random = Random::new(7);
     let mut held: Vec<(Part, Vec<u8>)> = Vec::new();
-    let (mut lent_count, mut drafts, mut now) = (0, 0, START);
+    let (mut zero_copy_count, mut streamed_sets, mut now) = (0, 0, START);
     for step in 0..if common::is_sanitized() { 2000 } else { 6000 } {
         let key = ["a", "b", "c"][random.below(3)].to_owned();
         let other = ["a", "b", "d"][random.below(3)];
@@ -123,39 +124,42 @@ fn what_is_lent_stays_as_it_was_and_every_reply_is_what_it_would_be() {
         };
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let is_given = words[0] == b"set" && random.below(2) == 0;
-        let draft = is_given.then(|| draft_of(&store, words[1], words[2])).flatten();
-        drafts += usize::from(draft.is_some());
-        let (reply, lent) = match draft {
+        let streamed = is_given.then(|| streamed_set_of(&store, words[1], words[2])).flatten();
+        streamed_sets += usize::from(streamed.is_some());
+        let (reply, zero_copy) = match streamed {
             None => ask(&store, now, &words),
             // Its first bytes stand for it.
-            Some(draft) => {
+            Some(streamed) => {
                 let mut words = words.clone();
                 words[2] = b"some";
-                ask_with(&store, now, &words, Some(draft))
+                ask_with(&store, now, &words, Some(streamed))
             }
         };
         let mut plain = Vec::new();
         execute(&twin, 0, clock_at(now), &words, &mut plain);
         assert!(reply == plain, "step {step}: {:?} of {key}", String::from_utf8_lossy(words[0]));
-        lent_count += lent.len();
+        zero_copy_count += zero_copy.len();
         held.extend(
-            lent.into_iter().map(|part| (part.bytes().to_vec(), part)).map(|(b, p)| (p, b)),
+            zero_copy.into_iter().map(|part| (part.bytes().to_vec(), part)).map(|(b, p)| (p, b)),
         );
         while held.len() > 40 || (!held.is_empty() && random.once_in(3)) {
             let (part, bytes) = held.swap_remove(random.below(held.len()));
-            assert!(part.bytes() == bytes, "step {step}: what was lent has changed");
+            assert!(part.bytes() == bytes, "step {step}: a zero-copy value has changed");
         }
         if random.once_in(20) {
             assert!(held.iter().all(|(part, bytes)| part.bytes() == bytes), "step {step}");
         }
         let _ = store.tick(clock_at(now));
     }
-    assert!(lent_count > 50 && drafts > 30, "only {lent_count} were lent, {drafts} given");
+    assert!(
+        zero_copy_count > 50 && streamed_sets > 30,
+        "only {zero_copy_count} were shared, {streamed_sets} streamed"
+    );
     run_words(&store, now, &[b"set", b"last", &[9; 200_000]]);
     held.push((get(&store, "last").1, vec![9; 200_000]));
     run(&store, now, "flushall");
     while store.tick(clock_at(now)) {}
-    assert!(store.stats().memory_used > empty + 16_000, "what is lent still takes memory");
+    assert!(store.stats().memory_used > empty + 16_000, "a zero-copy value still takes memory");
     assert!(held.iter().all(|(part, bytes)| part.bytes() == bytes));
     held.clear();
     while store.tick(clock_at(now)) {}
@@ -255,12 +259,12 @@ fn threads_that_change_it_and_threads_that_hold_it_do_not_meet() {
 #[test]
 fn a_draft_is_for_one_key_and_for_long_values() {
     let store = store_of(0);
-    assert!(Draft::new(&store, b"k", 100_000).is_none(), "it is copied in no time");
-    assert!(Draft::new(&store, b"k", usize::MAX - 5).is_none());
+    assert!(StreamedSet::new(&store, b"k", 100_000).is_none(), "it is copied in no time");
+    assert!(StreamedSet::new(&store, b"k", usize::MAX - 5).is_none());
     let value = vec![b'v'; 300_000];
     for (key, is_other) in [("k", false), ("other", true)] {
-        let draft = draft_of(&store, b"k", &value);
-        let (reply, _) = ask_with(&store, START, &[b"set", key.as_bytes(), b"vvv"], draft);
+        let streamed = streamed_set_of(&store, b"k", &value);
+        let (reply, _) = ask_with(&store, START, &[b"set", key.as_bytes(), b"vvv"], streamed);
         assert_eq!(reply, b"+OK\r\n");
         let (got, part) = get(&store, key);
         assert!(got == value, "of another key: {is_other}");
@@ -275,21 +279,21 @@ fn a_draft_is_for_one_key_and_for_long_values() {
 fn what_has_come_of_a_draft_is_counted_and_no_more() {
     let store = store_of(24 << 20);
     let empty = store.stats().memory_used;
-    let mut draft = Draft::new(&store, b"k", 5 << 20).expect("a draft");
+    let mut streamed = StreamedSet::new(&store, b"k", 5 << 20).expect("a streamed");
     assert_eq!(store.stats().memory_used, empty, "nothing has come of it");
-    draft.extend(&vec![1; 3 << 20], context_at(START));
+    streamed.extend(&vec![1; 3 << 20], context_at(START));
     assert_eq!(store.stats().memory_used, empty + (3 << 20));
     // It is in the way of others.
     run_words(&store, START, &[b"set", b"a", &vec![2; 11 << 20]]);
     run_words(&store, START, &[b"set", b"b", &vec![2; 11 << 20]]);
     assert_eq!(run(&store, START, "exists a b").integer(), 1);
-    drop(draft);
+    drop(streamed);
     while store.tick(clock_at(START)) {}
     run_words(&store, START, &[b"set", b"c", &vec![2; 11 << 20]]);
     assert_eq!(run(&store, START, "exists a b c").integer(), 2, "and not any more");
     // One that is whole makes room for itself like any value.
-    let draft = draft_of(&store, b"k", &vec![3; 5 << 20]);
-    let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], draft);
+    let streamed = streamed_set_of(&store, b"k", &vec![3; 5 << 20]);
+    let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], streamed);
     assert_eq!(reply, b"+OK\r\n");
     while store.tick(clock_at(START)) {}
     assert!(store.stats().memory_used <= 24 << 20);
@@ -303,16 +307,16 @@ fn a_draft_is_refused_as_soon_as_there_is_no_room_for_what_came() {
     let store = Arc::new(Store::new(config));
     run_words(&store, START, &[b"set", b"a", &vec![2; 18 << 20]]);
     let before = store.stats().memory_used;
-    let mut draft = Draft::new(&store, b"k", 6 << 20).expect("a draft");
+    let mut streamed = StreamedSet::new(&store, b"k", 6 << 20).expect("a streamed");
     for piece in vec![3; 6 << 20].chunks(100_000) {
-        assert!(draft.extend(piece, context_at(START)).is_empty());
+        assert!(streamed.extend(piece, context_at(START)).is_empty());
         assert!(store.stats().memory_used < 25 << 20);
     }
-    assert!(draft.is_refused() && draft.is_whole() && draft.bytes().is_empty());
+    assert!(streamed.is_refused() && streamed.is_whole() && streamed.bytes().is_empty());
     while store.tick(clock_at(START)) {}
     assert_eq!(store.stats().memory_used, before, "nothing of it is kept");
-    let draft = Some(Box::new(draft));
-    let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], draft);
+    let streamed = Some(Box::new(streamed));
+    let (reply, _) = ask_with(&store, START, &[b"set", b"k", b"3"], streamed);
     assert!(reply.starts_with(b"-OOM "), "{}", reply.escape_ascii());
     assert_eq!(run(&store, START, "exists a k").integer(), 1);
 }
@@ -323,8 +327,9 @@ fn a_store_that_evicts_nothing_begins_no_draft_that_it_has_no_room_for() {
     let config = StoreConfig { memory_max: 24 << 20, policy, ..StoreConfig::default() };
     let store = Arc::new(Store::new(config));
     run_words(&store, START, &[b"set", b"a", &vec![2; 14 << 20]]);
-    let drafts: Vec<_> = (0..9).filter_map(|_| Draft::new(&store, b"k", 2 << 20)).collect();
-    assert_eq!(drafts.len(), 3, "ten less what is set aside");
+    let streamed_sets: Vec<_> =
+        (0..9).filter_map(|_| StreamedSet::new(&store, b"k", 2 << 20)).collect();
+    assert_eq!(streamed_sets.len(), 3, "ten less what is set aside");
 }
 
 #[test]
@@ -338,8 +343,8 @@ fn a_quota_bounds_what_is_given_as_well() {
     let config = StoreConfig { policy, shards: Some(2), ..StoreConfig::default() };
     let store = Arc::new(Store::with_quotas(config, vec![quota]));
     for (len, fits) in [(600_000, true), (2 << 20, false)] {
-        let draft = draft_of(&store, b"q:k", &vec![3; len]);
-        let (reply, _) = ask_with(&store, START, &[b"set", b"q:k", b"3"], draft);
+        let streamed = streamed_set_of(&store, b"q:k", &vec![3; len]);
+        let (reply, _) = ask_with(&store, START, &[b"set", b"q:k", b"3"], streamed);
         assert_eq!(reply == b"+OK\r\n", fits, "{}", String::from_utf8_lossy(&reply));
     }
     assert_eq!(run(&store, START, "strlen q:k").integer(), 600_000);
@@ -349,32 +354,33 @@ fn a_quota_bounds_what_is_given_as_well() {
 fn a_small_part_of_a_block_is_copied() {
     let store = store_of(0);
     run_words(&store, START, &[b"set", b"k", &[7; 300_000]]);
-    for (end, is_lent) in [("99999", false), ("199999", true)] {
-        let (reply, lent) = ask(&store, START, &[b"getrange", b"k", b"0", end.as_bytes()]);
-        assert_eq!(lent.len(), usize::from(is_lent), "who waits for little holds little");
+    for (end, is_shared) in [("99999", false), ("199999", true)] {
+        let (reply, zero_copy) = ask(&store, START, &[b"getrange", b"k", b"0", end.as_bytes()]);
+        assert_eq!(zero_copy.len(), usize::from(is_shared), "who waits for little holds little");
         assert!(reply.ends_with(b"\x07\x07\r\n"));
     }
 }
 
 #[test]
-fn drafts_are_few_and_announce_no_more_than_a_part_of_the_bound() {
+fn streamed_sets_are_few_and_announce_no_more_than_a_part_of_the_bound() {
     let store = store_of(0);
-    let mut drafts: Vec<Draft> =
-        (0..100).filter_map(|_| Draft::new(&store, b"k", 1 << 20)).collect();
-    assert_eq!(drafts.len(), 64);
-    drafts.truncate(60);
-    assert!(Draft::new(&store, b"k", 512 << 20).is_some(), "one that has left makes room");
+    let mut streamed_sets: Vec<StreamedSet> =
+        (0..100).filter_map(|_| StreamedSet::new(&store, b"k", 1 << 20)).collect();
+    assert_eq!(streamed_sets.len(), 64);
+    streamed_sets.truncate(60);
+    assert!(StreamedSet::new(&store, b"k", 512 << 20).is_some(), "one that has left makes room");
     let store = store_of(64 << 20);
-    let drafts: Vec<Draft> = (0..100).filter_map(|_| Draft::new(&store, b"k", 3 << 20)).collect();
-    assert_eq!(drafts.len(), 5, "a quarter of what the store may take");
+    let streamed_sets: Vec<StreamedSet> =
+        (0..100).filter_map(|_| StreamedSet::new(&store, b"k", 3 << 20)).collect();
+    assert_eq!(streamed_sets.len(), 5, "a quarter of what the store may take");
     let empty = store.stats().memory_used;
-    let mut drafts = drafts;
-    drafts[0].extend(&[1; 100_000], context_at(START));
-    drop(drafts);
+    let mut streamed_sets = streamed_sets;
+    streamed_sets[0].extend(&[1; 100_000], context_at(START));
+    drop(streamed_sets);
     assert!(store.stats().memory_used <= empty, "what never came is not to be freed");
     assert!(
-        Draft::new(&store, b"k", 16 << 20).is_some()
-            && Draft::new(&store, b"k", 17 << 20).is_none()
+        StreamedSet::new(&store, b"k", 16 << 20).is_some()
+            && StreamedSet::new(&store, b"k", 17 << 20).is_none()
     );
 }
 
@@ -408,7 +414,7 @@ fn clients_of_memcached_are_told_the_same_without_copies() {
         (quiet(b'x'), 0),
     ];
     let context = common::memcached::context_at(START);
-    for (line, lent_count) in lines {
+    for (line, zero_copy_count) in lines {
         let plain = common::memcached::ask(&store, START, &line);
         common::memcached::each_request(&line, &mut Vec::new(), |request, bytes, _| {
             let mut own = b"before".to_vec();
@@ -420,9 +426,9 @@ fn clients_of_memcached_are_told_the_same_without_copies() {
                 Some(&transfer),
                 &mut own
             ));
-            let (reply, lent) = joined(&own, transfer);
+            let (reply, zero_copy) = joined(&own, transfer);
             assert!(reply == plain, "{}", line.escape_ascii());
-            assert_eq!(lent.len(), lent_count, "{}", line.escape_ascii());
+            assert_eq!(zero_copy.len(), zero_copy_count, "{}", line.escape_ascii());
         });
     }
 }
