@@ -8,12 +8,17 @@
 //! ```
 //! Shared by all workers; a request runs to completion on the thread that read
 //! it, holding the locks of its keys' shards. Never does I/O, never reads a
-//! clock, has no thread of its own. Read first: [`Store`], `entry.rs` (all that
-//! commands may do with a key) and `table.rs`.
+//! clock, has no thread of its own. Read first: [`Store`], `entry/` (all that
+//! commands may do with a key) and `items/table.rs`.
 //!
-//! Architecture invariants: a request waits for nothing but shard locks, taken
-//! in ascending order, and given back by who meets one that a script holds; arena locks are taken inside them and held for one list
-//! operation. Every byte of an item or a table is in `memory_used`.
+//! The folders are layers, and each imports only those before it: `algorithms`,
+//! `items`, `collections`, `shards`, `store`, `entry`, `edits`, `dump`,
+//! `commands`, `requests`, `memcached`.
+//!
+//! Architecture invariants: a request waits for nothing but shard locks. It takes
+//! them in ascending order, and gives them back when it meets one that a script
+//! holds. Arena locks are taken inside them and held for one list operation. Every
+//! byte of an item or a table is in `memory_used`.
 
 mod algorithms;
 mod collections;
