@@ -41,6 +41,26 @@ impl Boxed {
         nodes::boxed_len::<Self>() + inner
     }
 
+    pub(crate) fn fields_mut(&mut self) -> Option<&mut Fields> {
+        if let Boxed::Fields(fields) = self { Some(fields) } else { None }
+    }
+
+    pub(crate) fn list_mut(&mut self) -> Option<&mut Chunks> {
+        if let Boxed::List(chunks) = self { Some(chunks) } else { None }
+    }
+
+    pub(crate) fn scores_mut(&mut self) -> Option<&mut Scores> {
+        if let Boxed::Sorted(scores) = self { Some(scores) } else { None }
+    }
+
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut Stream> {
+        if let Boxed::Stream(stream) = self { Some(stream) } else { None }
+    }
+
+    pub(crate) fn timed_mut(&mut self) -> Option<&mut Timed> {
+        if let Boxed::Timed(timed) = self { Some(timed) } else { None }
+    }
+
     /// Elements.
     pub(crate) fn len(&self) -> usize {
         match self {

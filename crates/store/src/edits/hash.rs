@@ -95,11 +95,8 @@ pub(crate) fn set(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until
 /// Sets a field of a table of fields that do not expire; whether it is new.
 #[inline]
 fn set_boxed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8]) -> Option<bool> {
-    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Fields(fields) => Some(fields.set(means, field, value)),
-        _ => None,
-    };
-    let is_new = editor.boxed(set).flatten()?;
+    let set = |fields: &mut Fields, means: Means<'_>| fields.set(means, field, value);
+    let is_new = editor.with(Boxed::fields_mut, set)?;
     editor.touch();
     Some(is_new)
 }
@@ -116,11 +113,8 @@ fn set_timed(editor: &mut Editor<'_, '_>, field: &[u8], value: &[u8], until: Unt
             found.and_then(|(_, time)| time)
         }
     };
-    let set = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Timed(timed) => Some(timed.set(means, (field, value), time)),
-        _ => None,
-    };
-    if let Some(is_new) = editor.boxed(set).flatten() {
+    let set = |timed: &mut Timed, means: Means<'_>| timed.set(means, (field, value), time);
+    if let Some(is_new) = editor.with(Boxed::timed_mut, set) {
         editor.touch();
         return is_new;
     }
@@ -155,11 +149,7 @@ pub(crate) fn set_time(editor: &mut Editor<'_, '_>, field: &[u8], time: Option<u
     if editor.is_timed() {
         editor.with_times(|editor| {
             editor.touch();
-            editor.boxed(|boxed, means| {
-                if let Boxed::Timed(timed) = boxed {
-                    timed.set_time(means, field, time);
-                }
-            });
+            editor.with(Boxed::timed_mut, |timed, means| timed.set_time(means, field, time));
             if let Some(range) = timed::find(editor.blob(), field) {
                 editor.write(range.value.end, &timed::time_bytes(time));
                 settle(editor);
@@ -173,14 +163,8 @@ pub(crate) fn remove(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
     if editor.is_timed() {
         return editor.with_times(|editor| remove_timed(editor, field));
     }
-    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Fields(fields) => Some(fields.remove(means, field)),
-        _ => None,
-    };
-    if let Some(was_there) = editor.boxed(remove).flatten() {
-        if was_there {
-            editor.touch();
-        }
+    let remove = |fields: &mut Fields, means: Means<'_>| fields.remove(means, field);
+    if let Some(was_there) = editor.change(Boxed::fields_mut, remove) {
         return was_there;
     }
     let bytes = editor.blob();
@@ -191,14 +175,8 @@ pub(crate) fn remove(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
 }
 
 fn remove_timed(editor: &mut Editor<'_, '_>, field: &[u8]) -> bool {
-    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Timed(timed) => Some(timed.remove(means, field)),
-        _ => None,
-    };
-    if let Some(was_there) = editor.boxed(remove).flatten() {
-        if was_there {
-            editor.touch();
-        }
+    let remove = |timed: &mut Timed, means: Means<'_>| timed.remove(means, field);
+    if let Some(was_there) = editor.change(Boxed::timed_mut, remove) {
         return was_there;
     }
     let bytes = editor.blob();

@@ -1,9 +1,9 @@
 //! Changes of lists.
 
+use crate::collections::Boxed;
 use crate::collections::blob::{self, HEADER_LEN};
 use crate::collections::chunks::{Chunks, Encoded, element_at, seek, without_equal};
 use crate::collections::list::List;
-use crate::collections::{Boxed, Means};
 use crate::entry::Editor;
 use crate::items::Encoding;
 use smallvec::SmallVec;
@@ -20,15 +20,9 @@ fn change_boxed<R>(
     editor: &mut Editor<'_, '_>,
     change: impl FnOnce(&mut Chunks) -> R,
 ) -> Option<R> {
-    let result = editor.boxed(|boxed, _| match boxed {
-        Boxed::List(chunks) => Some(change(chunks)),
-        _ => None,
-    });
-    let result = result.flatten();
-    if result.is_some() {
-        editor.touch();
-    }
-    result
+    let result = editor.with(Boxed::list_mut, |chunks, _| change(chunks))?;
+    editor.touch();
+    Some(result)
 }
 
 /// Inserts an element before the one at `index`, or at the end.
@@ -84,12 +78,8 @@ pub(crate) fn remove_equal(
     limit: usize,
     from_end: bool,
 ) -> usize {
-    if editor.is_boxed() {
-        let remove = |boxed: &mut Boxed, _: Means<'_>| match boxed {
-            Boxed::List(chunks) => chunks.remove_equal(value, limit, from_end),
-            _ => 0,
-        };
-        let removed = editor.boxed(remove).unwrap_or(0);
+    let remove = |chunks: &mut Chunks, _| chunks.remove_equal(value, limit, from_end);
+    if let Some(removed) = editor.with(Boxed::list_mut, remove) {
         if removed > 0 {
             editor.touch();
         }

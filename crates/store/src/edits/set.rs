@@ -31,16 +31,10 @@ pub(crate) fn add(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
     if member.len() > BLOB_STRING_LEN_MAX {
         box_up(editor);
     }
-    let add = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Fields(fields) => {
-            fields.get(means, member).is_none() && fields.set(means, member, b"")
-        }
-        _ => false,
+    let add = |fields: &mut Fields, means: Means<'_>| {
+        fields.get(means, member).is_none() && fields.set(means, member, b"")
     };
-    if let Some(is_new) = editor.boxed(add) {
-        if is_new {
-            editor.touch();
-        }
+    if let Some(is_new) = editor.change(Boxed::fields_mut, add) {
         return is_new;
     }
     let bytes = editor.blob();
@@ -76,14 +70,8 @@ fn add_integer(editor: &mut Editor<'_, '_>, value: i64) -> bool {
 
 /// Removes a member; whether it was there.
 pub(crate) fn remove(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
-    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Fields(fields) => fields.remove(means, member),
-        _ => false,
-    };
-    if let Some(was_there) = editor.boxed(remove) {
-        if was_there {
-            editor.touch();
-        }
+    let remove = |fields: &mut Fields, means: Means<'_>| fields.remove(means, member);
+    if let Some(was_there) = editor.change(Boxed::fields_mut, remove) {
         return was_there;
     }
     match editor.view::<Set<'_>>() {

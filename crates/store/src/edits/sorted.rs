@@ -16,12 +16,8 @@ pub(crate) fn put(editor: &mut Editor<'_, '_>, member: &[u8], score: f64, old: O
     if is_full || member.len() > BLOB_STRING_LEN_MAX {
         box_up(editor);
     }
-    let put = |boxed: &mut Boxed, means: Means<'_>| {
-        if let Boxed::Sorted(scores) = boxed {
-            scores.put(means, (score, member), old);
-        }
-    };
-    if editor.boxed(put).is_some() {
+    let put = |scores: &mut Scores, means: Means<'_>| scores.put(means, (score, member), old);
+    if editor.with(Boxed::scores_mut, put).is_some() {
         editor.touch();
         return;
     }
@@ -66,19 +62,9 @@ fn cut(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
 
 /// Removes a member; whether it was there.
 pub(crate) fn remove(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
-    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Sorted(scores) => scores.remove(means, member),
-        _ => false,
-    };
-    match editor.boxed(remove) {
-        Some(was_there) => {
-            if was_there {
-                editor.touch();
-            }
-            was_there
-        }
-        None => cut(editor, member),
-    }
+    let remove = |scores: &mut Scores, means: Means<'_>| scores.remove(means, member);
+    let was_there = editor.change(Boxed::scores_mut, remove);
+    was_there.unwrap_or_else(|| cut(editor, member))
 }
 
 /// Removes the members of some ranks, which are there.
@@ -86,12 +72,8 @@ pub(crate) fn remove_ranks(editor: &mut Editor<'_, '_>, ranks: Range<Rank>) {
     if ranks.is_empty() {
         return;
     }
-    let remove = |boxed: &mut Boxed, means: Means<'_>| {
-        if let Boxed::Sorted(scores) = boxed {
-            scores.remove_ranks(means, ranks.clone());
-        }
-    };
-    if editor.boxed(remove).is_some() {
+    let remove = |scores: &mut Scores, means: Means<'_>| scores.remove_ranks(means, ranks.clone());
+    if editor.with(Boxed::scores_mut, remove).is_some() {
         editor.touch();
         return;
     }

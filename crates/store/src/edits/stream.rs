@@ -1,7 +1,7 @@
 //! Changes of streams.
 
+use crate::collections::Boxed;
 use crate::collections::stream::Stream;
-use crate::collections::{Boxed, Means};
 use crate::entry::Editor;
 use crate::items::Encoding;
 use keyway_memory::nodes;
@@ -18,9 +18,5 @@ pub(crate) fn edit<R>(
     editor: &mut Editor<'_, '_>,
     work: impl FnOnce(&mut Stream) -> R,
 ) -> Option<R> {
-    let change = |boxed: &mut Boxed, _: Means<'_>| match boxed {
-        Boxed::Stream(stream) => Some(work(stream)),
-        _ => None,
-    };
-    editor.boxed(change).flatten()
+    editor.with(Boxed::stream_mut, |stream, _| work(stream))
 }

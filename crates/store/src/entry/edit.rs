@@ -276,4 +276,25 @@ impl<'e, 'a> Editor<'e, 'a> {
         self.entry.charge_in_place(change);
         Some(result)
     }
+
+    /// The same, if the structure is one that `pick` finds.
+    #[inline]
+    pub(crate) fn with<T, R>(
+        &mut self,
+        pick: impl FnOnce(&mut Boxed) -> Option<&mut T>,
+        work: impl FnOnce(&mut T, Means<'a>) -> R,
+    ) -> Option<R> {
+        self.boxed(|boxed, means| pick(boxed).map(|it| work(it, means))).flatten()
+    }
+
+    /// The same, of work that tells whether it changed anything.
+    pub(crate) fn change<T>(
+        &mut self,
+        pick: impl FnOnce(&mut Boxed) -> Option<&mut T>,
+        work: impl FnOnce(&mut T, Means<'a>) -> bool,
+    ) -> Option<bool> {
+        let has_changed = self.with(pick, work);
+        self.changed |= has_changed == Some(true);
+        has_changed
+    }
 }

@@ -1,6 +1,7 @@
 use super::edit::Editor;
 use super::key::Entry;
-use crate::collections::{Boxed, Means, blob, timed};
+use crate::collections::timed::{self, Timed};
+use crate::collections::{Boxed, blob};
 use crate::items::{Encoding, Item};
 use crate::shards::{Gone, Shard, WheelEntry, due_second};
 use crate::store::{Store, Turn};
@@ -65,11 +66,8 @@ impl Entry<'_> {
 /// Removes the fields that have expired, while `steps` are left; how many.
 fn drop_expired(editor: &mut Editor<'_, '_>, now_millis: u64, steps: &mut u32) -> usize {
     editor.with_times(|editor| {
-        let drop_boxed = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-            Boxed::Timed(timed) => timed.drop_expired(means, now_millis, steps),
-            _ => 0,
-        };
-        if let Some(removed) = editor.boxed(drop_boxed) {
+        let drop_some = |timed: &mut Timed, means| timed.drop_expired(means, now_millis, steps);
+        if let Some(removed) = editor.with(Boxed::timed_mut, drop_some) {
             return removed;
         }
         let (kept, removed) = timed::without_expired(editor.blob(), now_millis);

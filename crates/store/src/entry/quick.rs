@@ -3,7 +3,7 @@
 use super::key::{Entry, Located};
 use crate::collections::hash::Hash;
 use crate::collections::{View, WrongType};
-use crate::items::{Encoding, Item, Kind, Meta, Owned};
+use crate::items::{Encoding, Item, Kind, Meta, Owned, SlotMut};
 use crate::store::{Locked, Store, Turn};
 use keyway_base::KeyspaceEvents;
 
@@ -18,32 +18,18 @@ impl Store {
         key: &[u8],
         work: impl FnOnce(Option<Item<'_>>),
     ) -> Result<(), WrongType> {
-        let (hash, index) = self.locate(key);
-        let mut guard = self.shard(index);
-        let shard = &mut *guard;
-        let database = self.space_index(turn.database, key);
-        let table = &mut shard.space(database).table;
-        let found = table.find(hash, |item, _| item.key() == key);
-        if let Some(position) = found {
-            let mut slot = table.slot_mut(position);
-            if !slot.marks().volatile {
-                turn.note_read(self, &mut slot);
-                let item = slot.item();
-                let result = match item.encoding().is_text() {
-                    true => {
-                        work(Some(item));
-                        Ok(())
-                    }
-                    false => Err(WrongType),
-                };
-                shard.counts.hits += 1;
-                return result;
+        let note = |slot: &mut SlotMut<'_>| turn.note_read(self, slot);
+        self.look_up(turn, key, note, |found| match found {
+            Ok((item, _)) if item.encoding().is_text() => {
+                work(Some(item));
+                Ok(())
             }
-        }
-        let located = Located { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, located, turn, key, found);
-        work(entry.read_text()?);
-        Ok(())
+            Ok(_) => Err(WrongType),
+            Err(mut entry) => {
+                work(entry.read_text()?);
+                Ok(())
+            }
+        })
     }
 
     /// Lets `work` read the hash of `key`; counts as [`Entry::read`] does.
@@ -54,6 +40,26 @@ impl Store {
         key: &[u8],
         work: impl FnOnce(Option<Hash<'_>>) -> R,
     ) -> Result<R, WrongType> {
+        let note = |slot: &mut SlotMut<'_>| turn.note_use(self, slot);
+        self.look_up(turn, key, note, |found| match found {
+            Ok((item, index)) if item.encoding().kind() == Kind::Hash => {
+                Ok(work(Some(Hash::of(item, self.means(index, turn.now_millis)))))
+            }
+            Ok(_) => Err(WrongType),
+            Err(mut entry) => Ok(work(entry.read_as()?)),
+        })
+    }
+
+    /// Gives `work` the item of `key` with the index of its shard, if the item has no
+    /// expiry, and counts a hit; `note` notes the use. Else `work` is given the entry.
+    #[inline]
+    fn look_up<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        note: impl FnOnce(&mut SlotMut<'_>),
+        work: impl FnOnce(Result<(Item<'_>, usize), Entry<'_>>) -> R,
+    ) -> R {
         let (hash, index) = self.locate(key);
         let mut guard = self.shard(index);
         let shard = &mut *guard;
@@ -63,22 +69,14 @@ impl Store {
         if let Some(position) = found {
             let mut slot = table.slot_mut(position);
             if !slot.marks().volatile {
-                turn.note_use(self, &mut slot);
-                let item = slot.item();
-                let result = match item.encoding().kind() {
-                    Kind::Hash => {
-                        let means = self.means(index, turn.now_millis);
-                        Ok(work(Some(Hash::of(item, means))))
-                    }
-                    _ => Err(WrongType),
-                };
+                note(&mut slot);
+                let result = work(Ok((slot.item(), index)));
                 shard.counts.hits += 1;
                 return result;
             }
         }
         let located = Located { shard: (shard, index), database, hash };
-        let mut entry = Entry::at(self, located, turn, key, found);
-        Ok(work(entry.read_as()?))
+        work(Err(Entry::at(self, located, turn, key, found)))
     }
 
     /// Sets `key` to a string without expiry, with a memcached client's flags.
