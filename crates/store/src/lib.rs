@@ -31,6 +31,8 @@ mod memcached;
 mod requests;
 mod shards;
 mod store;
+#[cfg(test)]
+mod testing;
 
 pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;

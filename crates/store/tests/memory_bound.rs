@@ -5,10 +5,12 @@
 mod common;
 
 use common::memcached::say;
-use common::{Random, Reply, clock_at, execute, is_sanitized, run, run_words, with_request};
-use keyway_base::{ByteRange, Part};
-use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
+use common::{
+    Random, Reply, clock_at, context_of, execute, is_sanitized, run, run_words, with_args,
+    with_request,
+};
+use keyway_base::Part;
+use keyway_command::Request;
 use keyway_store::{Context, EvictionPolicy, Footprint, Store, StoreConfig, StreamedSet, Transfer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -23,7 +25,7 @@ const KEYS: usize = 150;
 const ZERO_COPY_MAX: usize = 8;
 
 fn context_at(now: u64) -> Context {
-    Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
+    context_of(0, now)
 }
 
 /// Shared state of all threads.
@@ -78,7 +80,7 @@ impl Clients<'_> {
     }
 
     /// Sets a key to a value that comes in pieces, with other requests in between.
-    fn go_on_with_drafts(&mut self) {
+    fn go_on_with_streamed_sets(&mut self) {
         if self.streamed_sets.len() < 6 && self.random.once_in(2) {
             let (key, len) = (self.key(), 200_000 + self.random.below(LEN_MAX - 200_000));
             let streamed = StreamedSet::new(&self.bench.store, key.as_bytes(), len);
@@ -100,16 +102,12 @@ impl Clients<'_> {
     }
 
     fn ask_with(&mut self, words: &[&[u8]], streamed: Option<Box<StreamedSet>>) {
-        let (mut buf, mut ranges) = (Vec::new(), Vec::new());
-        for word in words {
-            ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
-            buf.extend_from_slice(word);
-        }
-        let request = Request::resolve(Args::new(&buf, &ranges)).expect("a command");
         let transfer = Transfer::new(&self.bench.store, streamed);
-        let mut out = Vec::new();
-        let context = context_at(self.now);
-        self.bench.store.execute_with(&request, context, Some(&transfer), &mut out);
+        let (mut out, context) = (Vec::new(), context_at(self.now));
+        with_args(words, |args| {
+            let request = Request::resolve(args).expect("a command");
+            self.bench.store.execute_with(&request, context, Some(&transfer), &mut out);
+        });
         self.note(&out);
         let zero_copy = transfer.into_zero_copy().unwrap_or_default();
         self.values.extend(zero_copy.into_iter().map(|(_, part)| part));
@@ -126,7 +124,7 @@ impl Clients<'_> {
         match self.random.below(30) {
             0..=7 if self.bench.expires => _ = self.ask(&[b"SETEX", name, b"1000", value]),
             0..=7 => _ = self.ask(&[b"SET", name, value]),
-            8..=12 => self.go_on_with_drafts(),
+            8..=12 => self.go_on_with_streamed_sets(),
             13 | 14 => self.ask_with(&[b"GET", name], None),
             15 => {
                 let reply = self.ask(&[b"APPEND", name, value]);

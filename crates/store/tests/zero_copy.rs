@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{Random, Reply, clock_at, execute, run, run_words};
-use keyway_base::{ByteRange, Part};
-use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
+use common::{Random, Reply, clock_at, context_of, execute, run, run_words, with_args};
+use keyway_base::Part;
+use keyway_command::Request;
 use keyway_store::{Context, EvictionPolicy, Store, StoreConfig, StreamedSet, Transfer};
 use std::sync::Arc;
 
@@ -27,22 +26,18 @@ fn ask_with(
     words: &[&[u8]],
     streamed: Option<Box<StreamedSet>>,
 ) -> (Vec<u8>, Vec<Part>) {
-    let (mut buf, mut ranges) = (Vec::new(), Vec::new());
-    for word in words {
-        ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
-        buf.extend_from_slice(word);
-    }
-    let request = Request::resolve(Args::new(&buf, &ranges)).expect("a command");
-    let context = context_at(now);
     // Behind what others have had to say.
     let mut own = b"before".to_vec();
     let transfer = Transfer::new(store, streamed);
-    store.execute_with(&request, context, Some(&transfer), &mut own);
+    with_args(words, |args| {
+        let request = Request::resolve(args).expect("a command");
+        store.execute_with(&request, context_at(now), Some(&transfer), &mut own);
+    });
     joined(&own, transfer)
 }
 
 fn context_at(now: u64) -> Context {
-    Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
+    context_of(0, now)
 }
 
 /// What a client gets that is told what is behind `before`, and its zero-copy values.

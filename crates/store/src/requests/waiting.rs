@@ -241,8 +241,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::store::StoreConfig;
-    use keyway_base::ByteRange;
-    use keyway_command::Args;
+    use crate::testing::with_request;
     use keyway_resp::Protocol;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -251,16 +250,6 @@ mod tests {
 
     fn context(worker: u16) -> Context {
         Context { database: 0, clock: Clock::default(), protocol: Protocol::default(), worker }
-    }
-
-    fn with_request<R>(line: &str, work: impl FnOnce(&Request<'_>) -> R) -> R {
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        for word in line.split(' ') {
-            ranges.push(ByteRange::new(start, start + word.len()));
-            start += word.len() + 1;
-        }
-        work(&Request::resolve(Args::new(line.as_bytes(), &ranges)).expect("a request"))
     }
 
     fn wait(store: &Store, client: u64, line: &str) -> Arc<Waiter> {
