@@ -54,11 +54,7 @@ impl Extended {
         if text.len() > TEXT_LEN_MAX {
             return Err(Fault::Invalid);
         }
-        let (negative, digits) = match text {
-            [b'-', rest @ ..] => (true, rest),
-            [b'+', rest @ ..] => (false, rest),
-            rest => (false, rest),
-        };
+        let (negative, digits) = split_sign(text);
         if digits.eq_ignore_ascii_case(b"inf") || digits.eq_ignore_ascii_case(b"infinity") {
             return Err(Fault::Infinite);
         }
@@ -192,30 +188,43 @@ impl Extended {
     }
 }
 
-/// Digits, a point among them, and an exponent; `None` when it is no number or
-/// out of range.
-fn parse_decimal(text: &[u8]) -> Option<Extended> {
-    let is_e = |byte: &u8| matches!(byte, b'e' | b'E');
-    let (digits, exponent) = match text.iter().position(is_e) {
-        Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
-        None => (text, 0),
-    };
-    let mut number = Natural::default();
-    let (mut count, mut decimals, mut point) = (0, 0, false);
-    for byte in digits {
-        match byte {
-            b'.' if !point => point = true,
-            b'0'..=b'9' => {
-                number.multiply_add(10, u32::from(byte - b'0'));
-                count += 1;
-                decimals += i64::from(point);
+/// Digits with a point among them, and an exponent behind a mark.
+struct Digits {
+    number: Natural,
+    /// How many there are, and how many of them behind the point.
+    count: i64,
+    decimals: i64,
+    exponent: i64,
+}
+
+impl Digits {
+    /// `None` when it is no number. The mark is in lower case.
+    fn parse(text: &[u8], radix: u32, mark: u8) -> Option<Self> {
+        let (digits, exponent) =
+            match text.iter().position(|byte| byte.to_ascii_lowercase() == mark) {
+                Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
+                None => (text, 0),
+            };
+        let mut parsed = Self { number: Natural::default(), count: 0, decimals: 0, exponent };
+        let mut point = false;
+        for byte in digits {
+            match char::from(*byte).to_digit(radix) {
+                Some(digit) => {
+                    parsed.number.multiply_add(radix, digit);
+                    parsed.count += 1;
+                    parsed.decimals += i64::from(point);
+                }
+                None if *byte == b'.' && !point => point = true,
+                None => return None,
             }
-            _ => return None,
         }
+        (parsed.count > 0).then_some(parsed)
     }
-    if count == 0 {
-        return None;
-    }
+}
+
+/// A decimal number; `None` when it is none or out of range.
+fn parse_decimal(text: &[u8]) -> Option<Extended> {
+    let Digits { number, count, decimals, exponent } = Digits::parse(text, 10, b'e')?;
     scale(number, exponent - decimals, count)
 }
 
@@ -248,13 +257,18 @@ fn scale(mut number: Natural, exponent: i64, digit_count: i64) -> Option<Extende
     Extended::round(quotient, -shift, more)
 }
 
-/// The exponent behind an `e`, within what can matter.
-fn parse_exponent(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
+/// Whether a number is negative, and what follows its sign.
+fn split_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
-    };
+    }
+}
+
+/// The exponent behind an `e`, within what can matter.
+fn parse_exponent(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = split_sign(text);
     if digits.is_empty() {
         return None;
     }
@@ -268,29 +282,9 @@ fn parse_exponent(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Hexadecimal digits, a point among them, and a binary exponent behind a `p`.
+/// A hexadecimal number, whose exponent is binary.
 fn parse_hexadecimal(text: &[u8]) -> Option<Extended> {
-    let is_p = |byte: &u8| matches!(byte, b'p' | b'P');
-    let (digits, exponent) = match text.iter().position(is_p) {
-        Some(at) => (&text[..at], parse_exponent(&text[at + 1..])?),
-        None => (text, 0),
-    };
-    let mut number = Natural::default();
-    let (mut count, mut decimals, mut point) = (0, 0, false);
-    for byte in digits {
-        match (*byte as char).to_digit(16) {
-            Some(digit) => {
-                number.multiply_add(16, digit);
-                count += 1;
-                decimals += i64::from(point);
-            }
-            None if *byte == b'.' && !point => point = true,
-            None => return None,
-        }
-    }
-    if count == 0 {
-        return None;
-    }
+    let Digits { number, decimals, exponent, .. } = Digits::parse(text, 16, b'p')?;
     let excess = number.bit_len().saturating_sub(127);
     let (top, more) = number.top_bits(excess);
     let exponent = exponent - 4 * decimals + i64::from(excess);

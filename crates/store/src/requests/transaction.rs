@@ -5,9 +5,10 @@
 //! and the requests then find them as if they were free .
 
 use crate::commands;
+use crate::shards::Shard;
 use crate::store::{Busy, Context, Reserved, Store, Turn, args_len};
 use keyway_command::{Flags, Request, Verb};
-use keyway_memory::{Guard, Holder};
+use keyway_memory::{Guard, Holder, Lock};
 
 /// What the requests of a transaction need.
 #[derive(Debug, Default)]
@@ -151,7 +152,13 @@ impl Store {
         let mut scripting = is_all.then(|| self.scripting.lock_unless_busy()).transpose()?;
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
-        self.hold_shards(&shards, holder, &mut scripting)?;
+        self.hold_shards(&shards, holder, |lock, count| {
+            // Who had none yet only waits for that one.
+            if count > 0 && scripting.is_none() {
+                scripting = Some(self.scripting.lock_unless_busy()?);
+            }
+            self.scripting.wait_for_holder(lock)
+        })?;
         holder.set_holding(true);
         // A script inside is the one that runs.
         let scripting = scripting.filter(|_| is_all);
@@ -164,23 +171,17 @@ impl Store {
         assert!(!Holder::is_holding(), "one transaction at a time");
         let shards = footprint.settle(self);
         let holder = Holder::of_thread();
-        let mut count = 0;
-        while let Some(index) = shards.get(count) {
-            let lock = self.lock_of(*index as usize);
-            if lock.hold_unless_held(holder) {
-                count += 1;
-                continue;
-            }
-            self.release(&shards[..count], holder);
+        let wait = |lock: &Lock<Shard>, _| {
             let mut spins = 0;
             while lock.holder().is_some() {
                 if self.has_script() {
-                    return None;
+                    return Err(());
                 }
                 keyway_memory::pause(&mut spins);
             }
-            count = 0;
-        }
+            Ok(())
+        };
+        self.hold_shards(&shards, holder, wait).ok()?;
         holder.set_holding(true);
         let room = Reserved::nothing(self);
         Some(Held { store: self, shards, holder, grows: false, turn, room, scripting: None })
@@ -191,13 +192,14 @@ impl Store {
     }
 
     /// Holds shards that are in ascending order, as `Store::lock_keys` locks
-    /// them.
-    fn hold_shards<'a>(
-        &'a self,
+    /// them. While another thread holds one, nothing is held: `wait` is told how many
+    /// were, and waits for that one.
+    fn hold_shards<E>(
+        &self,
         shards: &[u32],
         holder: Holder,
-        scripting: &mut Option<Guard<'a, ()>>,
-    ) -> Result<(), Busy> {
+        mut wait: impl FnMut(&Lock<Shard>, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut count = 0;
         while let Some(index) = shards.get(count) {
             let lock = self.lock_of(*index as usize);
@@ -206,11 +208,7 @@ impl Store {
                 continue;
             }
             self.release(&shards[..count], holder);
-            // Who had none yet only waits for that one.
-            if count > 0 && scripting.is_none() {
-                *scripting = Some(self.scripting.lock_unless_busy()?);
-            }
-            self.scripting.wait_for_holder(lock)?;
+            wait(lock, count)?;
             count = 0;
         }
         Ok(())

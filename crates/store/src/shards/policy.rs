@@ -24,36 +24,28 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    const ALL: [EvictionPolicy; 9] = [
-        Self::NoEviction,
-        Self::AllKeysS3Fifo,
-        Self::AllKeysLru,
-        Self::AllKeysLfu,
-        Self::AllKeysRandom,
-        Self::VolatileLru,
-        Self::VolatileLfu,
-        Self::VolatileRandom,
-        Self::VolatileTtl,
+    /// In the order of the variants.
+    const NAMES: [(Self, &'static str); 9] = [
+        (Self::NoEviction, "noeviction"),
+        (Self::AllKeysS3Fifo, "allkeys-s3fifo"),
+        (Self::AllKeysLru, "allkeys-lru"),
+        (Self::AllKeysLfu, "allkeys-lfu"),
+        (Self::AllKeysRandom, "allkeys-random"),
+        (Self::VolatileLru, "volatile-lru"),
+        (Self::VolatileLfu, "volatile-lfu"),
+        (Self::VolatileRandom, "volatile-random"),
+        (Self::VolatileTtl, "volatile-ttl"),
     ];
 
     /// The name in configuration and in CONFIG GET.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::NoEviction => "noeviction",
-            Self::AllKeysS3Fifo => "allkeys-s3fifo",
-            Self::AllKeysLru => "allkeys-lru",
-            Self::AllKeysLfu => "allkeys-lfu",
-            Self::AllKeysRandom => "allkeys-random",
-            Self::VolatileLru => "volatile-lru",
-            Self::VolatileLfu => "volatile-lfu",
-            Self::VolatileRandom => "volatile-random",
-            Self::VolatileTtl => "volatile-ttl",
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// The policy of that name, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(name))
+        let found = Self::NAMES.into_iter().find(|(_, own)| own.eq_ignore_ascii_case(name));
+        found.map(|(policy, _)| policy)
     }
 
     /// Whether OBJECT FREQ tells something.
