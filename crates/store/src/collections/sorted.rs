@@ -164,7 +164,7 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// Visits some members from the cursor on: see [`Fields::scan`].
+    /// Visits some members from the cursor on: see [`super::fields::Fields::scan`].
     pub(crate) fn scan(
         &self,
         cursor: u64,

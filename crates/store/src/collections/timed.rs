@@ -8,7 +8,7 @@
 //! ```
 //! Times are milliseconds since the Unix epoch. The item counts as one that
 //! expires, so that the wheel of its space comes by at the earliest time
-//! ([`crate::space`]) and upkeep removes the fields whose time has come. Until
+//! (`shards/space.rs`) and upkeep removes the fields whose time has come. Until
 //! then they are hidden: whoever locates the key removes a few of them, whoever
 //! reads or changes fields passes over the others ([`Means::now_millis`]). Readers
 //! that cannot change anything ask [`super::hash::Hash::get_at`].

@@ -1,6 +1,4 @@
-//! Keys as commands see them: an [`Entry`] is one key of one database with its
-//! shard's lock held. All that commands do with keys goes through here, so that
-//! memory, expiry and eviction are always accounted for.
+//! Keys as commands see them, each with its shard's lock held.
 
 mod edit;
 mod fields;

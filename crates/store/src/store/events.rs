@@ -5,8 +5,8 @@
 //! Redis's keyspace events give it, with the key's shard locked. A class that
 //! nobody asks for costs one branch. Events are kept until the worker that made
 //! them takes them, right after the request; keys that are watched are marked
-//! at once ([`crate::watches`]), those that somebody waits for are noted as ready
-//! ([`crate::waiters`]).
+//! at once ([`super::watches`]), those that somebody waits for are noted as ready
+//! ([`super::waiters`]).
 
 use keyway_base::KeyspaceEvents;
 use keyway_memory::Lock;

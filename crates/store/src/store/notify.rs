@@ -32,7 +32,7 @@ impl Store {
     }
 
     /// Moves the events that a worker's requests made to the end of `out`, in
-    /// the order in which they happened to each key; with [`NO_WORKER`], those
+    /// the order in which they happened to each key; with [`crate::NO_WORKER`], those
     /// of [`Store::tick`]. To be called after each request and each tick while
     /// [`Store::notifies`]: nothing bounds them otherwise.
     pub fn take_events(&self, worker: u16, out: &mut Vec<KeyEvent>) {

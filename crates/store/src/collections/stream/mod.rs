@@ -109,7 +109,7 @@ impl Stream {
         Some(removed)
     }
 
-    /// Moves nodes from sparse pages, see [`Boxed::compact`].
+    /// Moves nodes from sparse pages, see [`super::Boxed::compact`].
     pub(crate) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
         self.log.compact(visits, moved);
         for group in self.groups.values_mut() {
