@@ -31,7 +31,7 @@ case "$crate" in
   control) tests=(admin) ;;
   topology) tests=(cluster_map clients cluster_views recorded placement) ;;
   memcache) tests=(packets laws usual memcached) ;;
-  store) tests=(eviction quotas mixes lending) ;;
+  store) tests=(eviction quotas mixes zero_copy) ;;
 esac
 
 # An unchanged file keeps its time, so that cargo builds only the changed ones.

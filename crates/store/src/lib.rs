@@ -8,53 +8,37 @@
 //! ```
 //! Shared by all workers; a request runs to completion on the thread that read
 //! it, holding the locks of its keys' shards. Never does I/O, never reads a
-//! clock, has no thread of its own. Read first: [`Store`], `entry.rs` (all that
-//! commands may do with a key) and `table.rs`.
+//! clock, has no thread of its own. Read first: [`Store`], `entry/` (all that
+//! commands may do with a key) and `items/table.rs`.
 //!
-//! Architecture invariants: a request waits for nothing but shard locks, taken
-//! in ascending order, and given back by who meets one that a script holds; arena locks are taken inside them and held for one list
-//! operation. Every byte of an item or a table is in `memory_used`.
+//! The folders are layers, and each imports only those before it: `algorithms`,
+//! `items`, `collections`, `shards`, `store`, `entry`, `edits`, `dump`,
+//! `commands`, `requests`, `memcached`.
+//!
+//! Architecture invariants: a request waits for nothing but shard locks. It takes
+//! them in ascending order, and gives them back when it meets one that a script
+//! holds. Arena locks are taken inside them and held for one list operation. Every
+//! byte of an item or a table is in `memory_used`.
 
-mod ahead;
-mod busy;
+mod algorithms;
 mod collections;
 mod commands;
-mod compaction;
 mod dump;
+mod edits;
 mod entry;
-mod events;
-mod evict;
-mod expiry;
-mod extended;
-mod geo;
-mod hyperloglog;
-mod item;
+mod items;
 mod memcached;
-mod mortal;
-mod number;
-mod partial_sort;
-mod quota;
-mod resident;
-mod scripted;
-mod shard;
-mod space;
+mod requests;
+mod shards;
 mod store;
-mod table;
-mod transaction;
-mod transfer;
-mod waiters;
-mod watches;
+#[cfg(test)]
+mod testing;
 
-pub use ahead::KeyHint;
-pub use busy::Busy;
-pub use events::{KeyEvent, NO_WORKER};
-pub use evict::EvictionPolicy;
 pub use keyway_memory::give_back_freed_memory;
 pub use memcached::MemcachedContext;
-pub use quota::{QUOTAS_MAX, QuotaConfig, QuotaStats};
-pub use scripted::ScriptHold;
-pub use store::{AfterRead, Context, DatabaseStats, Store, StoreConfig, StoreStats};
-pub use transaction::{Footprint, Held, OutOfMemory, Refused};
-pub use transfer::{Draft, Insertions, Transfer};
-pub use waiters::{Patience, Waited, Waiter, Who};
-pub use watches::Mark;
+pub use requests::{Footprint, Held, OutOfMemory, Refused, ScriptHold, Waited};
+pub use shards::{EvictionPolicy, QUOTAS_MAX, QuotaConfig, QuotaStats};
+pub use store::{
+    AfterRead, Busy, Context, DatabaseStats, Insertions, KeyEvent, KeyHint, Mark, NO_WORKER,
+    Patience, Store, StoreConfig, StoreStats, StreamedSet, Transfer, Waiter, Who,
+};

@@ -7,12 +7,11 @@
 
 mod common;
 
-use common::redis::{Redis, unix_millis};
-use common::{Random, Reply, clock_at, execute};
+use common::payloads::{Words, ok, ours, payload_of, store, theirs};
+use common::redis::Redis;
+use common::{Random, Reply};
 use keyway_base::rdb;
 use keyway_store::{Store, StoreConfig};
-
-type Words = Vec<Vec<u8>>;
 
 /// What the server is told before it makes payloads of its own.
 const SETTINGS: [&[(&str, &str)]; 6] = [
@@ -38,33 +37,6 @@ const SETTINGS: [&[(&str, &str)]; 6] = [
 
 fn words(line: &[&str]) -> Words {
     line.iter().map(|word| word.as_bytes().to_vec()).collect()
-}
-
-fn store() -> Store {
-    Store::new(StoreConfig { shards: Some(4), ..StoreConfig::default() })
-}
-
-fn ours(store: &Store, words: &[Vec<u8>]) -> Reply {
-    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    let mut out = Vec::new();
-    execute(store, 0, clock_at(unix_millis()), &words, &mut out);
-    Reply::read(&mut &out[..])
-}
-
-fn theirs(redis: &mut Redis, words: &[Vec<u8>]) -> Reply {
-    redis.send(&[words.to_vec()]);
-    let mut reply = Vec::new();
-    redis.read_reply(&mut reply);
-    Reply::read(&mut &reply[..])
-}
-
-fn payload_of(reply: &Reply) -> Vec<u8> {
-    let Reply::Bulk(Some(payload)) = reply else { panic!("no payload: {reply:?}") };
-    payload.clone()
-}
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
 }
 
 fn restore(payload: &[u8]) -> Words {

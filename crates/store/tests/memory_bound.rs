@@ -1,15 +1,17 @@
 //! The memory that a store counts never passes its bound by more than one item and two percent,
-//! whatever is in flight: drafts, loans, copies, transactions, scripts, and writes of several
-//! threads at once.
+//! whatever is in flight: streamed SETs, zero-copy values, copies, transactions, scripts, and
+//! writes of several threads at once.
 
 mod common;
 
 use common::memcached::say;
-use common::{Random, Reply, clock_at, execute, is_sanitized, run, run_words, with_request};
-use keyway_base::{ByteRange, Part};
-use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
-use keyway_store::{Context, Draft, EvictionPolicy, Footprint, Store, StoreConfig, Transfer};
+use common::{
+    Random, Reply, clock_at, context_of, execute, is_sanitized, run, run_words, with_args,
+    with_request,
+};
+use keyway_base::Part;
+use keyway_command::Request;
+use keyway_store::{Context, EvictionPolicy, Footprint, Store, StoreConfig, StreamedSet, Transfer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -19,11 +21,11 @@ const BOUND: u64 = 48 << 20;
 const LEN_MAX: usize = 1500 << 10;
 const THREADS: usize = 3;
 const KEYS: usize = 150;
-/// Largest number of values lent to a client at a time.
-const LOANS_MAX: usize = 8;
+/// Largest number of zero-copy values that a client has at a time.
+const ZERO_COPY_MAX: usize = 8;
 
 fn context_at(now: u64) -> Context {
-    Context { database: 0, clock: clock_at(now), protocol: Protocol::Resp2, worker: 0 }
+    context_of(0, now)
 }
 
 /// Shared state of all threads.
@@ -43,8 +45,8 @@ struct Clients<'b> {
     bench: &'b Bench,
     random: Random,
     now: u64,
-    loans: Vec<Part>,
-    drafts: Vec<(String, Draft)>,
+    values: Vec<Part>,
+    streamed_sets: Vec<(String, StreamedSet)>,
     refused: u64,
     done: u64,
 }
@@ -78,44 +80,40 @@ impl Clients<'_> {
     }
 
     /// Sets a key to a value that comes in pieces, with other requests in between.
-    fn go_on_with_drafts(&mut self) {
-        if self.drafts.len() < 6 && self.random.once_in(2) {
+    fn go_on_with_streamed_sets(&mut self) {
+        if self.streamed_sets.len() < 6 && self.random.once_in(2) {
             let (key, len) = (self.key(), 200_000 + self.random.below(LEN_MAX - 200_000));
-            let draft = Draft::new(&self.bench.store, key.as_bytes(), len);
-            self.drafts.extend(draft.map(|draft| (key, draft)));
+            let streamed = StreamedSet::new(&self.bench.store, key.as_bytes(), len);
+            self.streamed_sets.extend(streamed.map(|streamed| (key, streamed)));
         }
-        let Some(pick) = self.drafts.len().checked_sub(1) else { return };
+        let Some(pick) = self.streamed_sets.len().checked_sub(1) else { return };
         let pick = self.random.below(pick + 1);
         let len = 1 + self.random.below(400_000);
-        let (_, draft) = &mut self.drafts[pick];
-        draft.extend(&self.bench.value[..len], context_at(self.now));
+        let (_, streamed) = &mut self.streamed_sets[pick];
+        streamed.extend(&self.bench.value[..len], context_at(self.now));
         if self.random.once_in(40) {
-            self.drafts.swap_remove(pick);
-        } else if self.drafts[pick].1.is_whole() {
-            let (key, draft) = self.drafts.swap_remove(pick);
+            self.streamed_sets.swap_remove(pick);
+        } else if self.streamed_sets[pick].1.is_whole() {
+            let (key, streamed) = self.streamed_sets.swap_remove(pick);
             let mut words: Vec<&[u8]> = vec![b"SET", key.as_bytes(), b"v"];
             words.extend_from_slice(if self.bench.expires { &[b"EX", b"1000"] } else { &[] });
-            self.ask_with(&words, Some(Box::new(draft)));
+            self.ask_with(&words, Some(Box::new(streamed)));
         }
     }
 
-    fn ask_with(&mut self, words: &[&[u8]], draft: Option<Box<Draft>>) {
-        let (mut buf, mut ranges) = (Vec::new(), Vec::new());
-        for word in words {
-            ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
-            buf.extend_from_slice(word);
-        }
-        let request = Request::resolve(Args::new(&buf, &ranges)).expect("a command");
-        let transfer = Transfer::new(&self.bench.store, draft);
-        let mut out = Vec::new();
-        let context = context_at(self.now);
-        self.bench.store.execute_with(&request, context, Some(&transfer), &mut out);
+    fn ask_with(&mut self, words: &[&[u8]], streamed: Option<Box<StreamedSet>>) {
+        let transfer = Transfer::new(&self.bench.store, streamed);
+        let (mut out, context) = (Vec::new(), context_at(self.now));
+        with_args(words, |args| {
+            let request = Request::resolve(args).expect("a command");
+            self.bench.store.execute_with(&request, context, Some(&transfer), &mut out);
+        });
         self.note(&out);
-        let lent = transfer.into_lent().unwrap_or_default();
-        self.loans.extend(lent.into_iter().map(|(_, part)| part));
-        while self.loans.len() > LOANS_MAX {
-            let pick = self.random.below(self.loans.len());
-            self.loans.swap_remove(pick);
+        let zero_copy = transfer.into_zero_copy().unwrap_or_default();
+        self.values.extend(zero_copy.into_iter().map(|(_, part)| part));
+        while self.values.len() > ZERO_COPY_MAX {
+            let pick = self.random.below(self.values.len());
+            self.values.swap_remove(pick);
         }
     }
 
@@ -126,7 +124,7 @@ impl Clients<'_> {
         match self.random.below(30) {
             0..=7 if self.bench.expires => _ = self.ask(&[b"SETEX", name, b"1000", value]),
             0..=7 => _ = self.ask(&[b"SET", name, value]),
-            8..=12 => self.go_on_with_drafts(),
+            8..=12 => self.go_on_with_streamed_sets(),
             13 | 14 => self.ask_with(&[b"GET", name], None),
             15 => {
                 let reply = self.ask(&[b"APPEND", name, value]);
@@ -240,9 +238,16 @@ fn run_with(policy: EvictionPolicy, expires: bool, seed: u64) -> (u64, u64) {
     let meet = Barrier::new(THREADS);
     let counts = common::at_once(THREADS as u16, |thread| {
         let random = Random::new(seed * 100 + u64::from(thread));
-        let (loans, drafts) = (Vec::new(), Vec::new());
-        let mut clients =
-            Clients { bench: &bench, random, now: START, loans, drafts, refused: 0, done: 0 };
+        let (values, streamed_sets) = (Vec::new(), Vec::new());
+        let mut clients = Clients {
+            bench: &bench,
+            random,
+            now: START,
+            values,
+            streamed_sets,
+            refused: 0,
+            done: 0,
+        };
         for step in 0..steps {
             clients.step();
             if step % 4 == 0 {
@@ -307,14 +312,14 @@ fn large_values_that_are_refused_let_no_others_in() {
             for number in 0..400 {
                 let key = format!("{thread}:{number}");
                 let value = &value[..100_000 + random.below(LEN_MAX - 100_000)];
-                match Draft::new(&store, key.as_bytes(), value.len()) {
+                match StreamedSet::new(&store, key.as_bytes(), value.len()) {
                     None => _ = run_words(&store, START, &[b"SET", key.as_bytes(), value]),
-                    Some(mut draft) => {
+                    Some(mut streamed) => {
                         for piece in value.chunks(60_000) {
-                            draft.extend(piece, context_at(START));
+                            streamed.extend(piece, context_at(START));
                         }
                         with_request(&format!("set {key} v"), |request| {
-                            let transfer = Transfer::new(&store, Some(Box::new(draft)));
+                            let transfer = Transfer::new(&store, Some(Box::new(streamed)));
                             let context = context_at(START);
                             store.execute_with(request, context, Some(&transfer), &mut Vec::new());
                         });

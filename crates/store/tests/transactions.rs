@@ -3,10 +3,7 @@
 
 mod common;
 
-use common::{Random, Reply, clock_at, run};
-use keyway_base::ByteRange;
-use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
+use common::{Random, Reply, clock_at, context_of, run, with_request};
 use keyway_store::{Busy, Context, EvictionPolicy, Footprint, Mark, Refused, Store, StoreConfig};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,19 +11,7 @@ use std::sync::atomic::Ordering;
 const START: u64 = 1_700_000_000_000;
 
 fn context(worker: u16) -> Context {
-    Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
-}
-
-/// Calls `work` with the request that a line makes.
-fn with_request<R>(line: &str, work: impl FnOnce(&Request) -> R) -> R {
-    let mut buf = Vec::new();
-    let mut ranges = Vec::new();
-    for word in line.split(' ') {
-        let start = buf.len();
-        buf.extend_from_slice(word.as_bytes());
-        ranges.push(ByteRange::new(start, buf.len()));
-    }
-    work(&Request::resolve(Args::new(&buf, &ranges)).expect("a request"))
+    context_of(worker, START)
 }
 
 /// Executes lines as one; the replies.

@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::{clock_at, execute_in, run};
-use keyway_base::ByteRange;
-use keyway_command::{Args, Request};
-use keyway_resp::Protocol;
+use common::{clock_at, context_of, execute_in, run, with_request};
+use keyway_command::Request;
 use keyway_store::{Context, Store, StoreConfig, Waited, Waiter, Who};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +16,7 @@ fn store() -> Store {
 }
 
 fn context(worker: u16) -> Context {
-    Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
+    context_of(worker, START)
 }
 
 /// As [`begin`], where nothing is there.
@@ -31,17 +29,11 @@ fn wait(store: &Store, client: u64, worker: u16, line: &str) -> Result<Arc<Waite
 
 /// Lets a client wait with a command; its waiter, or the reply it got at once.
 fn begin(store: &Store, client: u64, worker: u16, line: &str) -> Result<Arc<Waiter>, String> {
-    let mut buf = Vec::new();
-    let mut ranges = Vec::new();
-    for word in line.split(' ') {
-        let start = buf.len();
-        buf.extend_from_slice(word.as_bytes());
-        ranges.push(ByteRange::new(start, buf.len()));
-    }
-    let request = Request::resolve(Args::new(&buf, &ranges)).expect("a request");
     let who = Who { client, worker, is_noloop: false };
     let mut out = Vec::new();
-    match store.attempt_or_wait(&request, context(worker), who, &mut out) {
+    let attempt =
+        |request: &Request<'_>| store.attempt_or_wait(request, context(worker), who, &mut out);
+    match with_request(line, attempt) {
         Waited::Waits(waiter, _) => Ok(waiter),
         Waited::Answered => Err(String::from_utf8(out).expect("text")),
     }

@@ -3,8 +3,7 @@
 
 mod common;
 
-use common::{Random, at_once, clock_at, run, with_request};
-use keyway_resp::Protocol;
+use common::{Random, at_once, clock_at, context_of, run, with_request};
 use keyway_store::{Context, Footprint, Store, StoreConfig, Waited, Waiter, Who};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ const STEPS: usize = 24;
 const QUEUES: [&str; 3] = ["p", "q", "r"];
 
 fn context(worker: u16) -> Context {
-    Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
+    context_of(worker, START)
 }
 
 /// The elements in a reply, each of which begins with `e`.

@@ -4,8 +4,7 @@
 
 mod common;
 
-use common::{Random, at_once, clock_at, run, with_request};
-use keyway_resp::Protocol;
+use common::{Random, at_once, clock_at, context_of, run, with_request};
 use keyway_store::{Context, Store, StoreConfig, Waited, Waiter, Who};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ const STREAMS: [&str; 2] = ["s", "t"];
 const GROUPS: [&str; 2] = ["g", "h"];
 
 fn context(worker: u16) -> Context {
-    Context { database: 0, clock: clock_at(START), protocol: Protocol::Resp2, worker }
+    context_of(worker, START)
 }
 
 /// The entries in a reply, the value of each of which begins with `e`.

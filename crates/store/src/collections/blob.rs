@@ -3,6 +3,11 @@
 
 use std::ops::Range;
 
+/// Most elements of a set or a sorted set in a blob, and the longest string of
+/// these and hashes: Redis's defaults, so that OBJECT ENCODING says the same.
+pub(crate) const BLOB_ELEMENTS_MAX: usize = 128;
+pub(crate) const BLOB_STRING_LEN_MAX: usize = 64;
+
 /// Bytes of the count.
 pub(crate) const HEADER_LEN: usize = 2;
 /// Of a blob without elements.

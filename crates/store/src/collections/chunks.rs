@@ -251,8 +251,8 @@ impl Chunks {
             }
         }
         self.change_run(at, |run| {
-            let place = seek(&run.bytes, run.count, before);
-            run.splice(place..place, &element.parts());
+            let at = seek(&run.bytes, run.count, before);
+            run.splice(at..at, &element.parts());
             run.count += 1;
         });
     }

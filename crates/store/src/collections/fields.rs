@@ -1,6 +1,5 @@
-use super::Means;
-use crate::item::{Encoding, Item, Meta, Owned};
-use crate::table::{Marks, Position, Table};
+use super::means::Means;
+use crate::items::{Encoding, Item, Marks, Meta, Owned, Position, Table};
 use keyway_memory::Memory;
 use keyway_memory::steps_of_block;
 
@@ -8,8 +7,8 @@ use keyway_memory::steps_of_block;
 const RANDOM_ITEMS: u64 = 16;
 /// Buckets compacted at a time: some ten microseconds.
 const COMPACTED_BUCKETS: usize = 128;
-/// Places of a walk: those of reversed hashes.
-const PLACES: u64 = 1 << 32;
+/// Steps of a walk: reversed hashes.
+const HASHES: u64 = 1 << 32;
 const MARKS: Marks = Marks { frequency: 0, main: true, volatile: false };
 
 /// The fields of a large hash with their values, or the members of a large
@@ -51,7 +50,7 @@ impl Fields {
 
     /// Sets a field; whether it is new.
     pub(crate) fn set(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> bool {
-        self.place(means, key, value).0
+        self.put(means, key, value).0
     }
 
     /// As [`Fields::set`], of a field that expires at a time, or with `None`
@@ -62,16 +61,16 @@ impl Fields {
         (key, value): (&[u8], &[u8]),
         expiry: Option<u64>,
     ) -> bool {
-        self.place_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
+        self.put_with(means, (key, value), &Meta::new(Encoding::Text, expiry)).0
     }
 
     /// As [`Fields::set`], with the field's item.
-    pub(crate) fn place(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
-        self.place_with(means, (key, value), &Meta::new(Encoding::Text, None))
+    pub(crate) fn put(&mut self, means: Means<'_>, key: &[u8], value: &[u8]) -> (bool, Item<'_>) {
+        self.put_with(means, (key, value), &Meta::new(Encoding::Text, None))
     }
 
     #[inline]
-    fn place_with(
+    fn put_with(
         &mut self,
         means: Means<'_>,
         (key, value): (&[u8], &[u8]),
@@ -88,8 +87,9 @@ impl Fields {
                 self.table.with_item(position, |item| {
                     if !item.overwrite(meta, 0, value) {
                         let new = create();
-                        change = new.bytes() as i64;
-                        change -= std::mem::replace(item, new).release(means.memory().heap) as i64;
+                        change = new.block_bytes() as i64;
+                        change -=
+                            std::mem::replace(item, new).free_block(means.memory().heap) as i64;
                     }
                 });
                 self.item_bytes = self.item_bytes.wrapping_add_signed(change as isize);
@@ -128,13 +128,13 @@ impl Fields {
             .find(hash, |item, _| item.expiry() == Some(time) && means.hash(item.key()) == hash);
         let Some(position) = found else { return false };
         let item = self.table.remove(means.memory(), position);
-        self.item_bytes -= item.release(means.memory().heap);
+        self.item_bytes -= item.free_block(means.memory().heap);
         true
     }
 
     /// Adds an item whose key is not there yet.
     fn add(&mut self, means: Means<'_>, item: Owned) -> Position {
-        self.item_bytes += item.bytes();
+        self.item_bytes += item.block_bytes();
         let hash = means.hash(item.item().key());
         self.table.insert(means.memory(), hash, item, MARKS, |key| means.hash(key))
     }
@@ -143,7 +143,7 @@ impl Fields {
     pub(crate) fn remove(&mut self, means: Means<'_>, key: &[u8]) -> bool {
         let Some(position) = self.find(means, key) else { return false };
         let item = self.table.remove(means.memory(), position);
-        self.item_bytes -= item.release(means.memory().heap);
+        self.item_bytes -= item.free_block(means.memory().heap);
         true
     }
 
@@ -159,10 +159,10 @@ impl Fields {
         self.iter_from(0)
     }
 
-    /// The same from some place on; which is up to the number.
-    pub(crate) fn iter_from(&self, place: u64) -> impl Iterator<Item = Item<'_>> + '_ {
+    /// The same from some start on; which is up to the number.
+    pub(crate) fn iter_from(&self, start: u64) -> impl Iterator<Item = Item<'_>> + '_ {
         let count = self.table.bucket_count();
-        let first = (place % count.max(1) as u64) as usize;
+        let first = (start % count.max(1) as u64) as usize;
         (first..count)
             .chain(0..first)
             .flat_map(|bucket| self.table.positions(bucket))
@@ -198,16 +198,16 @@ impl Fields {
         if self.len() == 0 {
             return 0;
         }
-        let (mut place, mut seen) = (cursor, 0);
-        while place < PLACES && seen < count {
-            let bucket = self.table.bucket_of((place as u32).reverse_bits());
+        let (mut reversed, mut seen) = (cursor, 0);
+        while reversed < HASHES && seen < count {
+            let bucket = self.table.bucket_of((reversed as u32).reverse_bits());
             for position in self.table.positions(bucket) {
                 visit(self.table.item(position));
                 seen += 1;
             }
-            place = self.table.span(bucket).end;
+            reversed = self.table.span(bucket).end;
         }
-        if place < PLACES { place } else { 0 }
+        if reversed < HASHES { reversed } else { 0 }
     }
 
     /// Has `relocate` move the items that lie on sparse pages, see
@@ -251,7 +251,7 @@ impl Fields {
     pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         while *steps > 0 {
             let freed = match self.table.pop(memory) {
-                Some(item) => item.release(memory.heap),
+                Some(item) => item.free_block(memory.heap),
                 None if self.table.pop_overflow(memory) => 0,
                 None => return true,
             };
@@ -271,14 +271,15 @@ fn copy_of(means: Means<'_>, item: &Item<'_>) -> Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Store, StoreConfig};
+    use crate::items::Hasher;
+    use keyway_memory::Heap;
 
     #[test]
     fn compacting_looks_at_no_more_than_it_may_and_comes_to_everything_in_turn() {
         const FIELDS: usize = 5000;
         const VISITS: u32 = 64;
-        let store = Store::new(StoreConfig::default());
-        let means = Means { store: &store, arena: 0, now_millis: 0 };
+        let (heap, hasher) = (Heap::new(1), Hasher::new(0));
+        let means = Means { heap: &heap, hasher: &hasher, arena: 0, now_millis: 0 };
         let mut fields = Fields::new();
         for field in 0..FIELDS {
             fields.set(means, format!("field:{field}").as_bytes(), b"value");
@@ -305,8 +306,8 @@ mod tests {
 
     #[test]
     fn compacting_without_visits_does_nothing() {
-        let store = Store::new(StoreConfig::default());
-        let means = Means { store: &store, arena: 0, now_millis: 0 };
+        let (heap, hasher) = (Heap::new(1), Hasher::new(0));
+        let means = Means { heap: &heap, hasher: &hasher, arena: 0, now_millis: 0 };
         let mut fields = Fields::new();
         fields.set(means, b"field", b"value");
         fields.compact(means.memory(), &mut 0, &mut 0, |_| {});

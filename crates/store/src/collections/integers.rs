@@ -26,13 +26,13 @@ pub(crate) fn len(bytes: &[u8]) -> usize {
 }
 
 /// Where value `index` starts, and its width.
-pub(crate) fn place(bytes: &[u8], index: usize) -> (usize, usize) {
+pub(crate) fn offset_of(bytes: &[u8], index: usize) -> (usize, usize) {
     (HEADER_LEN + index * width(bytes), width(bytes))
 }
 
 /// Value `index`, which is there.
 pub(crate) fn get(bytes: &[u8], index: usize) -> i64 {
-    let (at, width) = place(bytes, index);
+    let (at, width) = offset_of(bytes, index);
     let mut wide = [0; 8];
     wide[..width].copy_from_slice(&bytes[at..at + width]);
     let shift = 64 - 8 * width as u32;

@@ -1,15 +1,10 @@
 //! Lists: elements in a row.
 
-use super::Boxed;
 use super::blob::{self, HEADER_LEN};
-use super::chunks::{Chunks, Encoded, element_at, element_before, seek, without_equal};
-use crate::collections::Means;
-use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind};
-use smallvec::SmallVec;
-
-/// Bytes above which a list is boxed: what a push at the front moves at most.
-const BLOB_LEN_MAX: usize = 2 << 10;
+use super::boxed::Boxed;
+use super::chunks::{Chunks, element_at, element_before, seek};
+use super::means::{Means, View};
+use crate::items::{Item, Kind};
 
 /// A list to read.
 #[derive(Clone, Copy)]
@@ -96,111 +91,4 @@ impl<'a> List<'a> {
             }
         })
     }
-}
-
-/// Elements of the list; none if there is none.
-pub(crate) fn len(editor: &mut Editor<'_, '_>) -> usize {
-    editor.view::<List<'_>>().map_or(0, |list| list.len())
-}
-
-fn change_boxed<R>(
-    editor: &mut Editor<'_, '_>,
-    change: impl FnOnce(&mut Chunks) -> R,
-) -> Option<R> {
-    let result = editor.boxed(|boxed, _| match boxed {
-        Boxed::List(chunks) => Some(change(chunks)),
-        _ => None,
-    });
-    let result = result.flatten();
-    if result.is_some() {
-        editor.touch();
-    }
-    result
-}
-
-/// Inserts an element before the one at `index`, or at the end.
-pub(crate) fn insert(editor: &mut Editor<'_, '_>, index: usize, value: &[u8]) {
-    let element = Encoded::of(value);
-    let [prefix, body, suffix] = element.parts();
-    if editor.blob().len().max(HEADER_LEN) + element.len() > BLOB_LEN_MAX {
-        box_up(editor);
-    }
-    if change_boxed(editor, |chunks| chunks.insert(index, value)).is_some() {
-        return;
-    }
-    if !editor.exists() {
-        let mut bytes: SmallVec<[u8; 256]> = SmallVec::from_slice(&blob::header(1));
-        [prefix, body, suffix].iter().for_each(|part| bytes.extend_from_slice(part));
-        return editor.store(Encoding::ListBlob, &bytes);
-    }
-    let (count, bytes) = (blob::count(editor.blob()), &editor.blob()[HEADER_LEN..]);
-    let at = HEADER_LEN + seek(bytes, count, index.min(count));
-    editor.splice(at..at, &[prefix, body, suffix], count + 1);
-}
-
-/// Replaces an element that is there.
-pub(crate) fn set(editor: &mut Editor<'_, '_>, index: usize, value: &[u8]) {
-    let element = Encoded::of(value);
-    if editor.blob().len() + element.len() > BLOB_LEN_MAX {
-        box_up(editor);
-    }
-    if change_boxed(editor, |chunks| chunks.set(index, value)).is_some() {
-        return;
-    }
-    let (count, bytes) = (blob::count(editor.blob()), &editor.blob()[HEADER_LEN..]);
-    let start = seek(bytes, count, index);
-    let end = element_at(bytes, start).1;
-    editor.splice(HEADER_LEN + start..HEADER_LEN + end, &element.parts(), count);
-}
-
-/// Removes `removed` elements, which are there, from `index` on.
-pub(crate) fn remove(editor: &mut Editor<'_, '_>, index: usize, removed: usize) {
-    if change_boxed(editor, |chunks| chunks.remove(index, removed)).is_some() {
-        return;
-    }
-    let (count, bytes) = (blob::count(editor.blob()), &editor.blob()[HEADER_LEN..]);
-    let (start, end) = (seek(bytes, count, index), seek(bytes, count, index + removed));
-    editor.splice(HEADER_LEN + start..HEADER_LEN + end, &[], count - removed);
-}
-
-/// Removes up to `limit` elements equal to `value`, the first or the last ones;
-/// how many.
-pub(crate) fn remove_equal(
-    editor: &mut Editor<'_, '_>,
-    value: &[u8],
-    limit: usize,
-    from_end: bool,
-) -> usize {
-    if editor.is_boxed() {
-        let remove = |boxed: &mut Boxed, _: Means<'_>| match boxed {
-            Boxed::List(chunks) => chunks.remove_equal(value, limit, from_end),
-            _ => 0,
-        };
-        let removed = editor.boxed(remove).unwrap_or(0);
-        if removed > 0 {
-            editor.touch();
-        }
-        return removed;
-    }
-    let bytes = editor.blob();
-    let (count, len) = (blob::count(bytes), bytes.len());
-    if count == 0 {
-        return 0;
-    }
-    let (rest, removed) = without_equal(&bytes[HEADER_LEN..], count, value, (limit, from_end));
-    if removed > 0 {
-        editor.splice(HEADER_LEN..len, &[&rest], count - removed);
-    }
-    removed
-}
-
-/// Makes the list a deque of runs, if it is none.
-fn box_up(editor: &mut Editor<'_, '_>) {
-    if editor.is_boxed() {
-        return;
-    }
-    let bytes = editor.blob();
-    let count = blob::count(bytes);
-    let chunks = Chunks::of(bytes.get(HEADER_LEN..).unwrap_or_default(), count);
-    editor.store_boxed(Encoding::ListBoxed, Boxed::List(chunks));
 }

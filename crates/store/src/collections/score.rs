@@ -1,6 +1,6 @@
 //! Scores of sorted sets as text, read and written as Redis 7.0 does.
 
-use crate::number::{INTEGER_LEN_MAX, format_integer};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
 use std::ffi::CString;
 use std::num::FpCategory;
 

@@ -1,133 +1,13 @@
 //! Sorted sets: members with scores, in order of score and then of bytes.
 
-use super::blob::{self, HEADER_LEN, Prefix, string_at};
-use super::fields::Fields;
-use super::ranks::Ranks;
+use super::blob::{self, HEADER_LEN, string_at};
+use super::boxed::Boxed;
+use super::means::{Means, View};
 use super::score::Bound;
-use super::{BLOB_ELEMENTS_MAX, BLOB_STRING_LEN_MAX, Boxed, Means};
-use crate::entry::{Editor, View};
-use crate::item::{Address, Encoding, Item, Kind};
-use keyway_memory::Memory;
+use super::scores::{Rank, SCORE_LEN, Scores, read_score};
+use crate::items::{Item, Kind};
 use smallvec::SmallVec;
-use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
-
-const SCORE_LEN: usize = size_of::<f64>();
-
-/// Where a member is in the order.
-type Rank = usize;
-
-fn order((score, member): (f64, &[u8]), (other_score, other): (f64, &[u8])) -> Ordering {
-    // No score is NaN, and both zeros are the same.
-    score.partial_cmp(&other_score).unwrap_or(Ordering::Equal).then_with(|| member.cmp(other))
-}
-
-fn read_score(bytes: &[u8]) -> f64 {
-    f64::from_le_bytes(bytes.try_into().unwrap_or_default())
-}
-
-/// A member in the order. Its item belongs to the same set's fields.
-#[derive(Clone, Copy)]
-struct Ranked {
-    score: f64,
-    item: Address,
-}
-
-impl Ranked {
-    /// Of a set that has not changed since.
-    fn key<'a>(&self) -> (f64, &'a [u8]) {
-        // SAFETY: `Scores` takes entries out before it frees their items, and
-        // an item stays where it is meanwhile. Callers hold on to the set.
-        (self.score, unsafe { self.item.item() }.key())
-    }
-}
-
-/// A large sorted set: a table from member to score, and the members in order.
-pub(crate) struct Scores {
-    fields: Fields,
-    ranks: Ranks<Ranked>,
-}
-
-impl Scores {
-    fn new() -> Self {
-        Self { fields: Fields::new(), ranks: Ranks::new() }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.ranks.len()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.fields.bytes() + self.ranks.bytes()
-    }
-
-    fn rank_of(&self, key: (f64, &[u8])) -> Rank {
-        self.ranks.count_before(|entry| order(entry.key(), key) == Ordering::Less)
-    }
-
-    /// Gives a member a score; `old` is the one it has.
-    fn put(&mut self, means: Means<'_>, (score, member): (f64, &[u8]), old: Option<f64>) {
-        if let Some(old) = old {
-            let rank = self.rank_of((old, member));
-            self.ranks.remove(rank);
-        }
-        let item = self.fields.place(means, member, &score.to_le_bytes()).1;
-        let entry = Ranked { score, item: item.address() };
-        let is_before = |other: &Ranked| order(other.key(), (score, member)) == Ordering::Less;
-        self.ranks.insert(entry, is_before);
-    }
-
-    fn remove(&mut self, means: Means<'_>, member: &[u8]) -> bool {
-        let Some(score) = self.fields.get(means, member).map(|item| read_score(item.value()))
-        else {
-            return false;
-        };
-        let rank = self.rank_of((score, member));
-        self.ranks.remove(rank);
-        self.fields.remove(means, member)
-    }
-
-    fn remove_ranks(&mut self, means: Means<'_>, ranks: Range<Rank>) {
-        for _ in ranks.clone() {
-            let Some(entry) = self.ranks.remove(ranks.start) else { return };
-            // Its bytes go with the item.
-            let member: SmallVec<[u8; 64]> = SmallVec::from_slice(entry.key().1);
-            self.fields.remove(means, &member);
-        }
-    }
-
-    pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
-        let mut copy = Self::new();
-        let _ = self.ranks.visit((0, usize::MAX), false, |entry| {
-            copy.put(means, entry.key(), None);
-            ControlFlow::Continue(())
-        });
-        copy
-    }
-
-    /// Moves members from sparse pages, see [`super::Boxed::compact`].
-    pub(crate) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
-        let ranks = &mut self.ranks;
-        self.fields.compact(memory, visits, moved, |item| {
-            // The order knows members by their address: out of it meanwhile.
-            let score = read_score(item.item().value());
-            let key = (score, item.item().key());
-            let is_before = |other: &Ranked| order(other.key(), key) == Ordering::Less;
-            let rank = ranks.count_before(is_before);
-            ranks.remove(rank);
-            item.relocate(memory.heap, memory.arena);
-            let entry = Ranked { score, item: item.item().address() };
-            let key = (score, item.item().key());
-            ranks.insert(entry, |other| order(other.key(), key) == Ordering::Less);
-        });
-        self.ranks.compact(visits, moved);
-    }
-
-    /// Frees up to `steps` pieces; whether none is left.
-    pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
-        self.ranks.free_some(steps) && self.fields.free_some(memory, steps)
-    }
-}
 
 /// A sorted set to read.
 #[derive(Clone, Copy)]
@@ -148,14 +28,14 @@ impl<'a> View<'a> for Sorted<'a> {
 }
 
 /// A member of a blob, and where it is.
-struct Element<'a> {
-    member: &'a [u8],
-    score: f64,
-    range: Range<usize>,
+pub(crate) struct Element<'a> {
+    pub(crate) member: &'a [u8],
+    pub(crate) score: f64,
+    pub(crate) range: Range<usize>,
 }
 
 /// The members of a blob, in order.
-fn elements(bytes: &[u8]) -> impl Iterator<Item = Element<'_>> + Clone {
+pub(crate) fn elements(bytes: &[u8]) -> impl Iterator<Item = Element<'_>> + Clone {
     let mut at = HEADER_LEN;
     std::iter::from_fn(move || {
         if at >= bytes.len() {
@@ -284,7 +164,7 @@ impl<'a> Sorted<'a> {
         }
     }
 
-    /// Visits some members from the cursor on: see [`Fields::scan`].
+    /// Visits some members from the cursor on: see [`super::fields::Fields::scan`].
     pub(crate) fn scan(
         &self,
         cursor: u64,
@@ -349,110 +229,4 @@ impl<'a> LexBound<'a> {
 pub(crate) struct LexRange<'a> {
     pub(crate) min: LexBound<'a>,
     pub(crate) max: LexBound<'a>,
-}
-
-/// Gives a member a score; `old` is the one it has.
-pub(crate) fn put(editor: &mut Editor<'_, '_>, member: &[u8], score: f64, old: Option<f64>) {
-    let is_full = old.is_none() && blob::count(editor.blob()) == BLOB_ELEMENTS_MAX;
-    if is_full || member.len() > BLOB_STRING_LEN_MAX {
-        box_up(editor);
-    }
-    let put = |boxed: &mut Boxed, means: Means<'_>| {
-        if let Boxed::Sorted(scores) = boxed {
-            scores.put(means, (score, member), old);
-        }
-    };
-    if editor.boxed(put).is_some() {
-        editor.touch();
-        return;
-    }
-    // Redis keeps integers as such here, which have no negative zero.
-    let score = score + 0.0;
-    let prefix = Prefix::of(member.len());
-    let parts = [prefix.bytes(), member, &score.to_le_bytes()];
-    if !editor.exists() {
-        let mut bytes: SmallVec<[u8; 128]> = SmallVec::from_slice(&blob::header(1));
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        editor.store(Encoding::SortedBlob, &bytes);
-        return;
-    }
-    if old.is_some() {
-        cut(editor, member);
-    }
-    let bytes = editor.blob();
-    let is_before = |element: &Element<'_>| {
-        order((element.score, element.member), (score, member)) == Ordering::Less
-    };
-    let at = elements(bytes).take_while(is_before).last().map_or(HEADER_LEN, |last| last.range.end);
-    let count = blob::count(bytes) + 1;
-    editor.splice(at..at, &parts, count);
-}
-
-/// Makes a set that is to get `count` members at once what it will be then.
-pub(crate) fn prepare(editor: &mut Editor<'_, '_>, count: usize, longest: usize) {
-    if count > BLOB_ELEMENTS_MAX || longest > BLOB_STRING_LEN_MAX {
-        box_up(editor);
-    }
-}
-
-/// Takes a member out of a blob; whether it was there.
-fn cut(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
-    let bytes = editor.blob();
-    let count = blob::count(bytes);
-    let found = elements(bytes).find(|element| element.member == member);
-    let Some(range) = found.map(|element| element.range) else { return false };
-    editor.splice(range, &[], count - 1);
-    true
-}
-
-/// Removes a member; whether it was there.
-pub(crate) fn remove(editor: &mut Editor<'_, '_>, member: &[u8]) -> bool {
-    let remove = |boxed: &mut Boxed, means: Means<'_>| match boxed {
-        Boxed::Sorted(scores) => scores.remove(means, member),
-        _ => false,
-    };
-    match editor.boxed(remove) {
-        Some(was_there) => {
-            if was_there {
-                editor.touch();
-            }
-            was_there
-        }
-        None => cut(editor, member),
-    }
-}
-
-/// Removes the members of some ranks, which are there.
-pub(crate) fn remove_ranks(editor: &mut Editor<'_, '_>, ranks: Range<Rank>) {
-    if ranks.is_empty() {
-        return;
-    }
-    let remove = |boxed: &mut Boxed, means: Means<'_>| {
-        if let Boxed::Sorted(scores) = boxed {
-            scores.remove_ranks(means, ranks.clone());
-        }
-    };
-    if editor.boxed(remove).is_some() {
-        editor.touch();
-        return;
-    }
-    let bytes = editor.blob();
-    let count = blob::count(bytes);
-    let mut found = elements(bytes).skip(ranks.start).take(ranks.len());
-    let Some(first) = found.next() else { return };
-    let range = first.range.start..found.last().map_or(first.range.end, |last| last.range.end);
-    editor.splice(range, &[], count - ranks.len());
-}
-
-/// Makes the set a table and a tree, if it is none.
-fn box_up(editor: &mut Editor<'_, '_>) {
-    if editor.is_boxed() {
-        return;
-    }
-    let means = editor.means();
-    let mut scores = Scores::new();
-    if let Some(set) = editor.view::<Sorted<'_>>() {
-        set.visit(|member, score| scores.put(means, (score, member), None));
-    }
-    editor.store_boxed(Encoding::SortedBoxed, Boxed::Sorted(scores));
 }

@@ -8,16 +8,16 @@
 //! ```
 //! Times are milliseconds since the Unix epoch. The item counts as one that
 //! expires, so that the wheel of its space comes by at the earliest time
-//! ([`crate::space`]) and upkeep removes the fields whose time has come. Until
+//! (`shards/space.rs`) and upkeep removes the fields whose time has come. Until
 //! then they are hidden: whoever locates the key removes a few of them, whoever
 //! reads or changes fields passes over the others ([`Means::now_millis`]). Readers
 //! that cannot change anything ask [`super::hash::Hash::get_at`].
 
 use super::blob::{self, HEADER_LEN, Prefix, string_at};
 use super::fields::Fields;
+use super::means::Means;
 use super::ranks::Ranks;
-use super::{Boxed, Means};
-use crate::item::{Item, Owned};
+use crate::items::Owned;
 use keyway_memory::Memory;
 use keyway_memory::nodes;
 use std::ops::{ControlFlow, Range};
@@ -32,66 +32,36 @@ pub(crate) const TIME_MAX: u64 = (1 << 46) - 1;
 /// its item and those of the bucket that is merged are in no cache.
 const STEPS_PER_FIELD: u32 = 4;
 
-/// When the first field of a timed hash expires, or somewhat before.
-#[inline]
-pub(crate) fn earliest(item: &Item<'_>) -> Option<u64> {
-    match item.boxed() {
-        Some(Boxed::Timed(timed)) => timed.earliest(),
-        _ => read_time(item.value(), HEADER_LEN),
-    }
-}
-
-/// Whether every field of a timed hash has expired.
-pub(crate) fn is_spent(item: &Item<'_>, now_millis: u64) -> bool {
-    match item.boxed() {
-        Some(Boxed::Timed(timed)) => timed.is_spent(now_millis),
-        _ => {
-            let blob = item.value();
-            read_time(blob, HEADER_LEN).is_some_and(|earliest| earliest <= now_millis)
-                && Places::of(blob).all(|place| place.has_expired(blob, now_millis))
-        }
-    }
-}
-
-/// Whether a timed hash has a field that has not expired, as far as that is
-/// known without a look at the fields.
-pub(crate) fn is_sure_to_last(item: &Item<'_>, now_millis: u64) -> bool {
-    match item.boxed() {
-        Some(Boxed::Timed(timed)) => !timed.is_spent(now_millis),
-        _ => false,
-    }
-}
-
 /// The time that is written at `at`.
-pub(super) fn read_time(blob: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn read_time(blob: &[u8], at: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     bytes[..TIME_LEN].copy_from_slice(blob.get(at..at + TIME_LEN)?);
     Some(u64::from_le_bytes(bytes)).filter(|time| *time != 0)
 }
 
 /// A time as it is written.
-pub(super) fn time_bytes(time: Option<u64>) -> [u8; TIME_LEN] {
+pub(crate) fn time_bytes(time: Option<u64>) -> [u8; TIME_LEN] {
     let [bytes @ .., _, _] = time.unwrap_or(0).to_le_bytes();
     bytes
 }
 
 /// Where a field is in a blob.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(crate) struct FieldRange {
     /// Its start, length included.
-    pub(super) start: usize,
-    pub(super) field: Range<usize>,
+    pub(crate) start: usize,
+    pub(crate) field: Range<usize>,
     /// The bytes of the value; its time follows.
-    pub(super) value: Range<usize>,
+    pub(crate) value: Range<usize>,
 }
 
-impl Place {
+impl FieldRange {
     /// Behind the time.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.value.end + TIME_LEN
     }
 
-    pub(super) fn time(&self, blob: &[u8]) -> Option<u64> {
+    pub(crate) fn time(&self, blob: &[u8]) -> Option<u64> {
         read_time(blob, self.value.end)
     }
 
@@ -101,21 +71,21 @@ impl Place {
 }
 
 /// The fields of a blob.
-pub(super) struct Places<'a> {
+pub(crate) struct FieldRanges<'a> {
     blob: &'a [u8],
     at: usize,
 }
 
-impl<'a> Places<'a> {
-    pub(super) fn of(blob: &'a [u8]) -> Self {
+impl<'a> FieldRanges<'a> {
+    pub(crate) fn of(blob: &'a [u8]) -> Self {
         Self { blob, at: HEAD_LEN }
     }
 }
 
-impl Iterator for Places<'_> {
-    type Item = Place;
+impl Iterator for FieldRanges<'_> {
+    type Item = FieldRange;
 
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<FieldRange> {
         let start = self.at;
         if start >= self.blob.len() {
             return None;
@@ -123,41 +93,53 @@ impl Iterator for Places<'_> {
         let field = string_at(self.blob, start);
         let value = string_at(self.blob, field.end);
         self.at = value.end + TIME_LEN;
-        Some(Place { start, field, value })
+        Some(FieldRange { start, field, value })
     }
 }
 
 /// Visits every field with its value. Kept apart, for what visits other hashes
 /// to stay small.
 #[inline(never)]
-pub(super) fn visit<'a>(blob: &'a [u8], visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
-    for Place { field, value, .. } in Places::of(blob) {
+pub(crate) fn visit<'a>(blob: &'a [u8], visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
+    for FieldRange { field, value, .. } in FieldRanges::of(blob) {
         visit(&blob[field], &blob[value]);
     }
 }
 
-pub(super) fn find(blob: &[u8], field: &[u8]) -> Option<Place> {
-    Places::of(blob).find(|place| blob[place.field.clone()] == *field)
+pub(crate) fn find(blob: &[u8], field: &[u8]) -> Option<FieldRange> {
+    FieldRanges::of(blob).find(|range| blob[range.field.clone()] == *field)
 }
 
-/// When the first field of a blob expires.
-pub(super) fn earliest_of(blob: &[u8]) -> Option<u64> {
-    Places::of(blob).filter_map(|place| place.time(blob)).min()
+/// When the first field of a blob expires, as it is written in its head.
+#[inline]
+pub(crate) fn written_earliest(blob: &[u8]) -> Option<u64> {
+    read_time(blob, HEADER_LEN)
+}
+
+/// Whether every field of a blob has expired.
+pub(crate) fn is_spent(blob: &[u8], now_millis: u64) -> bool {
+    written_earliest(blob).is_some_and(|earliest| earliest <= now_millis)
+        && FieldRanges::of(blob).all(|range| range.has_expired(blob, now_millis))
+}
+
+/// When the first field of a blob expires, by a look at all of them.
+pub(crate) fn earliest_of(blob: &[u8]) -> Option<u64> {
+    FieldRanges::of(blob).filter_map(|range| range.time(blob)).min()
 }
 
 /// A blob being written.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     bytes: Vec<u8>,
     count: usize,
     earliest: Option<u64>,
 }
 
 impl Writer {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { bytes: vec![0; HEAD_LEN], count: 0, earliest: None }
     }
 
-    pub(super) fn push(&mut self, field: &[u8], value: &[u8], time: Option<u64>) {
+    pub(crate) fn push(&mut self, field: &[u8], value: &[u8], time: Option<u64>) {
         for text in [field, value] {
             self.bytes.extend_from_slice(Prefix::of(text.len()).bytes());
             self.bytes.extend_from_slice(text);
@@ -167,7 +149,7 @@ impl Writer {
         self.earliest = [self.earliest, time].into_iter().flatten().min();
     }
 
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes[..HEADER_LEN].copy_from_slice(&blob::header(self.count));
         self.bytes[HEADER_LEN..HEAD_LEN].copy_from_slice(&time_bytes(self.earliest));
         self.bytes
@@ -175,10 +157,10 @@ impl Writer {
 }
 
 /// A blob without the fields that have expired, and how many those are.
-pub(super) fn without_expired(blob: &[u8], now_millis: u64) -> (Vec<u8>, usize) {
+pub(crate) fn without_expired(blob: &[u8], now_millis: u64) -> (Vec<u8>, usize) {
     let mut kept = Writer::new();
-    for place in Places::of(blob).filter(|place| !place.has_expired(blob, now_millis)) {
-        kept.push(&blob[place.field.clone()], &blob[place.value.clone()], place.time(blob));
+    for range in FieldRanges::of(blob).filter(|range| !range.has_expired(blob, now_millis)) {
+        kept.push(&blob[range.field.clone()], &blob[range.value.clone()], range.time(blob));
     }
     let removed = blob::count(blob) - kept.count;
     (kept.finish(), removed)
@@ -216,7 +198,7 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    pub(super) fn new(fields: Fields) -> Self {
+    pub(crate) fn new(fields: Fields) -> Self {
         Self { fields, hints: Ranks::new() }
     }
 
@@ -224,15 +206,15 @@ impl Timed {
         &self.fields
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         nodes::boxed_len::<Self>() + self.fields.bytes() + self.hints.bytes()
     }
 
-    fn earliest(&self) -> Option<u64> {
+    pub(crate) fn earliest(&self) -> Option<u64> {
         self.hints.get(0).map(|hint| hint.time())
     }
 
-    fn is_spent(&self, now_millis: u64) -> bool {
+    pub(crate) fn is_spent(&self, now_millis: u64) -> bool {
         self.hints.len() == self.fields.len()
             && self.hidden(now_millis) == self.hints.len()
             && self.hints.len() > 0
@@ -240,7 +222,7 @@ impl Timed {
 
     /// Whether it has fields that have expired.
     #[inline]
-    pub(super) fn hides(&self, now_millis: u64) -> bool {
+    pub(crate) fn hides(&self, now_millis: u64) -> bool {
         self.earliest().is_some_and(|earliest| earliest <= now_millis)
     }
 
@@ -250,12 +232,12 @@ impl Timed {
     }
 
     /// Fields that have not expired.
-    pub(super) fn len_at(&self, now_millis: u64) -> usize {
+    pub(crate) fn len_at(&self, now_millis: u64) -> usize {
         self.fields.len() - self.hidden(now_millis)
     }
 
     /// Sets a field and its time; whether it is new.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         means: Means<'_>,
         (field, value): (&[u8], &[u8]),
@@ -268,7 +250,7 @@ impl Timed {
     }
 
     /// Sets the time of a field that is there.
-    pub(super) fn set_time(&mut self, means: Means<'_>, field: &[u8], time: Option<u64>) {
+    pub(crate) fn set_time(&mut self, means: Means<'_>, field: &[u8], time: Option<u64>) {
         let Some(item) = self.fields.get(means, field) else { return };
         let old = item.expiry();
         if old != time && !means.has_passed(old) {
@@ -278,7 +260,7 @@ impl Timed {
     }
 
     /// Removes a field; whether it was there.
-    pub(super) fn remove(&mut self, means: Means<'_>, field: &[u8]) -> bool {
+    pub(crate) fn remove(&mut self, means: Means<'_>, field: &[u8]) -> bool {
         let old = self.fields.get(means, field).and_then(|item| item.expiry());
         let was_there = self.fields.remove(means, field);
         self.note(means, field, old, None);
@@ -309,7 +291,7 @@ impl Timed {
     }
 
     /// Removes fields that have expired, while `steps` are left; how many.
-    pub(super) fn drop_expired(
+    pub(crate) fn drop_expired(
         &mut self,
         means: Means<'_>,
         now_millis: u64,
@@ -327,7 +309,7 @@ impl Timed {
         removed
     }
 
-    pub(super) fn duplicate(&self, means: Means<'_>) -> Self {
+    pub(crate) fn duplicate(&self, means: Means<'_>) -> Self {
         let fields = self.fields.duplicate(means);
         let mut hints = Ranks::new();
         let _ = self.hints.visit((0, usize::MAX), false, |hint| {
@@ -337,15 +319,15 @@ impl Timed {
         Self { fields, hints }
     }
 
-    /// Moves what lies on sparse pages, see [`Boxed::compact`].
-    pub(super) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
+    /// Moves what lies on sparse pages, see [`super::Boxed::compact`].
+    pub(crate) fn compact(&mut self, memory: Memory<'_>, visits: &mut u32, moved: &mut u64) {
         // Hints know fields by their hash.
         let relocate = |item: &mut Owned| item.relocate(memory.heap, memory.arena);
         self.fields.compact(memory, visits, moved, relocate);
         self.hints.compact(visits, moved);
     }
 
-    pub(super) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
+    pub(crate) fn free_some(&mut self, memory: Memory<'_>, steps: &mut u32) -> bool {
         self.hints.free_some(steps) && self.fields.free_some(memory, steps)
     }
 }

@@ -1,8 +1,8 @@
 //! Strings as rows of bits, the first the highest of the first byte.
 
-use super::{Call, Fault, Outcome, STRING_LEN_MAX, SYNTAX};
-use crate::item::Encoding;
-use crate::number::parse_integer;
+use super::call::{Call, Fault, Outcome, SYNTAX};
+use crate::algorithms::number::parse_integer;
+use crate::items::{Encoding, STRING_LEN_MAX};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::RangeInclusive;
@@ -17,14 +17,14 @@ pub(super) fn parse_offset(text: &[u8], factor: i64) -> Result<u64, Fault> {
     offset.filter(|offset| offset >> 3 < STRING_LEN_MAX).ok_or(BAD_OFFSET)
 }
 
-/// The byte that `offset` is in, and the bit's place value there.
-fn place(offset: u64) -> (usize, u8) {
+/// The byte that `offset` is in, and the bit's mask there.
+fn byte_and_mask(offset: u64) -> (usize, u8) {
     ((offset >> 3) as usize, 0x80 >> (offset & 7))
 }
 
 /// GETBIT.
 pub(super) fn getbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let (byte, mask) = place(parse_offset(call.arg(2), 1)?);
+    let (byte, mask) = byte_and_mask(parse_offset(call.arg(2), 1)?);
     let set = call.with_key(|mut entry| {
         let item = entry.read_text()?;
         let byte = item.and_then(|item| item.value().get(byte).copied());
@@ -36,7 +36,7 @@ pub(super) fn getbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 
 /// SETBIT.
 pub(super) fn setbit(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    let (byte, mask) = place(parse_offset(call.arg(2), 1)?);
+    let (byte, mask) = byte_and_mask(parse_offset(call.arg(2), 1)?);
     let on = match parse_integer(call.arg(3)) {
         Some(0) => false,
         Some(1) => true,

@@ -1,8 +1,8 @@
 //! BITFIELD and BITFIELD_RO: a string as an array of integers of any width.
 
 use super::bit::parse_offset;
-use super::{Call, Fault, Outcome, SYNTAX};
-use crate::number::parse_integer;
+use super::call::{Call, Fault, Outcome, SYNTAX};
+use crate::algorithms::number::parse_integer;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use smallvec::SmallVec;

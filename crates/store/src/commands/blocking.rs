@@ -1,40 +1,16 @@
 //! Commands that wait for an element or an entry: one attempt of each. Who waits, and is
-//! tried again, is in [`crate::waiters`].
+//! tried again, is in `requests/waiting.rs`.
 
+use super::attempt::{Found, Frame, How, frame_of};
+use super::call::{Call, Fault, Outcome};
 use super::list::{self, End};
 use super::sorted;
 use super::stream::read;
-use super::{Call, Fault, Outcome};
+use crate::algorithms::extended::{self, Extended};
 use crate::collections::WrongType;
-use crate::entry::{Entry, Turn};
-use crate::extended::{self, Extended};
-use crate::store::Store;
-use crate::waiters::{Lane, Patience};
-use keyway_base::ByteRange;
+use crate::entry::Entry;
+use crate::store::{Lane, Patience, Store, Turn};
 use keyway_command::{Request, Verb};
-use keyway_resp::reply;
-
-/// For whom an attempt is made.
-#[derive(Clone, Copy)]
-pub(crate) enum How<'a> {
-    /// A transaction, which does not wait: it takes what is there.
-    Now,
-    /// Somebody who has just come: what others wait for is theirs.
-    Newcomer,
-    /// Somebody who waits, now that this key may have something.
-    Ready(&'a [u8]),
-}
-
-/// What came of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The reply is written.
-    Answered,
-    /// None of the keys has anything.
-    Nothing,
-    /// The key is there, and has nothing for this command.
-    NotForIt,
-}
 
 /// Whether `verb` is a command of this file.
 pub(crate) fn is_blocking(verb: Verb) -> bool {
@@ -78,14 +54,6 @@ pub(crate) fn settle<'a>(
         Verb::Xreadgroup => (read::group_of(&call), frame_of(&call)),
         _ => (None, frame_of(&call)),
     }
-}
-
-/// Arguments of a request, and where each of them is.
-pub(crate) type Frame = (Box<[u8]>, Box<[ByteRange]>);
-
-/// The arguments as they are.
-pub(super) fn frame_of(call: &Call<'_>) -> Frame {
-    (call.args.buf().into(), call.args.ranges().into())
 }
 
 /// Whether of the keys of a command the first alone is waited for.
@@ -247,10 +215,4 @@ fn patience(call: &Call<'_>, index: usize) -> Result<Patience, Fault> {
     };
     let millis = (seconds * 1000.0).ceil();
     if millis < 0.0 || millis >= i64::MAX as f64 { Err(NEGATIVE) } else { Ok(millis as u64) }
-}
-
-/// Writes a pair of a key and what was taken from it, begun by the key.
-pub(super) fn begin_pair(key: &[u8], len: usize, out: &mut Vec<u8>) {
-    reply::array(out, len);
-    reply::bulk(out, key);
 }

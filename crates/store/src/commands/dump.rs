@@ -1,12 +1,13 @@
 //! DUMP and RESTORE.
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
-use crate::collections::hash::{self, Until};
-use crate::collections::{Boxed, list, set, sorted};
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
+use crate::algorithms::number::parse_integer;
+use crate::collections::Boxed;
 use crate::dump::{self, Refusal, Value};
+use crate::edits::hash::{self, Until};
+use crate::edits::{list, set, sorted};
 use crate::entry::{Editor, Entry};
-use crate::item::{ACCESS_MASK, Encoding};
-use crate::number::parse_integer;
+use crate::items::{ACCESS_MASK, Encoding};
 use crate::store::OUT_OF_MEMORY;
 use keyway_base::{KeyspaceEvents, rdb};
 use keyway_resp::reply;

@@ -1,7 +1,7 @@
 //! EXPIRE and its kin, TTL and its kin, PERSIST; and the times in SET and GETEX.
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
-use crate::number::parse_integer;
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome};
+use crate::algorithms::number::parse_integer;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

@@ -1,13 +1,14 @@
 //! HEXPIRE, HTTL and their kin, HPERSIST, HGETEX, HSETEX and HGETDEL: as Redis
 //! 8 has them, whose order of checks is kept.
 
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome};
 use super::expire::{Base, Unit};
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
-use crate::collections::hash::{self, Hash, Until};
+use crate::algorithms::number::parse_integer;
+use crate::collections::hash::Hash;
 use crate::collections::timed::TIME_MAX;
+use crate::edits::hash::{self, Until};
 use crate::entry::Editor;
-use crate::item::Kind;
-use crate::number::parse_integer;
+use crate::items::Kind;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

@@ -1,11 +1,13 @@
 //! Hashes.
 
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use super::numeric::{NOT_FINITE, parse_float};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
-use super::{Call, Fault, Outcome, SYNTAX, scan};
-use crate::collections::hash::{self, Hash, Until};
-use crate::item::Kind;
-use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use super::scan;
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use crate::collections::hash::Hash;
+use crate::edits::hash::{self, Until};
+use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 
 /// HSET and HMSET.
@@ -231,9 +233,9 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn of(hash: Hash<'a>, wanted: Wanted, place: u64) -> Self {
+    fn of(hash: Hash<'a>, wanted: Wanted, start: u64) -> Self {
         let takes_some = hash.hides() && wanted.is_sparse(hash.len());
-        let some = takes_some.then(|| hash.some_shown(wanted.count(), place));
+        let some = takes_some.then(|| hash.some_shown(wanted.count(), start));
         let len = some.as_ref().map_or_else(|| hash.len(), Vec::len);
         Self { hash, len, some }
     }

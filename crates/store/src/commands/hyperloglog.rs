@@ -1,11 +1,10 @@
 //! HyperLogLogs, which are strings.
 
-use super::{Call, Fault, Outcome};
+use super::call::{Call, Fault, Outcome};
+use crate::algorithms::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
 use crate::entry::Entry;
-use crate::events::SILENT;
-use crate::hyperloglog::{self, Corrupted, REGISTERS, Raising, Registers};
-use crate::item::Encoding;
-use crate::store::Locked;
+use crate::items::Encoding;
+use crate::store::{Locked, SILENT};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
@@ -49,7 +48,7 @@ fn add_to_dense(call: &Call<'_>, entry: &mut Entry<'_>, len: usize) -> Result<bo
     let changed = entry.change_value(len, |value| {
         let mut changed = false;
         for element in call.args_from(2, 1) {
-            changed |= hyperloglog::raise_dense(value, hyperloglog::place(element));
+            changed |= hyperloglog::raise_dense(value, hyperloglog::register_of(element));
         }
         if changed {
             hyperloglog::forget_count(value);
@@ -64,7 +63,7 @@ fn add_to_sparse(call: &Call<'_>, entry: &mut Entry<'_>) -> Result<bool, Fault> 
     let mut sketch = Sketch::of(entry)?;
     let mut changed = sketch.is_new;
     let result = call.args_from(2, 1).try_for_each(|element| {
-        changed |= hyperloglog::raise(&mut sketch.value, hyperloglog::place(element))?;
+        changed |= hyperloglog::raise(&mut sketch.value, hyperloglog::register_of(element))?;
         Ok::<_, Corrupted>(())
     });
     if changed {

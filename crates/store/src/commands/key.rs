@@ -1,7 +1,8 @@
 //! Keys, whatever their values.
 
-use super::{Call, Fault, Outcome, SYNTAX};
-use crate::entry::{Entry, Turn};
+use super::call::{Call, Fault, Outcome, SYNTAX};
+use crate::entry::Entry;
+use crate::store::Turn;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

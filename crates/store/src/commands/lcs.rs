@@ -1,6 +1,7 @@
 //! LCS: the longest common subsequence of two strings.
 
-use super::{Call, Fault, Outcome, STRING_LEN_MAX, SYNTAX};
+use super::call::{Call, Fault, Outcome, SYNTAX};
+use crate::items::STRING_LEN_MAX;
 use keyway_resp::reply;
 
 #[derive(Default)]

@@ -1,12 +1,13 @@
 //! Lists.
 
-use super::blocking::begin_pair;
-use super::{Call, Fault, Outcome, SYNTAX, key::NO_SUCH_KEY};
+use super::call::{Call, Fault, Outcome, SYNTAX, begin_pair};
+use super::key::NO_SUCH_KEY;
+use crate::algorithms::number::parse_integer;
 use crate::collections::WrongType;
-use crate::collections::list::{self, List};
+use crate::collections::list::List;
+use crate::edits::list;
 use crate::entry::Entry;
-use crate::item::Kind;
-use crate::number::parse_integer;
+use crate::items::Kind;
 use keyway_resp::reply;
 
 const NOT_POSITIVE: Fault = Fault::Text("ERR value is out of range, must be positive");

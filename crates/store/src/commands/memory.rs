@@ -1,6 +1,6 @@
 //! MEMORY USAGE.
 
-use super::{Call, Outcome, SYNTAX};
+use super::call::{Call, Outcome, SYNTAX};
 use keyway_resp::reply;
 
 /// MEMORY USAGE: the bytes that a key takes of what `memory_used` counts: its
@@ -27,23 +27,16 @@ pub(super) fn usage(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::with_request;
     use crate::{Context, Store, StoreConfig};
-    use keyway_base::{ByteRange, Clock, Time};
-    use keyway_command::{Args, Request};
+    use keyway_base::{Clock, Time};
     use keyway_resp::Protocol;
 
     fn run(store: &Store, line: &str) -> String {
-        let (mut buf, mut ranges) = (Vec::new(), Vec::new());
-        for word in line.split(' ') {
-            let start = buf.len();
-            buf.extend_from_slice(word.as_bytes());
-            ranges.push(ByteRange::new(start, buf.len()));
-        }
-        let request = Request::resolve(Args::new(&buf, &ranges)).expect("a request");
         let clock = Clock { now: Time(0), unix_micros: 1_700_000_000_000_000 };
         let context = Context { database: 0, clock, protocol: Protocol::Resp2, worker: 0 };
         let mut out = Vec::new();
-        store.execute(&request, context, &mut out);
+        with_request(line, |request| store.execute(request, context, &mut out));
         String::from_utf8(out).expect("text")
     }
 

@@ -1,9 +1,11 @@
 //! The commands, by the family they belong to. Each reads its arguments in the
 //! order in which Redis 7.0 does, so that the first fault found is the same.
 
+mod attempt;
 mod bit;
 mod bitfield;
 mod blocking;
+mod call;
 mod dump;
 mod expire;
 mod fields;
@@ -25,150 +27,13 @@ mod sorted;
 mod stream;
 mod string;
 
-pub(crate) use blocking::{Found, How, lane_of, may_serve, settle, waits_for_first};
+pub(crate) use attempt::{Found, How};
+pub(crate) use blocking::{lane_of, may_serve, settle, waits_for_first};
 
-use crate::collections::WrongType;
-use crate::entry::{Entry, Turn};
-use crate::item::{Encoding, Item};
-use crate::number::parse_integer;
-use crate::store::{OUT_OF_MEMORY, Store, reserved_len};
-use crate::transfer::Transfer;
-use crate::waiters::Patience;
-use keyway_base::KeyspaceEvents;
-use keyway_command::{Args, Request, Verb};
+use crate::store::{Patience, Store, Transfer, Turn};
+use call::{Call, Outcome, write_fault};
+use keyway_command::{Request, Verb};
 use keyway_resp::reply;
-
-/// Longest string, Redis's `proto-max-bulk-len`.
-pub(crate) const STRING_LEN_MAX: u64 = 512 << 20;
-
-const SYNTAX: Fault = Fault::Text("ERR syntax error");
-const NOT_AN_INTEGER: Fault = Fault::Text("ERR value is not an integer or out of range");
-const OUT_OF_LONG_RANGE: Fault = Fault::Text(
-    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-);
-const TOO_LONG: Fault = Fault::Text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
-const NO_SUCH_DATABASE: Fault = Fault::Text("ERR DB index is out of range");
-
-/// Why a command is answered with an error.
-#[derive(Debug, PartialEq, Eq)]
-enum Fault {
-    /// As it stands.
-    Text(&'static str),
-    /// A time that is no time; names the command.
-    ExpireTime,
-    /// An option of EXPIRE that there is not.
-    Option(Vec<u8>),
-    /// As it stands, with names that the client gave.
-    Line(Vec<u8>),
-    /// Of a command that needs one; names the command.
-    NoInputKey(String),
-    /// Composed for the occasion.
-    Message(String),
-}
-
-impl From<WrongType> for Fault {
-    fn from(_: WrongType) -> Self {
-        Fault::Text("WRONGTYPE Operation against a key holding the wrong kind of value")
-    }
-}
-
-type Outcome = Result<(), Fault>;
-
-/// A request being executed.
-#[derive(Clone, Copy)]
-struct Call<'a> {
-    store: &'a Store,
-    turn: Turn,
-    args: Args<'a>,
-    /// What long values are lent and given with; none where all are copied.
-    transfer: Option<&'a Transfer<'a>>,
-}
-
-impl<'a> Call<'a> {
-    /// Argument `index`, or nothing past the end: the command table checked
-    /// the number of arguments.
-    #[inline]
-    fn arg(&self, index: usize) -> &'a [u8] {
-        self.args.get(index).unwrap_or_default()
-    }
-
-    /// Arguments from `index` on, every `step`th.
-    fn args_from(&self, index: usize, step: usize) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
-        let args = self.args;
-        (index..args.len()).step_by(step).map(move |index| args.get(index).unwrap_or_default())
-    }
-
-    /// Appends `value`, which is of `item`, as a bulk string; a long one may be lent.
-    #[inline]
-    fn write_bulk(&self, item: &Item<'_>, value: &[u8], out: &mut Vec<u8>) {
-        reply::bulk_header(out, value.len());
-        match self.transfer.filter(|transfer| transfer.is_for(item, value)) {
-            None => out.extend_from_slice(value),
-            Some(transfer) => transfer.lend(item, value, out.len()),
-        }
-        out.extend_from_slice(b"\r\n");
-    }
-
-    /// Whether the value to set was given apart from the arguments.
-    #[inline]
-    fn has_draft(&self) -> bool {
-        self.transfer.is_some_and(|transfer| transfer.draft_len() > 0)
-    }
-
-    /// Sets the key to a string: to the one that was given, if one was, else to `value`.
-    fn set_text(&self, entry: &mut Entry<'_>, value: &[u8], expiry: Option<u64>) {
-        match self.transfer.and_then(Transfer::take_draft) {
-            Some(draft) => entry.set_draft(*draft, expiry),
-            None => entry.set(value, Encoding::Text, expiry),
-        }
-    }
-
-    fn integer(&self, index: usize) -> Result<i64, Fault> {
-        parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)
-    }
-
-    /// Whether argument `index` reads `word`, in any case.
-    fn is(&self, index: usize, word: &str) -> bool {
-        self.arg(index).eq_ignore_ascii_case(word.as_bytes())
-    }
-
-    /// Works on the key that is argument 1.
-    #[inline]
-    fn with_key<R>(&self, work: impl FnOnce(Entry<'_>) -> R) -> R {
-        self.store.with_key(self.turn, self.arg(1), work)
-    }
-
-    /// Notes what became of a key of the client's database.
-    #[inline]
-    fn notify(&self, class: KeyspaceEvents, name: &'static str, key: &[u8]) {
-        self.store.note_event(self.turn, class, name, key);
-    }
-
-    /// Argument `index` as the number of a database.
-    fn database(&self, index: usize) -> Result<u32, Fault> {
-        let number = parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)?;
-        let number = i32::try_from(number).map_err(|_| {
-            Fault::Text("ERR value is out of range, value must between -2147483648 and 2147483647")
-        })?;
-        u32::try_from(number)
-            .ok()
-            .filter(|number| *number < self.store.database_count())
-            .ok_or(NO_SUCH_DATABASE)
-    }
-
-    /// Makes room for a string that will be longer than the request itself.
-    fn make_room_for(&self, value_len: u64) -> Outcome {
-        // A string of the arguments' size has its room already.
-        if value_len <= 4096 || self.store.config().memory_max == 0 {
-            return Ok(());
-        }
-        let args: u64 = self.args.ranges().iter().map(|range| range.len() as u64).sum();
-        match self.store.make_room_beside(value_len, reserved_len(args), self.turn) {
-            true => Ok(()),
-            false => Err(Fault::Text(OUT_OF_MEMORY)),
-        }
-    }
-}
 
 /// Executes `request`; appends exactly one reply.
 pub(crate) fn execute(
@@ -206,34 +71,6 @@ pub(crate) fn attempt(
         write_fault(request, fault, out);
         (Found::Answered, 0)
     })
-}
-
-fn write_fault(request: &Request<'_>, fault: Fault, out: &mut Vec<u8>) {
-    match fault {
-        Fault::Text(text) => reply::error(out, text),
-        Fault::Line(line) => {
-            let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
-            out.push(b'-');
-            out.extend(line.iter().map(|byte| if is_end(byte) { b' ' } else { *byte }));
-            out.extend_from_slice(b"\r\n");
-        }
-        Fault::ExpireTime => {
-            let name = request.command.name;
-            reply::error(out, &format!("ERR invalid expire time in '{name}' command"));
-        }
-        Fault::NoInputKey(name) => {
-            reply::error(out, &format!("ERR at least 1 input key is needed for '{name}' command"));
-        }
-        Fault::Message(text) => reply::error(out, &text),
-        Fault::Option(name) => {
-            out.extend_from_slice(b"-ERR Unsupported option ");
-            let printable = name.into_iter().take_while(|byte| *byte != 0);
-            out.extend(
-                printable.map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }),
-            );
-            out.extend_from_slice(b"\r\n");
-        }
-    }
 }
 
 fn dispatch(call: &Call<'_>, request: &Request<'_>, out: &mut Vec<u8>) -> Outcome {

@@ -1,9 +1,9 @@
 //! Strings as numbers.
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome};
-use crate::extended::{Extended, Fault as NumberFault};
-use crate::item::Encoding;
-use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome};
+use crate::algorithms::extended::{Extended, Fault as NumberFault};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use crate::items::Encoding;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 

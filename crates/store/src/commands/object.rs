@@ -1,9 +1,9 @@
 //! OBJECT.
 
-use super::{Call, Fault, Outcome};
+use super::call::{Call, Fault, Outcome};
+use crate::algorithms::number::parse_integer;
 use crate::entry::{Entry, Facts};
-use crate::item::{ACCESS_MASK, Encoding};
-use crate::number::parse_integer;
+use crate::items::{ACCESS_MASK, Encoding};
 use keyway_resp::reply;
 
 /// Longest string that Redis stores as `embstr`.

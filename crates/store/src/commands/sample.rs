@@ -1,6 +1,6 @@
 //! What commands on collections have in common: random picks, and walks.
 
-use super::{Call, Fault, Outcome, SYNTAX};
+use super::call::{Call, Fault, OUT_OF_LONG_RANGE, Outcome, SYNTAX};
 use keyway_base::glob;
 use keyway_resp::reply;
 
@@ -29,7 +29,7 @@ impl Wanted {
     pub(super) fn parse(call: &Call<'_>, index: usize, limit: i64) -> Result<Self, Fault> {
         let count = call.integer(index)?;
         if count < -limit || count > limit {
-            return Err(if limit == i64::MAX { super::OUT_OF_LONG_RANGE } else { OUT_OF_RANGE });
+            return Err(if limit == i64::MAX { OUT_OF_LONG_RANGE } else { OUT_OF_RANGE });
         }
         let magnitude = count.unsigned_abs() as usize;
         Ok(if count < 0 { Self::Repeated(magnitude) } else { Self::Distinct(magnitude) })

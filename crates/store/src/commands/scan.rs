@@ -1,19 +1,17 @@
 //! Walks over a database: SCAN, KEYS, RANDOMKEY.
 //!
-//! A cursor names a shard and a place in the order of reversed hashes within
-//! it: `shard << 32 | place`, 0 at the start and the end. That order is the
+//! A cursor names a shard and a reversed hash in the order of those within
+//! it: `shard << 32 | reversed`, 0 at the start and the end. That order is the
 //! same for every size of a table, so a walk returns every key that was there
 //! throughout, though tables grow and shrink meanwhile.
 
-use super::{Call, Fault, Outcome, SYNTAX};
-use crate::evict::is_gone;
-use crate::item::Item;
-use crate::table::Position;
+use super::call::{Call, Fault, Outcome, SYNTAX};
+use crate::items::{Item, Position};
 use keyway_base::glob;
 use keyway_resp::reply;
 
-/// Places in a shard.
-const PLACES: u64 = 1 << 32;
+/// Reversed hashes in a shard.
+const HASHES: u64 = 1 << 32;
 /// Keys looked at when COUNT is not given.
 const COUNT_DEFAULT: u64 = 10;
 /// Tries to hit a random item before any is taken: a table is at least a
@@ -60,7 +58,7 @@ impl<'a> Options<'a> {
         let kind = item.encoding().kind().name().as_bytes();
         self.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind))
             && self.pattern.is_none_or(|pattern| glob::matches(pattern, item.key()))
-            && !is_gone(item, now_millis)
+            && !item.is_gone(now_millis)
     }
 }
 
@@ -94,32 +92,32 @@ fn space_at(call: &Call<'_>, index: usize) -> (usize, usize) {
 
 /// Looks at `count` items from `cursor` on, or a few more; the next cursor.
 fn walk(call: &Call<'_>, cursor: u64, count: u64, mut visit: impl FnMut(&Item<'_>)) -> u64 {
-    let (mut index, mut place) = (cursor / PLACES, cursor % PLACES);
+    let (mut index, mut reversed) = (cursor / HASHES, cursor % HASHES);
     let mut seen = 0;
     let space_count = space_count(call) as u64;
     while index < space_count {
         let (shard, database) = space_at(call, index as usize);
         let mut shard = call.store.shard(shard);
-        let database = call.store.place_of(call.turn.database) + database;
+        let database = call.store.first_space(call.turn.database) + database;
         if let Some(space) = shard.existing_space(database).filter(|space| space.table.len() > 0) {
             let table = &space.table;
-            while place < PLACES && seen < count {
-                let bucket = table.bucket_of((place as u32).reverse_bits());
+            while reversed < HASHES && seen < count {
+                let bucket = table.bucket_of((reversed as u32).reverse_bits());
                 for position in table.positions(bucket) {
                     visit(&table.item(position));
                     seen += 1;
                 }
-                place = table.span(bucket).end;
+                reversed = table.span(bucket).end;
             }
         } else {
-            place = PLACES;
+            reversed = HASHES;
         }
-        if place < PLACES {
-            return index * PLACES + place;
+        if reversed < HASHES {
+            return index * HASHES + reversed;
         }
-        (index, place) = (index + 1, 0);
+        (index, reversed) = (index + 1, 0);
         if seen >= count && index < space_count {
-            return index * PLACES;
+            return index * HASHES;
         }
     }
     0
@@ -165,7 +163,7 @@ pub(super) fn randomkey(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let len_of = |index: usize| {
         let (shard, database) = space_at(call, index);
         let mut shard = call.store.shard(shard);
-        let database = call.store.place_of(call.turn.database) + database;
+        let database = call.store.first_space(call.turn.database) + database;
         shard.existing_space(database).map_or(0, |space| space.table.len() as u64)
     };
     let space_count = space_count(call);
@@ -192,13 +190,13 @@ pub(super) fn randomkey(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 fn random_in_space(call: &Call<'_>, index: usize, out: &mut Vec<u8>) -> bool {
     let (shard, database) = space_at(call, index);
     let mut shard = call.store.shard(shard);
-    let database = call.store.place_of(call.turn.database) + database;
+    let database = call.store.first_space(call.turn.database) + database;
     let Some(space) = shard.existing_space(database) else { return false };
     let table = &space.table;
     if table.len() == 0 {
         return false;
     }
-    let is_live = |position: &Position| !is_gone(&table.item(*position), call.turn.now_millis);
+    let is_live = |position: &Position| !table.item(*position).is_gone(call.turn.now_millis);
     let random_item = || {
         let random = call.store.random();
         let bucket = table.bucket_of(random as u32);

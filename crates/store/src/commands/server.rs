@@ -1,16 +1,16 @@
 //! Whole databases.
 
-use super::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
-use crate::number::parse_integer;
+use super::call::{Call, Fault, NO_SUCH_DATABASE, Outcome, SYNTAX};
+use crate::algorithms::number::parse_integer;
 use keyway_resp::reply;
 
 /// DBSIZE: keys that have expired count until they are removed.
 pub(super) fn dbsize(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let lens = (0..call.store.shard_count()).map(|index| {
         let mut shard = call.store.shard(index);
-        let places = call.store.places_of(call.turn.database);
-        let len = |place| shard.existing_space(place).map_or(0, |space| space.table.len());
-        places.map(len).sum::<usize>()
+        let spaces = call.store.space_indices(call.turn.database);
+        let len = |index| shard.existing_space(index).map_or(0, |space| space.table.len());
+        spaces.map(len).sum::<usize>()
     });
     reply::integer(out, lens.sum::<usize>() as i64);
     Ok(())

@@ -1,11 +1,13 @@
 //! Sets.
 
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use super::list::parse_count;
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
-use super::{Call, Fault, Outcome, SYNTAX, scan};
-use crate::collections::set::{self, Member, Set};
-use crate::item::Kind;
-use crate::number::parse_integer;
+use super::scan;
+use crate::algorithms::number::parse_integer;
+use crate::collections::set::{Member, Set};
+use crate::edits::set;
+use crate::items::Kind;
 use keyway_resp::reply;
 
 fn read<R>(call: &Call<'_>, work: impl FnOnce(Option<Set<'_>>) -> R) -> Result<R, Fault> {

@@ -5,13 +5,14 @@
 //! it is done, and takes them one by one before. All other requests wait that
 //! long. Without them it holds those of its own keys.
 
-use super::{Call, Fault, Outcome, SYNTAX};
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use crate::collections::hash::Hash;
-use crate::collections::list::{self, List};
+use crate::collections::list::List;
 use crate::collections::score;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
-use crate::item::Kind;
+use crate::edits::list;
+use crate::items::Kind;
 use crate::store::Locked;
 use keyway_resp::reply;
 use std::borrow::Cow;

@@ -1,9 +1,9 @@
 //! Strings as wholes and in ranges.
 
+use super::call::{Call, Fault, Outcome, SYNTAX, TOO_LONG};
 use super::expire::{Base, Deadline};
-use super::{Call, Outcome, STRING_LEN_MAX, SYNTAX, TOO_LONG};
 use crate::entry::Entry;
-use crate::item::Encoding;
+use crate::items::{Encoding, STRING_LEN_MAX};
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 
@@ -72,7 +72,7 @@ fn parse_deadline<'a>(call: &Call<'a>, index: usize, keep: &Keep<'a>) -> Option<
 }
 
 impl<'a> SetOptions<'a> {
-    fn parse(call: &Call<'a>) -> Result<Self, super::Fault> {
+    fn parse(call: &Call<'a>) -> Result<Self, Fault> {
         let mut options = Self::default();
         let mut index = 3;
         while index < call.args.len() {
@@ -100,7 +100,7 @@ impl<'a> SetOptions<'a> {
 /// SET.
 #[inline]
 pub(super) fn set(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
-    if call.args.len() == 3 && !call.has_draft() {
+    if call.args.len() == 3 && !call.has_streamed() {
         call.store.set(call.turn, call.arg(1), call.arg(2), 0);
         out.extend_from_slice(b"+OK\r\n");
         return Ok(());
@@ -306,7 +306,7 @@ enum Appended {
     NeedsRoom(usize),
 }
 
-fn append_to(call: &Call<'_>, has_room: bool) -> Result<Appended, super::Fault> {
+fn append_to(call: &Call<'_>, has_room: bool) -> Result<Appended, Fault> {
     let tail = call.arg(2);
     call.with_key(|mut entry| {
         let Some(item) = entry.text()? else {
@@ -333,7 +333,7 @@ pub(super) fn setrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
     let offset = call.integer(2)?;
     let patch = call.arg(3);
     let Ok(offset) = u64::try_from(offset) else {
-        return Err(super::Fault::Text("ERR offset is out of range"));
+        return Err(Fault::Text("ERR offset is out of range"));
     };
     let end = offset.saturating_add(patch.len() as u64);
     let changes = !patch.is_empty();
@@ -354,7 +354,7 @@ pub(super) fn setrange(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
         let range = offset as usize..end as usize;
         entry.change_value(len, |value| value[range].copy_from_slice(patch))?;
         entry.notify(KeyspaceEvents::STRING, "setrange");
-        Ok::<_, super::Fault>(len)
+        Ok::<_, Fault>(len)
     })?;
     reply::integer(out, len as i64);
     Ok(())
@@ -390,9 +390,9 @@ pub(super) fn msetnx(call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
 }
 
 /// Sets all pairs, or with `if_missing` all or none; whether it did.
-fn set_many(call: &Call<'_>, if_missing: bool) -> Result<bool, super::Fault> {
+fn set_many(call: &Call<'_>, if_missing: bool) -> Result<bool, Fault> {
     if call.args.len().is_multiple_of(2) {
-        return Err(super::Fault::Text(match if_missing {
+        return Err(Fault::Text(match if_missing {
             false => "ERR wrong number of arguments for 'mset' command",
             true => "ERR wrong number of arguments for 'msetnx' command",
         }));

@@ -1,7 +1,7 @@
 //! Sets of integers (`src/intset.c` of Redis 7.0): the width of a value and
 //! their number, in four bytes each, then the values in ascending order.
 
-use super::read::{Refusal, Visit};
+use super::source::{Refusal, Visit};
 use crate::collections::integers;
 use keyway_base::rdb::{Reader, Text};
 
@@ -35,7 +35,7 @@ pub(super) fn visit(bytes: &[u8], visit: &mut Visit<'_>) -> Result<(), Refusal> 
 /// The form of a set as it is stored, which has the same values in the same
 /// order and of the same width.
 pub(super) fn compose(stored: &[u8]) -> Vec<u8> {
-    let (at, width) = integers::place(stored, 0);
+    let (at, width) = integers::offset_of(stored, 0);
     let values = stored.get(at..).unwrap_or_default();
     let mut bytes = Vec::with_capacity(HEADER_LEN + values.len());
     bytes.extend_from_slice(&(width as u32).to_le_bytes());

@@ -9,8 +9,8 @@
 //!            0xf0      a length, 4 bytes
 //! ```
 
-use super::read::{Refusal, Visit};
-use crate::number::parse_integer;
+use super::source::{Refusal, Visit};
+use crate::algorithms::number::parse_integer;
 use keyway_base::rdb::{Reader, Text};
 
 const HEADER_LEN: usize = 6;
@@ -33,9 +33,9 @@ fn suffix_len(len: usize) -> usize {
 fn with_suffix<R>(len: usize, write: impl FnOnce(&[u8]) -> R) -> R {
     let mut bytes = [0; 5];
     let suffix = &mut bytes[..suffix_len(len)];
-    for (place, byte) in suffix.iter_mut().rev().enumerate() {
+    for (index, byte) in suffix.iter_mut().rev().enumerate() {
         // All but the first one of them say that more are to come.
-        *byte = (len >> (7 * place)) as u8 & 0x7f | 0x80;
+        *byte = (len >> (7 * index)) as u8 & 0x7f | 0x80;
     }
     suffix[0] &= 0x7f;
     write(suffix)

@@ -2,14 +2,14 @@
 //! and zipmaps (`src/zipmap.c`).
 //!
 //! ```text
-//!  ziplist: bytes in all, 4 │ place of the last element, 4 │ elements, 2 │ element ... │ 0xff
+//!  ziplist: bytes in all, 4 │ offset of the last element, 4 │ elements, 2 │ element ... │ 0xff
 //!  element: length of the one before │ encoding │ bytes
 //!  zipmap:  pairs, 1 │ length, field, length, unused bytes, 1, value, unused ... │ 0xff
 //! ```
 //! A length is one byte, or 254 and four; but in an encoding, where it has 6
 //! bits, 14 or 32, the highest first.
 
-use super::read::{Refusal, Visit};
+use super::source::{Refusal, Visit};
 use keyway_base::rdb::{Reader, Text};
 
 const END: u8 = 0xff;

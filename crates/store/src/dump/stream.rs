@@ -14,13 +14,13 @@
 //! more.
 
 use super::listpack::{self, Listpack};
-use super::read::{Refusal, Source};
+use super::source::{Refusal, Source};
 use super::{kind, strings::Strings};
+use crate::algorithms::number::parse_integer;
 use crate::collections::stream::block::Entry;
-use crate::collections::stream::group::{ConsumerIndex, Delivery, Group, UNKNOWN};
+use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
 use crate::collections::stream::id::Id;
-use crate::collections::stream::{Log, Restored, Stream};
-use crate::number::parse_integer;
+use crate::collections::stream::{Log, Restored, Stream, UNKNOWN};
 use keyway_base::rdb::{write_bytes, write_len};
 use std::ops::ControlFlow;
 

@@ -1,6 +1,6 @@
-use super::read::Refusal;
-use crate::commands::STRING_LEN_MAX;
-use crate::number::{INTEGER_LEN_MAX, format_integer};
+use super::source::Refusal;
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
+use crate::items::STRING_LEN_MAX;
 use keyway_base::rdb::{Text, unpack};
 
 /// Bytes that a string takes besides its own.

@@ -1,13 +1,13 @@
 use super::listpack::Listpack;
 use super::{integers, kind, stream};
+use crate::algorithms::number::parse_integer;
 use crate::collections::hash::Hash;
 use crate::collections::list::List;
 use crate::collections::set::Set;
 use crate::collections::sorted::Sorted;
 use crate::collections::{WrongType, score};
 use crate::entry::Entry;
-use crate::item::Kind;
-use crate::number::parse_integer;
+use crate::items::Kind;
 use keyway_base::rdb::{write_bytes, write_integer, write_len};
 use std::ops::ControlFlow;
 

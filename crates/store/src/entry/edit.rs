@@ -1,17 +1,9 @@
-use super::{Entry, Facts};
-use crate::collections::{Boxed, Means, WrongType, blob};
-use crate::item::{Encoding, Item, Kind, Meta, Owned};
+use super::key::{Entry, Facts};
+use crate::collections::{Boxed, Means, View, WrongType, blob};
+use crate::items::{Encoding, Item, Kind, Meta, Owned};
 use keyway_base::KeyspaceEvents;
 use keyway_memory::nodes;
 use std::ops::Range;
-
-/// A type of collection, borrowed to be read.
-pub(crate) trait View<'a>: Sized {
-    const KIND: Kind;
-
-    /// The collection that `item`, which is of this kind, holds.
-    fn of(item: Item<'a>, means: Means<'a>) -> Self;
-}
 
 /// The class of events about values of a kind.
 fn class_of(kind: Kind) -> KeyspaceEvents {
@@ -25,21 +17,10 @@ fn class_of(kind: Kind) -> KeyspaceEvents {
     }
 }
 
-/// Whether nothing is left of a collection that is not there without elements.
-pub(super) fn is_empty(item: &Item<'_>) -> bool {
-    match (item.boxed(), item.encoding()) {
-        (_, Encoding::StreamBoxed) => false,
-        (Some(boxed), _) => boxed.len() == 0,
-        (None, Encoding::Integers) => item.value().len() <= 1,
-        (None, _) => blob::count(item.value()) == 0,
-    }
-}
-
 impl<'a> Entry<'a> {
     #[inline]
     fn means(&self) -> Means<'a> {
-        let arena = self.store.arena_of(self.shard_index);
-        Means { store: self.store, arena, now_millis: self.turn.now_millis }
+        self.store.means(self.shard_index, self.turn.now_millis)
     }
 
     /// The collection to read: counts a hit or a miss, and a use.
@@ -82,7 +63,7 @@ impl<'a> Entry<'a> {
             self.drop_some_hidden();
         }
         match self.any_item() {
-            Some(item) if is_empty(&item) => {
+            Some(item) if item.is_empty_collection() => {
                 self.remove();
                 self.notify(KeyspaceEvents::GENERIC, "del");
             }
@@ -294,5 +275,26 @@ impl<'e, 'a> Editor<'e, 'a> {
         })?;
         self.entry.charge_in_place(change);
         Some(result)
+    }
+
+    /// The same, if the structure is one that `pick` finds.
+    #[inline]
+    pub(crate) fn with<T, R>(
+        &mut self,
+        pick: impl FnOnce(&mut Boxed) -> Option<&mut T>,
+        work: impl FnOnce(&mut T, Means<'a>) -> R,
+    ) -> Option<R> {
+        self.boxed(|boxed, means| pick(boxed).map(|it| work(it, means))).flatten()
+    }
+
+    /// The same, of work that tells whether it changed anything.
+    pub(crate) fn change<T>(
+        &mut self,
+        pick: impl FnOnce(&mut Boxed) -> Option<&mut T>,
+        work: impl FnOnce(&mut T, Means<'a>) -> bool,
+    ) -> Option<bool> {
+        let has_changed = self.with(pick, work);
+        self.changed |= has_changed == Some(true);
+        has_changed
     }
 }

@@ -1,14 +1,19 @@
-use super::edit::{Editor, is_empty};
-use super::{Entry, Turn};
-use crate::collections::{hash, timed};
-use crate::expiry::{self, due_second};
-use crate::item::Item;
-use crate::shard::Shard;
-use crate::store::Store;
+use super::edit::Editor;
+use super::key::Entry;
+use crate::collections::timed::{self, Timed};
+use crate::collections::{Boxed, blob};
+use crate::items::{Encoding, Item};
+use crate::shards::{Gone, Shard, WheelEntry, due_second};
+use crate::store::{Store, Turn};
 use keyway_base::KeyspaceEvents;
+use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
 
 /// Fields that have expired which a request removes: some ten microseconds. The rest is left to upkeep.
 const READ_STEPS: u32 = 16;
+
+/// Items a write may touch to keep its shard tidy: under a microsecond each.
+const WRITE_STEPS: u32 = 8;
 
 impl Entry<'_> {
     /// Removes a few of the fields that have expired; the others are hidden from
@@ -18,7 +23,7 @@ impl Entry<'_> {
     pub(super) fn drop_some_hidden(&mut self) {
         let now_millis = self.turn.now_millis;
         if let Some(item) = self.timed_item() {
-            let lasts = timed::is_sure_to_last(&item, now_millis);
+            let lasts = item.is_sure_to_last(now_millis);
             self.drop_fields(&mut { if lasts { READ_STEPS } else { u32::MAX } });
         }
     }
@@ -35,36 +40,79 @@ impl Entry<'_> {
     pub(super) fn drop_fields(&mut self, steps: &mut u32) {
         let now_millis = self.turn.now_millis;
         let Some(item) = self.any_item() else { return };
-        if timed::earliest(&item).is_none_or(|earliest| earliest > now_millis) {
+        if item.first_field().is_none_or(|earliest| earliest > now_millis) {
             return;
         }
-        if timed::is_spent(&item, now_millis) {
-            let count = item.boxed().map_or_else(
-                || crate::collections::blob::count(item.value()),
-                crate::collections::Boxed::len,
-            );
+        if item.is_spent(now_millis) {
+            let count = item.boxed().map_or_else(|| blob::count(item.value()), Boxed::len);
             self.shard.counts.expired_fields += count as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
             self.remove();
             return self.notify(KeyspaceEvents::GENERIC, "del");
         }
         let mut editor = Editor::of(self);
-        let removed = hash::drop_expired(&mut editor, now_millis, steps);
+        let removed = drop_expired(&mut editor, now_millis, steps);
         if removed > 0 {
             self.shard.counts.expired_fields += removed as u64;
             self.notify(KeyspaceEvents::HASH, "hexpired");
         }
-        if self.any_item().is_some_and(|item| is_empty(&item)) {
+        if self.any_item().is_some_and(|item| item.is_empty_collection()) {
             self.remove();
             self.notify(KeyspaceEvents::GENERIC, "del");
         }
     }
 }
 
+/// Removes the fields that have expired, while `steps` are left; how many.
+fn drop_expired(editor: &mut Editor<'_, '_>, now_millis: u64, steps: &mut u32) -> usize {
+    editor.with_times(|editor| {
+        let drop_some = |timed: &mut Timed, means| timed.drop_expired(means, now_millis, steps);
+        if let Some(removed) = editor.with(Boxed::timed_mut, drop_some) {
+            return removed;
+        }
+        let (kept, removed) = timed::without_expired(editor.blob(), now_millis);
+        *steps = steps.saturating_sub(blob::count(editor.blob()) as u32);
+        if removed > 0 {
+            editor.store(Encoding::HashTimed, &kept);
+        }
+        removed
+    })
+}
+
 impl Store {
+    /// A write's share of its shard's upkeep.
+    #[inline]
+    pub(crate) fn tidy_if_due(&self, shard: &mut Shard, shard_index: usize, turn: Turn) {
+        let second = (turn.now_millis / 1000) as u32;
+        if self.due_of(shard_index).load(Ordering::Relaxed) <= second {
+            let mut steps = WRITE_STEPS;
+            self.tidy(shard, shard_index, turn, &mut steps);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn tidy(&self, shard: &mut Shard, shard_index: usize, turn: Turn, steps: &mut u32) {
+        let mut partly: SmallVec<[(usize, Box<[u8]>); 1]> = SmallVec::new();
+        let gone = |space_index: usize, key: &[u8], what: Gone| match what {
+            Gone::Whole => {
+                self.note_event_at((turn, space_index), KeyspaceEvents::EXPIRED, "expired", key);
+            }
+            Gone::Fields => partly.push((space_index, key.into())),
+        };
+        let due = self.due_of(shard_index);
+        let freed = shard.tidy(&self.upkeep(shard_index, turn), steps, due, gone);
+        self.charge(shard, -freed);
+        for (space_index, key) in partly {
+            // Of the last one something is done in any case.
+            *steps = (*steps).max(WRITE_STEPS);
+            let turn = Turn { database: self.database_at(space_index), ..turn };
+            self.drop_fields((shard, shard_index), turn, &key, steps);
+        }
+    }
+
     /// Removes fields of a key that have expired, which the wheel of its space
     /// has come by for. `turn` is about the key's database.
-    pub(crate) fn drop_fields(
+    fn drop_fields(
         &self,
         (shard, shard_index): (&mut Shard, usize),
         turn: Turn,
@@ -72,7 +120,7 @@ impl Store {
         steps: &mut u32,
     ) {
         let (hash, _) = self.locate(key);
-        let database = self.place_for(turn.database, key);
+        let database = self.space_index(turn.database, key);
         let position = shard.space(database).table.find(hash, |item, _| item.key() == key);
         let mut entry =
             Entry { store: self, shard, shard_index, database, key, hash, turn, position };
@@ -81,7 +129,7 @@ impl Store {
         if let Some(first) = entry.times().first() {
             let upkeep = self.upkeep(shard_index, turn);
             let second = due_second(first);
-            entry.space().schedule(expiry::Entry { hash, second }, &upkeep);
+            entry.space().schedule(WheelEntry { hash, second }, &upkeep);
             entry.charge(0);
             self.come_by(shard_index, second);
         }

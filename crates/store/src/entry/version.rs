@@ -1,5 +1,5 @@
-use super::Entry;
-use crate::item::{Item, Meta};
+use super::key::Entry;
+use crate::items::{Item, Meta};
 
 /// Low bits of a number that tell its shard.
 const SHARD_BITS: u32 = 16;

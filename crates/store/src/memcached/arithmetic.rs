@@ -1,9 +1,9 @@
 //! Numbers in values.
 
+use super::call::{Call, wrong_kind};
 use super::expiry::{Deadline, Walk, set_deadline};
-use super::{Call, wrong_kind};
 use crate::entry::Entry;
-use crate::item::{Encoding, Kind, Meta};
+use crate::items::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{Dialect, ErrorKind, Item, Outcome, Verb};
 

@@ -1,9 +1,9 @@
 //! Deleting items, or only saying that they are out of date.
 
+use super::call::{Call, Done};
 use super::expiry::Deadline;
-use super::{Call, Done};
 use crate::entry::Entry;
-use crate::item::{Encoding, Kind, Meta};
+use crate::items::{Encoding, Kind, Meta};
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{Item, Outcome, RequestFlags};
 

@@ -1,6 +1,6 @@
 //! When items expire, as memcached clients write it.
 
-use super::Call;
+use super::call::Call;
 use crate::entry::Entry;
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{Dialect, Item, Outcome};

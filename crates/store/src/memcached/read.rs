@@ -1,11 +1,10 @@
 //! Reading items.
 
+use super::call::{Call, wrong_kind};
 use super::expiry::{Deadline, Walk, set_deadline};
-use super::{Call, wrong_kind};
-use crate::ahead::KeyHint;
 use crate::entry::Entry;
-use crate::item::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
-use crate::transfer::Transfer;
+use crate::items::{ACCESS_MASK, Encoding, Item as StoredItem, Kind, Meta};
+use crate::store::{KeyHint, Transfer};
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{
     Dialect, Item, Outcome, Request, RequestFlags, Verb, value_end_len, write_end,
@@ -119,7 +118,7 @@ fn tell_apart(
         return call.tell(key, &Outcome::Hit(told), out);
     }
     call.tell(key, &Outcome::Hit(Item { is_apart: true, ..told }), out);
-    transfer.lend(item, told.value, out.len() - value_end_len(dialect));
+    transfer.insert(item, told.value, out.len() - value_end_len(dialect));
 }
 
 #[cold]

@@ -1,9 +1,9 @@
 //! Storing values.
 
+use super::call::{Call, Done, forget_replaced};
 use super::expiry::Deadline;
-use super::{Call, Done, forget_replaced};
 use crate::entry::Entry;
-use crate::item::{Encoding, Kind, Meta};
+use crate::items::{Encoding, Kind, Meta};
 use crate::store::reserved_len;
 use keyway_base::KeyspaceEvents;
 use keyway_memcache::{ErrorKind, Item, Outcome, RequestFlags, Verb, write_stored};

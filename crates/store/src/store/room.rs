@@ -3,12 +3,12 @@
 //! A script holds shards for as long as it runs. Who evicts passes them over,
 //! as a write of other keys is not to stand still for it.
 
-use super::Store;
-use crate::compaction;
-use crate::entry::Turn;
-use crate::evict::EvictionPolicy;
-use crate::shard::Shard;
+use super::compaction;
+use super::core::Store;
+use super::turn::Turn;
+use crate::shards::{EvictionPolicy, Shard};
 use keyway_base::KeyspaceEvents;
+use keyway_command::Request;
 use keyway_memory::SLOT_LEN_MAX;
 use keyway_memory::nodes;
 use keyway_memory::{Guard, Holder};
@@ -88,7 +88,7 @@ impl Store {
         if search.held <= self.shard_count() / 2 || Holder::is_holding() {
             return false;
         }
-        if self.wait_for_holder(self.lock_of(search.held_last)).is_err() {
+        if self.scripting.wait_for_holder(self.lock_of(search.held_last)).is_err() {
             return false;
         }
         *search = Search::default();
@@ -124,7 +124,7 @@ impl Store {
     /// The bound on memory, less the bytes that shards may not have reported.
     #[inline]
     fn bound(&self) -> i64 {
-        let unreported = self.unreported_max as u64 * self.shards.len() as u64;
+        let unreported = self.unreported_max as u64 * self.shard_count() as u64;
         self.config.memory_max.saturating_sub(unreported) as i64
     }
 
@@ -141,8 +141,8 @@ impl Store {
         self.make_room_beside(len, bytes, turn).then_some(room)
     }
 
-    /// Returns whether drafts that announced so many bytes may begin. A store that evicts makes
-    /// room for them as they come.
+    /// Returns whether streamed SETs that announced so many bytes may begin. A store that
+    /// evicts makes room for them as they come.
     pub(crate) fn has_room_to_announce(&self, announced: u64) -> bool {
         self.config.memory_max == 0
             || self.policy() != EvictionPolicy::NoEviction
@@ -158,13 +158,13 @@ impl Store {
     }
 
     /// Bytes used as far as shards told, with what is still to be freed, what
-    /// nobody but those it is lent to wants, and what pages hold beyond it.
+    /// nobody but the replies that share it wants, and what pages hold beyond it.
     #[inline]
     fn taken(&self) -> i64 {
         self.used_bytes() + self.gone() + self.idle_counted()
     }
 
-    /// Bytes that belong to no item: still to be freed, lent, in drafts, or reserved.
+    /// Bytes that belong to no item: still to be freed, shared, in streamed SETs, or reserved.
     #[inline]
     fn gone(&self) -> i64 {
         self.discarded_bytes() + self.heap.outside_bytes()
@@ -204,9 +204,9 @@ impl Store {
                 steps -= i64::from(DISCARDED_STEPS);
                 continue;
             }
-            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
+            let index = self.evict_turn.fetch_add(1, Ordering::Relaxed) & (self.shard_count() - 1);
             // Without eviction, only memory of flushed databases can be had.
-            let flushed = self.due[index].load(Ordering::Relaxed) == 0;
+            let flushed = self.due_of(index).load(Ordering::Relaxed) == 0;
             if self.policy() == EvictionPolicy::NoEviction && !flushed {
                 search.note(0);
                 continue;
@@ -215,15 +215,16 @@ impl Store {
                 search.note_held(index);
                 continue;
             };
-            let gone = |place: usize, key: &[u8]| {
-                self.note_event_at((turn, place), KeyspaceEvents::EVICTED, "evicted", key);
+            let gone = |space_index: usize, key: &[u8]| {
+                self.note_event_at((turn, space_index), KeyspaceEvents::EVICTED, "evicted", key);
             };
             let freed = shard.evict(&self.upkeep(index, turn), self.policy(), wanted, gone);
             self.charge(&mut shard, -freed);
             freed_max -= freed;
             search.note(freed as u64);
             if self.config.heeds_resident {
-                self.note_evicted(freed.max(0) as u64);
+                let counted = || self.counted();
+                self.resident.note_evicted(freed.max(0) as u64, &self.config, counted);
             }
         }
         self.fits_beside_idle(bound, extra)
@@ -266,6 +267,12 @@ impl Store {
         }
         false
     }
+}
+
+/// Bytes of a request's arguments.
+#[inline]
+pub(crate) fn args_len(request: &Request<'_>) -> u64 {
+    request.args.ranges().iter().map(|range| range.len() as u64).sum()
 }
 
 /// Bytes to reserve for a write of so many bytes. A small write is done before other workers notice

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod memcached;
+pub mod payloads;
 pub mod redis;
 
 use keyway_base::{ByteRange, Clock, Time};
@@ -81,28 +82,30 @@ pub fn clock_at(millis: u64) -> Clock {
 
 /// Appends the RESP2 reply to `words` to `out`.
 pub fn execute(store: &Store, database: u32, clock: Clock, words: &[&[u8]], out: &mut Vec<u8>) {
-    execute_in(
-        store,
-        Context { database, clock, protocol: Protocol::Resp2, worker: 0 },
-        words,
-        out,
-    );
+    execute_in(store, Context { database, clock, ..context_of(0, 0) }, words, out);
+}
+
+/// What a request of a worker in database 0 brings besides its words, at `millis`.
+pub fn context_of(worker: u16, millis: u64) -> Context {
+    Context { database: 0, clock: clock_at(millis), protocol: Protocol::Resp2, worker }
+}
+
+/// The arguments that `words` make.
+pub fn with_args<R>(words: &[&[u8]], work: impl FnOnce(Args<'_>) -> R) -> R {
+    let (mut buf, mut ranges) = (Vec::new(), Vec::new());
+    for word in words {
+        ranges.push(ByteRange::new(buf.len(), buf.len() + word.len()));
+        buf.extend_from_slice(word);
+    }
+    work(Args::new(&buf, &ranges))
 }
 
 /// Appends the reply to `words`, asked in `context`, to `out`.
 pub fn execute_in(store: &Store, context: Context, words: &[&[u8]], out: &mut Vec<u8>) {
-    let mut buf = Vec::new();
-    let mut ranges = Vec::new();
-    for word in words {
-        let start = buf.len();
-        buf.extend_from_slice(word);
-        ranges.push(ByteRange::new(start, buf.len()));
-    }
-    let args = Args::new(&buf, &ranges);
-    match Request::resolve(args) {
+    with_args(words, |args| match Request::resolve(args) {
         Ok(request) => store.execute(&request, context, out),
         Err(refusal) => refusal.write_error(args, out),
-    }
+    });
 }
 
 /// The reply to `line`, cut at blanks, in database 0 at `millis`.
@@ -159,13 +162,8 @@ impl Random {
 
 /// A request made of a line's words.
 pub fn with_request<R>(line: &str, work: impl FnOnce(&Request<'_>) -> R) -> R {
-    let (mut buf, mut ranges) = (Vec::new(), Vec::new());
-    for word in line.split(' ') {
-        let start = buf.len();
-        buf.extend_from_slice(word.as_bytes());
-        ranges.push(ByteRange::new(start, buf.len()));
-    }
-    work(&Request::resolve(Args::new(&buf, &ranges)).expect("a request"))
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    with_args(&words, |args| work(&Request::resolve(args).expect("a request")))
 }
 
 /// What so many threads, each given its number, have made at once of what is shared.

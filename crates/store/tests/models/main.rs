@@ -237,7 +237,7 @@ fn agrees<M: Model + 'static>(ops: &[Op<M>]) {
     assert_eq!(world.store.stats().memory_used, empty);
 }
 
-macro_rules! laws {
+macro_rules! invariants {
     ($($law:ident: $model:ty),+ $(,)?) => {
         proptest! {
             #![proptest_config(ProptestConfig::with_cases(96))]
@@ -251,7 +251,7 @@ macro_rules! laws {
     };
 }
 
-laws! {
+invariants! {
     a_hash_is_a_map: hash::Hash,
     a_list_is_a_deque: list::List,
     a_set_is_a_set: set::Set,

@@ -201,7 +201,7 @@ impl Plane {
             }
             len = out.len() - start;
         });
-        if let Some(lent) = transfer.into_lent() {
+        if let Some(lent) = transfer.into_zero_copy() {
             len += insert_lent(&mut busy.output, *lent);
         }
         if len >= self.noting.look_from {

@@ -277,7 +277,7 @@ pub(crate) struct Plane {
     /// Links on which large requests are sent as they come.
     streamed: Vec<LinkIndex>,
     /// What the request that is executed sets, if that is not among its arguments.
-    draft: Option<Box<keyway_store::Draft>>,
+    draft: Option<Box<keyway_store::StreamedSet>>,
     pub(crate) monitoring: monitor::Monitoring,
     noting: noting::Noting,
     /// Room for the sums that gauges are of, by server.

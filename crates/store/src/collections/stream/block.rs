@@ -214,15 +214,15 @@ pub(crate) struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// Visits those that are left, the last one first.
     pub(crate) fn reversed(self) -> impl Iterator<Item = Entry<'a>> {
-        let mut places: SmallVec<[usize; ENTRIES_MAX as usize]> = SmallVec::new();
+        let mut offsets: SmallVec<[usize; ENTRIES_MAX as usize]> = SmallVec::new();
         let mut rest = self.rest;
         while !rest.is_at_end() {
-            places.push(rest.at());
+            offsets.push(rest.at());
             let len = rest.number() as usize;
             rest.skip(len);
         }
-        places.into_iter().rev().filter_map(move |place| {
-            let rest = Reader::new(&self.block.bytes, place);
+        offsets.into_iter().rev().filter_map(move |offset| {
+            let rest = Reader::new(&self.block.bytes, offset);
             Entries { rest, ..self }.next()
         })
     }

@@ -6,7 +6,7 @@
 //!           or:       zigzag << 1 | 1 │        what reads as a short integer
 //! ```
 
-use crate::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer, parse_integer};
 use keyway_memory::nodes::{self, Node};
 
 /// Integers whose magnitude is below this are stored as numbers: the two

@@ -1,13 +1,10 @@
 //! Groups of consumers: what was delivered to whom and not acknowledged yet.
 
 use super::id::Id;
-use super::log::Log;
+use super::log::{Log, UNKNOWN};
 use crate::collections::ranks::Ranks;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-
-/// How many entries a group has read, when that is not known.
-pub(crate) const UNKNOWN: i64 = -1;
 
 /// Bytes of a consumer besides its name and deliveries: its own, and its place
 /// in the tree of names, which is half full at worst.
@@ -70,7 +67,7 @@ pub(crate) struct Group {
     /// The greatest id that ever was among them: most come behind all others.
     greatest: Id,
     names: BTreeMap<Box<[u8]>, ConsumerIndex>,
-    /// Places of consumers that are gone are free.
+    /// Indices of consumers that are gone are free.
     consumers: Vec<Option<Consumer>>,
     free: Vec<ConsumerIndex>,
     /// Bytes that the consumers take.

@@ -118,7 +118,7 @@ fn parse_number(text: &[u8]) -> Option<u64> {
         }
         value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
     }
-    let is_plain = crate::number::parse_integer(text).is_some();
+    let is_plain = crate::algorithms::number::parse_integer(text).is_some();
     match (negative, is_plain) {
         (true, true) => None,
         (true, false) => Some(value.wrapping_neg()),

@@ -1,12 +1,14 @@
 //! The entries of a stream, in blocks.
 
 use super::block::{Block, Entry};
-use super::group::UNKNOWN;
 use super::id::{Id, Wanted};
 use keyway_memory::allocated;
 use keyway_memory::steps_of_block;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+
+/// How many entries a group has read, when that is not known.
+pub(crate) const UNKNOWN: i64 = -1;
 
 /// Blocks in a leaf of the tree, which has room for eleven, when they are added
 /// in order; as many leaves are below an inner node.

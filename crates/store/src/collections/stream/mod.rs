@@ -15,13 +15,10 @@ pub(crate) mod id;
 mod log;
 mod weight;
 
-use super::{Boxed, Means};
-use crate::entry::{Editor, View};
-use crate::item::{Encoding, Item, Kind};
 use group::Group;
 use id::Id;
 use keyway_memory::nodes;
-pub(crate) use log::{Keep, Log, Restored, SetFault, Trim};
+pub(crate) use log::{Keep, Log, Restored, SetFault, Trim, UNKNOWN};
 use std::collections::BTreeMap;
 
 /// Bytes of a group in the tree of them, which is half full at worst.
@@ -43,38 +40,6 @@ impl Clone for Stream {
             copy.groups().map(|(name, group)| GROUP_BYTES + name.len() + group.bytes()).sum();
         copy
     }
-}
-
-static EMPTY: Stream = Stream::new();
-
-impl<'a> View<'a> for &'a Stream {
-    const KIND: Kind = Kind::Stream;
-
-    fn of(item: Item<'a>, _: Means<'a>) -> Self {
-        match item.boxed() {
-            Some(Boxed::Stream(stream)) => stream,
-            _ => &EMPTY,
-        }
-    }
-}
-
-/// Makes the key's value a stream without entries, if there is none.
-pub(crate) fn make(editor: &mut Editor<'_, '_>) {
-    if !editor.exists() {
-        editor.store_boxed(Encoding::StreamBoxed, Boxed::Stream(nodes::boxed(Stream::new())));
-    }
-}
-
-/// Lets `work` change the key's stream; nothing without one.
-pub(crate) fn edit<R>(
-    editor: &mut Editor<'_, '_>,
-    work: impl FnOnce(&mut Stream) -> R,
-) -> Option<R> {
-    let change = |boxed: &mut Boxed, _: Means<'_>| match boxed {
-        Boxed::Stream(stream) => Some(work(stream)),
-        _ => None,
-    };
-    editor.boxed(change).flatten()
 }
 
 impl Stream {
@@ -144,7 +109,7 @@ impl Stream {
         Some(removed)
     }
 
-    /// Moves nodes from sparse pages, see [`Boxed::compact`].
+    /// Moves nodes from sparse pages, see [`super::Boxed::compact`].
     pub(crate) fn compact(&mut self, visits: &mut u32, moved: &mut u64) {
         self.log.compact(visits, moved);
         for group in self.groups.values_mut() {

@@ -1,7 +1,7 @@
 //! How many bytes Redis 7.0 would take for a block: its blocks end at a number
 //! of bytes, and what approximate trimming removes is whole blocks.
 
-use crate::number::parse_integer;
+use crate::algorithms::number::parse_integer;
 
 /// Bytes of a block around the names and their number.
 const FRAME_LEN: usize = 13;

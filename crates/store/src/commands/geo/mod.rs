@@ -2,12 +2,12 @@
 
 pub(super) mod search;
 
+use super::call::{Call, Fault, Outcome, SYNTAX};
 use super::sorted::{self, Options};
-use super::{Call, Fault, Outcome, SYNTAX};
+use crate::algorithms::extended::Extended;
+use crate::algorithms::geo::Position;
 use crate::collections::score;
 use crate::collections::sorted::Sorted;
-use crate::extended::Extended;
-use crate::geo::Position;
 use keyway_resp::reply;
 
 /// Reads the longitude at `index` and the latitude behind it.

@@ -1,14 +1,14 @@
 //! GEOSEARCH, GEORADIUS and their forms.
 
+use super::super::call::{Call, Fault, Outcome, SYNTAX};
 use super::super::sorted;
-use super::super::{Call, Fault, Outcome, SYNTAX};
 use super::{parse_position, parse_unit, write_distance, write_position};
+use crate::algorithms::geo::{Extent, Position, Shape};
+use crate::algorithms::partial_sort::sort_first;
 use crate::collections::score;
 use crate::collections::score::Bound;
 use crate::collections::sorted::{ScoreRange, Sorted};
-use crate::geo::{Extent, Position, Shape};
-use crate::item::Kind;
-use crate::partial_sort::sort_first;
+use crate::items::Kind;
 use keyway_resp::reply;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;

@@ -1,13 +1,13 @@
 //! ZUNION, ZINTER, ZDIFF and their forms.
 
+use super::super::call::{Call, Fault, Outcome, SYNTAX};
 use super::super::set::{Operation, parse_limit};
-use super::super::{Call, Fault, Outcome, SYNTAX};
 use super::write_score;
-use crate::collections::WrongType;
-use crate::collections::score;
 use crate::collections::set::Set;
-use crate::collections::sorted::{self, Sorted};
-use crate::item::Kind;
+use crate::collections::sorted::Sorted;
+use crate::collections::{WrongType, score};
+use crate::edits::sorted;
+use crate::items::Kind;
 use crate::store::Locked;
 use keyway_resp::{Protocol, reply};
 use std::borrow::Cow;

@@ -3,14 +3,15 @@
 pub(super) mod combine;
 pub(super) mod range;
 
-use super::blocking::begin_pair;
+use super::call::{Call, Fault, Outcome, SYNTAX, begin_pair};
 use super::list::{parse_count, parse_key_count, parse_pop_count};
 use super::sample::{Walk, Wanted, sample, sample_len, walk_reply};
-use super::{Call, Fault, Outcome, SYNTAX, scan};
-use crate::collections::sorted::{self, Sorted};
+use super::scan;
+use crate::collections::sorted::Sorted;
 use crate::collections::{WrongType, score};
+use crate::edits::sorted;
 use crate::entry::{Editor, Entry};
-use crate::item::Kind;
+use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 use std::ops::ControlFlow;
 

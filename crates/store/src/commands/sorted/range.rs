@@ -1,12 +1,13 @@
 //! Ranges of sorted sets, by rank, score or bytes: read, stored, counted and
 //! removed.
 
-use super::super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::write_score;
+use crate::algorithms::number::parse_integer;
 use crate::collections::score::Bound;
-use crate::collections::sorted::{self, LexBound, LexRange, ScoreRange, Sorted};
-use crate::item::Kind;
-use crate::number::parse_integer;
+use crate::collections::sorted::{LexBound, LexRange, ScoreRange, Sorted};
+use crate::edits::sorted;
+use crate::items::Kind;
 use keyway_resp::{Protocol, reply};
 use std::ops::{ControlFlow, Range};
 

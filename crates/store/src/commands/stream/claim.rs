@@ -1,14 +1,15 @@
 //! XCLAIM and XAUTOCLAIM.
 
 use super::{counted, no_group, parse_end, parse_id, write_entry, write_id};
+use crate::algorithms::number::parse_integer;
 use crate::collections::stream::block::Entry;
 use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
 use crate::collections::stream::id::Id;
-use crate::collections::stream::{self, Log, Stream};
-use crate::commands::{Call, Fault, Outcome, SYNTAX};
+use crate::collections::stream::{Log, Stream};
+use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
+use crate::edits::stream;
 use crate::entry;
-use crate::item::Kind;
-use crate::number::parse_integer;
+use crate::items::Kind;
 use keyway_resp::reply;
 
 /// Deliveries that XAUTOCLAIM looks at for each one that it may claim.

@@ -1,14 +1,15 @@
 //! XGROUP, XACK and XPENDING.
 
 use super::{counted, no_group, parse_end, parse_id, parse_ids, parse_open_id, write_id};
+use crate::algorithms::number::{INTEGER_LEN_MAX, format_integer};
 use crate::collections::Boxed;
-use crate::collections::stream::group::{Delivery, Group, UNKNOWN};
+use crate::collections::stream::group::{Delivery, Group};
 use crate::collections::stream::id::Id;
-use crate::collections::stream::{self, Log, Stream};
-use crate::commands::{Call, Fault, Outcome, SYNTAX};
+use crate::collections::stream::{Log, Stream, UNKNOWN};
+use crate::commands::call::{Call, Fault, Outcome, SYNTAX};
+use crate::edits::stream;
 use crate::entry::{Editor, Entry};
-use crate::item::Kind;
-use crate::number::{INTEGER_LEN_MAX, format_integer};
+use crate::items::Kind;
 use keyway_command::lookup;
 use keyway_memory::nodes;
 use keyway_resp::reply;

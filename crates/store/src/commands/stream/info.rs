@@ -1,11 +1,11 @@
 //! XINFO.
 
 use super::{counted, no_group, write_entry, write_id, write_range};
-use crate::collections::stream::group::{Consumer, Delivery, Group, UNKNOWN};
+use crate::collections::stream::group::{Consumer, Delivery, Group};
 use crate::collections::stream::id::Id;
-use crate::collections::stream::{Log, Stream};
+use crate::collections::stream::{Log, Stream, UNKNOWN};
+use crate::commands::call::{Call, Fault, Outcome};
 use crate::commands::key::NO_SUCH_KEY;
-use crate::commands::{Call, Fault, Outcome};
 use keyway_resp::reply;
 use std::ops::ControlFlow;
 

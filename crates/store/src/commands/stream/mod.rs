@@ -5,12 +5,14 @@ pub(super) mod group;
 pub(super) mod info;
 pub(super) mod read;
 
-use super::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX, key::NO_SUCH_KEY};
+use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::key::NO_SUCH_KEY;
+use crate::algorithms::number::parse_integer;
 use crate::collections::stream::block::Entry;
 use crate::collections::stream::id::{ID_LEN_MAX, Id, Wanted};
-use crate::collections::stream::{self, Keep, Log, SetFault, Stream, Trim};
-use crate::item::Kind;
-use crate::number::parse_integer;
+use crate::collections::stream::{Keep, Log, SetFault, Stream, Trim};
+use crate::edits::stream;
+use crate::items::Kind;
 use keyway_base::KeyspaceEvents;
 use keyway_resp::reply;
 use std::ops::ControlFlow;

@@ -5,16 +5,16 @@
 //! none, as Redis does.
 
 use super::{counted, no_group, write_entry, write_id, write_range};
+use crate::algorithms::number::parse_integer;
 use crate::collections::stream::group::{ConsumerIndex, Delivery, Group};
 use crate::collections::stream::id::{ID_LEN_MAX, Id};
-use crate::collections::stream::{self, Log, Stream};
-use crate::commands::blocking::{Found, Frame, How, frame_of};
-use crate::commands::{Call, Fault, SYNTAX};
+use crate::collections::stream::{Log, Stream};
+use crate::commands::attempt::{Found, Frame, How, frame_of};
+use crate::commands::call::{Call, Fault, SYNTAX};
+use crate::edits::stream;
 use crate::entry::Entry;
-use crate::item::Kind;
-use crate::number::parse_integer;
-use crate::store::Locked;
-use crate::waiters::Patience;
+use crate::items::Kind;
+use crate::store::{Locked, Patience};
 use keyway_base::ByteRange;
 use keyway_resp::{Protocol, reply};
 use std::ops::ControlFlow;

@@ -59,7 +59,7 @@ impl Plane {
                 let cells = self.cells.pool(usize::from(call.session.pool));
                 cells.memcached.stored.add(1);
             }
-            if let Some(lent) = transfer.into_lent() {
+            if let Some(lent) = transfer.into_zero_copy() {
                 len += insert_lent(&mut call.busy.output, *lent);
             }
             if len >= self.noting.look_from {

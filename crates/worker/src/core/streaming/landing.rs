@@ -10,7 +10,7 @@ use keyway_command::{Args, Counted, Request, Verb};
 use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
-use keyway_store::{Context, Draft, OutOfMemory, Store};
+use keyway_store::{Context, OutOfMemory, Store, StreamedSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const SHOWN_LEN: usize = 128;
 
 /// A request of which the value lands in a store.
 pub(super) struct Landing {
-    draft: Box<Draft>,
+    draft: Box<StreamedSet>,
     /// The request up to its value.
     head: Vec<u8>,
     /// The arguments in there.
@@ -93,14 +93,14 @@ impl Plane {
         let is_last = if is_set { before.len() == 2 } else { tail == 0 };
         let identity = &session.identity;
         let may = identity.is_free || identity.passes(&request);
-        if !Draft::suits(request.command.verb) || !is_last || !may {
+        if !StreamedSet::suits(request.command.verb) || !is_last || !may {
             return Begun::No;
         }
         if !session.is_quiet(busy) {
             session.fence();
             return Begun::Wait;
         }
-        let Some(mut draft) = Draft::new(store, &request.args[1], value_len) else {
+        let Some(mut draft) = StreamedSet::new(store, &request.args[1], value_len) else {
             return Begun::No;
         };
         let counted = request.command.counted();
@@ -189,7 +189,7 @@ impl Plane {
         &mut self,
         links: &mut Vec<LinkSlot>,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
-        (draft, counted): (&Draft, Counted),
+        (draft, counted): (&StreamedSet, Counted),
         [head, tail]: [&[u8]; 2],
     ) {
         if draft.is_refused() {

@@ -1,0 +1,466 @@
+use crate::collections::WrongType;
+use crate::items::{Encoding, Item, Kind, Marks, Meta, Owned, Position, SlotMut, Times};
+use crate::shards::{Shard, Space};
+use crate::store::{Store, StreamedSet, Turn};
+use keyway_base::KeyspaceEvents;
+
+impl Turn {
+    #[inline]
+    pub(super) fn note_use(self, store: &Store, slot: &mut SlotMut<'_>) {
+        if store.counts_uses() {
+            slot.count_use();
+        }
+        slot.with_item(|item| item.set_access(self.access()));
+    }
+
+    /// The same of one that reads the value.
+    #[inline]
+    pub(super) fn note_read(self, store: &Store, slot: &mut SlotMut<'_>) {
+        if store.counts_uses() {
+            slot.count_use();
+        }
+        slot.with_item(|item| item.set_read(self.access()));
+    }
+}
+
+/// Where a key is if it is anywhere: in its locked shard, whose index is told,
+/// under the hash.
+pub(super) struct Located<'a> {
+    pub(super) shard: (&'a mut Shard, usize),
+    pub(super) database: usize,
+    pub(super) hash: u32,
+}
+
+/// What is to be known of an item whatever its type.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a>(pub(super) Item<'a>);
+
+impl Facts<'_> {
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.encoding().kind()
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.0.encoding()
+    }
+
+    /// See [`Item::expiry`].
+    pub(crate) fn expiry(&self) -> Option<u64> {
+        self.0.expiry()
+    }
+
+    /// See [`Item::access`].
+    pub(crate) fn access(&self) -> u32 {
+        self.0.access()
+    }
+}
+
+/// One key of one database with its shard's lock held, present or not. All
+/// that commands do with keys goes through here, so that memory, expiry and
+/// eviction are always accounted for.
+pub(crate) struct Entry<'a> {
+    pub(super) store: &'a Store,
+    pub(super) shard: &'a mut Shard,
+    pub(super) shard_index: usize,
+    /// The index in shards of the key's space, which SWAPDB changes.
+    pub(super) database: usize,
+    pub(super) key: &'a [u8],
+    pub(super) hash: u32,
+    pub(super) turn: Turn,
+    pub(super) position: Option<Position>,
+}
+
+impl<'a> Entry<'a> {
+    /// Looks `key` up; an item that has expired is removed. `shard` is the one
+    /// of index `shard_index`, to which `key` belongs.
+    #[inline]
+    pub(crate) fn locate(
+        store: &'a Store,
+        shard: (&'a mut Shard, usize),
+        turn: Turn,
+        key: &'a [u8],
+        hash: u32,
+    ) -> Self {
+        let located = Located { shard, database: store.space_index(turn.database, key), hash };
+        let table = &located.shard.0.space(located.database).table;
+        let position = table.find(hash, |item, _| item.key() == key);
+        Self::at(store, located, turn, key, position)
+    }
+
+    /// As [`Entry::locate`], with the key looked up already.
+    pub(super) fn at(
+        store: &'a Store,
+        located: Located<'a>,
+        turn: Turn,
+        key: &'a [u8],
+        position: Option<Position>,
+    ) -> Self {
+        let Located { shard: (shard, shard_index), database, hash } = located;
+        let mut entry = Self { store, shard, shard_index, database, key, hash, turn, position };
+        if let Some(position) = position {
+            let table = &entry.space().table;
+            if table.marks(position).volatile {
+                entry.keep_time(position);
+            }
+        }
+        entry
+    }
+
+    #[inline]
+    pub(super) fn space(&mut self) -> &mut Space {
+        self.shard.space(self.database)
+    }
+
+    /// Removes what has expired.
+    fn keep_time(&mut self, position: Position) {
+        let now_millis = self.turn.now_millis;
+        let item = self.space().table.item(position);
+        if item.is_expired(now_millis) {
+            self.expire();
+        } else if item.encoding().is_timed() {
+            self.drop_some_hidden();
+        }
+    }
+
+    #[cold]
+    fn expire(&mut self) {
+        self.remove();
+        self.shard.counts.expired += 1;
+        self.notify(KeyspaceEvents::EXPIRED, "expired");
+    }
+
+    /// Notes what became of the key, for whoever wants to know.
+    #[inline]
+    pub(crate) fn notify(&self, class: KeyspaceEvents, name: &'static str) {
+        if class != KeyspaceEvents::EXPIRED {
+            self.shard.count_change();
+        }
+        self.store.note_event(self.turn, class, name, self.key);
+    }
+
+    #[inline]
+    pub(crate) fn exists(&self) -> bool {
+        self.position.is_some()
+    }
+
+    #[inline]
+    pub(super) fn any_item(&mut self) -> Option<Item<'_>> {
+        let position = self.position?;
+        Some(self.space().table.item(position))
+    }
+
+    /// The item to read: counts a hit or a miss, and a use. Its expiry may be
+    /// moved by that.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Option<Facts<'_>> {
+        if self.count_read() && self.store.config().after_read.is_some() {
+            self.put_off_expiry();
+        }
+        self.item()
+    }
+
+    /// As [`Entry::read`], with the expiry left as it is.
+    #[inline]
+    pub(crate) fn read_only(&mut self) -> Option<Facts<'_>> {
+        self.count_read();
+        self.item()
+    }
+
+    /// Counts a hit, with a use, or a miss; which.
+    #[inline]
+    fn count_read(&mut self) -> bool {
+        match self.position {
+            Some(position) => {
+                self.shard.counts.hits += 1;
+                self.note_read(position);
+            }
+            None => self.count_miss(),
+        }
+        self.position.is_some()
+    }
+
+    #[inline]
+    fn count_miss(&mut self) {
+        self.shard.counts.misses += 1;
+        self.store.note_notice(self.turn, KeyspaceEvents::MISS, "keymiss", self.key);
+    }
+
+    /// Moves the expiry of an item that has one, and that is read, if little
+    /// time is left. Nobody is told: the value is what it was.
+    #[cold]
+    fn put_off_expiry(&mut self) {
+        let (Some(after_read), now_millis) = (self.store.config().after_read, self.turn.now_millis)
+        else {
+            return;
+        };
+        let expiry = self.times().expiry;
+        if expiry.is_some_and(|expiry| after_read.puts_off(expiry.saturating_sub(now_millis))) {
+            self.set_expiry(now_millis.checked_add(after_read.span_millis));
+        }
+    }
+
+    /// The string to read: counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read_text(&mut self) -> Result<Option<Item<'_>>, WrongType> {
+        self.read();
+        self.text()
+    }
+
+    /// The string, without counting anything.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<Option<Item<'_>>, WrongType> {
+        match self.any_item() {
+            Some(item) if !item.encoding().is_text() => Err(WrongType),
+            item => Ok(item),
+        }
+    }
+
+    /// As [`Entry::read`] for commands that do not count as a use of the item.
+    pub(crate) fn peek(&mut self) -> Option<Facts<'_>> {
+        match self.position {
+            Some(_) => self.shard.counts.hits += 1,
+            None => self.count_miss(),
+        }
+        self.item()
+    }
+
+    #[inline]
+    pub(super) fn note_use(&mut self, position: Position) {
+        let (store, turn) = (self.store, self.turn);
+        turn.note_use(store, &mut self.space().table.slot_mut(position));
+    }
+
+    #[inline]
+    pub(super) fn note_read(&mut self, position: Position) {
+        let (store, turn) = (self.store, self.turn);
+        turn.note_read(store, &mut self.space().table.slot_mut(position));
+    }
+
+    /// Bytes of the item, and its share of what the items of its space take
+    /// besides.
+    pub(crate) fn bytes(&mut self) -> Option<usize> {
+        let position = self.position?;
+        let space = self.space();
+        let share = space.bytes().div_ceil(space.table.len().max(1));
+        Some(space.table.with_item(position, |item| item.bytes()) + share)
+    }
+
+    /// How often the item was used lately: 0 to 3.
+    pub(crate) fn frequency(&mut self) -> u8 {
+        let Some(position) = self.position else { return 0 };
+        self.space().table.marks(position).frequency
+    }
+
+    /// Sets how often the item was used lately; more than 3 times is 3.
+    pub(crate) fn set_frequency(&mut self, frequency: u8) {
+        let Some(position) = self.position else { return };
+        let mut slot = self.space().table.slot_mut(position);
+        let marks = slot.marks();
+        slot.set_marks(Marks { frequency, ..marks });
+    }
+
+    /// Sets the second of the item's last access.
+    pub(crate) fn set_access(&mut self, second: u32) {
+        let Some(position) = self.position else { return };
+        self.space().table.with_item(position, |item| item.set_access(second));
+    }
+
+    /// Sets the key to a string of no other kind.
+    pub(crate) fn set(&mut self, value: &[u8], encoding: Encoding, expiry: Option<u64>) {
+        self.set_with(value, &Meta::new(encoding, expiry));
+    }
+
+    /// The same with a value that is in its block already.
+    pub(crate) fn set_streamed(&mut self, mut streamed: StreamedSet, expiry: Option<u64>) {
+        let meta = Meta::new(Encoding::Text, expiry);
+        match streamed.take_item(&meta, self.turn.access(), self.key) {
+            Some(item) => self.adopt(item),
+            None => self.set_with(streamed.bytes(), &meta),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_with(&mut self, value: &[u8], meta: &Meta) {
+        let access = self.turn.access();
+        if let Some(position) = self.position {
+            let old = self.times();
+            let table = &mut self.space().table;
+            if table.with_item(position, |item| item.overwrite(meta, access, value)) {
+                self.note_use(position);
+                let now_expires = meta.expiry.is_some() || meta.encoding.is_timed();
+                if now_expires || old.first().is_some() {
+                    self.note_times(old);
+                }
+                return;
+            }
+        }
+        let arena = self.store.arena_of(self.shard_index);
+        let heap = &self.store.heap;
+        let item = Owned::create(heap, arena, meta, access, self.key, (value, value.len()));
+        self.adopt(item);
+    }
+
+    /// When things happen to the item by themselves.
+    #[inline]
+    pub(super) fn times(&mut self) -> Times {
+        let Some(position) = self.position else { return Times::default() };
+        let table = &self.space().table;
+        if table.marks(position).volatile { table.item(position).times() } else { Times::default() }
+    }
+
+    /// Makes `item`, which has this key, the key's item.
+    pub(crate) fn adopt(&mut self, item: Owned) {
+        let bytes = item.bytes() as i64;
+        match self.position {
+            Some(position) => {
+                let old = self.times();
+                let replaced = self
+                    .space()
+                    .table
+                    .with_item(position, |current| std::mem::replace(current, item));
+                let freed = replaced.release(&self.store.heap) as i64;
+                self.note_use(position);
+                self.note_times(old);
+                self.charge(bytes - freed);
+            }
+            None => self.insert(item, bytes),
+        }
+    }
+
+    fn insert(&mut self, item: Owned, bytes: i64) {
+        let (store, hash) = (self.store, self.hash);
+        store.tidy_if_due(self.shard, self.shard_index, self.turn);
+        let space = self.space();
+        let marks = if store.counts_uses() {
+            space.admit(hash, store.policy())
+        } else {
+            Marks { frequency: 0, main: true, volatile: false }
+        };
+        let memory = store.memory_of(self.shard_index);
+        let space = self.shard.space(self.database);
+        let position = space.table.insert(memory, hash, item, marks, |key| store.hash(key) as u32);
+        self.position = Some(position);
+        self.note_times(Times::default());
+        self.charge_items(bytes, 1);
+        self.store.note_notice(self.turn, KeyspaceEvents::NEW, "new", self.key);
+    }
+
+    /// Notes that the item's times are no longer the old ones, if so.
+    #[inline]
+    pub(super) fn note_times(&mut self, old: Times) {
+        let Some(position) = self.position else { return };
+        let new = self.space().table.item(position).times();
+        if old == new {
+            return;
+        }
+        let (store, hash) = (self.store, self.hash);
+        let upkeep = store.upkeep(self.shard_index, self.turn);
+        let due = self.space().set_times(position, hash, (old, new), &upkeep);
+        if let Some(second) = due {
+            store.come_by(self.shard_index, second);
+        }
+    }
+
+    /// Books a change of the bytes of an item that is where it was: the tables are
+    /// as they were.
+    #[inline]
+    pub(super) fn charge_in_place(&mut self, change: i64) {
+        if change != 0 {
+            let (store, index) = (self.store, self.database);
+            self.shard.space(index).book(&store.quotas, index, change, 0);
+            store.charge(self.shard, change);
+        }
+    }
+
+    /// Books a change of the item's bytes, and what the tables grew by.
+    #[inline]
+    pub(super) fn charge(&mut self, change: i64) {
+        self.charge_items(change, 0);
+    }
+
+    /// The same with a change of the number of items.
+    #[inline]
+    fn charge_items(&mut self, change: i64, items: i64) {
+        let (store, index) = (self.store, self.database);
+        let space = self.shard.space(index);
+        space.book(&store.quotas, index, change, items);
+        let change = change + space.growth();
+        store.charge(self.shard, change);
+    }
+
+    /// Removes the key; whether it was there.
+    pub(crate) fn remove(&mut self) -> bool {
+        let item = self.take();
+        item.map(|item| item.release(&self.store.heap)).is_some()
+    }
+
+    /// Removes the key's item without freeing it.
+    pub(crate) fn take(&mut self) -> Option<Owned> {
+        let position = self.position.take()?;
+        let memory = self.store.memory_of(self.shard_index);
+        let item = self.space().remove(memory, position);
+        self.charge_items(-(item.bytes() as i64), -1);
+        Some(item)
+    }
+
+    /// Sets when the item expires, `None` for never. Does nothing without an
+    /// item.
+    pub(crate) fn set_expiry(&mut self, expiry: Option<u64>) {
+        let Some(item) = self.any_item() else { return };
+        let (meta, value_len) = (item.meta(), item.value().len());
+        if meta.expiry != expiry {
+            self.reshape(&Meta { expiry, ..meta }, value_len);
+        }
+    }
+
+    pub(super) fn reshape(&mut self, meta: &Meta, value_len: usize) {
+        let Some(position) = self.position else { return };
+        let (heap, arena) = (&self.store.heap, self.store.arena_of(self.shard_index));
+        let old = self.times();
+        let table = &mut self.space().table;
+        let change = table.with_item(position, |item| item.reshape(heap, arena, meta, value_len));
+        self.note_times(old);
+        self.charge(change);
+    }
+
+    /// Gives the string `value_len` bytes, new ones zero, and lets `change`
+    /// change them; a missing key is made. The string counts as changed in
+    /// place from here on.
+    pub(crate) fn change_value<R>(
+        &mut self,
+        value_len: usize,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, WrongType> {
+        match self.text()? {
+            None => {
+                let (access, arena) = (self.turn.access(), self.store.arena_of(self.shard_index));
+                let (heap, meta) = (&self.store.heap, Meta::new(Encoding::Raw, None));
+                let item = Owned::create(heap, arena, &meta, access, self.key, (&[], value_len));
+                self.adopt(item);
+            }
+            Some(item) => {
+                let meta = Meta { encoding: Encoding::Raw, cas: 0, marks: 0, ..item.meta() };
+                if item.value().len() == value_len && item.meta().cas == 0 {
+                    if let Some(position) = self.position {
+                        self.space()
+                            .table
+                            .with_item(position, |item| item.set_encoding(Encoding::Raw));
+                    }
+                } else {
+                    self.reshape(&meta, value_len);
+                }
+            }
+        }
+        Ok(match self.position {
+            Some(position) => {
+                self.note_use(position);
+                let heap = &self.store.heap;
+                self.space().table.with_item(position, |item| {
+                    item.unshare(heap);
+                    change(item.value_mut())
+                })
+            }
+            None => change(&mut []),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! How entries are come by, and what goes without one.
+
+use super::key::{Entry, Located};
+use crate::collections::hash::Hash;
+use crate::collections::{View, WrongType};
+use crate::items::{Encoding, Item, Kind, Meta, Owned, SlotMut};
+use crate::store::{Locked, Store, Turn};
+use keyway_base::KeyspaceEvents;
+
+/// The requests that a cache mostly gets, in fewer instructions than an
+/// [`Entry`] takes.
+impl Store {
+    /// Lets `work` read the string of `key`; counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Option<Item<'_>>),
+    ) -> Result<(), WrongType> {
+        let note = |slot: &mut SlotMut<'_>| turn.note_read(self, slot);
+        self.look_up(turn, key, note, |found| match found {
+            Ok((item, _)) if item.encoding().is_text() => {
+                work(Some(item));
+                Ok(())
+            }
+            Ok(_) => Err(WrongType),
+            Err(mut entry) => {
+                work(entry.read_text()?);
+                Ok(())
+            }
+        })
+    }
+
+    /// Lets `work` read the hash of `key`; counts as [`Entry::read`] does.
+    #[inline]
+    pub(crate) fn read_hash<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Option<Hash<'_>>) -> R,
+    ) -> Result<R, WrongType> {
+        let note = |slot: &mut SlotMut<'_>| turn.note_use(self, slot);
+        self.look_up(turn, key, note, |found| match found {
+            Ok((item, index)) if item.encoding().kind() == Kind::Hash => {
+                Ok(work(Some(Hash::of(item, self.means(index, turn.now_millis)))))
+            }
+            Ok(_) => Err(WrongType),
+            Err(mut entry) => Ok(work(entry.read_as()?)),
+        })
+    }
+
+    /// Gives `work` the item of `key` with the index of its shard, if the item has no
+    /// expiry, and counts a hit; `note` notes the use. Else `work` is given the entry.
+    #[inline]
+    fn look_up<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        note: impl FnOnce(&mut SlotMut<'_>),
+        work: impl FnOnce(Result<(Item<'_>, usize), Entry<'_>>) -> R,
+    ) -> R {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.space_index(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            if !slot.marks().volatile {
+                note(&mut slot);
+                let result = work(Ok((slot.item(), index)));
+                shard.counts.hits += 1;
+                return result;
+            }
+        }
+        let located = Located { shard: (shard, index), database, hash };
+        work(Err(Entry::at(self, located, turn, key, found)))
+    }
+
+    /// Sets `key` to a string without expiry, with a memcached client's flags.
+    #[inline]
+    pub(crate) fn set(&self, turn: Turn, key: &[u8], value: &[u8], flags: u32) {
+        let meta = Meta { flags, ..Meta::new(Encoding::Text, None) };
+        let event = (KeyspaceEvents::STRING, "set");
+        let overwrite = |item: &mut Owned, _| item.overwrite(&meta, turn.access(), value);
+        self.overwrite(turn, key, event, overwrite, |mut entry| {
+            entry.set_with(value, &meta);
+            entry.notify(event.0, event.1);
+        });
+    }
+
+    /// Lets `overwrite`, which is told the shard's index, change an item of `key`
+    /// that has no expiry where it lies. Where that does not
+    /// suit, `otherwise` is given the entry, and its result is returned.
+    #[inline]
+    pub(crate) fn overwrite<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        (class, name): (KeyspaceEvents, &'static str),
+        overwrite: impl FnOnce(&mut Owned, usize) -> bool,
+        otherwise: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let (hash, index) = self.locate(key);
+        let mut guard = self.shard(index);
+        let shard = &mut *guard;
+        let database = self.space_index(turn.database, key);
+        let table = &mut shard.space(database).table;
+        let found = table.find(hash, |item, _| item.key() == key);
+        if let Some(position) = found {
+            let mut slot = table.slot_mut(position);
+            if !slot.marks().volatile && slot.with_item(|item| overwrite(item, index)) {
+                turn.note_use(self, &mut slot);
+                shard.count_change();
+                self.note_event(turn, class, name, key);
+                return None;
+            }
+        }
+        let located = Located { shard: (shard, index), database, hash };
+        Some(otherwise(Entry::at(self, located, turn, key, found)))
+    }
+
+    /// Locks `key`'s shard and lets `work` work on the key.
+    #[inline]
+    pub(crate) fn with_key<R>(
+        &self,
+        turn: Turn,
+        key: &[u8],
+        work: impl FnOnce(Entry<'_>) -> R,
+    ) -> R {
+        let (hash, index) = self.locate(key);
+        let mut shard = self.shard(index);
+        work(Entry::locate(self, (&mut shard, index), turn, key, hash))
+    }
+}
+
+impl Locked<'_> {
+    /// One of the keys that were locked.
+    ///
+    /// # Panics
+    /// When the key's shard is not locked: callers pass the keys they locked.
+    pub(crate) fn entry<'b>(&'b mut self, turn: Turn, key: &'b [u8]) -> Entry<'b> {
+        let hash = self.store().hash(key);
+        let (store, shard) = self.shard_mut(hash);
+        Entry::locate(store, shard, turn, key, hash as u32)
+    }
+}

@@ -1,0 +1,44 @@
+//! Emptying a database, at once or at a time to come.
+//!
+//! A flush to come is a time kept per database. The first memcached request
+//! from then on does it before anything else, else the next tick: whatever was
+//! stored before that time is gone for whoever asks later.
+
+use crate::store::{Locked, Store, Turn};
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// Whether a flush is to be done before a request of this turn.
+    #[inline]
+    pub(crate) fn flush_is_due(&self, turn: Turn) -> bool {
+        // Relaxed: who stored it has answered since, and whoever heard that
+        // may only ask through a socket.
+        turn.now_millis >= self.flushes.first.load(Ordering::Relaxed)
+    }
+
+    /// Does what flushes are due. The caller holds no shard, or all.
+    #[cold]
+    pub(crate) fn flush_due(&self, turn: Turn) {
+        let mut locked = self.lock_all();
+        // With all shards locked, nobody sees it taken and not done.
+        while let Some(database) = self.flushes.take_due(turn.now_millis) {
+            self.flush(&mut locked, database, turn);
+            self.flushes.is_done.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a `flush_all` with a delay has emptied a database since this was
+    /// last asked: who tells clients of changes is to tell all of them. To be
+    /// asked after each tick.
+    pub fn take_delayed_flush(&self) -> bool {
+        let is_done = &self.flushes.is_done;
+        is_done.load(Ordering::Relaxed) && is_done.swap(false, Ordering::Relaxed)
+    }
+
+    /// Empties a database.
+    pub(crate) fn flush(&self, locked: &mut Locked<'_>, database: u32, turn: Turn) {
+        locked.mark_emptied(database, None, turn);
+        locked.flush(database);
+        self.note_all_ready(turn, database);
+    }
+}

@@ -1,0 +1,207 @@
+//! The table of who waits for what: see `requests/waiting.rs`.
+//!
+//! Who takes elements waits in one lane, who reads streams in another, and who
+//! reads them as part of a group in a third: what is there for one lane is
+//! nothing to the others. An element serves one waiter, an entry of a stream
+//! all readers and one of each group.
+
+use super::mortal::Mortal;
+use keyway_base::ByteRange;
+use keyway_command::{Args, Command, Counted, Request};
+use keyway_memory::Lock;
+use keyway_resp::Protocol;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Parts of the table, each with its own lock. Fewer let workers wait for each
+/// other.
+const STRIPES: usize = 64;
+
+/// How long a command is to wait, in milliseconds; 0 for ever.
+pub type Patience = u64;
+
+/// A command that waits.
+pub struct Waiter {
+    /// Whose it is.
+    pub who: Who,
+    /// When it came, among all.
+    pub(crate) ticket: u64,
+    pub(crate) database: u32,
+    pub(crate) protocol: Protocol,
+    pub(crate) command: &'static Command,
+    pub(crate) lane: Lane,
+    /// The group it reads for.
+    pub(crate) group: Option<Box<[u8]>>,
+    pub(crate) frame: Box<[u8]>,
+    pub(crate) ranges: Box<[ByteRange]>,
+    /// What it waits for.
+    pub(crate) keys: Box<[Box<[u8]>]>,
+    /// Whether it is served or cancelled. Held while it is being served.
+    pub(crate) is_over: Lock<bool>,
+}
+
+/// A client that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Its id.
+    pub client: u64,
+    /// Its worker.
+    pub worker: u16,
+    /// It is told nothing of the keys that it changes itself.
+    pub is_noloop: bool,
+}
+
+/// What kind of thing is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Elements, each of which is taken by one waiter.
+    Elements,
+    /// Entries of streams, which all who wait get.
+    Entries,
+    /// Entries for a group, or the end of it.
+    Group,
+}
+
+impl Lane {
+    pub(crate) const ALL: [Self; 3] = [Self::Elements, Self::Entries, Self::Group];
+}
+
+/// Whom of those who wait for a key: the database, the lane and the ticket.
+type QueuePosition = (u32, Lane, u64);
+
+/// By key: who waits.
+type Stripe = BTreeMap<Box<[u8]>, BTreeMap<QueuePosition, Arc<Waiter>>>;
+
+pub(crate) struct Waiters {
+    stripes: Box<[Lock<Stripe>]>,
+    pub(crate) next_ticket: AtomicU64,
+    /// Streams that are read for groups and may expire.
+    pub(crate) mortal: Mortal,
+}
+
+impl Waiter {
+    pub(crate) fn with_request<R>(&self, work: impl FnOnce(&Request<'_>) -> R) -> R {
+        let args = Args::new(&self.frame, &self.ranges);
+        work(&Request { command: self.command, args })
+    }
+
+    fn position(&self) -> QueuePosition {
+        (self.database, self.lane, self.ticket)
+    }
+
+    /// The class and the command that metrics count it under.
+    pub fn counted(&self) -> Counted {
+        self.command.counted()
+    }
+
+    /// What it is answered when its time is up.
+    pub fn write_timeout(&self, out: &mut Vec<u8>) {
+        self.protocol.null_array(out);
+    }
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        let stripes = (0..STRIPES).map(|_| Lock::new(Stripe::new())).collect();
+        Self { stripes, next_ticket: AtomicU64::new(1), mortal: Mortal::new() }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.stripes.len() * size_of::<Lock<Stripe>>()
+    }
+
+    fn stripe(&self, key: &[u8]) -> &Lock<Stripe> {
+        let sum = key.iter().fold(key.len(), |sum, byte| sum.wrapping_mul(31) + usize::from(*byte));
+        &self.stripes[sum % self.stripes.len()]
+    }
+
+    /// Whether anybody waits for a key.
+    pub(crate) fn has(&self, database: u32, key: &[u8]) -> bool {
+        Lane::ALL.into_iter().any(|lane| self.has_in(database, lane, key))
+    }
+
+    /// Whether anybody waits for a key in a lane.
+    pub(crate) fn has_in(&self, database: u32, lane: Lane, key: &[u8]) -> bool {
+        self.next((database, lane, 0), key).is_some()
+    }
+
+    /// Whether anybody waits for a key as part of a group.
+    pub(crate) fn has_of_group(&self, database: u32, key: &[u8], group: &[u8]) -> bool {
+        let stripe = self.stripe(key).lock();
+        let Some(waiters) = stripe.get(key) else { return false };
+        let (from, to) = ((database, Lane::Group, 0), (database, Lane::Group, u64::MAX));
+        waiters.range(from..=to).any(|(_, waiter)| waiter.group.as_deref() == Some(group))
+    }
+
+    /// Who waits for a key at a position or a later one of its lane, the first of
+    /// them.
+    pub(crate) fn next(&self, from: QueuePosition, key: &[u8]) -> Option<Arc<Waiter>> {
+        let stripe = self.stripe(key).lock();
+        let waiters = stripe.get(key)?;
+        let mut waiters = waiters.range(from..=(from.0, from.1, u64::MAX));
+        waiters.next().map(|(_, waiter)| Arc::clone(waiter))
+    }
+
+    pub(crate) fn enter(&self, waiter: &Arc<Waiter>) {
+        for key in &waiter.keys {
+            let mut stripe = self.stripe(key).lock();
+            stripe.entry(key.clone()).or_default().insert(waiter.position(), Arc::clone(waiter));
+            if waiter.lane == Lane::Group {
+                self.mortal.set(waiter.database, key, Some(0));
+            }
+        }
+    }
+
+    /// Sees to it that who reads a key for a group hears of its end: it is to be
+    /// looked at `due`, in milliseconds since the Unix epoch.
+    pub(crate) fn expect_end(&self, database: u32, key: &[u8], due: Option<u64>) {
+        let stripe = self.stripe(key).lock();
+        if stripe.get(key).is_some_and(|waiters| has_group(waiters, database)) {
+            self.mortal.set(database, key, due);
+        }
+    }
+
+    /// Notes that a key may have got another expiry. Its shard is locked.
+    pub(crate) fn note_expiry(&self, database: u32, key: &[u8]) {
+        if self.has_in(database, Lane::Group, key) {
+            self.expect_end(database, key, Some(0));
+        }
+    }
+
+    pub(crate) fn remove(&self, waiter: &Waiter) {
+        for key in &waiter.keys {
+            let mut stripe = self.stripe(key).lock();
+            let Some(waiters) = stripe.get_mut(key) else { continue };
+            waiters.remove(&waiter.position());
+            if waiter.lane == Lane::Group && !has_group(waiters, waiter.database) {
+                self.mortal.set(waiter.database, key, None);
+            }
+            if waiters.is_empty() {
+                stripe.remove(key);
+            }
+        }
+    }
+
+    /// Keys of a database that somebody waits for.
+    pub(crate) fn keys_of(&self, database: u32) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        for stripe in &self.stripes {
+            let stripe = stripe.lock();
+            let is_there = |waiters: &BTreeMap<QueuePosition, Arc<Waiter>>| {
+                let (from, to) = (Lane::Elements, Lane::Group);
+                waiters.range((database, from, 0)..=(database, to, u64::MAX)).next().is_some()
+            };
+            keys.extend(
+                stripe.iter().filter(|(_, them)| is_there(them)).map(|(key, _)| key.clone()),
+            );
+        }
+        keys
+    }
+}
+
+/// Whether any of them reads a key of this database for a group.
+fn has_group(waiters: &BTreeMap<QueuePosition, Arc<Waiter>>, database: u32) -> bool {
+    let (from, to) = ((database, Lane::Group, 0), (database, Lane::Group, u64::MAX));
+    waiters.range(from..=to).next().is_some()
+}
