@@ -12,11 +12,11 @@
 //! exchanged, between two requests. A session goes from one to the other when it waits for no
 //! reply, as with a login that leads to another pool ([`super::access`]).
 
-use super::detour::owes_late_write;
 use super::pools::PoolState;
-use super::rights::Loss;
-use super::routes::reports_to;
 use super::{Core, LinkIndex, LinkSlot, Plane, SubscriberIndex};
+use crate::core::front::rights::Loss;
+use crate::core::pools::routed::reports_to;
+use crate::core::upstream::bypass::owes_late_write;
 use crate::{Plan, Retired};
 use keyway_base::Key;
 use keyway_metrics::Registry;
@@ -60,10 +60,10 @@ impl Core {
                 false => self.begin_pool(index),
             }
         }
-        self.plane.served = super::served::Served::new();
+        self.plane.served = crate::core::observe::served::Served::new();
         self.plane.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
-        self.plane.noting = super::noting::Noting::new(&plan.limits);
+        self.plane.noting = crate::core::observe::hot_keys::Noting::new(&plan.limits);
         let keys = self.sessions.keys();
         keys.into_iter().filter_map(|key| Some((key, self.bring_over(&old, key)?))).collect()
     }
@@ -166,7 +166,7 @@ impl Core {
         self.end_cluster(pool);
         let Core { links, plane, .. } = self;
         for slot in links.iter_mut().filter(|slot| slot.pool == pool && !slot.is_free) {
-            let generation = super::links::next_generation(slot.generation);
+            let generation = crate::core::upstream::connections::next_generation(slot.generation);
             *slot = LinkSlot::new((pool, slot.backend), slot.id, slot.link.protocol());
             slot.generation = generation;
             (slot.is_spare, slot.is_free, slot.is_private) = (true, true, true);

@@ -1,90 +1,30 @@
 //! Requests and replies, without sockets: bytes of clients and backends go
 //! in, dirty sessions and links come out.
 //!
-//! | file | what happens there |
+//! | room | what happens there |
 //! | --- | --- |
-//! | `input` | bytes of a client become requests; pausing and resuming |
-//! | `dispatch` | a request goes to its shard, the store, or is answered here |
-//! | `stateful` | transactions and blocking commands |
-//! | `noting` | which keys are asked for most, and which have large values |
-//! | `monitor` | requests are shown to clients that watch |
-//! | `wait` | WAIT for the replicas of every server |
-//! | `private` | the links these have for themselves |
-//! | `across` | a request concerns all servers, or one after the other |
-//! | `scripts` | what servers keep for later calls, and who was given what |
+//! | `front` | bytes of a client become requests, which go to a pool |
+//! | `pools` | what each kind of pool does with a request |
+//! | `pending` | requests that take several exchanges |
+//! | `upstream` | connections to servers, and the servers' health |
+//! | `observe` | what is counted, logged and shown |
 //! | `follow` | the settings change: pools come and go |
-//! | `info` | INFO about a pool's servers: added up, or one of them |
-//! | `routes` | requests that go over other pools, and the sessions that bring them there |
-//! | `cluster` | pools that are a Redis Cluster |
-//! | `split` | one request becomes one fragment per shard |
-//! | `passing` | large replies go to their clients as they come |
-//! | `streaming` | large requests go to their servers as they come |
-//! | `reply` | bytes of a backend become replies in their places |
 //! | `leftovers` | counts of what is held for clients: zero once they have left |
-//! | `links` | connecting, losing and retrying connections; health |
-//! | `circuits` | what is refused without asking, and how requests went |
-//! | `health_log` | what the log says of the backends' health |
-//! | `failures` | what the log and clients are told of lost and refused connections |
-//! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
-//! | `tracking` | who is told which keys have changed |
-//! | `store_tracking` | who is told of changed keys of the embedded store |
-//! | `awaited` | replies of writers that wait until others were told |
-//! | `store_blocking` | commands that wait on the embedded store |
-//! | `store_scripts` | scripts on the embedded store |
-//! | `store_transactions` | transactions on the embedded store |
-//! | `pools` | which backend a key lives on, given who is usable |
 
-mod access;
-mod across;
-mod ahead;
-mod awaited;
-mod circuits;
-mod cluster;
-mod counting;
-mod detour;
-mod dispatch;
-mod failures;
-mod figures;
-mod first_look;
 mod follow;
-mod foreign;
-mod health_log;
-mod info;
-mod input;
+mod front;
 mod leftovers;
-mod links;
-mod locked;
-mod memcached;
-mod monitor;
-mod noting;
-mod passing;
+mod observe;
+mod pending;
 mod pools;
-mod private;
-mod pubsub;
-mod reply;
-mod rights;
-mod routes;
-mod scripts;
-mod served;
-mod slow;
-mod split;
-mod stateful;
-mod store_blocking;
-mod store_scripts;
-mod store_slow;
-mod store_tracking;
-mod store_transactions;
-mod streaming;
-mod tracking;
-mod unblock;
-mod unreached;
-mod wait;
+mod upstream;
 
-pub use figures::Figures;
-pub(crate) use health_log::HealthLog;
 pub use leftovers::Leftovers;
+pub use observe::figures::Figures;
+pub(crate) use upstream::health_log::HealthLog;
 
 use crate::Plan;
+pub(crate) use front::rights::Loss;
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
@@ -93,14 +33,31 @@ use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::{Busy, BusyPool, Identity, Join, JoinPool, Link, Session};
 use keyway_topology::{BackendId, PerServer, RejoinClaim};
+use observe::hot_keys::Noting;
+use observe::monitor::Monitoring;
+use observe::served::Served;
+use observe::slow::{SlowLines, Unwritten};
+use pending::{fan_out, multi_step};
 use pools::PoolState;
-use pubsub::PubSub;
-pub(crate) use pubsub::SubscriberIndex;
-pub(crate) use rights::Loss;
+use pools::servers::pubsub::PubSub;
+pub(crate) use pools::servers::pubsub::SubscriberIndex;
+use pools::servers::scripts::Given;
+use pools::servers::tracking;
+use pools::store::ahead;
+use pools::store::awaited::Awaited;
+use pools::store::blocking::StoreBlocking;
+use pools::store::scripts::StoreScripts;
+use pools::store::slow::Looked;
+use pools::store::tracking::StoreTracking;
+use pools::{cluster, memcached, routed};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use upstream::failures::ConnectionFailures;
+use upstream::leases::PrivateLinks;
+use upstream::streamed_replies;
+use upstream::streamed_requests::Landings;
 
 /// Position of a link in the worker.
 pub(crate) type LinkIndex = usize;
@@ -143,12 +100,12 @@ pub(crate) struct LinkSlot {
     /// The server is unknown, and is to be asked when the connection stands.
     is_to_knock: bool,
     /// What was loaded through this connection.
-    given: scripts::Given,
+    given: Given,
     /// When the latest attempt to connect began.
     attempted: Time,
     /// When the connection was made, or the server last said something on it.
     heard: Time,
-    /// One session's alone, see [`private`].
+    /// One session's alone, see `upstream::leases`.
     is_private: bool,
     /// Nobody's: a place for another private link.
     is_free: bool,
@@ -201,12 +158,12 @@ pub(crate) struct Plane {
     pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
     /// What is known of each server's failures, by its place on the board.
-    failures: PerServer<failures::ConnectionFailures>,
+    failures: PerServer<ConnectionFailures>,
     pub(crate) pubsub: PubSub,
-    pub(crate) store_tracking: store_tracking::StoreTracking,
-    pub(crate) awaited: awaited::Awaited,
-    pub(crate) store_blocking: store_blocking::StoreBlocking,
-    store_scripts: store_scripts::StoreScripts,
+    pub(crate) store_tracking: StoreTracking,
+    pub(crate) awaited: Awaited,
+    pub(crate) store_blocking: StoreBlocking,
+    store_scripts: StoreScripts,
     pub(crate) tracking: tracking::State,
     joins: Slab<Box<Join>>,
     joins_free: JoinPool,
@@ -219,7 +176,7 @@ pub(crate) struct Plane {
     pub(crate) full_links: Vec<LinkIndex>,
     /// Private links to be ended.
     pub(crate) discards: Vec<LinkIndex>,
-    private: private::PrivateLinks,
+    private: PrivateLinks,
     /// Blocking commands to be ended, of clients of any worker.
     pub(crate) unblocks: Vec<Unblock>,
     /// Private links whose command is to be ended, with their generation: they
@@ -240,24 +197,24 @@ pub(crate) struct Plane {
     /// The same of the circuits.
     circuit_epoch: u64,
     /// When the clock was read last, for a request of a store or by a poll.
-    looked: store_slow::Looked,
+    looked: Looked,
     /// How often slow requests were told of lately.
-    slow_lines: slow::SlowLines,
+    slow_lines: SlowLines,
     /// Slow requests whose reply is on its way to its client.
-    unwritten: Vec<slow::Unwritten>,
+    unwritten: Vec<Unwritten>,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
     pub(crate) batch: u64,
     /// The last request among the bytes that are being parsed.
     last_verb: Option<Verb>,
-    pub(crate) served: served::Served,
+    pub(crate) served: Served,
     args: Vec<ByteRange>,
     ahead: ahead::Scratch,
     inline: Vec<u8>,
     keys: Vec<u32>,
     scratch: Vec<u8>,
-    split: split::Scratch,
+    split: fan_out::Scratch,
     memcached: memcached::State,
     cluster: cluster::State,
     /// For how long the client whose requests are being started has waited for a primary in
@@ -266,20 +223,20 @@ pub(crate) struct Plane {
     /// A request of that client was refused.
     refused_in_vain: Cell<bool>,
     /// Large values that go into stores as they come.
-    landings: streaming::Landings,
+    landings: Landings,
     /// The session whose socket is read again: what is there has waited in it.
     rereading: Option<Key<Session>>,
-    pub(crate) routes: routes::State,
-    across: across::State,
-    passing: passing::State,
-    /// Links that clients share by which a large reply comes: see `detour.rs`.
+    pub(crate) routes: routed::State,
+    across: multi_step::State,
+    passing: streamed_replies::State,
+    /// Links that clients share by which a large reply comes: see `upstream::bypass`.
     obstructed: Vec<LinkIndex>,
     /// Links on which large requests are sent as they come.
     streamed: Vec<LinkIndex>,
     /// What the request that is executed sets, if that is not among its arguments.
     draft: Option<Box<keyway_store::StreamedSet>>,
-    pub(crate) monitoring: monitor::Monitoring,
-    noting: noting::Noting,
+    pub(crate) monitoring: Monitoring,
+    noting: Noting,
     /// Room for the sums that gauges are of, by server.
     gauge_sums: Vec<(u64, u64)>,
     random: u64,
@@ -304,17 +261,17 @@ impl Core {
         for index in 0..plan.pools.len() {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
-        let served = served::Served::new();
+        let served = Served::new();
         let pubsub = PubSub::new(&plan);
         let cluster = cluster::State::new(&plan);
-        let noting = noting::Noting::new(&plan.limits);
+        let noting = Noting::new(&plan.limits);
         let failures = PerServer::new(&plan.topology, &plan.health);
         let plane = Plane {
             pubsub,
-            store_tracking: store_tracking::StoreTracking::default(),
-            awaited: awaited::Awaited::default(),
-            store_blocking: store_blocking::StoreBlocking::default(),
-            store_scripts: store_scripts::StoreScripts::default(),
+            store_tracking: StoreTracking::default(),
+            awaited: Awaited::default(),
+            store_blocking: StoreBlocking::default(),
+            store_scripts: StoreScripts::default(),
             tracking: tracking::State::default(),
             ended: plan.retired.iter().map(|retired| retired.pool).collect(),
             plan,
@@ -329,7 +286,7 @@ impl Core {
             dirty_links: Vec::new(),
             full_links: Vec::new(),
             discards: Vec::new(),
-            private: private::PrivateLinks::default(),
+            private: PrivateLinks::default(),
             unblocks: Vec::new(),
             unblocking: Vec::new(),
             held_back: Vec::new(),
@@ -339,8 +296,8 @@ impl Core {
             kills: BTreeSet::new(),
             health_epoch: 0,
             circuit_epoch: 0,
-            looked: store_slow::Looked::default(),
-            slow_lines: slow::SlowLines::default(),
+            looked: Looked::default(),
+            slow_lines: SlowLines::default(),
             unwritten: Vec::new(),
             next_deadline: None,
             batch: 0,
@@ -351,20 +308,20 @@ impl Core {
             inline: Vec::new(),
             keys: Vec::new(),
             scratch: Vec::new(),
-            split: split::Scratch::default(),
+            split: fan_out::Scratch::default(),
             memcached: memcached::State::default(),
             cluster,
             waited: None,
             refused_in_vain: Cell::new(false),
-            landings: streaming::Landings::default(),
+            landings: Landings::default(),
             rereading: None,
-            routes: routes::State::default(),
-            across: across::State::default(),
-            passing: passing::State::default(),
+            routes: routed::State::default(),
+            across: multi_step::State::default(),
+            passing: streamed_replies::State::default(),
             obstructed: Vec::new(),
             streamed: Vec::new(),
             draft: None,
-            monitoring: monitor::Monitoring::default(),
+            monitoring: Monitoring::default(),
             noting,
             gauge_sums: Vec::new(),
             random: seed | 1,
@@ -377,7 +334,7 @@ impl Core {
     /// Notes the time; after each poll, before anything else.
     pub fn set_clock(&mut self, clock: Clock) {
         self.plane.served.on_poll(clock.now);
-        self.plane.looked = store_slow::Looked { at: clock.now, requests: self.plane.batch };
+        self.plane.looked = Looked { at: clock.now, requests: self.plane.batch };
         self.plane.clock = clock;
     }
 
@@ -517,7 +474,7 @@ impl Core {
     #[inline]
     pub(crate) fn release_waiting(&mut self, index: LinkIndex) {
         let Core { sessions, links, plane } = self;
-        reply::release_waiting(sessions, plane, &mut links[index]);
+        upstream::reply::release_waiting(sessions, plane, &mut links[index]);
     }
 
     /// What follows once a session's output was offered to its socket: buffers
@@ -531,7 +488,7 @@ impl Core {
         }
         let at_rest = session.is_at_rest();
         if session.closing {
-            if passing::is_at_cut(session, self.plane.clock.now) {
+            if streamed_replies::is_at_cut(session, self.plane.clock.now) {
                 return Some(CloseReason::Backend);
             }
             if at_rest || session.has_delivered() {
@@ -554,7 +511,7 @@ impl Core {
         {
             self.plane.mark_session_resuming(key, session);
         }
-        if passing::gets_large_replies(session) && session.send_blocked {
+        if streamed_replies::gets_large_replies(session) && session.send_blocked {
             self.count_untaken(key);
         }
         None

@@ -1,0 +1,211 @@
+//! Requests of clients that may not do everything: looked at before they start.
+
+use crate::core::front::input::Step;
+use crate::core::pools::servers::tracking::forget_caching;
+use crate::core::{LinkSlot, Plane};
+use crate::{Plan, PoolPlan};
+use keyway_base::{Clock, Fault, Key, LimitFault};
+use keyway_command::{Flags, Request, Verb};
+use keyway_proxy::local::{self, LocalContext, refuse_denied};
+use keyway_proxy::{Busy, Session, write_fault};
+use keyway_resp::reply;
+use keyway_users::{Denied, Place, Prepared};
+
+/// A login may lead to another pool, and what a connection has begun stays where it is.
+const HAS_BEGUN: &str = "ERR another user may be of another pool: end what this connection has \
+     begun (MULTI, WATCH, subscriptions, CLIENT TRACKING, MONITOR) first, or connect again";
+
+impl Plane {
+    /// Looks at a request of a client that may not do everything. `None` where it may be
+    /// made, and here.
+    #[inline(never)]
+    pub(in crate::core) fn look_at(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+        request: &Request,
+    ) -> Option<Step> {
+        if !session.identity.authenticated && !request.command.flags.contains(Flags::NO_AUTH) {
+            self.refuse(session, busy, |out| reply::error(out, "NOAUTH Authentication required."));
+            return Some(Step::Started);
+        }
+        let users = &self.plan.listeners[usize::from(session.listener)].users;
+        if users.are_slow() && self.awaits_login((key, session), local::credentials(request)) {
+            return Some(Step::Wait);
+        }
+        if self.plan.listeners[usize::from(session.listener)].users.have_pools() {
+            let logs_in = match request.command.verb {
+                Verb::Auth => true,
+                Verb::Hello => request.args.len() > 2,
+                _ => false,
+            };
+            if logs_in && self.has_begun(session) {
+                self.refuse(session, busy, |out| reply::error(out, HAS_BEGUN));
+                return Some(Step::Started);
+            }
+        }
+        // Who comes in goes there with the request behind that; and so does who is in a pool
+        // that a reload has replaced.
+        if !request.command.flags.contains(Flags::NO_AUTH)
+            && let Some(step) = self.bring_to_its_pool(links, (key, session), busy)
+        {
+            return Some(step);
+        }
+        let judged = session.identity.user.as_ref().map_or(Ok(()), |user| user.judge(request));
+        let denied = judged.err()?;
+        self.refuse_to_user(links, (key, session), busy, request, denied);
+        Some(Step::Started)
+    }
+
+    /// Whether what a client logs in with is still being looked at: its request comes again
+    /// then.
+    #[cold]
+    pub(in crate::core) fn awaits_login(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        credentials: Option<(&[u8], &[u8])>,
+    ) -> bool {
+        let users = &self.plan.listeners[usize::from(session.listener)].users;
+        let Some((name, password)) = credentials else { return false };
+        let prepared = users.prepare(name, password, &session.identity.addr, self.clock.now);
+        if prepared == Prepared::Ready {
+            return false;
+        }
+        session.waits_for_link = true;
+        self.logins.push(key);
+        true
+    }
+
+    /// Whether a connection has something that belongs to its pool.
+    pub(in crate::core) fn has_begun(&self, session: &Session) -> bool {
+        session.stateful.as_ref().is_some_and(|stateful| stateful.has_begun())
+            || session.tracking.is_some()
+            || session.subscriptions.is_some()
+            || session.is_monitor
+            || self.store_tracking.is_tracker(session.identity.id)
+    }
+
+    /// Makes a client one of the pool of its user, once every reply is here; its request
+    /// comes again then. `None` where it is one already.
+    pub(in crate::core) fn bring_to_its_pool(
+        &mut self,
+        links: &[LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+    ) -> Option<Step> {
+        let own = self.own_pool(session);
+        let lent_from = session.stateful.as_ref().and_then(|stateful| stateful.home);
+        // What it has begun it ends where it is.
+        if lent_from.unwrap_or(session.pool) == own
+            || self.has_begun(session)
+            || self.stays_for_order(links, (key, session))
+        {
+            return None;
+        }
+        if !session.is_quiet(busy) {
+            session.fence();
+            return Some(Step::Wait);
+        }
+        let clients_max = self.plan.pools[usize::from(own)].clients_max;
+        let connected = self.cells.registry().clients_connected(usize::from(own));
+        // Nobody is sent away since the pool is another one now.
+        let is_new_here = self.plan.retired(session.pool).is_none();
+        if is_new_here && clients_max != 0 && connected >= u64::from(clients_max) {
+            let fault = Fault::Limit(LimitFault::Clients);
+            self.cells.pool(usize::from(own)).refused.of(fault).add(1);
+            match session.memcached {
+                None => self.answer(session, busy, |out| write_fault(fault, "", out)),
+                Some(_) => {
+                    let place = busy.order.reserve();
+                    busy.order.complete(
+                        place,
+                        &mut busy.output,
+                        keyway_proxy::memcached::write_no_room,
+                    );
+                }
+            }
+            session.closing = true;
+            return Some(Step::Started);
+        }
+        // What it was lent for is over: else nobody had logged in.
+        session.go_home();
+        if !self.move_to(session, own) && !is_new_here {
+            self.end_astray(key, session);
+            return Some(Step::Started);
+        }
+        self.bring_wait(key, own);
+        self.mark_session_resuming(key, session);
+        Some(Step::Wait)
+    }
+
+    /// Answers what the client's user may not do. It spoils an open transaction, and an
+    /// `EXEC` ends it.
+    #[cold]
+    fn refuse_to_user(
+        &mut self,
+        links: &mut [LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+        request: &Request,
+        denied: Denied,
+    ) {
+        let is_open = session.stateful.as_ref().is_some_and(|it| it.transaction.is_some());
+        let place = if is_open { Place::Multi } else { Place::Toplevel };
+        let mut said = Vec::new();
+        let plan = std::sync::Arc::clone(&self.plan);
+        let pool = &plan.pools[usize::from(session.pool)];
+        let context = local_context(&plan, self.clock, pool, session);
+        refuse_denied(request, denied, place, &context, &mut said);
+        if is_open && request.command.verb == Verb::Exec {
+            self.end_transaction(links, key, session);
+            said.splice(..1, *b"-EXECABORT Transaction discarded because of: ");
+        } else if let Some(stateful) = &mut session.stateful {
+            stateful.refuse();
+        }
+        forget_caching(session);
+        self.refuse(session, busy, |out| out.extend_from_slice(&said));
+    }
+
+    /// Tells of a login that failed.
+    #[cold]
+    pub(in crate::core) fn tell_failed_login(&self, session: &Session) {
+        if self.plan.notices.login.is_due(self.clock.now) {
+            let listener = &*self.plan.listeners[usize::from(session.listener)].name;
+            let client = &*session.identity.addr;
+            tracing::warn!(
+                listener,
+                client,
+                "a login failed; told at most once a minute, see \
+                 keyway_login_failures_total and ACL LOG"
+            );
+        }
+    }
+}
+
+/// What a command that needs no server may read and change.
+pub(in crate::core) fn local_context<'a>(
+    plan: &'a Plan,
+    clock: Clock,
+    pool: &PoolPlan,
+    session: &'a mut Session,
+) -> LocalContext<'a> {
+    let listener = &plan.listeners[usize::from(session.listener)];
+    LocalContext {
+        identity: &mut session.identity,
+        clock,
+        users: &listener.users,
+        databases: pool.databases,
+        clients: &plan.clients,
+        facts: &*plan.facts,
+        pool: session.pool,
+        reply_len_max: plan.limits.session_output_len_hard as usize,
+        cluster: listener.cluster.as_deref(),
+    }
+}
+
+/// Whether the reply to a login says that it failed.
+pub(in crate::core) fn is_failed_login(request: &Request, reply: &[u8]) -> bool {
+    matches!(request.command.verb, Verb::Auth | Verb::Hello)
+        && (reply.starts_with(b"-WRONGPASS ") || reply.starts_with(b"-ERR too many logins"))
+}

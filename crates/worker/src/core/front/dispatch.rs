@@ -1,0 +1,792 @@
+use crate::advice::{advice, advice_of_tls};
+use crate::core::front::access::{is_failed_login, local_context};
+use crate::core::front::input::Step;
+use crate::core::pools::cluster::Reader;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::pools::servers::tracking::forget_caching;
+use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::transactions::{tells_of_all, unserved};
+use crate::core::upstream::bypass::late_apart;
+use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
+use keyway_base::{ByteRange, Fault, Key, Part};
+use keyway_command::{
+    Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
+};
+use keyway_proxy::local::{self, After};
+use keyway_proxy::{
+    Busy, Identity, LinkState, Output, Owner, ReplyMode, Session, Translation, write_crossslot,
+    write_fault,
+};
+use keyway_resp::{Protocol, reply};
+use keyway_route::{Route, route};
+use keyway_store::{Context, Insertions, Store, Transfer};
+use keyway_topology::{Distribution, ServerSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Plane {
+    /// Starts one request to the session's pool: `frame` is its wire form,
+    /// `ranges` its arguments.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request; one of its two callers is cold")]
+    pub(in crate::core) fn dispatch(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        (plan, pool): (&Plan, &PoolPlan),
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+        frame: &[u8],
+        ranges: &[ByteRange],
+    ) -> Step {
+        if ranges.is_empty() {
+            return Step::Started;
+        }
+        let args = Args::new(frame, ranges);
+        let request = match Request::resolve(args) {
+            Ok(request) => request,
+            Err(_) if is_http(&args) => {
+                self.end_http(session);
+                return Step::Started;
+            }
+            Err(refusal) => {
+                self.refuse_unresolved(links, key, (session, busy), args, refusal);
+                return Step::Started;
+            }
+        };
+        if !session.identity.is_free
+            && !session.identity.passes(&request)
+            && let Some(step) = self.look_at(links, (key, session), busy, &request)
+        {
+            return step;
+        }
+        if session.subscriptions.is_some()
+            && let Some(step) = self.check_subscriber(key, session, busy, &request)
+        {
+            return step;
+        }
+        if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
+            session.waits_for_link = true;
+            return Step::Wait;
+        }
+        self.batch += 1;
+        self.last_verb = Some(request.command.verb);
+        let mut asked = RequestContext { key, session, busy, request: &request };
+        let (upstream, finds_servers) = match &pool.kind {
+            PoolKind::Store(store) => return self.serve(links, pool, store, &mut asked),
+            PoolKind::Routed(routes) => {
+                return self.dispatch_routed(links, plan, (pool, routes), &mut asked);
+            }
+            PoolKind::Sharded(ShardedPlan { upstream, .. })
+            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
+            | PoolKind::Sentinels(upstream) => (upstream, false),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
+        };
+        if finds_servers && self.awaits_map(&mut asked) {
+            return Step::Wait;
+        }
+        if asked.session.is_special() {
+            return self.dispatch_special(links, pool, &upstream.servers, &mut asked);
+        }
+        self.send_on::<false>(links, pool, &upstream.servers, &mut asked)
+    }
+
+    /// Starts a request in the pool that others led it to.
+    #[inline(never)]
+    pub(in crate::core) fn dispatch_led(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        asked: &mut RequestContext,
+    ) -> Step {
+        // What other pools have shown of this request is shown when it starts, and not before.
+        let is_held = !pool.pause.is_unused()
+            && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
+        if is_held {
+            asked.session.waits_for_link = true;
+            return Step::Wait;
+        }
+        let (upstream, finds_servers) = match &pool.kind {
+            PoolKind::Store(store) => return self.serve(links, pool, store, asked),
+            // Pools that lead on are followed to their ends.
+            PoolKind::Routed(_) => {
+                self.answer_unrouted(asked.session, asked.busy, asked.request);
+                return Step::Started;
+            }
+            PoolKind::Sharded(ShardedPlan { upstream, .. })
+            | PoolKind::Memcached(MemcachedPlan { upstream, .. })
+            | PoolKind::Sentinels(upstream) => (upstream, false),
+            PoolKind::Cluster(plan) | PoolKind::Replicated(plan) => (&plan.upstream, true),
+        };
+        if finds_servers && self.awaits_map(asked) {
+            return Step::Wait;
+        }
+        self.send_on::<false>(links, pool, &upstream.servers, asked)
+    }
+
+    /// Starts a request to an embedded store.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
+    fn serve(
+        &mut self,
+        links: &mut [LinkSlot],
+        pool: &PoolPlan,
+        store: &Arc<Store>,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if asked.session.is_special()
+            && let Some(step) = self.serve_special(links, store, asked)
+        {
+            return step;
+        }
+        let command = asked.request.command;
+        let may_wait = command.condition == Some(Condition::NotBlocking);
+        if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
+            return match asked.request.handling() {
+                Handling::PubSub => {
+                    self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
+                }
+                Handling::Tracking => self.track_on_store(store, asked),
+                Handling::Block => self.block_on_store(store, asked),
+                Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
+                _ if command.verb == Verb::Monitor => self.start_monitor(asked),
+                _ if store_scripts(command.verb) => self.script_on_store((pool, store), asked),
+                _ => {
+                    // It looks at every shard, one after the other.
+                    if !tells_of_all(command.verb) || self.passes_script(store, asked) {
+                        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                    }
+                    Step::Started
+                }
+            };
+        }
+        let beside = match store.has_script() {
+            false => None,
+            // It is asked for whole.
+            true if self.draft.is_some() => return Step::Wait,
+            true => match self.hold_beside_script(store, asked) {
+                Some(held) => {
+                    // Waiting for a script is nobody's work.
+                    self.look(&pool.slow_log);
+                    Some(held)
+                }
+                None => return Step::Started,
+            },
+        };
+        let may_be_slow = self.draft.is_some() || is_timed(&pool.slow_log, asked.request);
+        let mut work = match may_be_slow {
+            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
+            false => None,
+        };
+        let RequestContext { key, session, busy, request } = asked;
+        let Identity { database, protocol, .. } = session.identity;
+        let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
+        self.count(session, request);
+        self.note_served(session.pool, command.counted());
+        let (mut error, mut len) = (None, 0);
+        // Where a long value goes is known where nothing is in front of the reply.
+        // What relays bring is put into other replies.
+        let has_client = session.relay.is_none() && !Self::is_silent(session);
+        let lends = has_client && busy.order.is_empty();
+        assert!(lends || self.draft.is_none(), "a draft is for who waits for nothing else");
+        let transfer = Transfer::new(store, self.draft.take());
+        self.answer(session, busy, |out| {
+            let start = out.len();
+            match beside {
+                None => store.execute_with(request, context, lends.then_some(&transfer), out),
+                Some(held) => held.execute(request, context, out),
+            }
+            if out.get(start) == Some(&b'-') {
+                error = Some(out[start..].starts_with(b"-OOM "));
+            }
+            len = out.len() - start;
+        });
+        if let Some(lent) = transfer.into_zero_copy() {
+            len += insert_lent(&mut busy.output, *lent);
+        }
+        if len >= self.noting.look_from {
+            self.note_stored_reply(&pool.noted, request, len);
+            work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
+        }
+        if let Some(work) = work {
+            self.end_work(pool, (*key, &mut **session), request, work);
+        }
+        if store.notifies() {
+            self.settle_changes(session, busy, (store, request), error.is_some());
+        }
+        if let Some(is_full) = error {
+            self.note_store_error(session.pool, command.counted(), is_full);
+        }
+        Step::Started
+    }
+
+    /// Starts a request of a session that has begun something.
+    #[cold]
+    fn dispatch_special(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ServerSet,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if asked.session.tracking.is_some() {
+            return self.dispatch_tracked(links, pool, sharded, asked);
+        }
+        if let Some(step) = self.dispatch_lent(links, asked) {
+            return step;
+        }
+        match self.dispatch_stateful(links, asked) {
+            Some(step) => step,
+            None => self.send_on::<false>(links, pool, sharded, asked),
+        }
+    }
+
+    /// Sends a request on to the servers of a pool it is for, or answers it.
+    /// `TRACKED` is for a session that is tracked, so that no other has to look
+    /// for links of its own.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per request, called from few places")]
+    pub(in crate::core) fn send_on<const TRACKED: bool>(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ServerSet,
+        asked: &mut RequestContext,
+    ) -> Step {
+        let random = match sharded.distribution {
+            Distribution::Random => self.next_random() as u32,
+            _ => 0,
+        };
+        let own = &self.pools[usize::from(asked.session.pool)];
+        let Some(state) = own.servers() else {
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            return Step::Started;
+        };
+        let route = route(asked.request, sharded, state.ring(), random, &mut self.keys);
+        if let (Route::One(server), true) = (route, own.readers().is_some()) {
+            return self.send_to_reader(links, asked, server);
+        }
+        if let Route::One(server) = route {
+            let link = match TRACKED {
+                true => self.link_of(asked.session, server),
+                false => state.link(server, asked.session.lane, asked.session.identity.protocol),
+            };
+            let RequestContext { key, session, busy, request } = asked;
+            return self.forward(links, *key, session, busy, request, link);
+        }
+        self.send_elsewhere(links, pool, asked, route)
+    }
+
+    /// Sends a request to a server that may answer it: of a pool whose replicas are
+    /// read.
+    #[inline(never)]
+    fn send_to_reader(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        primary: u16,
+    ) -> Step {
+        let reads = self.reads_replicas(asked);
+        let RequestContext { key, session, busy, request } = asked;
+        let server = match reads.then(|| self.reader_of(links, session, primary)) {
+            None | Some(Reader::Primary) => primary,
+            Some(Reader::At(server)) => server,
+            Some(Reader::None) => {
+                self.answer_unrouted(session, busy, request);
+                return Step::Started;
+            }
+        };
+        let link = self.link_of(session, server);
+        self.set_reading(links, link, server != primary);
+        let before = links[link].link.in_flight();
+        let step = self.forward(links, *key, session, busy, request, link);
+        if reads && links[link].link.in_flight() > before {
+            self.note_read(&mut links[link]);
+        }
+        step
+    }
+
+    /// The same for what does not go whole to one server.
+    #[inline(never)]
+    fn send_elsewhere(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        asked: &mut RequestContext,
+        route: Route,
+    ) -> Step {
+        let key = asked.key;
+        match route {
+            Route::Block(server) => return self.block(links, asked, server),
+            Route::Transaction => return self.transact(links, asked),
+            Route::Tracking => return self.track(links, asked),
+            Route::Local if is_operation(asked.request) => return self.operate(links, asked),
+            Route::Local if is_greeting(asked.session, asked.request) => {
+                return self.greet(links, asked);
+            }
+            _ => {}
+        }
+        let RequestContext { session, busy, request, .. } = asked;
+        match route {
+            Route::Split(split) => self.split(links, key, session, busy, request, split),
+            Route::Everywhere(join) => {
+                self.send_everywhere(links, key, session, busy, request, join)
+            }
+            Route::Across(across) => self.across(links, key, session, busy, request, across),
+            Route::PubSub => self.pubsub(links, key, session, busy, request),
+            Route::Local => {
+                self.answer_without_server(session, busy, pool, request);
+                Step::Started
+            }
+            Route::Unrouted if self.awaits_owner((key, session), request) => Step::Wait,
+            refused => {
+                self.refuse_route(session, busy, pool, request, refused);
+                Step::Started
+            }
+        }
+    }
+
+    /// Answers what is no request, or one with a wrong number of arguments. That
+    /// spoils an open transaction, and an `EXEC` ends it.
+    #[cold]
+    fn refuse_unresolved(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        (session, busy): (&mut Session, &mut Busy),
+        args: Args,
+        refusal: Refusal,
+    ) {
+        let is_exec = matches!(refusal, Refusal::Arity(command) if command.verb == Verb::Exec);
+        let is_open =
+            session.stateful.as_mut().is_some_and(|stateful| stateful.transaction.is_some());
+        if is_exec && is_open {
+            self.end_transaction(links, key, session);
+            let text = "EXECABORT Transaction discarded because of: wrong number of arguments for \
+                        'exec' command";
+            return self.refuse(session, busy, |out| reply::error(out, text));
+        }
+        if let Some(stateful) = &mut session.stateful {
+            stateful.refuse();
+        }
+        forget_caching(session);
+        self.refuse(session, busy, |out| refusal.write_error(args, out));
+    }
+
+    /// Whether a pause of the pool holds a request back; the session is then
+    /// resumed at its end.
+    #[cold]
+    pub(in crate::core) fn holds_back(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
+        self.commit_shown();
+        self.holds_back_led(pool, (key, session), request)
+    }
+
+    /// The same for a pool that others led it to.
+    #[cold]
+    pub(in crate::core) fn holds_back_led(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
+        let until = pool.pause.holds(request, self.clock.now);
+        if let Some(until) = until {
+            self.held_back.push((key, session.pool));
+            session.is_held_back = true;
+            self.plan.clients.set_paused(session.identity.id, true);
+            self.note_deadline(Some(until));
+        } else if session.is_monitor && request.command.verb == Verb::Reset {
+            self.end_monitor(key, session);
+        } else if pool.pause.is_monitored() {
+            self.show_request((key, session), request);
+        }
+        until.is_some()
+    }
+
+    /// Sends a request whole through a link.
+    #[inline]
+    pub(in crate::core) fn forward(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        index: LinkIndex,
+    ) -> Step {
+        if session.has_late_apart
+            && let Some(late) = late_apart(links, (key, session), (index, request))
+        {
+            return Step::Full(late);
+        }
+        let slot = &mut links[index];
+        if self.is_full(slot) {
+            return Step::Full(index);
+        }
+        self.count(session, request);
+        if let Some(fault) = self.refused(slot) {
+            let backend = self.describe_backend(slot.pool, slot.backend);
+            session.note_fault(fault);
+            self.count_fault(session.pool, request.command.counted(), fault);
+            self.note_served(session.pool, request.command.counted());
+            self.answer(session, busy, |out| write_fault(fault, &backend, out));
+            return Step::Started;
+        }
+        self.prepare_link(index, slot, session.identity.database);
+        let frame = request.args.buf();
+        slot.link.request_buf().extend_from_slice(frame);
+        let owner = match Self::is_silent(session) {
+            false => Owner::Session { session: key, sequence: busy.order.reserve() },
+            true => Self::unheard(key, session),
+        };
+        Self::end_skip(session);
+        slot.link.enqueue(owner, request.command.counted(), frame.len(), self.clock.now);
+        if slot.link.protocol() == Protocol::Resp3 {
+            slot.link.set_translation(Translation::of(request));
+        }
+        self.note_unsent(index, slot);
+        Step::Started
+    }
+
+    /// Who waits for the reply to a request of a client that wants none.
+    #[cold]
+    pub(in crate::core) fn unheard(key: Key<Session>, session: &mut Session) -> Owner {
+        session.unheard += 1;
+        Owner::Unheard(key)
+    }
+
+    /// Makes a link ready to take a request on `database`.
+    #[inline]
+    pub(in crate::core) fn prepare_link(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+        database: u32,
+    ) {
+        self.mark_link_dirty(index, slot);
+        if !slot.link.is_awaited() {
+            self.wake_link(index, slot);
+        }
+        let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        else {
+            return;
+        };
+        // A client counts databases from the pool's own.
+        let database = options.database + database;
+        slot.link.select(database, options, self.clock.now);
+        let backend = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        backend.requests.add(1);
+    }
+
+    /// A link that nobody waited for: it may need a connection, and a timeout.
+    #[cold]
+    pub(in crate::core) fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
+        }
+        if slot.link.state() != LinkState::Ready {
+            self.note_patience(slot);
+        }
+        if let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        {
+            let timeout = options.timeout.unwrap_or(options.connect_timeout);
+            self.note_deadline(Some(self.clock.now + timeout));
+        }
+    }
+
+    /// Answers what needs no server.
+    pub(in crate::core) fn answer_without_server(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        pool: &PoolPlan,
+        request: &Request,
+    ) {
+        if request.command.handling != Handling::Local {
+            let name = request.command.name.replace('|', " ");
+            let text = unserved(&name, request.command.handling);
+            return self.refuse(session, busy, |out| reply::error(out, &text));
+        }
+        let listener = &self.plan.listeners[usize::from(session.listener)];
+        if listener.cluster.is_none() && local::is_about_cluster(request.command.verb) {
+            return self.refuse(session, busy, |out| reply::error(out, local::NO_CLUSTER));
+        }
+        self.count(session, request);
+        self.note_served(session.pool, request.command.counted());
+        let was_silent = Self::is_silent(session);
+        let mut out = std::mem::take(&mut self.scratch);
+        out.clear();
+        let after = self.compose_local(session, pool, request, &mut out);
+        // CLIENT REPLY ON is itself answered; OFF and SKIP are not, and SKIP is
+        // about the request behind it.
+        if !Self::is_silent(session) {
+            let place = busy.order.reserve();
+            busy.order.complete(place, &mut busy.output, |dest| {
+                pool.errors.watch(dest, |dest| dest.extend_from_slice(&out));
+            });
+        } else {
+            let is_error = out.first() == Some(&b'-');
+            if is_error {
+                pool.errors.note(&out);
+            }
+            if was_silent && (request.command.verb != Verb::ClientReply || is_error) {
+                Self::end_skip(session);
+            }
+        }
+        self.scratch = out;
+        self.follow(session, pool, after);
+    }
+
+    /// Appends the reply to a request that needs no server.
+    pub(in crate::core) fn compose_local(
+        &self,
+        session: &mut Session,
+        pool: &PoolPlan,
+        request: &Request,
+        out: &mut Vec<u8>,
+    ) -> After {
+        let start = out.len();
+        let mut context = local_context(&self.plan, self.clock, pool, session);
+        let after = local::answer(request, &mut context, out);
+        if is_failed_login(request, &out[start..]) {
+            self.tell_failed_login(session);
+        }
+        if matches!(request.command.verb, Verb::Auth | Verb::Hello | Verb::Reset) {
+            self.note_stranger(session);
+        }
+        after
+    }
+
+    /// Does what a request asks of the worker that it answered.
+    pub(in crate::core) fn follow(&mut self, session: &mut Session, pool: &PoolPlan, after: After) {
+        match after {
+            After::Continue => {}
+            After::Close => session.closing = true,
+            After::Kill(mut ids) => {
+                if let Some(own) = ids.iter().position(|&id| id == session.identity.id) {
+                    ids.swap_remove(own);
+                    session.closing = true;
+                }
+                self.kills.extend(ids);
+            }
+            After::Unblock(unblock) => self.unblocks.push(unblock),
+            After::Pause { millis, writes_only } => {
+                let now = self.clock.now;
+                pool.pause.extend(now + Duration::from_millis(millis), writes_only, now);
+            }
+            After::Unpause => pool.pause.stop(),
+        }
+    }
+
+    /// Whether the request now parsed is not to be answered.
+    #[inline]
+    pub(in crate::core) fn is_silent(session: &Session) -> bool {
+        session.identity.reply_mode != ReplyMode::On
+    }
+
+    #[inline]
+    pub(in crate::core) fn end_skip(session: &mut Session) {
+        if session.identity.reply_mode == ReplyMode::SkipNext {
+            session.identity.reply_mode = ReplyMode::On;
+        }
+    }
+
+    /// Puts a reply that is known now into its place.
+    #[inline]
+    pub(in crate::core) fn answer(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let plan = &self.plan;
+        let errors = &plan.pools[usize::from(session.pool)].errors;
+        if Self::is_silent(session) {
+            // What nobody hears is counted all the same.
+            self.scratch.clear();
+            errors.watch(&mut self.scratch, write);
+            return Self::end_skip(session);
+        }
+        let place = busy.order.reserve();
+        busy.order.complete(place, &mut busy.output, |out| errors.watch(out, write));
+    }
+
+    /// As [`Plane::answer`], with what counts its errors itself.
+    pub(in crate::core) fn answer_noted(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if Self::is_silent(session) {
+            self.scratch.clear();
+            write(&mut self.scratch);
+            return Self::end_skip(session);
+        }
+        let place = busy.order.reserve();
+        busy.order.complete(place, &mut busy.output, write);
+    }
+
+    /// Answers with an error that is the client's own doing.
+    #[cold]
+    pub(in crate::core) fn refuse(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.cells.pool(session.pool as usize).refused.of(Fault::Denied).add(1);
+        self.answer(session, busy, write);
+    }
+
+    /// Ends a client that speaks HTTP, unanswered: a web page can have a
+    /// browser post to any port, with commands as the body.
+    #[cold]
+    fn end_http(&mut self, session: &mut Session) {
+        let pool = &self.plan.pools[session.pool as usize].name;
+        self.cells.pool(session.pool as usize).refused.of(Fault::Client).add(1);
+        session.closing = true;
+        session.broken = true;
+        if self.plan.notices.http.is_due(self.clock.now) {
+            let client = &*session.identity.addr;
+            tracing::warn!(
+                pool,
+                client,
+                "a client spoke HTTP (POST or Host:) and was disconnected; what it sent after that \
+                 was not executed; a web page may be sending commands through a browser; logged at \
+                 most once a minute"
+            );
+        }
+    }
+
+    #[cold]
+    pub(in crate::core) fn refuse_route(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        pool: &PoolPlan,
+        request: &Request,
+        route: Route,
+    ) {
+        let name = request.command.name.replace('|', " ");
+        match route {
+            Route::CrossSlot { servers } => {
+                let upstream = pool.kind.upstream();
+                let tag = upstream.and_then(|it| it.servers.hash_tag).map(|tag| tag.to_string());
+                self.refuse(session, busy, |out| {
+                    write_crossslot(&name, servers, tag.as_deref(), out);
+                });
+            }
+            Route::Refused(reason) => {
+                let text = format!("ERR '{name}' is refused: {reason}");
+                self.refuse(session, busy, |out| reply::error(out, &text));
+            }
+            Route::KeysUnknown(fault) => {
+                let text = request.keys_error(fault);
+                self.refuse(session, busy, |out| reply::error(out, &text));
+            }
+            _ => self.answer_unrouted(session, busy, request),
+        }
+    }
+
+    #[cold]
+    pub(in crate::core) fn answer_unrouted(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+    ) {
+        self.count(session, request);
+        session.note_fault(Fault::Unrouted);
+        self.count_fault(session.pool, request.command.counted(), Fault::Unrouted);
+        self.note_served(session.pool, request.command.counted());
+        self.doubt_unowned(session.pool);
+        let mut told = Vec::new();
+        self.write_unrouted(session.pool, Some(request), &mut told);
+        self.answer(session, busy, |out| out.extend_from_slice(&told));
+    }
+
+    /// A backend's name and address, for an error text, and with which words it
+    /// refuses connections, if it does.
+    #[cold]
+    pub(in crate::core) fn describe_backend(&self, index: u16, backend: u16) -> String {
+        let kind = &self.plan.pools[index as usize].kind;
+        if kind.upstream().is_none() {
+            return "store".to_owned();
+        }
+        let label = kind.label(usize::from(backend));
+        let address = kind.address(usize::from(backend));
+        let address = address.map_or_else(|| label.clone(), |address| address.to_string());
+        let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
+        let name = if label == address { address } else { format!("{label} ({address})") };
+        if let Some(waited) = self.waited {
+            return format!("{name} ({})", Self::waited_words(waited));
+        }
+        let trouble = self.failures.get(id);
+        let pool = &self.plan.pools[index as usize].name;
+        if trouble.refusal.is_none()
+            && let Some(said) = self.foreign_words((index, backend))
+        {
+            return format!("{name} ({said})");
+        }
+        match (&trouble.refusal, trouble.tls) {
+            (Some((_, said)), _) => match advice(pool, said) {
+                Some(advice) => format!("{name} (it said '{said}'; {advice})"),
+                None => format!("{name} (it said '{said}')"),
+            },
+            (None, None) if trouble.is_mute() => {
+                format!("{name} (it ends connections before it answers; {})", advice_of_tls(pool))
+            }
+            (None, Some(fault)) => {
+                format!("{name} ({})", self.tls_words((index, backend), fault))
+            }
+            (None, None) => name,
+        }
+    }
+}
+
+/// Puts into an output what was not copied there; how many bytes that is.
+#[cold]
+pub(in crate::core) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
+    let insert = |(at, part): (usize, Part)| {
+        let len = part.len();
+        output.insert(at, part);
+        len
+    };
+    lent.into_iter().map(insert).sum()
+}
+
+/// Whether a request that is local otherwise asks servers or shows requests.
+fn is_operation(request: &Request) -> bool {
+    matches!(request.command.verb, Verb::Info | Verb::Wait | Verb::Monitor)
+}
+
+/// Whether a request may change the protocol that its session speaks, or what
+/// it hears.
+fn is_greeting(session: &Session, request: &Request) -> bool {
+    match request.command.verb {
+        Verb::Hello => request.args.len() > 1,
+        // What is not heard has no place behind a script that may have to be
+        // run again.
+        Verb::ClientReply => true,
+        Verb::Reset => {
+            session.identity.protocol != Protocol::default() || session.tracking.is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a request is the first or a later line of an HTTP request, whatever
+/// its framing.
+#[cold]
+fn is_http(args: &Args) -> bool {
+    args.get(0).is_some_and(|word| {
+        word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
+    })
+}

@@ -1,0 +1,51 @@
+//! Requests, their errors and their latencies, counted by class and by command.
+
+use crate::core::Plane;
+use keyway_base::Fault;
+use keyway_command::{Counted, Request};
+use keyway_metrics::RequestCells;
+use keyway_proxy::Session;
+
+impl Plane {
+    /// Where a pool's requests of one kind are counted.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(in crate::core) fn request_cells(&self, pool: u16, counted: Counted) -> RequestCells<'_> {
+        self.cells.pool(usize::from(pool)).requests(counted.class() as usize, counted.command())
+    }
+
+    /// Counts a request that was taken for serving.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(in crate::core) fn count(&self, session: &Session, request: &Request) {
+        self.request_cells(session.pool, request.command.counted()).call();
+    }
+
+    /// Counts an error reply of the store, and logs that it refuses writes.
+    #[cold]
+    pub(in crate::core) fn note_store_error(&self, pool: u16, counted: Counted, is_full: bool) {
+        if !is_full {
+            return self.request_cells(pool, counted).error_reply();
+        }
+        self.count_fault(pool, counted, Fault::StoreFull);
+        let plan = &self.plan.pools[pool as usize];
+        if plan.notices.store_full.is_due(self.clock.now) {
+            let memory_max = plan.kind.store().map_or(0, |store| store.config().memory_max);
+            tracing::warn!(pool = plan.name, memory_max, "store is full: writes are refused");
+        }
+    }
+
+    /// Notes that a request was answered without asking a server. Its latency is recorded with
+    /// those of its turn.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
+    pub(in crate::core) fn note_served(&mut self, pool: u16, counted: Counted) {
+        self.served.note(pool, counted);
+    }
+
+    /// Counts a request that was answered with an error of Keyway's own.
+    #[cold]
+    pub(in crate::core) fn count_fault(&self, pool: u16, counted: Counted, fault: Fault) {
+        self.request_cells(pool, counted).fault(fault);
+    }
+}

@@ -1,0 +1,370 @@
+//! Which keys of a pool are asked for most, and which have large values: a few requests by
+//! chance are looked at once they were started, and all that are large.
+
+use crate::core::Plane;
+use crate::{PoolPlan, Upstream};
+use keyway_base::{ByteRange, Limits};
+use keyway_command::{Args, KeyFlags, Request, Verb};
+use keyway_memcache as memcache;
+use keyway_proxy::noted::{Access, BigSight, Direction, NotedKeys};
+use keyway_proxy::{BigReply, Session, SlowLog};
+use keyway_resp::{ParseLimits, Parsed, parse_request};
+use std::sync::Arc;
+
+/// Keys of one request that are counted; more cost time. With more of them each of those
+/// counted stands for several.
+const KEYS_MAX: usize = 8;
+
+/// Which requests are looked at.
+pub(in crate::core) struct Noting {
+    /// Requests up to the next that is looked at whatever its length.
+    left: u32,
+    every: u32,
+    /// Bytes of a request or reply from which its values are looked at.
+    pub(in crate::core) big_from: usize,
+    /// Bytes of a reply of a store from which it is looked at.
+    pub(in crate::core) look_from: usize,
+    /// Room for a request of memcached.
+    item: memcache::Request,
+}
+
+impl Noting {
+    pub(in crate::core) fn new(limits: &Limits) -> Noting {
+        let every = limits.hot_keys_every;
+        // Not all workers at once.
+        let left = if every == 0 { u32::MAX } else { every };
+        let (big_from, item) = (limits.big_reply_len(), memcache::Request::default());
+        Noting { left, every, big_from, look_from: big_from.min(SlowLog::TIMED_FROM), item }
+    }
+
+    /// Whether a request of so many bytes, which was started, is to be looked at.
+    #[inline]
+    pub(in crate::core) fn is_due(&mut self, len: usize) -> bool {
+        self.left -= 1;
+        self.left == 0 || len >= self.big_from
+    }
+
+    /// How many requests one stands for, if it is its turn; the next follows after as many on
+    /// the average, by chance, so that nothing that comes regularly is seen always or never.
+    fn take_turn(&mut self, random: u64) -> Option<f64> {
+        if self.left != 0 {
+            return None;
+        }
+        if self.every == 0 {
+            self.left = u32::MAX;
+            return None;
+        }
+        self.left = 1 + (random % u64::from(2 * self.every - 1)) as u32;
+        Some(f64::from(self.every))
+    }
+}
+
+/// The keys of a request that are counted: each by its argument, and what is done with it.
+#[derive(Default)]
+struct Picked {
+    keys: [(u32, bool); KEYS_MAX],
+    len: usize,
+    /// Keys that each stands for.
+    stands_for: f64,
+}
+
+impl Picked {
+    fn of(request: &Request, random: u64) -> Picked {
+        let mut count = 0usize;
+        request.for_each_key(|_, _| count += 1);
+        let step = count.div_ceil(KEYS_MAX).max(1);
+        let (mut picked, mut nth) = (Picked::default(), random as usize % step);
+        request.for_each_key(|index, flags| {
+            if nth == 0 && picked.len < KEYS_MAX {
+                picked.keys[picked.len] = (index as u32, !flags.contains(KeyFlags::RO));
+                picked.len += 1;
+                nth = step;
+            }
+            nth -= 1;
+        });
+        picked.stands_for = count as f64 / picked.len.max(1) as f64;
+        picked
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, Access)> + '_ {
+        let access = |writes| if writes { Access::Write } else { Access::Read };
+        self.keys[..self.len].iter().map(move |&(index, writes)| (index as usize, access(writes)))
+    }
+}
+
+impl Plane {
+    fn unix_seconds(&self) -> u64 {
+        self.clock.unix_micros / 1_000_000
+    }
+
+    /// Looks at a request whose turn it is, or that is large.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn note_request(
+        &mut self,
+        (pools, session): (&[Arc<PoolPlan>], &Session),
+        frame: &[u8],
+        ranges: &[ByteRange],
+    ) {
+        let random = self.next_random();
+        let weight = self.noting.take_turn(random);
+        let Ok(request) = Request::resolve(Args::new(frame, ranges)) else { return };
+        let identity = &session.identity;
+        let may = |user: &Arc<keyway_users::User>| user.judge(&request).is_ok();
+        // What was refused is nobody's key.
+        if !identity.authenticated || !(identity.is_free || identity.user.as_ref().is_none_or(may))
+        {
+            return;
+        }
+        let noted = &pools[usize::from(session.pool)].noted;
+        if let Some(weight) = weight {
+            let picked = Picked::of(&request, random >> 32);
+            let weight = weight * picked.stands_for;
+            let keys =
+                picked.iter().map(|(index, access)| (argument(&request, index), access, weight));
+            noted.hot.note(self.worker(), self.clock.now, keys);
+        }
+        if frame.len() >= self.noting.big_from {
+            self.note_big_request(noted, &request);
+        }
+    }
+
+    /// Looks at what a request brings for each of its keys: the arguments up to the next.
+    #[cold]
+    fn note_big_request(&self, noted: &NotedKeys, request: &Request) {
+        let mut before: Option<(usize, bool)> = None;
+        let tell = |(key, writes): (usize, bool), end: usize| {
+            let bytes: usize = (key + 1..end).map(|index| argument(request, index).len()).sum();
+            if writes && bytes >= self.noting.big_from {
+                noted.big.note(&BigSight {
+                    key: argument(request, key),
+                    bytes: bytes as u64,
+                    command: request.command.name,
+                    direction: Direction::Request,
+                    unix_seconds: self.unix_seconds(),
+                });
+            }
+        };
+        request.for_each_key(|index, flags| {
+            let this = (index, !flags.contains(KeyFlags::RO));
+            if let Some(key) = before.replace(this) {
+                tell(key, index.max(key.0 + 1));
+            }
+        });
+        if let Some(key) = before {
+            tell(key, request.args.len());
+        }
+    }
+
+    /// The same with a request of a client of memcached.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn note_memcached(
+        &mut self,
+        pool: &PoolPlan,
+        session: &Session,
+        request: &memcache::Request,
+        bytes: &[u8],
+    ) {
+        let random = self.next_random();
+        let weight = self.noting.take_turn(random);
+        let verb = request.head.verb;
+        let Some(command) = command_of(verb) else { return };
+        if request.keys.is_empty()
+            || !crate::core::pools::memcached::was_let(session, request, bytes)
+        {
+            return;
+        }
+        if let Some(weight) = weight {
+            let access = if crate::core::pools::memcached::writes(verb) {
+                Access::Write
+            } else {
+                Access::Read
+            };
+            let count = request.keys.len();
+            let step = count.div_ceil(KEYS_MAX);
+            let picked = request.keys(bytes).skip((random >> 32) as usize % step).step_by(step);
+            let picked = picked.take(KEYS_MAX);
+            let weight = weight * count as f64 / picked.len() as f64;
+            let keys = picked.map(|key| (key, access, weight));
+            pool.noted.hot.note(self.worker(), self.clock.now, keys);
+        }
+        let value = request.value.of(bytes).len();
+        if verb.stores() && value >= self.noting.big_from {
+            let sight = (request.key(bytes, 0), command, Direction::Request);
+            self.note_sight(&pool.noted, sight, value);
+        }
+    }
+
+    fn note_sight(
+        &self,
+        noted: &NotedKeys,
+        (key, command, direction): (&[u8], &'static str, Direction),
+        bytes: usize,
+    ) {
+        let (bytes, unix_seconds) = (bytes as u64, self.unix_seconds());
+        noted.big.note(&BigSight { key, bytes, command, direction, unix_seconds });
+    }
+
+    /// Notes a value, if it is large.
+    pub(in crate::core) fn note_large(
+        &self,
+        noted: &NotedKeys,
+        sight: (&[u8], &'static str, Direction),
+        len: usize,
+    ) {
+        if len >= self.noting.big_from {
+            self.note_sight(noted, sight, len);
+        }
+    }
+
+    /// Notes a large reply of an embedded store.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn note_stored_reply(
+        &self,
+        noted: &NotedKeys,
+        request: &Request,
+        len: usize,
+    ) {
+        if len < self.noting.big_from {
+            return;
+        }
+        let mut keys = (0, 0);
+        request.for_each_key(|index, _| keys = (keys.0 + 1, index));
+        // Of several keys it is not known whose value is large.
+        if let (1, key) = keys {
+            let sight = (argument(request, key), request.command.name, Direction::Reply);
+            self.note_sight(noted, sight, len);
+        }
+    }
+
+    /// Notes a large item of an embedded store, which a client of memcached has read.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn note_large_item(
+        &self,
+        pool: u16,
+        request: &memcache::Request,
+        bytes: &[u8],
+        len: usize,
+    ) {
+        if len < self.noting.big_from {
+            return;
+        }
+        if let (Some(command), 1) = (command_of(request.head.verb), request.keys.len()) {
+            let sight = (request.key(bytes, 0), command, Direction::Reply);
+            self.note_sight(&self.plan.pools[usize::from(pool)].noted, sight, len);
+        }
+    }
+
+    /// Notes a large reply of a server.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn note_big_reply(&mut self, pool: u16, big: &BigReply) {
+        let plan = Arc::clone(&self.plan.pools[usize::from(pool)]);
+        let Some(Upstream { options, .. }) = plan.kind.upstream() else { return };
+        if (big.whole as usize) < self.noting.big_from {
+            return;
+        }
+        if options.memcached.is_some() {
+            return self.note_big_item(pool, big);
+        }
+        let limits = ParseLimits::of(&self.plan.limits);
+        let (mut ranges, mut inline) =
+            (std::mem::take(&mut self.args), std::mem::take(&mut self.inline));
+        let parsed = parse_request(&big.request, &limits, &mut ranges, &mut inline);
+        if matches!(parsed, Ok(Parsed::Ready { .. }))
+            && let Ok(request) = Request::resolve(Args::new(&big.request, &ranges))
+        {
+            // Of others an element is a part of what one key has.
+            let (element, bytes) = match request.command.verb {
+                Verb::Mget => (big.element, big.bytes),
+                _ => ((0, 1), big.whole),
+            };
+            if let Some(key) = key_of(&request, element) {
+                let sight = (argument(&request, key), request.command.name, Direction::Reply);
+                self.note_large(&plan.noted, sight, bytes as usize);
+            }
+        }
+        (self.args, self.inline) = (ranges, inline);
+    }
+
+    fn note_big_item(&mut self, pool: u16, big: &BigReply) {
+        let Some(&first) = big.request.first() else { return };
+        let limits = memcache::ParseLimits::of(&self.plan.limits, u32::MAX);
+        let mut request = std::mem::take(&mut self.noting.item);
+        let wire = memcache::Wire::of(first);
+        let parsed = memcache::parse_request(&big.request, wire, &limits, &mut request);
+        if matches!(parsed, memcache::Parsed::Ready { .. }) {
+            self.note_large_item(pool, &request, &big.request, big.whole as usize);
+        }
+        self.noting.item = request;
+    }
+}
+
+/// An argument; of wrong arguments there may be fewer than are said to be keys.
+fn argument<'a>(request: &Request<'a>, index: usize) -> &'a [u8] {
+    request.args.get(index).unwrap_or_default()
+}
+
+/// The argument that is the key of an element of so many of a reply: of one key all is.
+fn key_of(request: &Request, (element, elements): (u32, u32)) -> Option<usize> {
+    let (mut count, mut found) = (0, None);
+    let mut last = None;
+    request.for_each_key(|index, _| {
+        last = Some(index);
+        if count == element {
+            found = last;
+        }
+        count += 1;
+    });
+    match count {
+        1 => last,
+        count if count == elements => found,
+        _ => None,
+    }
+}
+
+/// What a command of memcached about keys is called.
+pub(in crate::core) fn command_of(verb: memcache::Verb) -> Option<&'static str> {
+    use memcache::Verb::*;
+    Some(match verb {
+        Get => "get",
+        GetTouch => "gat",
+        Set => "set",
+        Add => "add",
+        Replace => "replace",
+        Append => "append",
+        Prepend => "prepend",
+        Cas => "cas",
+        Delete => "delete",
+        Incr => "incr",
+        Decr => "decr",
+        Touch => "touch",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_in_so_many_is_looked_at_and_none_if_that_is_turned_off() {
+        let limits = Limits { hot_keys_every: 50, ..Limits::default() };
+        let (mut noting, mut state, mut looked) = (Noting::new(&limits), 5u64, 0);
+        for _ in 0..100_000 {
+            if noting.is_due(20) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                looked += u32::from(noting.take_turn(state >> 16) == Some(50.0));
+            }
+        }
+        assert!((1900..2100).contains(&looked), "{looked}");
+        assert!(noting.is_due(64 << 10) && noting.take_turn(1).is_none(), "only as it is large");
+        let limits = Limits { hot_keys_every: 0, big_values_from: 0, ..Limits::default() };
+        let mut noting = Noting::new(&limits);
+        noting.left = 1;
+        assert!(noting.is_due(1 << 30) && noting.take_turn(1).is_none() && !noting.is_due(1 << 30));
+    }
+}

@@ -1,0 +1,210 @@
+//! MONITOR: requests of a pool shown to its clients that watch.
+//!
+//! A request is shown once, when it starts: the line made of it is held until
+//! the next one comes or the turn ends, and dropped when the request has to
+//! wait instead. A monitor that does not read misses lines, and is told how
+//! many once it has read.
+
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{Core, Plane};
+use crate::monitors::Line;
+use keyway_base::Key;
+use keyway_command::Request;
+use keyway_proxy::{Session, is_shown, write_line, write_lost, write_memcached_line};
+use keyway_resp::reply;
+use std::sync::Arc;
+
+/// Undelivered bytes of one monitor above which it is shown nothing more.
+const OUTPUT_LEN_MAX: usize = 1 << 20;
+
+/// Bytes of lines above which they are handed on before the turn ends: a part
+/// of what an inbox holds.
+const STARTED_LEN_MAX: usize = 64 << 10;
+
+/// A client of this worker that watches.
+struct Watcher {
+    pool: u16,
+    session: Key<Session>,
+    /// Requests it was not shown, and not told of.
+    lost: u64,
+}
+
+/// The monitors of one worker, and what they are about to be shown.
+#[derive(Default)]
+pub(crate) struct Monitoring {
+    watchers: Vec<Watcher>,
+    /// The lines of the request that was started last, one for each pool it crosses, and
+    /// its client.
+    held: Vec<(Key<Session>, u16, Arc<[u8]>)>,
+    /// Lines on their way to the monitors of all workers, and their bytes.
+    started: Vec<Line>,
+    started_len: usize,
+    /// The inbox may hold something.
+    pub(crate) has_mail: bool,
+    line: Vec<u8>,
+}
+
+impl Monitoring {
+    /// Number of clients in MONITOR, and of lines for them.
+    pub(in crate::core) fn len(&self) -> usize {
+        self.watchers.len() + self.held.len() + self.started.len()
+    }
+
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail || !self.held.is_empty() || !self.started.is_empty()
+    }
+}
+
+impl Plane {
+    /// Begins to show a client the requests of its pool.
+    #[cold]
+    pub(in crate::core) fn start_monitor(&mut self, asked: &mut RequestContext) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.fence();
+            return Step::Wait;
+        }
+        if self.plan.limits.monitor_every == 0 {
+            let text = "ERR 'monitor' is refused: monitor_every = 0 in [limits] turns it off";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        self.count(asked.session, asked.request);
+        self.note_served(asked.session.pool, asked.request.command.counted());
+        self.answer(asked.session, asked.busy, |out| reply::simple(out, "OK"));
+        if !std::mem::replace(&mut asked.session.is_monitor, true) {
+            // What has come before is not for this one.
+            self.hand_on_shown();
+            let pool = asked.session.pool;
+            self.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
+            let pause = &self.plan.pools[usize::from(pool)].pause;
+            self.plan.monitors.add((pool, self.worker()), pause);
+        }
+        Step::Started
+    }
+
+    /// Shows a client no more, as it leaves or resets.
+    #[cold]
+    pub(in crate::core) fn end_monitor(&mut self, key: Key<Session>, session: &mut Session) {
+        session.is_monitor = false;
+        self.monitoring.watchers.retain(|watcher| watcher.session != key);
+        let pause = &self.plan.pools[usize::from(session.pool)].pause;
+        self.plan.monitors.remove((session.pool, self.worker()), pause);
+    }
+
+    /// Makes the line of a request that is about to start.
+    #[cold]
+    pub(in crate::core) fn show_request(
+        &mut self,
+        (key, session): (Key<Session>, &Session),
+        request: &Request,
+    ) {
+        let every = u64::from(self.plan.limits.monitor_every);
+        if !is_shown(request) || (every > 1 && !(self.next_random() >> 16).is_multiple_of(every)) {
+            return;
+        }
+        let identity = &session.identity;
+        let line = &mut self.monitoring.line;
+        line.clear();
+        write_line(request, self.clock, identity.database, &identity.addr, line);
+        self.monitoring.held.push((key, session.pool, line.as_slice().into()));
+    }
+
+    /// The same for a request of a memcached client.
+    #[cold]
+    pub(in crate::core) fn show_memcached(
+        &mut self,
+        (key, session): (Key<Session>, &Session),
+        request: &keyway_memcache::Request,
+        bytes: &[u8],
+    ) {
+        let every = u64::from(self.plan.limits.monitor_every);
+        if every > 1 && !(self.next_random() >> 16).is_multiple_of(every) {
+            return;
+        }
+        let identity = &session.identity;
+        let line = &mut self.monitoring.line;
+        line.clear();
+        write_memcached_line(request, bytes, (self.clock, &identity.addr), line);
+        self.monitoring.held.push((key, session.pool, line.as_slice().into()));
+    }
+
+    /// Shows the request before this one: it has started.
+    #[cold]
+    pub(in crate::core) fn commit_shown(&mut self) {
+        let Monitoring { held, started, started_len, .. } = &mut self.monitoring;
+        for (_, pool, line) in held.drain(..) {
+            *started_len += line.len();
+            started.push((pool, line));
+        }
+        if self.monitoring.started_len > STARTED_LEN_MAX {
+            self.hand_on_shown();
+        }
+    }
+
+    /// Shows all requests that have started.
+    #[cold]
+    pub(in crate::core) fn show_started(&mut self) {
+        self.commit_shown();
+        self.hand_on_shown();
+    }
+
+    /// Hands the lines of a turn to the workers that have monitors, at once:
+    /// all workers share what they are handed through.
+    fn hand_on_shown(&mut self) {
+        let lines = std::mem::take(&mut self.monitoring.started);
+        self.monitoring.started_len = 0;
+        for worker in self.plan.monitors.show(lines) {
+            match worker == self.worker() {
+                true => self.monitoring.has_mail = true,
+                false => self.plan.post_published(worker),
+            }
+        }
+    }
+
+    /// Does not show the request of this client now, as it has to wait.
+    #[inline]
+    pub(in crate::core) fn retract_shown(&mut self, key: Key<Session>) {
+        self.monitoring.held.retain(|(shown, ..)| *shown != key);
+    }
+}
+
+impl Core {
+    /// Hands the lines that have come to this worker's monitors.
+    #[cold]
+    pub(crate) fn deliver_monitored(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        plane.commit_shown();
+        plane.hand_on_shown();
+        plane.monitoring.has_mail = false;
+        let (lines, lost) = plane.plan.monitors.take(plane.worker());
+        let Plane { monitoring, busy_pool, dirty_sessions, clock, .. } = plane;
+        for watcher in &mut monitoring.watchers {
+            let Some(session) = sessions.get_mut(watcher.session) else { continue };
+            if session.closing {
+                continue;
+            }
+            let missed = lost.iter().filter(|(pool, _)| *pool == watcher.pool);
+            watcher.lost += missed.map(|(_, count)| *count).sum::<u64>();
+            let busy = session.busy.get_or_insert_with(|| busy_pool.take());
+            for (_, line) in lines.iter().filter(|(pool, _)| *pool == watcher.pool) {
+                if busy.undelivered() + line.len() > OUTPUT_LEN_MAX {
+                    watcher.lost += 1;
+                    continue;
+                }
+                if watcher.lost > 0 {
+                    let lost = std::mem::take(&mut watcher.lost);
+                    let reason = "requests are not shown: this client reads too slowly";
+                    write_lost(lost, *clock, reason, busy.output.buf());
+                }
+                busy.output.buf().extend_from_slice(line);
+            }
+            if !session.is_dirty {
+                session.is_dirty = true;
+                dirty_sessions.push(watcher.session);
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Slow requests, for SLOWLOG.
+
+use crate::PoolPlan;
+use crate::core::Plane;
+use keyway_base::{Key, Slab, Time};
+use keyway_command::lookup;
+use keyway_proxy::{Owner, Session, Slow, SlowEntry, SlowLog, shown_args};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Plane {
+    /// The id of the client that waits for a reply; `None` when there is none
+    /// any more.
+    #[cold]
+    pub(in crate::core) fn client_of(&self, sessions: &Slab<Session>, owner: Owner) -> Option<u64> {
+        Some(sessions.get(self.session_of(owner)?)?.identity.id)
+    }
+
+    /// The place of the reply that is waited for, in the replies of its session. Of one that
+    /// has no client, which brings it to another pool, none.
+    #[cold]
+    pub(in crate::core) fn place_of(
+        &self,
+        sessions: &Slab<Session>,
+        owner: Owner,
+    ) -> Option<Place> {
+        let place = self.place_in_session(owner)?;
+        sessions.get(place.0).filter(|session| session.relay.is_none()).map(|_| place)
+    }
+
+    pub(in crate::core) fn place_in_session(&self, owner: Owner) -> Option<Place> {
+        match owner {
+            Owner::Session { session, sequence } => Some((session, sequence)),
+            Owner::Join { join, .. } => {
+                let join = self.joins.get(join).filter(|join| !join.is_unheard)?;
+                Some((join.session, join.sequence))
+            }
+            Owner::Errand(errand) => self.across.place_of(errand),
+            Owner::Gather { gather, .. } => self.memcached.place_of_gather(gather),
+            Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
+            Owner::Warming { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
+        }
+    }
+
+    /// The session that waits for a reply, or for a request to be over.
+    pub(in crate::core) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
+        match owner {
+            Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
+            Owner::Join { join, .. } => Some(self.joins.get(join)?.session),
+            Owner::Errand(errand) => self.across.session_of(errand),
+            Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather),
+            Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming),
+            Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
+            Owner::Internal(_) | Owner::None => None,
+        }
+    }
+
+    /// Adds a slow request to its pool's log; `place` is that of its reply.
+    #[cold]
+    pub(in crate::core) fn log_slow(
+        &mut self,
+        (pool, backend): (u16, u16),
+        slow: Slow,
+        (client, place): (Option<u64>, Option<Place>),
+    ) {
+        let (addr, name) = self.client_names(client);
+        let (queued, took) = (slow.queued, slow.queued + slow.took);
+        let received = took + self.clock.now.since(slow.answered);
+        let micros = |time: Duration| time.as_micros() as u64;
+        let entry = SlowEntry {
+            id: 0,
+            unix_seconds: self.clock.unix_micros / 1_000_000,
+            // So that they add up whatever is cut off.
+            micros: micros(took) - micros(queued),
+            args: shown_args(&slow.request),
+            addr,
+            name,
+            trace: self.next_random(),
+            server: self.name_backend(pool, backend).label,
+            queue_micros: micros(queued),
+            receive_micros: micros(received) - micros(took),
+            write_micros: None,
+        };
+        let pool = Arc::clone(&self.plan.pools[usize::from(pool)]);
+        let received = (self.clock.now, received.subsec_nanos() % 1000);
+        self.keep_slow(&pool, entry, place, received);
+    }
+
+    /// Address and name of a client, as far as it is there.
+    pub(in crate::core) fn client_names(&self, client: Option<u64>) -> (String, String) {
+        let entry = client.and_then(|id| self.plan.clients.get(id));
+        entry.map_or_else(Default::default, |entry| (entry.addr.to_string(), entry.name))
+    }
+
+    /// Adds an entry to the log of its pool, and completes it once the reply, which is here since
+    /// `received`, with the nanoseconds that its times were cut by, is with its client.
+    pub(in crate::core) fn keep_slow(
+        &mut self,
+        pool: &PoolPlan,
+        entry: SlowEntry,
+        place: Option<Place>,
+        (received, rest): (Time, u32),
+    ) {
+        let told = tracing::enabled!(tracing::Level::DEBUG)
+            .then(|| Told { pool: pool.name.clone(), entry: entry.clone() });
+        let log = Arc::clone(&pool.slow_log);
+        let id = log.add(entry);
+        let place_or_none = place.unwrap_or((Key::NONE, 0));
+        let unwritten =
+            Unwritten { place: place_or_none, left: None, received, rest, log, id, told };
+        if place.is_none() {
+            return self.tell_slow(unwritten, None);
+        }
+        if self.unwritten.len() == UNWRITTEN_MAX {
+            let oldest = self.unwritten.remove(0);
+            self.tell_slow(oldest, None);
+        }
+        self.unwritten.push(unwritten);
+    }
+
+    /// Has the writing of a session's replies watched.
+    #[cold]
+    pub(in crate::core) fn await_written(
+        &self,
+        sessions: &mut Slab<Session>,
+        place: Option<Place>,
+    ) {
+        if let Some(session) = place.and_then(|(key, _)| sessions.get_mut(key)) {
+            session.has_unwritten = true;
+        }
+    }
+
+    /// Notes, before a client is sent what there is for it, which of the replies to slow
+    /// requests are among that.
+    #[cold]
+    pub(crate) fn mark_unwritten(&mut self, key: Key<Session>, session: &Session) {
+        let Some(busy) = &session.busy else { return };
+        for it in self.unwritten.iter_mut().filter(|it| it.place.0 == key && it.left.is_none()) {
+            if busy.order.has_passed(it.place.1.wrapping_add(1)) {
+                it.left = Some(busy.output.len());
+            }
+        }
+    }
+
+    /// Notes that the system has taken so many bytes for a client. Whether there are replies to
+    /// slow requests that it does not have yet.
+    #[cold]
+    pub(crate) fn note_written(&mut self, key: Key<Session>, taken: usize, now: Time) -> bool {
+        let (mut index, mut has_more) = (0, false);
+        while let Some(it) = self.unwritten.get_mut(index) {
+            let is_here = it.place.0 == key;
+            if let (true, Some(left)) = (is_here, &mut it.left) {
+                *left = left.saturating_sub(taken);
+            }
+            if is_here && it.left == Some(0) {
+                let done = self.unwritten.remove(index);
+                self.tell_slow(done, Some(now));
+            } else {
+                has_more |= is_here;
+                index += 1;
+            }
+        }
+        has_more
+    }
+
+    /// Forgets the slow requests of a client that is gone.
+    #[cold]
+    pub(in crate::core) fn forget_unwritten(&mut self, key: Key<Session>) {
+        while let Some(index) = self.unwritten.iter().position(|it| it.place.0 == key) {
+            let it = self.unwritten.remove(index);
+            self.tell_slow(it, None);
+        }
+    }
+
+    /// Completes the entry of a slow request, and at level `debug` tells of it under the same
+    /// name: of ten in a second at most.
+    fn tell_slow(&mut self, it: Unwritten, written: Option<Time>) {
+        let write = written.map(|now| {
+            let since = now.since(it.received) + Duration::from_nanos(it.rest.into());
+            since.as_micros() as u64
+        });
+        if let Some(micros) = write {
+            it.log.note_written(it.id, micros);
+        }
+        let Some(Told { pool, mut entry }) = it.told else { return };
+        let Some(left_out) = self.slow_lines.take(self.clock.now) else { return };
+        entry.write_micros = write;
+        tracing::debug!(
+            trace = format!("{:016x}", entry.trace),
+            pool,
+            backend = Some(&*entry.server).filter(|server| !server.is_empty()),
+            command = command_name(&entry.args),
+            queue_us = entry.queue_micros,
+            server_us = entry.micros,
+            receive_us = entry.receive_micros,
+            write_us = entry.write_micros,
+            total_us = entry.total_micros(),
+            left_out = Some(left_out).filter(|count| *count > 0),
+            "slow request"
+        );
+    }
+}
+
+/// A session, and the place of a reply in its order.
+pub(in crate::core) type Place = (Key<Session>, u32);
+
+/// Slow requests of which the client does not have its reply yet, for each worker. With more of
+/// them the oldest is told of without the time that takes.
+const UNWRITTEN_MAX: usize = 256;
+
+/// A slow request whose reply is not with its client.
+pub(crate) struct Unwritten {
+    place: Place,
+    /// Bytes up to the end of the reply that the system has still to take, once its turn has
+    /// come.
+    left: Option<usize>,
+    /// When the reply was here.
+    received: Time,
+    /// Nanoseconds that the times before were cut by.
+    rest: u32,
+    log: Arc<SlowLog>,
+    id: u64,
+    /// What the log is told, if that wants to know.
+    told: Option<Told>,
+}
+
+struct Told {
+    pool: String,
+    entry: SlowEntry,
+}
+
+/// What a command is called, if it is one that is known: what a client made up has no place in
+/// the log.
+fn command_name(args: &[Vec<u8>]) -> &'static str {
+    args.first().and_then(|name| lookup(name)).map_or("unknown", |command| command.name)
+}
+
+/// Lines on slow requests in one second of one worker. More would let a slow server fill the
+/// log.
+const LINES_MAX: u32 = 10;
+
+/// How many lines on slow requests there were in this second.
+#[derive(Debug, Default)]
+pub(in crate::core) struct SlowLines {
+    since: Time,
+    count: u32,
+    left_out: u64,
+}
+
+impl SlowLines {
+    /// Whether there may be another line now, which then tells how many were left out
+    /// before it.
+    fn take(&mut self, now: Time) -> Option<u64> {
+        if now >= self.since + Duration::from_secs(1) {
+            (self.since, self.count) = (now, 0);
+        }
+        if self.count == LINES_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.count += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_bounded_and_those_left_out_counted() {
+        let mut lines = SlowLines::default();
+        let at = |millis: u64| Time(millis * 1_000_000);
+        let told: Vec<_> = (0..100).filter_map(|nth| lines.take(at(5000 + nth))).collect();
+        assert_eq!(told, [0; LINES_MAX as usize]);
+        assert_eq!(lines.take(at(6000)), Some(90));
+        assert_eq!(lines.take(at(6001)), Some(0));
+    }
+}

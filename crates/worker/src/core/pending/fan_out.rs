@@ -1,0 +1,323 @@
+//! One request becomes one fragment per server: with the server's share of the
+//! keys, or whole. Each argument's bytes are copied as they came, with their
+//! length line, so nothing is composed anew but the head of each fragment.
+
+use crate::Upstream;
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::upstream::bypass::late_apart;
+use crate::core::{LinkSlot, Plane};
+use keyway_base::Key;
+use keyway_command::{Join as Rule, Request, Split};
+use keyway_proxy::{Busy, Join, Owner, Session};
+use keyway_resp::reply;
+use keyway_route::place;
+use std::sync::Arc;
+
+/// Room for splitting one request.
+#[derive(Default)]
+pub(in crate::core) struct Scratch {
+    /// Server of each key.
+    servers: Vec<u16>,
+    /// Keys for each server of the pool.
+    counts: Vec<u32>,
+    /// Fragment of each server of the pool.
+    fragments: Vec<u16>,
+    /// Where each server's fragment starts in its link's output.
+    starts: Vec<usize>,
+}
+
+impl Scratch {
+    /// Gives back room beyond `kept_max` keys.
+    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+        if self.servers.capacity() > kept_max {
+            self.servers = Vec::new();
+        }
+    }
+}
+
+const NO_FRAGMENT: u16 = u16::MAX;
+
+/// What goes into the fragments of a request.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// The keys of the server, each with this many arguments in all.
+    Keys { args_per_key: usize },
+    /// The whole request.
+    Whole,
+}
+
+/// A request to be sent in fragments.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    request: &'a Request<'a>,
+    cut: Cut,
+    rule: Rule,
+}
+
+impl Plane {
+    /// Splits a request over the servers of its keys.
+    pub(in crate::core) fn split(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        split: Split,
+    ) -> Step {
+        let mut scratch = std::mem::take(&mut self.split);
+        let step = self.split_with(&mut scratch, links, key, session, busy, (request, split));
+        self.split = scratch;
+        step
+    }
+
+    fn split_with(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        (request, split): (&Request, Split),
+    ) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[session.pool as usize];
+        if pool.kind.cluster().is_some() {
+            return self.split_by_slot(
+                links,
+                &mut RequestContext { key, session, busy, request },
+                split,
+            );
+        }
+        let stride = usize::from(split.args_per_key);
+        debug_assert_eq!((request.args.len() - 1) % stride, 0, "resolving checks the arity");
+        let Some(used) = self.place_keys(scratch, session.pool, request, stride) else {
+            self.answer_unrouted(session, busy, request);
+            return Step::Started;
+        };
+        if used == 1 {
+            let link = self.link_of(session, scratch.servers[0]);
+            return self.forward(links, key, session, busy, request, link);
+        }
+        let work = Work { request, cut: Cut::Keys { args_per_key: stride }, rule: split.join };
+        self.send_fragments(scratch, links, key, session, busy, work)
+    }
+
+    /// Sends a request whole to every server in use.
+    pub(in crate::core) fn send_everywhere(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        rule: Rule,
+    ) -> Step {
+        // A report tells of the servers that it is about.
+        if rule != Rule::Each && self.leaves_out(session.pool) {
+            self.answer_unrouted(session, busy, request);
+            return Step::Started;
+        }
+        let plan = Arc::clone(&self.plan);
+        let index = usize::from(session.pool);
+        let servers = 0..plan.topology.pools()[index].servers().len();
+        let mut scratch = std::mem::take(&mut self.split);
+        scratch.servers.clear();
+        scratch.counts.clear();
+        scratch
+            .counts
+            .extend(servers.map(|server| u32::from(self.is_server_used(session.pool, server))));
+        let step = if scratch.counts.iter().all(|&count| count == 0) {
+            self.answer_unrouted(session, busy, request);
+            Step::Started
+        } else {
+            let work = Work { request, cut: Cut::Whole, rule };
+            self.send_fragments(&mut scratch, links, key, session, busy, work)
+        };
+        self.split = scratch;
+        step
+    }
+
+    /// Finds the server of each key. Returns how many servers there are, or
+    /// `None` when no server is in use.
+    fn place_keys(
+        &mut self,
+        scratch: &mut Scratch,
+        pool: u16,
+        request: &Request,
+        stride: usize,
+    ) -> Option<usize> {
+        let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
+        let state = self.pools[pool as usize].servers()?;
+        scratch.servers.clear();
+        scratch.counts.clear();
+        scratch.counts.resize(sharded.servers.len(), 0);
+        let mut used = 0;
+        let mut random = self.random;
+        for index in (1..request.args.len()).step_by(stride) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = (random >> 32) as u32;
+            let server = place(sharded, state.ring(), &request.args[index], chance)?;
+            scratch.servers.push(server);
+            let count = &mut scratch.counts[usize::from(server)];
+            used += usize::from(*count == 0);
+            *count += 1;
+        }
+        self.random = random | 1;
+        Some(used)
+    }
+
+    /// Sends a fragment to each server that `scratch.counts` names, if all of
+    /// their links have room.
+    fn send_fragments(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        work: Work<'_>,
+    ) -> Step {
+        for (server, &count) in scratch.counts.iter().enumerate() {
+            let link = self.link_of(session, server as u16);
+            let waits = match work.rule {
+                Rule::Each => self.has_no_room(&links[link]),
+                _ => self.is_full(&links[link]),
+            };
+            if count > 0 && waits {
+                return Step::Full(link);
+            }
+            if count > 0
+                && session.has_late_apart
+                && let Some(late) = late_apart(links, (key, session), (link, work.request))
+            {
+                return Step::Full(late);
+            }
+        }
+        let request = work.request;
+        let counted = request.command.counted();
+        let mut join = self.begin_join(key, session, busy, request, work.rule);
+        join.is_whole = matches!(work.cut, Cut::Whole);
+
+        scratch.fragments.clear();
+        scratch.fragments.resize(scratch.counts.len(), NO_FRAGMENT);
+        scratch.starts.clear();
+        scratch.starts.resize(scratch.counts.len(), 0);
+        let mut down = Vec::new();
+        for server in 0..scratch.counts.len() {
+            let count = scratch.counts[server];
+            if count == 0 {
+                continue;
+            }
+            let fragment = join.add_fragment(server as u16, count);
+            let index = self.link_of(session, server as u16);
+            let slot = &mut links[index];
+            if let Some(fault) = self.refused(slot) {
+                down.push((fragment, fault));
+                continue;
+            }
+            scratch.fragments[server] = fragment;
+            self.prepare_link(index, slot, session.identity.database);
+            let out = slot.link.request_buf();
+            scratch.starts[server] = out.len();
+            match work.cut {
+                Cut::Whole => out.extend_from_slice(request.args.buf()),
+                Cut::Keys { args_per_key } => {
+                    reply::array(out, 1 + count as usize * args_per_key);
+                    reply::bulk(out, request.command.name.as_bytes());
+                }
+            }
+        }
+        if let Cut::Keys { args_per_key } = work.cut {
+            let keys = (request, args_per_key);
+            self.copy_keys(scratch, links, session, keys, &mut join);
+        }
+        let join_key = self.joins.insert(join);
+        if matches!(work.cut, Cut::Whole) {
+            self.keep_lesson(join_key);
+        }
+        for server in 0..scratch.counts.len() {
+            let fragment = scratch.fragments[server];
+            if fragment != NO_FRAGMENT {
+                let index = self.link_of(session, server as u16);
+                let slot = &mut links[index];
+                let len = slot.link.request_buf().len() - scratch.starts[server];
+                let owner = Owner::Join { join: join_key, fragment };
+                slot.link.enqueue(owner, counted, len, self.clock.now);
+                self.note_unsent(index, slot);
+            }
+        }
+        for (fragment, fault) in down {
+            let last = self.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
+            if last {
+                self.finish_join_now(join_key, session, busy);
+            }
+        }
+        Step::Started
+    }
+
+    /// What a request is joined in that is about to be sent in fragments; its
+    /// reply's place is reserved.
+    pub(in crate::core) fn begin_join(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+        rule: Rule,
+    ) -> Box<Join> {
+        self.count(session, request);
+        let mut join = self.joins_free.take();
+        join.restart(rule);
+        join.session = key;
+        join.is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(join.is_unheard);
+        join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
+        join.started = self.clock.now;
+        join.counted = request.command.counted();
+        join.pool = session.pool;
+        join.command = request.command.name;
+        join.is_whole = false;
+        Self::end_skip(session);
+        join
+    }
+
+    /// Copies each key (with its value) behind the head of its fragment.
+    fn copy_keys(
+        &mut self,
+        scratch: &Scratch,
+        links: &mut [LinkSlot],
+        session: &Session,
+        (request, stride): (&Request, usize),
+        join: &mut Join,
+    ) {
+        let ranges = request.args.ranges();
+        let buf = request.args.buf();
+        for (position, &server) in scratch.servers.iter().enumerate() {
+            let fragment = scratch.fragments[usize::from(server)];
+            join.add_owner(if fragment == NO_FRAGMENT { 0 } else { fragment });
+            if fragment == NO_FRAGMENT {
+                continue;
+            }
+            let first = 1 + position * stride;
+            // From behind the argument before to behind this one's line end.
+            let start = ranges[first - 1].end as usize + 2;
+            let end = ranges[first + stride - 1].end as usize + 2;
+            let index = self.link_of(session, server);
+            links[index].link.request_buf().extend_from_slice(&buf[start..end]);
+        }
+    }
+
+    pub(in crate::core) fn link_of(
+        &self,
+        session: &Session,
+        server: u16,
+    ) -> crate::core::LinkIndex {
+        match (self.own_link(session, server), self.pools[usize::from(session.pool)].servers()) {
+            (Some(own), _) => own,
+            (None, Some(state)) => state.link(server, session.lane, session.identity.protocol),
+            (None, None) => unreachable!("its servers were asked which of them has the key"),
+        }
+    }
+}

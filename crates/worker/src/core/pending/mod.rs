@@ -1,0 +1,11 @@
+//! Requests that take several exchanges with servers.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `fan_out` | one request becomes one fragment per server, and its replies one reply |
+//! | `multi_step` | a request asks one server after the other, or one server again |
+//! | `wait` | WAIT for the replicas of every server |
+
+pub(in crate::core) mod fan_out;
+pub(in crate::core) mod multi_step;
+pub(in crate::core) mod wait;

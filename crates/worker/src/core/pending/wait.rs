@@ -1,0 +1,278 @@
+//! WAIT on a sharded pool: the replicas of every server in use have what this
+//! client wrote.
+//!
+//! A server waits for what the asking connection has written, and the client's
+//! writes went over links that others share. So each server is asked on a
+//! private link, once every earlier reply is here, and behind a command that
+//! takes part in replication there: the offset that is waited for is then
+//! behind the client's writes. The reply is the smallest of all.
+
+use crate::core::front::input::Step;
+use crate::core::pools::cluster::{ClusterState, Waits};
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+
+use keyway_base::{Fault, Key, Slab};
+use keyway_command::{Join as Rule, Verb};
+use keyway_proxy::local::wait_refusal;
+use keyway_proxy::{Join, Owner, Redirected, Session};
+use keyway_resp::{Protocol, reply};
+use keyway_topology::key_slot;
+
+/// What moves the offset that a server's WAIT on this connection waits for, and
+/// nothing else. A message on a shard channel, to which no pattern listens, is
+/// sent to the replicas by servers from 7.0 on. Earlier ones do not know it, and
+/// wait for all that was written before the connection's last command: PING. A
+/// server that refuses it to this user answers WAIT with that. A server of a cluster
+/// takes it for channels of its own slots.
+fn move_offset(out: &mut Vec<u8>, tag: Option<u32>) {
+    reply::array(out, 1);
+    reply::bulk(out, b"PING");
+    reply::array(out, 3);
+    reply::bulk(out, b"SPUBLISH");
+    match tag {
+        Some(tag) => reply::bulk(out, format!("__keyway_wait{{{tag}}}").as_bytes()),
+        None => reply::bulk(out, b"__keyway_wait"),
+    }
+    reply::bulk(out, b"");
+}
+
+/// Replies to [`move_offset`].
+pub(in crate::core) const REPLIES_BEFORE_WAIT: u16 = 2;
+
+/// How WAIT begins, and none of what goes before it.
+const WAIT: &[u8] = b"*3\r\n$4\r\n";
+
+/// Numbers looked at for one in a slot of a server. With fewer one that has a
+/// single slot may be found none; as many take a millisecond or two.
+const TAGS_MAX: u32 = 200_000;
+
+impl Plane {
+    /// Starts a request that operators send, or clients that ask for more than
+    /// one server's word.
+    #[cold]
+    pub(in crate::core) fn operate(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+    ) -> Step {
+        match asked.request.command.verb {
+            Verb::Info => self.info(links, asked),
+            Verb::Monitor => self.start_monitor(asked),
+            _ => self.wait(links, asked),
+        }
+    }
+
+    fn wait(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
+        if let Some(text) = wait_refusal(&asked.request.args) {
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        if let Some(step) = self.check_blocking(asked) {
+            return step;
+        }
+        let in_use = self.in_use(asked.session.pool);
+        let next =
+            |server: Option<u16>| in_use.first_from(server.map_or(0, |it| usize::from(it) + 1));
+        let servers: Vec<u16> =
+            std::iter::successors(next(None), |&server| next(Some(server))).collect();
+        if servers.is_empty() {
+            self.answer_unrouted(asked.session, asked.busy, asked.request);
+            return Step::Started;
+        }
+        let shared = |&server: &u16| self.link_of(asked.session, server);
+        let held = servers.iter().map(shared).find(|&link| self.holds_private(&links[link]));
+        if let Some(held) = held {
+            return Step::Full(held);
+        }
+        let Some(leased) = self.lease_each(links, asked, &servers) else {
+            let text = "ERR too many clients watch keys or wait in blocking commands";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        };
+        self.send_waits(links, asked, &leased);
+        Step::Started
+    }
+
+    /// A private link to each of the servers, or why there is none to one that cannot be
+    /// reached; `None` when there are too many.
+    fn lease_each(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &RequestContext,
+        servers: &[u16],
+    ) -> Option<Vec<(u16, Result<LinkIndex, Fault>)>> {
+        let pool = asked.session.pool;
+        let mut leased = Vec::with_capacity(servers.len());
+        for &server in servers {
+            let state = self.pools[pool as usize].servers()?;
+            let shared = state.link(server, asked.session.lane, Protocol::Resp2);
+            if let Some(fault) = self.refused(&links[shared]) {
+                leased.push((server, Err(fault)));
+                continue;
+            }
+            match self.lease(links, asked.key, (pool, server), Protocol::Resp2) {
+                Some(index) => leased.push((server, Ok(index))),
+                None => {
+                    leased.iter().filter_map(|(_, index)| index.ok()).for_each(|index| {
+                        self.release(links, index);
+                    });
+                    return None;
+                }
+            }
+        }
+        Some(leased)
+    }
+
+    fn send_waits(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        leased: &[(u16, Result<LinkIndex, Fault>)],
+    ) {
+        self.count(asked.session, asked.request);
+        let counted = asked.request.command.counted();
+        let mut join = self.joins_free.take();
+        join.restart(Rule::Min);
+        join.session = asked.key;
+        join.sequence = asked.busy.order.reserve();
+        join.started = self.clock.now;
+        join.counted = counted;
+        join.pool = asked.session.pool;
+        join.command = asked.request.command.name;
+        join.is_whole = true;
+        join.is_waiting = true;
+        leased.iter().for_each(|(server, _)| {
+            join.add_fragment(*server, 1);
+        });
+        let join_key = self.joins.insert(join);
+        let mut blocked_on = Vec::with_capacity(leased.len());
+        let is_over = leased.iter().any(|(_, index)| index.is_err());
+        for (fragment, (_, index)) in (0..).zip(leased) {
+            match index {
+                // It fails, whatever this one says.
+                Ok(index) if is_over => self.release(links, *index),
+                Ok(index) => {
+                    self.send_wait(&mut links[*index], *index, asked, (join_key, fragment));
+                    blocked_on.push(*index);
+                }
+                Err(fault) => {
+                    self.joins.get_mut(join_key).map(|join| join.on_fault(fragment, *fault));
+                }
+            }
+        }
+        if is_over {
+            return self.finish_join_now(join_key, asked.session, asked.busy);
+        }
+        asked.session.stateful.get_or_insert_default().blocked_on = blocked_on;
+        asked.session.fence();
+        self.plan.clients.set_blocked(asked.session.identity.id, true);
+    }
+
+    /// Ends a WAIT of which a server was lost, and what the others were asked for it.
+    #[cold]
+    pub(in crate::core) fn end_wait(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        links: &mut [LinkSlot],
+        join: Key<Box<Join>>,
+    ) {
+        let Some(owner) = self.joins.get(join).map(|join| join.session) else { return };
+        self.finish_join(sessions, join);
+        let Some(session) = sessions.get_mut(owner) else { return };
+        let Some(stateful) = &mut session.stateful else { return };
+        (stateful.unsent, stateful.unsent_end) = (0, None);
+        for index in stateful.blocked_on.drain(..) {
+            // Only the end of the connection ends the command on the server.
+            if links[index].lease.take_if(|key| *key == owner).is_some() {
+                self.discards.push(index);
+            }
+        }
+        self.plan.clients.set_blocked(session.identity.id, false);
+        session.tidy();
+    }
+
+    fn send_wait(
+        &mut self,
+        slot: &mut LinkSlot,
+        index: LinkIndex,
+        asked: &RequestContext,
+        (join, fragment): (Key<Box<Join>>, u16),
+    ) {
+        let until = self.answered_by(asked);
+        slot.link.is_blocking = true;
+        slot.link.blocks_until = until;
+        self.note_deadline(until);
+        self.prepare_link(index, slot, asked.session.identity.database);
+        let tag = self.tag_of_server(slot.pool, slot.backend);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        move_offset(out, tag);
+        reply::array(out, asked.request.args.len());
+        asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
+        let len = out.len() - start;
+        let (owner, counted) = (Owner::Join { join, fragment }, asked.request.command.counted());
+        slot.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
+        self.note_unsent(index, slot);
+    }
+
+    /// A number whose slot a server of a cluster has.
+    fn tag_of_server(&self, pool: u16, server: u16) -> Option<u32> {
+        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+        let mut tags = 0..TAGS_MAX;
+        tags.find(|tag| state.map.owners().of(key_slot(tag.to_string().as_bytes())) == Some(server))
+    }
+}
+
+impl Plane {
+    /// Whether it is a server's part of WAIT.
+    pub(in crate::core) fn is_wait(&self, owner: Owner) -> bool {
+        let Owner::Join { join, .. } = owner else { return false };
+        self.joins.get(join).is_some_and(|join| join.is_waiting)
+    }
+}
+
+impl Plane {
+    /// Who has the slot of what went before a WAIT.
+    fn place_of_offset(&self, pool: u16, sent: &[u8]) -> Option<u16> {
+        let state = self.cluster_state(pool).filter(|state| state.has_slots())?;
+        let (owners, mut place) = (state.map.owners(), None);
+        self.each_command(sent, |request| {
+            if request.command.verb == Verb::Spublish {
+                place = owners.of(key_slot(&request.args[1]));
+            }
+        });
+        place
+    }
+}
+
+impl Core {
+    /// Asks for replicas again where a server of a cluster had become one itself, or
+    /// the slot of what went before had left it. What was written to one that has no
+    /// slots any more is with the one that has them.
+    #[cold]
+    pub(in crate::core) fn wait_again(
+        &mut self,
+        (from, (pool, backend)): (LinkIndex, (u16, u16)),
+        mut one: Redirected,
+        waits: Option<Waits>,
+    ) {
+        let is_serving = |state: &ClusterState| state.map.is_serving(usize::from(backend));
+        let place = match self.plane.cluster_state(pool).is_some_and(is_serving) {
+            true => {
+                let tag = self.plane.tag_of_server(pool, backend);
+                let mut request = Vec::with_capacity(one.request.len());
+                move_offset(&mut request, tag);
+                let at = one.request.windows(WAIT.len()).rposition(|bytes| bytes == WAIT);
+                request.extend_from_slice(&one.request[at.unwrap_or_default()..]);
+                one.request = request.into();
+                Some(backend)
+            }
+            false => self.plane.place_of_offset(pool, &one.request),
+        };
+        match place {
+            Some(place) => self.retry_private(place, from, &one, waits),
+            None => self.give_up_private(from, &one),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Commands that wait where their keys are no more: they go on waiting where those are.
+//!
+//! A server that still answers is asked to end them (`CLIENT UNBLOCK`). What it had given
+//! out before reaches the client; if it had not, it says so and nothing was taken. A
+//! primary that was deposed may say nothing any more, stopped or cut off as it is. After
+//! a while its connection is ended. What it gives out then is lost, as all is that it
+//! takes after others have elected another.
+
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Sent};
+use keyway_proxy::local::UnblockReason;
+use keyway_proxy::{LinkState, Redirected};
+use keyway_resp::reply;
+use std::time::Duration;
+
+/// How long a deposed primary may take to end what waits there. Longer leaves clients
+/// waiting at a dead one; with less what a slow one has just given out may be lost.
+const GRACE_MAX: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Sees to the commands that wait at servers of a pool that have their keys no more.
+    #[cold]
+    pub(super) fn move_waiting(&mut self, pool: u16) {
+        for index in 0..self.links.len() {
+            if !self.plane.waits_astray(&self.links[index], pool) {
+                continue;
+            }
+            if self.links[index].link.state() != LinkState::Ready {
+                let unsent = self.links[index].link.take_unsent();
+                unsent.into_iter().for_each(|one| self.wait_on(index, one));
+                continue;
+            }
+            let Core { links, plane, .. } = self;
+            let slot = &mut links[index];
+            if slot.unblock.is_none() {
+                slot.unblock = Some(UnblockReason::Displaced);
+                slot.link.set_moving(true);
+                plane.unblocking.push((index, slot.generation));
+            }
+            if !plane.is_serving(pool, usize::from(slot.backend)) {
+                let options = plane.link_options(pool);
+                let grace = options.timeout.unwrap_or(options.connect_timeout).min(GRACE_MAX);
+                let until = plane.clock.now + grace;
+                plane.cluster.displaced.push((until, index, slot.generation));
+                plane.note_cluster_deadline(until);
+            }
+            self.send_unblock(index);
+        }
+    }
+
+    /// Ends what waits at servers that have had time enough to end it themselves.
+    pub(super) fn leave_silent(&mut self) {
+        let now = self.plane.clock.now;
+        let mut at = 0;
+        while let Some(&(until, index, generation)) = self.plane.cluster.displaced.get(at) {
+            if until > now {
+                self.plane.note_cluster_deadline(until);
+                at += 1;
+                continue;
+            }
+            self.plane.cluster.displaced.swap_remove(at);
+            let slot = &self.links[index];
+            let goes_on = slot.generation == generation && slot.unblock.is_some();
+            if goes_on && self.plane.waits_astray(slot, slot.pool) {
+                self.leave(index);
+            }
+        }
+    }
+
+    fn leave(&mut self, index: LinkIndex) {
+        let slot = &mut self.links[index];
+        if slot.link.is_moving()
+            && let Some(one) = slot.link.take_waiting()
+        {
+            return self.wait_on(index, one);
+        }
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
+        let place = (slot.pool, slot.backend);
+        slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
+        plane.end_lease(sessions, index, slot);
+        plane.discards.push(index);
+    }
+
+    /// Has a command of which nothing was executed wait where its keys are now, for as
+    /// long as it has left.
+    pub(super) fn wait_on(&mut self, from: LinkIndex, mut one: Redirected) {
+        let slot = &self.links[from];
+        let (sent_to, owner) = ((slot.pool, slot.backend), slot.lease);
+        let waited = self.plane.clock.now.since(one.exchange.started);
+        if let Some(request) = self.plane.with_time_left(&one.request, waited) {
+            one.request = request;
+        }
+        // It begins anew, however often it has.
+        one.exchange.redirections = 0;
+        one.exchange.begin_anew(self.plane.clock.now);
+        let mut refusal = Vec::new();
+        let text = UnblockReason::Displaced.text().unwrap_or_default();
+        reply::error(&mut refusal, text);
+        one.reply = refusal.into();
+        match self.plane.place_of_request(sent_to, &one) {
+            Some(place) => self.redirect_private(place, from, &one, false),
+            None => self.give_up(from, &one),
+        }
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[from];
+        if owner.is_some() && slot.lease == owner {
+            // Nobody has the keys: its client was told.
+            plane.end_lease(sessions, from, slot);
+            plane.discards.push(from);
+        }
+    }
+}
+
+impl Plane {
+    /// Whether a command waits on a link at a server of `pool` that has its keys no more.
+    fn waits_astray(&self, slot: &LinkSlot, pool: u16) -> bool {
+        let is_waiting = slot.pool == pool
+            && slot.is_private
+            && slot.link.is_blocking
+            && slot.lease.is_some()
+            && !slot.awaits_retry;
+        is_waiting && (self.is_displaced(slot) || !self.is_serving(pool, usize::from(slot.backend)))
+    }
+
+    fn is_serving(&self, pool: u16, server: usize) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.is_serving(server))
+    }
+
+    /// A command that blocks, to wait for what it has left; `None` for one that waits for
+    /// ever.
+    fn with_time_left(&self, sent: &[u8], waited: Duration) -> Option<Box<[u8]>> {
+        let mut out = Vec::new();
+        self.each_command(sent, |request| {
+            let left = request.wait_max().map(|wait| wait.saturating_sub(waited));
+            let Some((place, words)) = left.and_then(|left| request.wait_words(left)) else {
+                return;
+            };
+            reply::array(&mut out, request.args.len());
+            for (index, arg) in request.args.from(0).enumerate() {
+                reply::bulk(&mut out, if index == place { words.as_bytes() } else { arg });
+            }
+        });
+        (!out.is_empty()).then(|| out.into())
+    }
+}

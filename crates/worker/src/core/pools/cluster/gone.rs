@@ -1,0 +1,327 @@
+//! Requests for a primary that is gone wait for it or its successor, in pools with
+//! `wait_for_primary`. Only what no server has executed waits:
+//!
+//! ```text
+//!   not sent yet ─────────────► its client is left unread ──reached, or another map──► dispatched
+//!   unsent on a lost link ────► it stays on the link ───────reached, or another map──► sent
+//!   answered: CLUSTERDOWN ────► it is put aside ────────────a pause─────────────────► sent again
+//! ```
+//! A client that is left unread waits in the list of its link, like one for which the link has
+//! no room: so no bytes are queued, and its order stays. Its deadline is in `State::unowned`.
+//!
+//! A request that takes a connection of its own, such as BLPOP or WATCH, also waits while the shared
+//! link has not been connected yet. Its own connection would fail, and the request with it.
+
+use crate::Cluster;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{Key, Slab, Time};
+use keyway_proxy::{LinkState, Redirected, Redirection, Session};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Between two looks at a primary for which somebody waits. Longer holds up requests when its
+/// circuit lets them through again; shorter wakes a worker that has nothing to do.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Pause before a refused request is sent again, which grows with the time it has waited.
+const AGAIN_MIN: Duration = Duration::from_millis(10);
+/// See [`AGAIN_MIN`]. Longer answers late when the cluster is up again.
+const AGAIN_MAX: Duration = Duration::from_millis(200);
+
+/// For so long after one request was refused the next ones of its client are refused at
+/// once: a pipeline waits once, and not once for each of its requests.
+const REFUSED_FOR: Duration = Duration::from_millis(100);
+
+/// Longest wait for a connection in a pool whose requests have no timeout. The attempt to connect
+/// ends long before.
+const UNMET_UNTIMED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A request that was refused again so much later than it was sent is another one.
+pub(super) const ASIDE_KEPT: Duration = Duration::from_secs(2);
+
+/// A client that waits, or has waited in vain a moment ago.
+pub(super) struct Wait {
+    pub(super) until: Time,
+    pub(super) since: Time,
+    pub(super) pool: u16,
+    /// The cluster whose `wait_for_primary` says for how long.
+    of: Option<Arc<Cluster>>,
+    /// It is counted among those that have waited in vain.
+    is_over: bool,
+    /// When the worker saw that its time is up.
+    ended: Option<Time>,
+}
+
+impl Wait {
+    /// A wait of `timeout` or, where that bounds it, of `wait_for_primary` and no less than
+    /// `least`.
+    pub(super) fn new(
+        (since, pool): (Time, u16),
+        (timeout, least): (Duration, Duration),
+        of: Option<&Arc<Cluster>>,
+    ) -> Wait {
+        let wait = of.and_then(|of| of.settings().wait_for_primary);
+        let of = of.filter(|_| wait.is_some());
+        if let Some(of) = of {
+            of.totals.primary_waiting.fetch_add(1, Relaxed);
+            of.totals.primary_waits.fetch_add(1, Relaxed);
+        }
+        let until = since + wait.map_or(timeout, |wait| wait.max(least));
+        Wait { until, since, pool, of: of.cloned(), is_over: false, ended: None }
+    }
+
+    /// Returns whether `wait_for_primary` bounds the wait.
+    pub(super) fn is_for_primary(&self) -> bool {
+        self.of.is_some()
+    }
+
+    /// Returns whether the wait has to be remembered. A wait whose time is up is, until its client
+    /// was told, or the client would wait as long again.
+    pub(super) fn is_remembered(&mut self, now: Time) -> bool {
+        now < self.until || now < *self.ended.get_or_insert(now) + REFUSED_FOR
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(of) = &self.of {
+            of.totals.primary_waiting.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// The times when a client's request was first and last put aside.
+pub(super) type Aside = (Time, Time);
+
+impl Plane {
+    /// Returns how long requests of a pool wait for a primary, if they wait now.
+    pub(in crate::core) fn primary_wait(&self, pool: u16) -> Option<Duration> {
+        let wait = self.cluster_state(pool)?.shared.settings().wait_for_primary?;
+        let has_ended = self.cluster.is_draining || self.plan.retired(pool).is_some();
+        (!has_ended).then_some(wait)
+    }
+
+    /// Returns whether requests to the server of a link wait, as it is a primary that cannot be
+    /// reached, or is not asked for now.
+    #[cold]
+    pub(in crate::core) fn is_gone(&self, slot: &LinkSlot) -> bool {
+        self.waited.is_none()
+            && self.holds_unsent(slot)
+            && !self.is_kept_from(slot)
+            && (slot.is_lost || !self.admits(slot))
+    }
+
+    /// Returns whether a request that takes a connection of its own to the server of a shared link
+    /// waits: for the primary, or for the shared link to tell whether that can be reached.
+    #[cold]
+    pub(in crate::core) fn holds_private(&self, slot: &LinkSlot) -> bool {
+        self.is_gone(slot) || self.is_unmet(slot)
+    }
+
+    /// Returns whether no connection of a shared link has told yet whether its primary, for which
+    /// requests wait, can be reached.
+    fn is_unmet(&self, slot: &LinkSlot) -> bool {
+        self.waited.is_none()
+            && matches!(slot.link.state(), LinkState::Idle | LinkState::Connecting { .. })
+            && self.holds_unsent(slot)
+            && !self.is_kept_from(slot)
+    }
+
+    /// Returns whether unsent requests stay on a link while its server cannot be
+    /// reached.
+    #[cold]
+    pub(in crate::core) fn holds_unsent(&self, slot: &LinkSlot) -> bool {
+        !slot.is_private && self.primary_wait(slot.pool).is_some() && self.is_primary(slot)
+    }
+
+    fn is_primary(&self, slot: &LinkSlot) -> bool {
+        let place = usize::from(slot.backend);
+        self.cluster_state(slot.pool).is_some_and(|state| state.map.is_serving(place))
+    }
+
+    /// Tells a link that is not connected how long requests wait on it for that.
+    #[cold]
+    pub(in crate::core) fn note_patience(&mut self, slot: &mut LinkSlot) {
+        let wait = self.primary_wait(slot.pool).filter(|_| self.holds_unsent(slot));
+        let wait = wait.map(|wait| match slot.is_lost {
+            true => wait,
+            false => wait.max(self.unmet_wait(slot.pool)),
+        });
+        slot.link.hold_unsent(wait);
+        // The next request waits for so long, which may be less than `timeout`.
+        self.note_deadline(wait.map(|wait| self.clock.now + wait));
+        // If it is no primary any more, what is unsent may wait for less.
+        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+    }
+
+    /// Returns how long requests wait for a connection that nothing is wrong with, also where
+    /// `wait_for_primary` is shorter: without it they would wait so long.
+    fn unmet_wait(&self, pool: u16) -> Duration {
+        self.link_options(pool).timeout.unwrap_or(UNMET_UNTIMED)
+    }
+
+    /// Notes that the connection of a link is lost, or could not be made.
+    pub(in crate::core) fn note_gone(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        slot.is_lost = self.primary_wait(slot.pool).is_some();
+        if slot.is_lost && slot.link.in_flight() > 0 {
+            self.note_patience(slot);
+            if let Some(state) = self.cluster_state(slot.pool) {
+                let held = slot.link.owned() as u64;
+                state.shared.totals.primary_waits.fetch_add(held, Relaxed);
+            }
+            self.tend_gone(index, slot);
+        }
+    }
+
+    /// Has a client wait for the primary at the other end of a link, if that is gone.
+    #[cold]
+    pub(in crate::core) fn waits_for_primary(
+        &mut self,
+        links: &mut [LinkSlot],
+        index: LinkIndex,
+        (key, session): (Key<Session>, &mut Session),
+    ) -> bool {
+        let slot = &mut links[index];
+        let is_unmet = self.is_unmet(slot);
+        if !is_unmet && !self.is_gone(slot) {
+            return false;
+        }
+        if is_unmet && slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
+        }
+        let until = self.waits_until((key, slot.pool));
+        if !session.waits_for_link {
+            session.waits_for_link = true;
+            slot.waiting.push(key);
+        }
+        slot.waiting_due = Some(slot.waiting_due.map_or(until, |first| first.min(until)));
+        self.note_cluster_deadline(until);
+        self.tend_gone(index, slot);
+        true
+    }
+
+    /// Sees to a primary that is gone: it is tried as often as pauses allow, and its pool's
+    /// servers are asked who has come in its place.
+    pub(in crate::core) fn tend_gone(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let now = self.clock.now;
+        if slot.is_lost && slot.link.wants_connection(now) && !slot.is_connecting {
+            slot.is_connecting = true;
+            self.connects.push(index);
+        }
+        if let Some(state) = self.cluster_state(slot.pool) {
+            state.shared.ask_about_unowned(now);
+        }
+        self.note_deadline(Some(now + LOOK_EVERY));
+    }
+
+    /// Looks after a link that is not connected for want of its server, or whose server is not
+    /// asked for now.
+    #[inline]
+    pub(in crate::core) fn look_after_gone(
+        &mut self,
+        sessions: &Slab<Session>,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
+        let is_waited_for = !slot.waiting.is_empty() || (slot.is_lost && slot.link.owned() > 0);
+        if is_waited_for && (slot.is_lost || self.is_gone(slot)) {
+            slot.waiting.retain(|&key| sessions.get(key).is_some());
+            self.tend_gone(index, slot);
+        }
+    }
+
+    /// Returns how long a client has waited for a primary in vain, if the client is to be told.
+    #[inline]
+    pub(in crate::core) fn waited_in_vain(&self, key: Key<Session>) -> Option<Duration> {
+        self.refused_in_vain.set(false);
+        match self.cluster.unowned.is_empty() {
+            true => None,
+            false => self.looks_in_vain(key),
+        }
+    }
+
+    #[cold]
+    fn looks_in_vain(&self, key: Key<Session>) -> Option<Duration> {
+        let wait = self.cluster.unowned.get(&key.to_bits()).filter(|it| it.is_for_primary())?;
+        let now = self.clock.now;
+        let is_over = wait.until <= now || self.primary_wait(wait.pool).is_none();
+        is_over.then(|| now.since(wait.since))
+    }
+
+    /// A request of a client was started that had waited as long as it may. If a server was sent the
+    /// request after all, the next one waits for itself.
+    #[cold]
+    pub(in crate::core) fn end_wait_in_vain(&mut self, key: Key<Session>) {
+        let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
+        if !self.refused_in_vain.get() {
+            if !wait.is_over {
+                self.cluster.unowned.remove(&key.to_bits());
+                self.waited = None;
+            }
+            return;
+        }
+        if let (Some(of), false) = (&wait.of, std::mem::replace(&mut wait.is_over, true)) {
+            of.totals.primary_waits_over.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Notes that the client of a request that servers refused again and again gets their error,
+    /// in their words.
+    pub(super) fn end_aside(&mut self, pool: u16, one: &Redirected) {
+        let owner = self.session_of(one.exchange.owner);
+        let aside = owner.and_then(|owner| self.cluster.aside.remove(&owner.to_bits()));
+        if aside.is_some_and(|(since, _)| self.clock.now.since(since) > AGAIN_MIN) {
+            self.note_in_vain(pool);
+        }
+    }
+
+    /// Notes that a request was refused after waiting for a primary.
+    #[cold]
+    pub(in crate::core) fn note_in_vain(&self, pool: u16) {
+        if let Some(state) = self.cluster_state(pool) {
+            state.shared.totals.primary_waits_over.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Until when a request that a server refused, with words that tell that it was not
+    /// executed, is sent again, and in what pause; `None` where that is not for
+    /// `wait_for_primary` to say.
+    pub(super) fn sent_again_until(&mut self, pool: u16, one: &Redirected) -> Option<(Time, Time)> {
+        let is_refusal =
+            matches!(Redirection::of(&one.reply), Some(Redirection::Down | Redirection::NotReady));
+        let wait = self.primary_wait(pool).filter(|_| is_refusal && !one.runs_scripts())?;
+        let owner = self.session_of(one.exchange.owner)?;
+        let now = self.clock.now;
+        let aside = self.cluster.aside.entry(owner.to_bits()).or_insert((now, Time(0)));
+        if now.since(aside.1) > ASIDE_KEPT {
+            aside.0 = now;
+            if let Some(state) = self.cluster_state(pool) {
+                state.shared.totals.primary_waits.fetch_add(1, Relaxed);
+            }
+        }
+        let aside = self.cluster.aside.get_mut(&owner.to_bits())?;
+        aside.1 = now;
+        let until = aside.0 + wait;
+        let pause = (now.since(aside.0) / 4).clamp(AGAIN_MIN, AGAIN_MAX);
+        Some((until, (now + pause).min(until)))
+    }
+
+    /// The words that tell a client how long it has waited.
+    pub(in crate::core) fn waited_words(waited: Duration) -> String {
+        format!("waited {:.1} s for a primary", waited.as_secs_f64())
+    }
+}
+
+impl Core {
+    /// The worker drains: nobody waits for a primary any more.
+    #[cold]
+    pub fn end_waits_for_primaries(&mut self) {
+        self.plane.cluster.is_draining = true;
+        for slot in self.links.iter_mut().filter(|slot| slot.is_lost) {
+            slot.link.hold_unsent(None);
+        }
+        self.plane.note_deadline(Some(self.plane.clock.now));
+    }
+}

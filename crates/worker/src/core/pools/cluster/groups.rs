@@ -1,0 +1,472 @@
+//! Primaries with replicas that are no cluster: who is the primary is asked of
+//! sentinels, or of all servers where there are none.
+
+use super::discover::tell_changes;
+use super::rounds::About;
+use crate::Plan;
+use crate::cluster::{Speaker, Telling, ViewUpdate};
+use crate::core::pools::FoundState;
+use crate::core::{Core, LinkIndex, Plane};
+use keyway_resp::Protocol;
+use keyway_topology::{
+    Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary, WatchedReplica,
+    primary_address,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often each of most sentinels must have told of the same earlier epoch than is known
+/// before it is believed. Once is not enough: they hear of a fail-over one after the other.
+const EARLIER_TIMES: u32 = 3;
+
+/// Until they are asked again where most of them tell of an earlier epoch.
+pub(super) const DOUBT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a sentinel says of a name that it does not watch.
+const UNWATCHED: &str = "No such master";
+
+/// What was told so far of what was asked.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// By the sentinel that has told it.
+    addresses: BTreeMap<u16, Endpoint>,
+    primaries: BTreeMap<u16, WatchedPrimary>,
+    roles: BTreeMap<u16, InfoReplication>,
+    /// Primaries of which a sentinel has told all.
+    known: BTreeSet<u16>,
+    /// Primaries that a sentinel does not watch.
+    unwatched: BTreeSet<u16>,
+    /// How many answers were of before what is known.
+    stale: usize,
+}
+
+/// The pools of sentinels, each with the pool they are asked about.
+pub(super) fn sentinels(plan: &Plan) -> BTreeMap<u16, u16> {
+    let is_live = |index: usize| plan.retired(index as u16).is_none();
+    let position = |name: &str| {
+        (0..plan.pools.len()).find(|&index| plan.pools[index].name == name && is_live(index))
+    };
+    let of_pool = |(index, pool): (usize, &std::sync::Arc<crate::PoolPlan>)| {
+        let name = pool.kind.cluster().filter(|_| is_live(index))?.sentinels()?;
+        Some((position(name)? as u16, index as u16))
+    };
+    plan.pools.iter().enumerate().filter_map(of_pool).collect()
+}
+
+impl Core {
+    /// Asks every sentinel about every primary of a pool: they hear of a fail-over one
+    /// after the other. Returns whether there was one to ask.
+    pub(super) fn ask_sentinels(&mut self, pool: u16) -> bool {
+        let now = self.plane.clock.now;
+        let Some(of) = self.plane.sentinels_of(pool) else { return false };
+        let Some(state) = self.plane.cluster_state(pool) else { return false };
+        let names = state.shared.primaries().to_vec();
+        let Some(state) = self.plane.pools[usize::from(of)].servers() else { return false };
+        let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
+        let links: Vec<(u16, LinkIndex)> = (0..count)
+            .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
+            .filter(|&(place, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            })
+            .collect();
+        self.plane.begin_round(pool);
+        for &(place, index) in &links {
+            for (group, name) in (0..).zip(&names) {
+                let name = name.as_bytes();
+                // The later word for the last is not known before Redis 5.
+                let questions: [(&[u8], About); 3] = [
+                    (b"GET-MASTER-ADDR-BY-NAME", About::Address(group)),
+                    (b"MASTER", About::Primary(group)),
+                    (b"SLAVES", About::Replicas(group)),
+                ];
+                for (word, about) in questions {
+                    self.ask_about(pool, (place, index), &[b"SENTINEL", word, name], about);
+                }
+            }
+        }
+        !links.is_empty()
+    }
+
+    /// Asks every server of a pool what it is. Returns whether there was one to ask.
+    pub(super) fn ask_roles(&mut self, pool: u16) -> bool {
+        let now = self.plane.clock.now;
+        let Some(FoundState { servers, cluster, .. }) = self.plane.pools[usize::from(pool)].found()
+        else {
+            return false;
+        };
+        let links: Vec<(u16, LinkIndex)> = cluster
+            .map
+            .nodes()
+            .map(|(place, _)| (place, servers.link(place, 0, Protocol::Resp2)))
+            .filter(|&(place, index)| {
+                !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
+            })
+            .collect();
+        self.plane.begin_round(pool);
+        for &of in &links {
+            self.ask_about(pool, of, &[b"INFO", b"replication"], About::Role);
+        }
+        !links.is_empty()
+    }
+
+    /// Hears what a sentinel, or a server itself, has said to the question of a number.
+    pub(super) fn hear_group(&mut self, (from, place): (u16, u16), number: u32, reply: &[u8]) {
+        let pool = self.plane.asked_about(from);
+        let Some(about) = self.plane.take_question(pool, place, number) else { return };
+        let outcome = match about {
+            About::Address(_) => self.hear_address(pool, place, reply),
+            About::Primary(group) => self.hear_primary(pool, group, place, reply),
+            About::Replicas(group) => self.hear_replicas(pool, group, place, reply),
+            About::Role => self.hear_role(pool, place, reply),
+            About::Slots(_) => Ok(()),
+        };
+        if let Err(error) = outcome {
+            if !self.note_unwatched(pool, about, &error) {
+                self.tell_useless(pool, (from, place), &error);
+            }
+            self.plane.forget_questions(pool, place, about);
+        }
+        if self.plane.is_round_over(pool) {
+            self.end_group_round(pool);
+        }
+    }
+
+    /// The question of a number was not answered.
+    pub(super) fn miss_group(&mut self, (from, place): (u16, u16), number: u32) {
+        let pool = self.plane.asked_about(from);
+        if self.plane.take_question(pool, place, number).is_some() && self.plane.is_round_over(pool)
+        {
+            self.end_group_round(pool);
+        }
+    }
+
+    /// Whether what was told so far says who is the primary.
+    pub(super) fn is_decided(&self, pool: u16) -> bool {
+        let told = self.plane.cluster.rounds.get(&pool).map(|round| &round.told);
+        told.is_some_and(|told| !told.known.is_empty() || self.elect(pool, &told.roles).is_some())
+    }
+
+    /// Goes by what was told: all have answered, or are waited for no longer.
+    pub(super) fn end_group_round(&mut self, pool: u16) {
+        let Some(told) = self.plane.end_round(pool) else { return };
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        let refresh = shared.settings().refresh;
+        self.tell_unwatched(pool, &told);
+        if shared.sentinels().is_none() {
+            self.tell_rivals(pool, &told.roles);
+            match self.elect(pool, &told.roles) {
+                Some(view) => self.learn_group(pool, 0, &view),
+                None => {
+                    self.note_no_primary(pool, &told);
+                    return self.plane.note_unanswered(pool);
+                }
+            };
+        } else if told.known.is_empty() {
+            return self.plane.note_unanswered(pool);
+        }
+        // Those who tell of an earlier epoch may come to be most of them.
+        let again = if told.stale * 2 > self.sentinel_count(pool) { DOUBT_PAUSE } else { refresh };
+        shared.note_answered(self.plane.clock.now, refresh.min(again));
+    }
+
+    fn told(&mut self, pool: u16) -> Option<&mut Told> {
+        Some(&mut self.plane.cluster.rounds.get_mut(&pool)?.told)
+    }
+
+    fn hear_address(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+        let address = primary_address(reply)?;
+        if let Some(told) = self.told(pool) {
+            match address {
+                Some(address) => told.addresses.insert(place, address),
+                None => told.addresses.remove(&place),
+            };
+        }
+        Ok(())
+    }
+
+    fn hear_primary(
+        &mut self,
+        pool: u16,
+        group: u16,
+        place: u16,
+        reply: &[u8],
+    ) -> Result<(), ViewError> {
+        let primary = WatchedPrimary::from_primary(reply)?;
+        let Some(state) = self.plane.cluster_state(pool) else { return Ok(()) };
+        let name = state.shared.primaries().get(usize::from(group));
+        if name.is_none_or(|name| **name != *primary.name) {
+            return Err(ViewError::Expected("the primary that it was asked about"));
+        }
+        if let Some(told) = self.told(pool) {
+            told.primaries.insert(place, primary);
+        }
+        Ok(())
+    }
+
+    fn hear_replicas(
+        &mut self,
+        pool: u16,
+        group: u16,
+        place: u16,
+        reply: &[u8],
+    ) -> Result<(), ViewError> {
+        let replicas = WatchedReplica::from_replicas(reply)?;
+        let Some(told) = self.told(pool) else { return Ok(()) };
+        told.known.insert(group);
+        let Some(primary) = told.primaries.remove(&place) else { return Ok(()) };
+        let address = told.addresses.remove(&place);
+        let Some(state) = self.plane.cluster_state(pool) else { return Ok(()) };
+        let known = state.map.primary(group).and_then(|place| state.map.node(usize::from(place)));
+        let known = known.map(|node| (&node.endpoint, state.map.epoch(Some(group))));
+        let Some(at) = address_of_epoch(&primary, address, known) else {
+            state.shared.ask_again();
+            return Ok(());
+        };
+        let view = GroupView {
+            group,
+            primary: at,
+            epoch: primary.config_epoch,
+            replicas: replicas.into_iter().map(replica).collect(),
+        };
+        let is_stale = self.learn_group(pool, place, &view);
+        if let Some(told) = self.told(pool) {
+            told.stale += usize::from(is_stale);
+        }
+        Ok(())
+    }
+
+    fn hear_role(&mut self, pool: u16, place: u16, reply: &[u8]) -> Result<(), ViewError> {
+        let role = InfoReplication::from_reply(reply)?;
+        if let Some(told) = self.told(pool) {
+            told.roles.insert(place, role);
+        }
+        Ok(())
+    }
+
+    /// Takes what was told of a primary; returns whether it is of before what is known.
+    fn learn_group(&mut self, pool: u16, place: u16, view: &GroupView) -> bool {
+        let of = self.sentinel_count(pool);
+        let Some(state) = self.plane.cluster_state(pool) else { return false };
+        let shared = Arc::clone(&state.shared);
+        let now = self.plane.clock.now;
+        let by = Speaker { place, of, times: EARLIER_TIMES };
+        match shared.learn_group(view, by, now) {
+            ViewUpdate::Same => false,
+            ViewUpdate::New(learned) => {
+                tell_changes(&self.plane.plan.pools[usize::from(pool)].name, &learned);
+                false
+            }
+            ViewUpdate::Stale => {
+                let from = self.plane.sentinels_of(pool).unwrap_or(pool);
+                self.plane.tell_stale(pool, (from, place));
+                true
+            }
+        }
+    }
+
+    /// How many sentinels a pool has.
+    fn sentinel_count(&self, pool: u16) -> usize {
+        let count = |of: u16| self.plane.plan.topology.pools()[usize::from(of)].servers().len();
+        self.plane.sentinels_of(pool).map_or(1, count)
+    }
+
+    /// Notes that a sentinel does not watch a primary; returns whether it said so.
+    fn note_unwatched(&mut self, pool: u16, about: About, error: &ViewError) -> bool {
+        let (About::Address(group) | About::Primary(group) | About::Replicas(group)) = about else {
+            return false;
+        };
+        let is_unwatched = matches!(error, ViewError::Refused(text) if text.contains(UNWATCHED));
+        if let Some(told) = self.told(pool).filter(|_| is_unwatched) {
+            told.unwatched.insert(group);
+        }
+        is_unwatched
+    }
+
+    /// Tells of primaries that no sentinel watches.
+    fn tell_unwatched(&self, pool: u16, told: &Told) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let names = &state.shared.primaries();
+        let named = told.unwatched.difference(&told.known);
+        let Some(primary) = named.filter_map(|&group| names.get(usize::from(group))).next() else {
+            return;
+        };
+        let name = &self.plane.plan.pools[usize::from(pool)].name;
+        let why = format!("no sentinel knows {primary:?}; check primaries in [pool.{name}]");
+        if state.shared.notice.is_due(self.plane.clock.now) {
+            tracing::warn!(pool = name, "{why}; told at most once a minute");
+        }
+        state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
+    }
+
+    /// Notes that servers have told what they are, and none that it is the primary.
+    fn note_no_primary(&self, pool: u16, told: &Told) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        if !told.roles.is_empty() {
+            let count = told.roles.len();
+            let why = format!("none of the {count} that answered is a primary");
+            state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
+        }
+    }
+
+    /// Tells of servers of one list that are primaries of their own: the keys of all but one
+    /// are out of reach.
+    fn tell_rivals(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let primaries: Vec<u16> =
+            roles.iter().filter(|(_, role)| !role.is_replica()).map(|(&place, _)| place).collect();
+        let lasts = state.shared.note_rivals(primaries.len() > 1);
+        if !lasts || !state.shared.notice_rivals.is_due(self.plane.clock.now) {
+            return;
+        }
+        let taken = self.elect(pool, roles).map(|view| view.primary.to_string());
+        let names: Vec<String> =
+            primaries.iter().map(|&place| self.plane.describe_backend(pool, place)).collect();
+        tracing::warn!(
+            pool = self.plane.plan.pools[usize::from(pool)].name,
+            primaries = names.join(", "),
+            taken,
+            "several servers of the list say that they are primaries: one is taken for it, and keys \
+             of the others are not found; list one primary and its replicas, or make the others its \
+             replicas; told at most once a minute"
+        );
+    }
+
+    /// Which of the servers that have told what they are is the primary: of several that
+    /// say so the one with most replicas, and rather the one that it was.
+    fn elect(&self, pool: u16, roles: &BTreeMap<u16, InfoReplication>) -> Option<GroupView> {
+        let map = &self.plane.cluster_state(pool)?.map;
+        let endpoint = |place: u16| Some(map.node(usize::from(place))?.endpoint.clone());
+        let primaries = roles.iter().filter(|(_, role)| !role.is_replica());
+        let online =
+            |role: &InfoReplication| role.replicas.iter().filter(|it| it.is_online).count();
+        let (&primary, _) = primaries
+            .max_by_key(|&(&place, role)| (online(role), map.is_serving(usize::from(place))))?;
+        let others = map.nodes().filter(|&(place, _)| place != primary);
+        let replicas = others.map(|(place, node)| {
+            let health = match roles.get(&place) {
+                Some(role) if role.is_replica() => {
+                    let is_linked = role.link.as_ref().is_some_and(|link| link.is_up);
+                    if is_linked { NodeHealth::Online } else { NodeHealth::Failing }
+                }
+                Some(_) => NodeHealth::Failing,
+                None => NodeHealth::Failed,
+            };
+            (node.endpoint.clone(), health)
+        });
+        let replicas = replicas.collect();
+        Some(GroupView { group: 0, primary: endpoint(primary)?, epoch: None, replicas })
+    }
+
+    #[cold]
+    fn tell_useless(&self, pool: u16, (from, place): (u16, u16), error: &ViewError) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let backend = self.plane.describe_backend(from, place);
+        let name = &self.plane.plan.pools[usize::from(pool)].name;
+        let (log, why) = match error {
+            ViewError::Refused(said) if from != pool && is_unknown_command(said) => {
+                let what = format!(
+                    "{backend} answers, but is no sentinel: it said '{said}'; check sentinels in \
+                     [pool.{name}]"
+                );
+                (what.clone(), what)
+            }
+            _ => (
+                format!("what {backend} says of the primary of pool {name} {error}"),
+                format!("what {backend} says of it {error}"),
+            ),
+        };
+        if state.shared.notice.is_due(self.plane.clock.now) {
+            tracing::warn!(pool = name, backend, "{log}; told at most once a minute");
+        }
+        state.shared.note_trouble(why, Telling::Cause, self.plane.clock.now);
+    }
+}
+
+/// Whether a server that was asked for SENTINEL says that it has no such command.
+fn is_unknown_command(said: &str) -> bool {
+    said.to_ascii_lowercase().contains("unknown command")
+}
+
+/// Where a primary is by a sentinel that has told its `address` first, and then the rest with
+/// the epoch. `None` if a fail-over may have come in between, so that the address is the old
+/// one's and the epoch the new one's, and who is the primary, and since when, is `known`.
+fn address_of_epoch(
+    told: &WatchedPrimary,
+    address: Option<Endpoint>,
+    known: Option<(&Endpoint, Option<u64>)>,
+) -> Option<Endpoint> {
+    if !told.state.is_failing_over {
+        // It knows of one address at any moment, and this is the later answer.
+        return Some(told.endpoint.clone());
+    }
+    let address = address.unwrap_or_else(|| told.endpoint.clone());
+    let is_torn = known.is_some_and(|(endpoint, epoch)| {
+        let is_known = told.config_epoch == epoch && *endpoint == address;
+        address == told.endpoint && told.config_epoch >= epoch && !is_known
+    });
+    (!is_torn).then_some(address)
+}
+
+/// Where a replica is, and how it is.
+fn replica(told: WatchedReplica) -> (Endpoint, NodeHealth) {
+    let health = match (told.state.is_reached(), told.is_linked) {
+        (false, _) => NodeHealth::Failed,
+        (true, false) => NodeHealth::Failing,
+        (true, true) => NodeHealth::Online,
+    };
+    (told.endpoint, health)
+}
+
+impl Plane {
+    /// Whether what servers of a pool say is about a primary and its replicas.
+    pub(super) fn hears_groups(&self, pool: u16) -> bool {
+        let is_group = |state: &super::ClusterState| !state.has_slots();
+        self.cluster.sentinels.contains_key(&pool) || self.cluster_state(pool).is_some_and(is_group)
+    }
+
+    /// The pool that servers are asked about: their own, or that of sentinels.
+    pub(super) fn asked_about(&self, pool: u16) -> u16 {
+        self.cluster.sentinels.get(&pool).copied().unwrap_or(pool)
+    }
+
+    /// The pool of sentinels that are asked about a pool.
+    pub(super) fn sentinels_of(&self, pool: u16) -> Option<u16> {
+        let mut pairs = self.cluster.sentinels.iter();
+        pairs.find(|&(_, &about)| about == pool).map(|(&of, _)| of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn primary(port: u16, flags: &str, epoch: u64) -> WatchedPrimary {
+        let words = ["name", "a", "ip", "10.0.0.1", "port", &port.to_string(), "flags", flags]
+            .map(str::to_owned);
+        let words = words.into_iter().chain(["config-epoch".to_owned(), epoch.to_string()]);
+        let words: Vec<String> =
+            words.map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        let reply = format!("*{}\r\n{}", words.len(), words.concat());
+        WatchedPrimary::from_primary(reply.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_address_of_before_is_not_taken_with_the_epoch_of_a_fail_over() {
+        let [old, new] = [1, 2].map(|port| Endpoint::tcp("10.0.0.1", port).unwrap());
+        let place = |told: &WatchedPrimary, address: &Endpoint, known: (&Endpoint, u64)| {
+            address_of_epoch(told, Some(address.clone()), Some((known.0, Some(known.1))))
+        };
+        // Who only hears of it tells of one address, and MASTER was asked later.
+        assert_eq!(place(&primary(2, "master", 5), &old, (&old, 4)).as_ref(), Some(&new));
+        let leads = primary(1, "master,failover_in_progress", 5);
+        assert_eq!(place(&leads, &new, (&old, 4)).as_ref(), Some(&new));
+        assert_eq!(place(&leads, &old, (&old, 4)), None, "it may be of the new one");
+        assert_eq!(place(&leads, &old, (&new, 5)), None, "as others have told");
+        assert_eq!(place(&leads, &old, (&old, 5)).as_ref(), Some(&old), "it has just begun");
+        assert_eq!(place(&leads, &old, (&new, 6)).as_ref(), Some(&old), "it is stale anyway");
+        let first = address_of_epoch(&leads, Some(old.clone()), None);
+        assert_eq!(first.as_ref(), Some(&old), "better than nothing");
+    }
+}

@@ -1,0 +1,385 @@
+//! Reads that a second server is sent, as the first has not answered for long. The
+//! first answer counts; an error that tells of the server does not, while the other
+//! may still answer.
+//!
+//! Who waits is kept in a [`Hedge`] as long as both are out. The reply that comes first
+//! takes it away, so the other one finds nobody: an ordinary late reply.
+
+use super::readers::{Look, LookOf, ReplicaStatus, chooser_of};
+use crate::Upstream;
+use crate::core::pools::FoundState;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{Key, Slab, Time};
+use keyway_command::{Args, Request};
+use keyway_metrics::Recent;
+use keyway_proxy::{Budget, Exchange, Hedge, LinkState, Owner, Redirected, Redirection, Session};
+use keyway_resp::{Kind, ParseLimits, Parsed, parse_request};
+use keyway_route::place;
+use keyway_topology::{FailureReason, HedgeAfter, HedgePolicy};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The time of which the reads count that a share may be of. Longer would let a server
+/// that begins to be slow bring more at once to the others.
+const BUDGET_WINDOW: Duration = Duration::from_secs(1);
+
+/// So many in that time may be sent twice however few reads there are.
+const BUDGET_LEAST: u64 = 1;
+
+/// How often it is looked how long requests take.
+const MEASURE_EVERY: Duration = Duration::from_millis(500);
+
+/// When this worker sends reads of a pool to a second server.
+pub(in crate::core) struct Hedging {
+    after: HedgeAfter,
+    /// How long that is now.
+    wait: Duration,
+    /// Reads so far.
+    reads: u64,
+    budget: Budget,
+    recent: Recent,
+    measured: Time,
+}
+
+/// What this worker knows of all such reads.
+#[derive(Default)]
+pub(super) struct State {
+    hedges: Slab<Hedge>,
+    /// When the next read may be due.
+    next: Option<Time>,
+    /// Room for a request.
+    request: Vec<u8>,
+}
+
+impl Hedging {
+    pub(super) fn new(policy: &HedgePolicy) -> Option<Box<Hedging>> {
+        let wait = match policy.after {
+            HedgeAfter::Fixed(wait) | HedgeAfter::P99 { max: wait, .. } => wait,
+        };
+        Some(Box::new(Hedging {
+            after: policy.after,
+            wait,
+            reads: 0,
+            budget: Budget::new(policy.budget_percent, BUDGET_WINDOW, BUDGET_LEAST),
+            recent: Recent::default(),
+            measured: Time(0),
+        }))
+    }
+}
+
+impl super::State {
+    /// Who waits for a read that was sent twice.
+    pub(in crate::core) fn owner_of(&self, hedge: Key<Hedge>) -> Option<Owner> {
+        Some(self.hedges.hedges.get(hedge)?.owner)
+    }
+}
+
+impl Core {
+    /// Sends the reads to a second server of which it is time.
+    #[cold]
+    pub(crate) fn send_hedges(&mut self) {
+        let now = self.plane.clock.now;
+        self.plane.cluster.hedges.next = None;
+        for index in 0..self.links.len() {
+            let slot = &self.links[index];
+            if slot.is_private || slot.link.live() == 0 {
+                continue;
+            }
+            let Some(hedging) = self.plane.hedging(slot.pool) else { continue };
+            let wait = hedging.wait;
+            self.hedge_link(index, wait, now);
+        }
+    }
+
+    /// The same for those of one link.
+    fn hedge_link(&mut self, from: LinkIndex, wait: Duration, now: Time) {
+        let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let slot = &mut self.links[from];
+        let seen = slot.hedged_until;
+        let until = Time(now.0.saturating_sub(nanos)).max(seen);
+        slot.hedged_until = until;
+        let mut next = slot.link.first_overdue(seen, until);
+        let (mut position, mut before) = (0, 0);
+        while let Some(at) = next {
+            before += self.links[from].link.requests_len(position..at);
+            position = at;
+            self.hedge(from, (at, before));
+            next = self.links[from].link.next_overdue(at + 1, until);
+        }
+        if let Some(sent) = self.links[from].link.overdue_next(until) {
+            self.plane.cluster.hedges.note_due(sent + wait);
+        }
+    }
+
+    /// Sends the request at a position of a link, behind so many bytes of others, to
+    /// another server too, if there is one and the budget allows it.
+    fn hedge(&mut self, from: LinkIndex, (at, before): (usize, usize)) {
+        let Core { sessions, links, plane } = self;
+        let first = *links[from].link.exchange(at);
+        let Some(whose) = plane.reader_session(sessions, &first) else { return };
+        let pool = links[from].pool;
+        let mut request = std::mem::take(&mut plane.cluster.hedges.request);
+        request.clear();
+        request.extend_from_slice(links[from].link.request(at, before));
+        if let Some((to, is_replica)) = plane.other_reader(links, from, whose, &request, true)
+            && plane.may_hedge(pool)
+        {
+            let hedge = Hedge { owner: first.owner, started: first.started, has_failed: false };
+            let hedge = plane.cluster.hedges.hedges.insert(hedge);
+            links[from].link.hedge(at, hedge);
+            let owner = Owner::Hedged { hedge, is_second: true };
+            plane.send_second(links, (to, is_replica), (&first, owner), &request);
+        }
+        plane.cluster.hedges.request = request;
+    }
+
+    /// Reads that two servers were sent, of which neither has answered.
+    pub(in crate::core) fn hedges(&self) -> usize {
+        self.plane.cluster.hedges.hedges.len()
+    }
+
+    /// Gives back room that one huge request needed.
+    pub(in crate::core) fn trim_hedges(&mut self, kept_max: usize) {
+        let request = &mut self.plane.cluster.hedges.request;
+        if request.capacity() > kept_max {
+            *request = Vec::new();
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn note_due(&mut self, at: Time) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+}
+
+impl Plane {
+    /// When it is to be looked for reads that a second server is to be sent.
+    #[inline]
+    pub(crate) fn next_hedge(&self) -> Option<Time> {
+        self.cluster.hedges.next
+    }
+
+    /// Notes that what was enqueued last on a link is a read that another server may
+    /// answer as well.
+    #[inline]
+    pub(in crate::core) fn note_read(&mut self, slot: &mut LinkSlot) {
+        slot.link.note_read();
+        if let Some(FoundState { hedging: Some(hedging), .. }) =
+            self.pools[usize::from(slot.pool)].found_mut()
+        {
+            hedging.reads += 1;
+            self.cluster.hedges.note_due(self.clock.now + hedging.wait);
+        }
+    }
+
+    fn hedging(&mut self, pool: u16) -> Option<&mut Hedging> {
+        self.pools[usize::from(pool)].found_mut()?.hedging.as_deref_mut()
+    }
+
+    /// Keeps up with what was asked and how long it took; a few times a second.
+    pub(super) fn tend_hedging(&mut self, pool: u16) {
+        let now = self.clock.now;
+        let Plane { pools, cells, .. } = self;
+        let Some(FoundState { hedging: Some(hedging), cluster, .. }) =
+            pools[usize::from(pool)].found_mut()
+        else {
+            return;
+        };
+        hedging.budget.note_asked(hedging.reads, now);
+        let HedgeAfter::P99 { min, max } = hedging.after else { return };
+        if now < hedging.measured + MEASURE_EVERY {
+            return;
+        }
+        hedging.measured = now;
+        let of_pool = cells.pool(usize::from(pool));
+        let places = 0..cluster.map.place_count();
+        hedging.recent.follow(places.map(|place| &of_pool.backend(place).latency));
+        let p99 = hedging.recent.quantile(0.99).unwrap_or(max);
+        hedging.wait = p99.clamp(min, max);
+    }
+
+    /// Whether one more read of a pool may be sent twice; it counts if it may.
+    fn may_hedge(&mut self, pool: u16) -> bool {
+        let now = self.clock.now;
+        let Some(hedging) = self.hedging(pool) else { return false };
+        hedging.budget.note_asked(hedging.reads, now);
+        let may = hedging.budget.try_spend(now);
+        if let Some(state) = self.cluster_state(pool) {
+            let totals = &state.shared.totals;
+            let count = if may { &totals.hedged } else { &totals.hedges_refused };
+            count.fetch_add(1, Relaxed);
+        }
+        may
+    }
+
+    /// The lane and the listener of the session that waits for a read, if it may be sent again: nothing
+    /// that writes was sent behind it, which it would see elsewhere.
+    pub(super) fn reader_session(
+        &self,
+        sessions: &Slab<Session>,
+        exchange: &Exchange,
+    ) -> Option<(u32, u16)> {
+        let session = sessions.get(self.session_of(exchange.owner)?)?;
+        // Another relay of the same client may have written.
+        let client = session.relay.as_ref().and_then(|relay| sessions.get(relay.client));
+        let wrote = client.map_or(session.identity.wrote_at, |client| client.identity.wrote_at);
+        let is_alone = wrote.max(session.identity.wrote_at) < exchange.started;
+        is_alone.then(|| (session.lane, chooser_of(session)))
+    }
+
+    /// The link to another server than that of `from` that may answer a read, and
+    /// whether that is a replica. With `is_ready` it is connected and takes requests.
+    pub(super) fn other_reader(
+        &mut self,
+        links: &[LinkSlot],
+        from: LinkIndex,
+        (lane, listener): (u32, u16),
+        request: &[u8],
+        is_ready: bool,
+    ) -> Option<(LinkIndex, bool)> {
+        let slot = &links[from];
+        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let primary = self.primary_of(pool, request)?;
+        let (now, options) = (self.clock.now, std::sync::Arc::clone(self.link_options(pool)));
+        let Plane { pools, plan, .. } = self;
+        let state = pools[usize::from(pool)].found_mut()?;
+        let mut readers = state.readers.take()?;
+        let lag_max = readers.policy().lag_max;
+        let unready = readers.of_mut(listener).unready();
+        let look = LookOf { plan, state, links, pool, primary, lane, now, lag_max, unready };
+        let link = |place| &links[state.servers.link(place, lane, protocol)];
+        let is_fit = |place| {
+            let to = &link(place).link;
+            let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
+            let is_free = place != slot.backend && is_there && to.has_room(&options);
+            // A server that is left out is good enough for a read that has lost its own.
+            is_free
+                && match look.standing(place) {
+                    ReplicaStatus::In => true,
+                    ReplicaStatus::Out => !is_ready,
+                    ReplicaStatus::Unfit => false,
+                }
+        };
+        let found = readers.of_mut(listener).pick_other(primary, is_fit, |place| look.cost(place));
+        let found =
+            found.map(|place| (state.servers.link(place, lane, protocol), place != primary));
+        state.readers = Some(readers);
+        found
+    }
+
+    /// The server that has the first key of a request, in the place of primaries.
+    fn primary_of(&mut self, pool: u16, request: &[u8]) -> Option<u16> {
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
+        let state = self.pools[usize::from(pool)].servers()?;
+        let limits = ParseLimits::of(&self.plan.limits);
+        let (args, inline, keys) = (&mut self.args, &mut self.inline, &mut self.keys);
+        let parsed = parse_request(request, &limits, args, inline).ok()?;
+        let Parsed::Ready { consumed } = parsed else { return None };
+        let request = Request::resolve(Args::new(&request[..consumed], args)).ok()?;
+        keys.clear();
+        request.keys(keys).ok()?;
+        place(sharded, state.ring(), request.args.get(*keys.first()? as usize)?, 0)
+    }
+
+    /// Sends a read to a second server.
+    pub(super) fn send_second(
+        &mut self,
+        links: &mut [LinkSlot],
+        (to, is_replica): (LinkIndex, bool),
+        (first, owner): (&Exchange, Owner),
+        request: &[u8],
+    ) {
+        self.set_reading(links, to, is_replica);
+        let slot = &mut links[to];
+        self.prepare_link(to, slot, 0);
+        let first = self.renewed(slot.pool, first);
+        slot.link.enqueue_second(&first, owner, request, self.clock.now);
+        self.note_unsent(to, slot);
+        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_deadline(deadline);
+    }
+
+    /// One of two servers has answered, or the only one that is left.
+    #[cold]
+    pub(in crate::core) fn on_hedged_reply(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (pool, backend): (u16, u16),
+        exchange: &Exchange,
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let Owner::Hedged { hedge, is_second } = exchange.owner else { return };
+        let of_pool = self.cells.pool(usize::from(pool));
+        of_pool.backend(usize::from(backend)).latency.record(exchange.started, self.clock.now);
+        let Some(waiting) = self.cluster.hedges.hedges.get_mut(hedge) else { return };
+        if kind == Kind::Error && !waiting.has_failed && !is_of_request(reply) {
+            waiting.has_failed = true;
+            return;
+        }
+        let Hedge { owner, started, .. } = *waiting;
+        self.cluster.hedges.hedges.remove(hedge);
+        if let (true, Some(state)) = (is_second, self.cluster_state(pool)) {
+            state.shared.totals.hedges_won.fetch_add(1, Relaxed);
+        }
+        match owner {
+            Owner::Session { session: key, sequence } => {
+                let Some(session) = sessions.get_mut(key) else { return };
+                let cells = self.request_cells(pool, exchange.counted);
+                cells.latency(started, self.clock.now);
+                if kind == Kind::Error {
+                    cells.error_reply();
+                }
+                self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
+            }
+            Owner::Join { join, fragment } => {
+                self.deliver_fragment(sessions, (join, fragment), kind, reply);
+            }
+            _ => {}
+        }
+    }
+
+    /// One of two servers does not answer. Returns the exchange with whoever waits for
+    /// it; `None` while the other may answer, or has. With `ends` the time of the whole
+    /// is up when that of the first is. Others are returned as they are.
+    pub(in crate::core) fn settle_hedge(
+        &mut self,
+        exchange: &Exchange,
+        ends: bool,
+    ) -> Option<Exchange> {
+        let Owner::Hedged { hedge, is_second } = exchange.owner else { return Some(*exchange) };
+        let waiting = self.cluster.hedges.hedges.get_mut(hedge)?;
+        let is_over = waiting.has_failed || (ends && !is_second);
+        waiting.has_failed = true;
+        if !is_over {
+            return None;
+        }
+        let Hedge { owner, started, .. } = self.cluster.hedges.hedges.remove(hedge)?;
+        let mut told = *exchange;
+        (told.owner, told.started) = (owner, started);
+        Some(told)
+    }
+
+    /// A server did not take a read that the other one of two answers, or has.
+    #[cold]
+    pub(super) fn note_not_taken(&mut self, slot: &mut LinkSlot, one: &Redirected) {
+        if let Some(state) = self.cluster_state(slot.pool) {
+            state.shared.ask_soon();
+        }
+        let is_not_ready = Redirection::of(&one.reply) == Some(Redirection::NotReady);
+        if is_not_ready && !one.runs_scripts() {
+            self.note_failure(slot, FailureReason::Loading, one.exchange.started);
+        }
+    }
+}
+
+/// Whether any server would have answered a request with this error.
+fn is_of_request(error: &[u8]) -> bool {
+    error.starts_with(b"-WRONGTYPE ") || error.starts_with(b"-ERR ")
+}
+
+#[cfg(test)]
+mod laws;

@@ -1,0 +1,233 @@
+//! How far replicas are behind: their primaries are asked. They call them by the addresses they
+//! come from or by what these announce, which need not be what is known here: names are
+//! looked up then, on both sides.
+
+use super::discover::Heard;
+use crate::Cluster;
+use crate::core::{Core, LinkIndex, Plane};
+use keyway_proxy::Internal;
+use keyway_resp::Protocol;
+use keyway_topology::{ConnectedReplica, Endpoint, InfoReplication};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Host names that are to be looked up, and those that are, by number: each with its pool. A
+/// pool has a bounded number of them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    due: Vec<(u16, String)>,
+    asked: BTreeMap<u32, (u16, String)>,
+    /// The number of the latest question.
+    latest: u32,
+}
+
+impl Names {
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.due.retain(|&(other, _)| other != pool);
+        self.asked.retain(|_, (other, _)| *other != pool);
+    }
+}
+
+impl Core {
+    /// Notes how far the replicas of a primary are behind it.
+    pub(super) fn hear_lags(&mut self, heard: &Heard) {
+        let Some(state) = self.plane.cluster_state(heard.pool) else { return };
+        let Ok(told) = InfoReplication::from_reply(&heard.reply) else { return };
+        let (shared, map) = (Arc::clone(&state.shared), Arc::clone(&state.map));
+        let known: Vec<(u16, &Endpoint)> =
+            map.replicas_of(heard.place).map(|(place, node)| (place, &node.endpoint)).collect();
+        let mut found = 0;
+        let now = self.plane.clock.now;
+        shared.note_offset(heard.place, &told, now);
+        for &(place, endpoint) in &known {
+            let others = known.iter().filter(|&&(other, _)| other != place).map(|&(_, it)| it);
+            let replica = replica_at(endpoint, others, &told.replicas, &shared);
+            found += usize::from(replica.is_some());
+            let online = replica.filter(|replica| replica.is_online);
+            let lag = |replica| shared.lag_of(heard.place, replica, now);
+            shared.note_lag(place, online.map_or(u64::MAX, lag));
+        }
+        if found == known.len() || told.replicas.is_empty() {
+            return;
+        }
+        let of_primary = told.replicas.iter().filter_map(|replica| replica.endpoint.as_ref());
+        let own = known.iter().map(|&(_, endpoint)| endpoint);
+        let is_asking = self.plane.look_up(heard.pool, &shared, of_primary.chain(own));
+        if found == 0 && !is_asking && shared.notice.is_due(self.plane.clock.now) {
+            tracing::warn!(
+                pool = self.plane.plan.pools[usize::from(heard.pool)].name,
+                backend = self.plane.describe_backend(heard.pool, heard.place),
+                "it tells of replicas, but of none by an address that is known here: they are not \
+                 read, because of replica_lag_max; see replica-announce-ip; told at most once a \
+                 minute"
+            );
+        }
+    }
+
+    /// Asks every primary how far its replicas are behind, where that matters.
+    pub(super) fn ask_lags_if_due(&mut self, pool: u16) {
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        let now = self.plane.clock.now;
+        if shared.settings().reads.lag_max.is_none() || !shared.try_claim_lags(now) {
+            return;
+        }
+        let Some(sharded) = self.plane.pools[usize::from(pool)].servers() else { return };
+        let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
+        let links: Vec<LinkIndex> =
+            primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
+        for index in links {
+            let link = &self.links[self.clear_link(index)].link;
+            if !link.is_down(now) && !link.owes(Internal::Replication) {
+                self.ask_server(index, &[b"INFO", b"replication"], Internal::Replication);
+            }
+        }
+    }
+
+    /// The next name that is to be looked up, and the number of the question.
+    pub fn next_name(&mut self) -> Option<(u32, String)> {
+        let names = &mut self.plane.cluster.names;
+        let (pool, host) = names.due.pop()?;
+        names.latest = names.latest.wrapping_add(1);
+        names.asked.insert(names.latest, (pool, host.clone()));
+        Some((names.latest, host))
+    }
+
+    /// A name was looked up, or could not be.
+    pub fn note_resolved(&mut self, number: u32, address: Option<IpAddr>) {
+        let Some((pool, host)) = self.plane.cluster.names.asked.remove(&number) else { return };
+        if let Some(state) = self.plane.cluster_state(pool) {
+            state.shared.note_host(&host, address);
+        }
+    }
+}
+
+impl Plane {
+    /// Has the hosts of endpoints looked up that are names and were not of late; returns whether
+    /// there are any.
+    fn look_up<'a>(
+        &mut self,
+        pool: u16,
+        shared: &Cluster,
+        endpoints: impl Iterator<Item = &'a Endpoint>,
+    ) -> bool {
+        let before = self.cluster.names.due.len();
+        for endpoint in endpoints {
+            if let Endpoint::Tcp { host, .. } = endpoint
+                && shared.try_claim_host(host, self.clock.now)
+            {
+                self.cluster.names.due.push((pool, host.clone()));
+            }
+        }
+        self.cluster.names.due.len() > before
+    }
+}
+
+/// What a primary tells of the replica at an endpoint: by its name or address, by where names lead,
+/// or where it has another name for the host by its port, if no other has that.
+fn replica_at<'a, 'b>(
+    endpoint: &Endpoint,
+    mut others: impl Iterator<Item = &'b Endpoint>,
+    told: &'a [ConnectedReplica],
+    shared: &Cluster,
+) -> Option<&'a ConnectedReplica> {
+    let port = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp { port, .. } => Some(*port),
+        Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
+    };
+    let by_name = told.iter().find(|it| it.endpoint.as_ref() == Some(endpoint));
+    let is_there = |it: &&ConnectedReplica| {
+        it.endpoint.as_ref().is_some_and(|told| shared.are_same(told, endpoint))
+    };
+    if let Some(replica) = by_name.or_else(|| told.iter().find(is_there)) {
+        return Some(replica);
+    }
+    let own = port(endpoint)?;
+    let mut same = told.iter().filter(|it| it.endpoint.as_ref().and_then(port) == Some(own));
+    let replica = same.next()?;
+    let is_alone = same.next().is_none() && others.all(|other| port(other) != Some(own));
+    is_alone.then_some(replica)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_base::Time;
+    use keyway_topology::{Discovery, PrimarySource, ReplicatedPool};
+    use std::time::Duration;
+
+    /// A pool to which these names lead to these addresses.
+    fn cluster(hosts: &[(&str, &str)]) -> Cluster {
+        let discovery = Discovery {
+            refresh: Duration::from_secs(1),
+            redirections_max: 3,
+            ..Discovery::new(Vec::new(), 3)
+        };
+        let cluster =
+            Cluster::of_primaries(&ReplicatedPool::new(PrimarySource::Servers, discovery));
+        for (name, address) in hosts {
+            assert!(cluster.try_claim_host(name, Time(0)));
+            cluster.note_host(name, Some(address.parse().unwrap()));
+        }
+        cluster
+    }
+
+    /// A primary's replicas, by address and how many seconds each is behind.
+    fn told(replicas: &[(&str, u16, u64)]) -> Vec<ConnectedReplica> {
+        let line = |(nth, (ip, port, lag)): (usize, &(&str, u16, u64))| {
+            format!("slave{nth}:ip={ip},port={port},state=online,offset=1,lag={lag}\r\n")
+        };
+        let lines: String = replicas.iter().enumerate().map(line).collect();
+        let count = replicas.len();
+        let text =
+            format!("role:master\r\nconnected_slaves:{count}\r\n{lines}master_repl_offset:1\r\n");
+        let reply = format!("${}\r\n{text}\r\n", text.len());
+        InfoReplication::from_reply(reply.as_bytes()).unwrap().replicas
+    }
+
+    #[test]
+    fn a_replica_that_tells_in_time_may_lack_much() {
+        let cluster = cluster(&[]);
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        let mut lags = Vec::new();
+        for second in 1..=10 {
+            let mut told = told(&[("10.0.0.2", 6379, 0), ("10.0.0.3", 6379, 4)]);
+            // The first one does not get on, the second has all that there is.
+            told[0].replication_offset = 300;
+            told[1].replication_offset = 100 * second;
+            let reply = format!("role:master\r\nmaster_repl_offset:{}\r\n", 100 * second);
+            let reply = format!("${}\r\n{reply}\r\n", reply.len());
+            let of_primary = InfoReplication::from_reply(reply.as_bytes()).unwrap();
+            cluster.note_offset(0, &of_primary, at(second));
+            lags = told.iter().map(|replica| cluster.lag_of(0, replica, at(second))).collect();
+        }
+        assert_eq!(lags, [10_000 - 4000 - 1000, 4000]);
+    }
+
+    #[test]
+    fn a_replica_is_known_by_name_by_where_that_leads_or_by_a_port_of_its_own() {
+        let at = |host: &str, port| Endpoint::tcp(host, port).unwrap();
+        let lag = |cluster: &Cluster, own: Endpoint, other: Endpoint, told: &[ConnectedReplica]| {
+            let others = [other];
+            replica_at(&own, others.iter(), told, cluster).map(|replica| replica.lag_seconds)
+        };
+        let nobody = cluster(&[]);
+        let hosts = cluster(&[("b", "10.0.0.2"), ("c", "10.0.0.3"), ("d", "10.0.0.2")]);
+        let addresses = told(&[("10.0.0.2", 6379, 2), ("10.0.0.3", 6379, 3)]);
+        assert_eq!(lag(&nobody, at("10.0.0.3", 6379), at("b", 6379), &addresses), Some(3));
+        assert_eq!(lag(&nobody, at("b", 6379), at("c", 6379), &addresses), None);
+        assert_eq!(lag(&hosts, at("c", 6379), at("b", 6379), &addresses), Some(3));
+        assert_eq!(lag(&hosts, at("c", 6380), at("b", 6379), &addresses), None);
+        assert_eq!(lag(&hosts, at("e", 6379), at("b", 6379), &addresses), None);
+        let names = told(&[("b", 6379, 2), ("c", 6379, 3)]);
+        assert_eq!(lag(&nobody, at("c", 6379), at("b", 6379), &names), Some(3));
+        assert_eq!(lag(&nobody, at("10.0.0.3", 6379), at("10.0.0.2", 6379), &names), None);
+        assert_eq!(lag(&hosts, at("10.0.0.3", 6379), at("10.0.0.2", 6379), &names), Some(3));
+        assert_eq!(lag(&hosts, at("d", 6379), at("c", 6379), &names), Some(2));
+        let two_ports = told(&[("10.0.0.2", 6379, 2), ("10.0.0.2", 6380, 3)]);
+        assert_eq!(lag(&nobody, at("b", 6379), at("c", 6380), &two_ports), Some(2));
+        assert_eq!(lag(&hosts, at("d", 6380), at("b", 6379), &two_ports), Some(3));
+    }
+}

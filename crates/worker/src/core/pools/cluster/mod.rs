@@ -1,0 +1,551 @@
+//! Pools that are a Redis Cluster: who has which slot is asked of the servers, and
+//! a request that one of them sends elsewhere follows.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `mod` | this worker follows the latest map |
+//! | `discover` | a server is asked about the cluster |
+//! | `groups` | the same for primaries with replicas: sentinels, or all of them, are asked |
+//! | `rounds` | questions that are not answered yet, and what is done about them |
+//! | `notices` | sentinels tell that there is something to ask them |
+//! | `readers` | which server a read goes to |
+//! | `lags` | how far replicas are behind is asked |
+//! | `hedge` | which second server a read goes to, and when |
+//! | `repeat` | reads whose connection was lost, and how often anything is sent again |
+//! | `redirect` | requests that a server did not take go out again |
+//! | `displaced` | commands that wait go on waiting where their keys are now |
+//! | `named` | whether a server is one of the cluster that another one names |
+//! | `split` | one request becomes one fragment per slot |
+//! | `unowned` | requests wait for their slot to have a server |
+//! | `gone` | requests wait for a primary that cannot be reached |
+
+mod discover;
+mod displaced;
+mod gone;
+mod groups;
+mod hedge;
+mod lags;
+mod named;
+mod notices;
+mod readers;
+mod redirect;
+mod repeat;
+mod rounds;
+mod sent_on;
+mod split;
+mod unowned;
+
+pub(in crate::core) use hedge::Hedging;
+use readers::USERS;
+pub(in crate::core) use readers::{Reader, Readers};
+pub(in crate::core) use redirect::Waits;
+
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::upstream::reply::release_all;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::pool_kind::address_of;
+use crate::{Cluster, Plan, Upstream};
+use keyway_base::{Key, Time};
+use keyway_command::Handling;
+use keyway_net::Address;
+use keyway_proxy::{Budget, LinkState, Session};
+use keyway_resp::Protocol;
+use keyway_route::ScanParts;
+use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What this worker knows of one cluster.
+pub(in crate::core) struct ClusterState {
+    pub(in crate::core) shared: Arc<Cluster>,
+    pub(in crate::core) map: Arc<ClusterMap>,
+    /// What a SCAN visits, by the map.
+    pub(in crate::core) parts: Arc<ScanParts>,
+    /// Places whose servers said nothing of use since somebody last did: they may have
+    /// left the cluster and still be there.
+    misleading: Vec<u16>,
+}
+
+/// What this worker has to do with clusters.
+#[derive(Default)]
+pub(in crate::core) struct State {
+    /// Positions of the pools that are one.
+    pools: Vec<u16>,
+    /// What servers said about theirs.
+    heard: Vec<discover::Heard>,
+    /// Positions of the pools of sentinels, each with the pool they are asked about.
+    sentinels: BTreeMap<u16, u16>,
+    /// What servers were asked that have not answered, by the pool it is about.
+    rounds: BTreeMap<u16, rounds::Round>,
+    /// Who did not answer while a round went on, by pool and place, and until when that is
+    /// remembered.
+    silent: BTreeMap<(u16, u16), Time>,
+    /// The number of the latest question.
+    next_question: u32,
+    /// Servers that have not answered a question, by pool and place, and its number.
+    unanswered: Vec<(u16, u16, u32)>,
+    /// Requests to be sent again, in the order in which they were refused.
+    retries: Vec<redirect::Retry>,
+    /// When the first of them is due, if there are any.
+    retries_due: Time,
+    /// Requests for servers that are not known yet.
+    named: named::State,
+    /// The servers that clients' requests were sent on to.
+    sent_on: sent_on::State,
+    /// Sessions that wait for the first map of their pool, or for one in which their slot
+    /// has a server.
+    waiting: Vec<Key<Session>>,
+    /// When the time of the first of them is up.
+    waiting_due: Option<Time>,
+    /// Until when sessions wait for a slot to have a server or for a primary that is gone, or
+    /// have waited: an entry for a session at most, which leaves with it.
+    unowned: BTreeMap<u64, gone::Wait>,
+    /// The times since when refused requests are sent again, by session.
+    aside: BTreeMap<u64, gone::Aside>,
+    /// The worker ends: nobody waits for a primary.
+    is_draining: bool,
+    /// Pools that sentinels have told something about.
+    told_about: Vec<u16>,
+    /// When they are to be told to tell, at the latest.
+    next_listen: Time,
+    /// Links to servers that have left, each with its generation: by the time it is
+    /// looked at its place may be another link's.
+    leaving: Vec<(LinkIndex, u32)>,
+    /// Links with a command that is to wait elsewhere, each with its generation and when
+    /// its server has had time enough to end it.
+    displaced: Vec<(Time, LinkIndex, u32)>,
+    hedges: hedge::State,
+    /// Host names that are looked up.
+    names: lags::Names,
+    pub(in crate::core) split: split::Scratch,
+}
+
+impl State {
+    pub(in crate::core) fn new(plan: &Plan) -> State {
+        let is_cluster = |&index: &usize| {
+            plan.retired(index as u16).is_none() && plan.pools[index].kind.cluster().is_some()
+        };
+        let pools = (0..plan.pools.len()).filter(is_cluster).map(|index| index as u16).collect();
+        State { pools, sentinels: groups::sentinels(plan), ..State::default() }
+    }
+
+    /// Goes on for the pools of another version of the settings; those that are being ended
+    /// are looked after until they are.
+    pub(in crate::core) fn follow(&mut self, plan: &Plan) {
+        let State { pools, sentinels, .. } = State::new(plan);
+        let ending = self.pools.iter().filter(|&&pool| plan.retired(pool).is_some());
+        let ending: Vec<u16> = ending.copied().collect();
+        self.pools = [pools, ending].concat();
+        self.sentinels = sentinels;
+        self.told_about.retain(|pool| self.pools.contains(pool));
+    }
+
+    /// Number of requests that are to be sent again or whose server is looked for, and of sessions
+    /// that wait for a map.
+    pub(in crate::core) fn held(&self) -> usize {
+        self.retries.len()
+            + self.named.held()
+            + self.waiting.len()
+            + self.unowned.len()
+            + self.aside.len()
+            + self.sent_on.len()
+            + self.displaced.len()
+    }
+
+    /// Forgets a pool that has ended: the questions to its servers, and the knowledge of them.
+    /// Another pool may come to its position.
+    pub(in crate::core) fn forget(&mut self, pool: u16) {
+        self.pools.retain(|&other| other != pool);
+        self.heard.retain(|heard| heard.pool != pool);
+        self.rounds.remove(&pool);
+        self.silent.retain(|&(other, _), _| other != pool);
+        self.unanswered.retain(|&(other, ..)| other != pool);
+        self.told_about.retain(|&other| other != pool);
+        self.named.forget(pool);
+        self.sent_on.forget(pool);
+        self.names.forget(pool);
+    }
+}
+
+impl ClusterState {
+    pub(in crate::core) fn new(shared: &Arc<Cluster>) -> ClusterState {
+        let map = shared.map();
+        let parts = Arc::new(parts_of(&map));
+        ClusterState { shared: Arc::clone(shared), map, parts, misleading: Vec::new() }
+    }
+
+    /// Whether its keys have slots, which it takes together and no others.
+    pub(in crate::core) fn has_slots(&self) -> bool {
+        self.shared.has_slots()
+    }
+
+    /// Who is read, as the pool at `index`, its listeners and users say.
+    pub(in crate::core) fn readers(&self, plan: &Plan, index: usize) -> Option<Box<Readers>> {
+        let listeners = (0..).zip(&plan.listeners);
+        let of_pool = listeners.filter(|(_, listener)| usize::from(listener.pool) == index);
+        let own = of_pool.filter_map(|(at, listener)| Some((at, listener.read_from.as_ref()?)));
+        let users = (USERS..).zip(&plan.user_reads);
+        Readers::new(&self.shared, &self.map, own.chain(users))
+    }
+
+    pub(in crate::core) fn hedging(&self) -> Option<Box<Hedging>> {
+        Hedging::new(self.shared.settings().reads.hedge.as_ref()?)
+    }
+
+    pub(in crate::core) fn retries(&self) -> Option<Box<Budget>> {
+        repeat::budget(self.shared.settings())
+    }
+
+    pub(in crate::core) fn ring(&self) -> Ring {
+        self.shared.ring(&self.map)
+    }
+}
+
+fn parts_of(map: &ClusterMap) -> ScanParts {
+    let name = |place: u16| {
+        map.node(usize::from(place)).map_or_else(String::new, |node| node.endpoint.to_string())
+    };
+    match map.primaries().is_empty() {
+        true => ScanParts::of_slots(map.owners(), name),
+        false => ScanParts::of_primaries(map.primaries(), name),
+    }
+}
+
+impl Core {
+    /// Ends a pool in this worker. Requests that were to be sent again, or were held back, are
+    /// refused. All else that is known of its cluster is forgotten.
+    pub(in crate::core) fn end_cluster(&mut self, pool: u16) {
+        self.give_up_retries(pool);
+        self.give_up_held(pool);
+        self.plane.cluster.forget(pool);
+    }
+
+    /// Follows the maps of the clusters, once a turn.
+    #[inline]
+    pub fn follow_clusters(&mut self) {
+        if !self.plane.cluster.pools.is_empty() {
+            self.follow_each();
+        }
+    }
+
+    #[inline(never)]
+    fn follow_each(&mut self) {
+        if self.has_heard_of_clusters() {
+            self.hear_views();
+        }
+        self.follow_notices();
+        for at in 0..self.plane.cluster.pools.len() {
+            let pool = self.plane.cluster.pools[at];
+            let is_new = |state: &ClusterState| state.map.version() != state.shared.version();
+            if self.plane.cluster_state(pool).is_some_and(is_new) {
+                self.adopt_map(pool);
+            }
+        }
+        self.release_named();
+    }
+
+    /// Goes by the latest map from here on.
+    #[cold]
+    fn adopt_map(&mut self, pool: u16) {
+        let Some(state) = self.plane.pools[usize::from(pool)].found_mut() else { return };
+        let cluster = &mut state.cluster;
+        let plan = &self.plane.plan;
+        let latest = cluster.shared.map();
+        cluster.parts = Arc::new(parts_of(&latest));
+        let before = std::mem::replace(&mut cluster.map, latest);
+        let (map, ring) = (Arc::clone(&cluster.map), cluster.ring());
+        state.readers = cluster.readers(plan, usize::from(pool));
+        state.servers.set_ring(ring);
+        self.note_tenants(pool, &before, &map);
+        if map.places_keys_as(&before) {
+            return;
+        }
+        self.hold_in_flight(pool);
+        self.move_subscriptions(pool);
+        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
+        let Core { sessions, links, plane } = self;
+        for key in waiting {
+            if let Some(session) = sessions.get_mut(key) {
+                session.waits_for_link = false;
+                plane.mark_session_resuming(key, session);
+            }
+        }
+        // Requests that wait for a link, or for a primary, may go elsewhere now.
+        for slot in links.iter_mut().filter(|slot| slot.pool == pool) {
+            release_all(sessions, plane, slot);
+        }
+        self.send_unsent_on(pool, &before, &map);
+        self.move_waiting(pool);
+    }
+
+    /// Has names subscribed where they live now; servers that work are as good as any.
+    fn move_subscriptions(&mut self, pool: u16) {
+        let Core { links, plane, .. } = self;
+        plane.pubsub.is_moving = true;
+        let Some(state) = plane.pools[usize::from(pool)].found() else { return };
+        let place_count = state.cluster.map.place_count();
+        let is_ready = |place: &u16| {
+            links[state.servers.link(*place, 0, Protocol::Resp2)].link.state() == LinkState::Ready
+        };
+        let working: Vec<u16> = (0..place_count as u16).filter(is_ready).collect();
+        plane.avoid_no_more(pool, &working);
+    }
+
+    /// What was not sent yet to servers that serve no more goes to those that do.
+    fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let has_slots = self.plane.has_slots(pool);
+        for index in 0..self.links.len() {
+            let slot = &mut self.links[index];
+            let place = usize::from(slot.backend);
+            let has_ended = before.is_serving(place) && !map.is_serving(place);
+            // A server of a cluster sends on what it was sent, and what comes behind that
+            // must not overtake it.
+            let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
+            // A request that waits on a lost link for its primary goes to the new owner of its keys.
+            let is_left = has_ended || slot.is_lost;
+            if slot.pool != pool || slot.is_private || !is_left || may_be_overtaken {
+                continue;
+            }
+            let unsent = slot.link.take_unsent();
+            self.send_again(index, unsent);
+        }
+    }
+
+    /// Sees to places whose server is not the one it was.
+    fn note_tenants(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
+        let tenure = |map: &ClusterMap, place| map.node(place).map(|node| node.tenure);
+        for place in 0..map.place_count() {
+            let (was, is) = (tenure(before, place), tenure(map, place));
+            if was == is {
+                continue;
+            }
+            if was.is_some() {
+                let is_there = |slot: &LinkSlot| {
+                    (slot.pool, usize::from(slot.backend)) == (pool, place)
+                        && !slot.is_free
+                        && slot.link.state() != LinkState::Idle
+                };
+                let numbered = self.links.iter().enumerate();
+                let there = numbered.filter(|(_, slot)| is_there(slot));
+                let leaving = there.map(|(index, slot)| (index, slot.generation));
+                self.plane.cluster.leaving.extend(leaving);
+            }
+            self.plane.forget_troubles(pool, place as u16);
+            if is.is_some() {
+                self.plane.cells.pool(usize::from(pool)).backend(place).restart();
+            }
+            let Some(state) = self.plane.cluster_state(pool) else { continue };
+            let shared = Arc::clone(&state.shared);
+            // All workers come by, and what they know together is the new server's from then on.
+            if !shared.is_first_at(place, is.unwrap_or_else(|| map.version())) {
+                continue;
+            }
+            shared.note_lag(place as u16, u64::MAX);
+            let plan = &self.plane.plan;
+            plan.pools[usize::from(pool)].notices.health.forget(place as u16);
+            let id = plan.topology.backend_id(usize::from(pool), place);
+            let health = &plan.health;
+            let mut is_ejected = false;
+            let settle = |is_held: bool| match is_held {
+                true => is_ejected = health.eject(id),
+                false => drop(health.restore(id)),
+            };
+            shared.holds.settle(map.node(place).map(|node| &node.endpoint), settle);
+            health.circuits().restart(id);
+            health.reads().restart(id);
+            if is_ejected {
+                tracing::info!(
+                    pool = self.plane.plan.pools[usize::from(pool)].name,
+                    backend = self.plane.describe_backend(pool, place as u16),
+                    "the server that has joined stays out of use: an operator ejected its address; \
+                     `keyway ctl restore` brings it back"
+                );
+            }
+        }
+    }
+
+    /// The next link to a server that has left on which nothing is due any more:
+    /// it is to be closed.
+    pub fn next_left(&mut self) -> Option<LinkIndex> {
+        let Core { links, plane, .. } = self;
+        let leaving = &mut plane.cluster.leaving;
+        leaving.retain(|&(index, generation)| links[index].generation == generation);
+        let at = leaving.iter().position(|&(index, _)| {
+            let slot = &links[index];
+            slot.link.live() == 0 || slot.link.state() != LinkState::Ready
+        })?;
+        Some(leaving.swap_remove(at).0)
+    }
+
+    /// Where a link is to be connected to, if anywhere.
+    pub fn address_of(&self, index: LinkIndex) -> Option<Address> {
+        let slot = &self.links[index];
+        self.server_address(slot.pool, slot.backend)
+    }
+
+    /// Where a server is, if there is one.
+    pub fn server_address(&self, pool: u16, server: u16) -> Option<Address> {
+        self.plane.address(pool, server)
+    }
+}
+
+impl Plane {
+    /// What this worker knows of a pool that is a cluster.
+    #[inline]
+    pub(in crate::core) fn cluster_state(&self, pool: u16) -> Option<&ClusterState> {
+        Some(&self.pools[usize::from(pool)].found()?.cluster)
+    }
+
+    /// Whether the keys of a pool have slots.
+    pub(in crate::core) fn has_slots(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(ClusterState::has_slots)
+    }
+
+    /// The slot of a key; `None` where there are none.
+    pub(in crate::core) fn slot_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
+        let slot = sharded.hash_key(key) as usize % SLOT_COUNT;
+        self.has_slots(pool).then_some(slot as u16)
+    }
+
+    /// What of a key's whereabouts stays when it comes to another server: its slot, or
+    /// which of the primaries it belongs to. `None` where servers are listed.
+    pub(in crate::core) fn moving_home_of(&self, pool: u16, key: &[u8]) -> Option<u16> {
+        let Upstream { servers: sharded, .. } =
+            self.plan.pools[usize::from(pool)].kind.upstream()?;
+        let state = self.pools[usize::from(pool)].found()?;
+        match state.cluster.has_slots() {
+            true => self.slot_of(pool, key),
+            false => state.servers.ring().primary_of(sharded.hash_key(key), 0),
+        }
+    }
+
+    /// The server where that is now, or the server itself where they are listed.
+    pub(in crate::core) fn server_of_home(&self, pool: u16, home: u16) -> Option<u16> {
+        let Some(state) = self.cluster_state(pool) else { return Some(home) };
+        match state.has_slots() {
+            true => state.map.owners().of(home),
+            false => state.map.primary(home),
+        }
+    }
+
+    /// Whether requests go to a server: it is not out of use, and in a cluster it
+    /// has slots.
+    pub(in crate::core) fn is_server_used(&self, pool: u16, server: usize) -> bool {
+        let id = self.plan.topology.backend_id(usize::from(pool), server);
+        let is_serving = |state: &ClusterState| state.map.is_serving(server);
+        self.plan.health.is_usable(id) && self.cluster_state(pool).is_none_or(is_serving)
+    }
+
+    /// Whether a server is in its cluster, with slots or without.
+    pub(in crate::core) fn is_member(&self, pool: u16, server: usize) -> bool {
+        let node = |state: &ClusterState| {
+            state.map.node(server).is_some_and(|node| node.absent_since.is_none())
+        };
+        self.cluster_state(pool).is_none_or(node)
+    }
+
+    /// Where a server is, if there is one.
+    pub(in crate::core) fn address(&self, pool: u16, server: u16) -> Option<Address> {
+        match self.cluster_state(pool) {
+            Some(state) => Some(address_of(&state.map.node(usize::from(server))?.endpoint)),
+            None => self.plan.pools[usize::from(pool)].kind.address(usize::from(server)),
+        }
+    }
+
+    /// Whether a request has to wait: nobody has told yet who has which slot, and
+    /// somebody may soon.
+    #[inline]
+    pub(in crate::core) fn awaits_map(&mut self, asked: &mut RequestContext) -> bool {
+        let state = self.cluster_state(asked.session.pool);
+        state.is_some_and(|state| !state.map.is_known())
+            && asked.request.handling() != Handling::Local
+            && self.wait_for_map((asked.key, asked.session))
+    }
+
+    /// The same for any request of a session.
+    #[inline]
+    pub(in crate::core) fn awaits_map_for(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+    ) -> bool {
+        let state = self.cluster_state(session.pool);
+        state.is_some_and(|state| !state.map.is_known()) && self.wait_for_map((key, session))
+    }
+
+    #[cold]
+    fn wait_for_map(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if !state.shared.may_be_known_soon(self.clock.now)
+            && self.primary_wait(session.pool).is_none()
+        {
+            return false;
+        }
+        // This client waits no longer than any request may take.
+        let until = self.waits_until((key, session.pool));
+        if until <= self.clock.now || self.waited.is_some() {
+            return false;
+        }
+        self.note_waiting((key, session), until);
+        true
+    }
+
+    /// Why a request to a pool whose servers are found out has none; `None` for a pool
+    /// whose servers are listed.
+    #[cold]
+    pub(in crate::core) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
+        let state = self.cluster_state(pool)?;
+        self.refused_in_vain.set(true);
+        let name = &self.plan.pools[usize::from(pool)].name;
+        let why = state.shared.trouble_in(name);
+        let readers = self.pools[usize::from(pool)].readers();
+        let reads_replicas_only =
+            readers.is_some_and(|readers| readers.any(|from| *from == ReadFrom::Replica));
+        if is_left_out {
+            let (left_out, what) =
+                (state.map.unplaced(), if state.has_slots() { "slots" } else { "primaries" });
+            return Some(format!(
+                "ERR nodes_max in [pool.{name}] is too small: {left_out} of its {what} are at servers \
+                 for which there is no place, and which are not asked; set nodes_max higher"
+            ));
+        }
+        let said = match (state.map.is_known(), state.has_slots()) {
+            (false, true) => {
+                format!("ERR no server of {name} tells who has which slot of its cluster: {why}")
+            }
+            (false, false) => format!("ERR nobody tells who is the primary in {name}: {why}"),
+            (true, _) if reads_replicas_only => format!(
+                "ERR the key has no server in [pool.{name}], or no replica of it may be read now"
+            ),
+            (true, true) => "CLUSTERDOWN Hash slot not served".to_owned(),
+            (true, false) => {
+                format!(
+                    "ERR who is the primary of the key in [pool.{name}] is not known now: {why}"
+                )
+            }
+        };
+        Some(match self.waited {
+            Some(waited) => format!("{said} ({})", Self::waited_words(waited)),
+            None => said,
+        })
+    }
+
+    /// Whether servers of a pool that have keys are not asked since there is no place for them.
+    pub(in crate::core) fn leaves_out(&self, pool: u16) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.map.unplaced() > 0)
+    }
+
+    /// Whether a lost or failed connection is that of a server that has left its
+    /// cluster, of which nothing is to be said.
+    pub(in crate::core) fn has_left(&self, slot: &LinkSlot) -> bool {
+        if self.plan.retired(slot.pool).is_some() {
+            return true;
+        }
+        let is_gone = |state: &ClusterState| state.map.node(usize::from(slot.backend)).is_none();
+        self.cluster_state(slot.pool).is_some_and(is_gone)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! Servers that a redirection names and no view has: nobody connects to them, let alone
+//! tells them a password, before the cluster itself has named them.
+//!
+//! Views by slots leave out a server that has none yet, as one to which the first slot
+//! moves. So whoever has sent the request on is asked for CLUSTER NODES. Meanwhile the
+//! request is held, and so is what goes to the same server behind it: the order stays.
+
+use crate::core::{Core, LinkIndex, Plane};
+use keyway_base::Time;
+use keyway_proxy::{Internal, Redirected};
+use keyway_resp::Protocol;
+use keyway_topology::{ClusterView, Endpoint, NodeHealth, ViewSource};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Between two such questions to one server. Shorter lets a script that names servers
+/// make it list its cluster as often; longer holds up requests that came too late for
+/// the one before.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is held back no longer for an answer, whatever became of the question.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a request is sent on to.
+#[derive(Clone)]
+pub(super) struct Onward {
+    /// The server.
+    pub(super) to: Endpoint,
+    /// The slot that is known to be meant.
+    pub(super) slot: Option<u16>,
+    /// The server has it for good: else it is asked this once.
+    pub(super) is_moved: bool,
+}
+
+/// A request that is held back; as many as clients may have on their way at most.
+struct Held {
+    from: LinkIndex,
+    /// Pool and server of that link.
+    backend: (u16, u16),
+    onward: Onward,
+    /// The server was asked since.
+    is_asked: bool,
+    /// `None` where only the server is to be found.
+    redirected: Option<Redirected>,
+}
+
+/// What is held back, and who was asked.
+#[derive(Default)]
+pub(super) struct State {
+    /// In the order in which they were sent on.
+    held: Vec<Held>,
+    /// When each server was asked last, and whether it has yet to answer.
+    asked: BTreeMap<(u16, u16), (Time, bool)>,
+    /// Servers that have not answered.
+    missed: Vec<(u16, u16)>,
+}
+
+impl State {
+    /// Number of requests that are held back.
+    pub(super) fn held(&self) -> usize {
+        self.held.iter().filter(|held| held.redirected.is_some()).count()
+    }
+
+    pub(super) fn has_missed(&self) -> bool {
+        !self.missed.is_empty()
+    }
+
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.asked.retain(|&(other, _), _| other != pool);
+        self.missed.retain(|&(other, _)| other != pool);
+    }
+}
+
+impl super::State {
+    /// Whether requests wait until a server is known.
+    pub(super) fn is_held_for(&self, pool: u16, to: &Endpoint) -> bool {
+        self.named.held.iter().any(|held| held.backend.0 == pool && held.onward.to == *to)
+    }
+
+    /// A server has not answered who is of its cluster.
+    #[cold]
+    pub(in crate::core) fn note_unnamed(&mut self, server: (u16, u16)) {
+        self.named.missed.push(server);
+    }
+}
+
+impl Core {
+    /// Holds a request back until its server is known.
+    pub(super) fn hold_back(&mut self, from: LinkIndex, one: Redirected, onward: Onward) {
+        self.hold(from, Some(one), onward);
+    }
+
+    /// Has a server found.
+    pub(super) fn seek(&mut self, from: LinkIndex, onward: Onward) {
+        if !self.plane.cluster.is_held_for(self.links[from].pool, &onward.to) {
+            self.hold(from, None, onward);
+        }
+    }
+
+    fn hold(&mut self, from: LinkIndex, redirected: Option<Redirected>, onward: Onward) {
+        let backend = (self.links[from].pool, self.links[from].backend);
+        let held = Held { from, backend, onward, is_asked: false, redirected };
+        self.plane.cluster.named.held.push(held);
+        self.ask_names(backend);
+    }
+
+    /// Asks the servers of which it is time to.
+    pub(super) fn ask_names_if_due(&mut self) {
+        if self.plane.cluster.named.held.is_empty() {
+            return;
+        }
+        let held = self.plane.cluster.named.held.iter();
+        let mut servers: Vec<(u16, u16)> = held.map(|held| held.backend).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers.into_iter().for_each(|server| self.ask_names(server));
+    }
+
+    /// Refuses requests that have been held back until their time was up.
+    pub(super) fn end_held_waits(&mut self) {
+        if self.plane.cluster.named.held.is_empty() {
+            return;
+        }
+        let Plane { cluster, clock, .. } = &mut self.plane;
+        let held = std::mem::take(&mut cluster.named.held);
+        let now = clock.now;
+        let mut next = None;
+        for held in held {
+            let due = self.plane.names_due(&held);
+            match (&held.redirected, due) {
+                (Some(one), Some(due)) if due <= now => self.give_up(held.from, one),
+                _ => {
+                    next = next.into_iter().chain(due).min();
+                    self.plane.cluster.named.held.push(held);
+                }
+            }
+        }
+        self.plane.note_deadline(next);
+    }
+
+    fn ask_names(&mut self, server: (u16, u16)) {
+        let now = self.plane.clock.now;
+        let named = &mut self.plane.cluster.named;
+        if let Some(&(at, is_awaited)) = named.asked.get(&server) {
+            let due = at + if is_awaited { PATIENCE } else { PAUSE };
+            if now < due {
+                return self.plane.note_cluster_deadline(due);
+            }
+            if is_awaited {
+                return named.missed.push(server);
+            }
+        }
+        let mut is_new = false;
+        for held in named.held.iter_mut().filter(|held| held.backend == server) {
+            is_new |= !std::mem::replace(&mut held.is_asked, true);
+        }
+        if !is_new {
+            return;
+        }
+        named.asked.insert(server, (now, true));
+        let Some(state) = self.plane.pools[usize::from(server.0)].servers() else { return };
+        let index = state.link(server.1, 0, Protocol::Resp2);
+        if self.links[index].link.is_down(now) {
+            self.plane.cluster.named.missed.push(server);
+            return self.plane.note_cluster_deadline(now);
+        }
+        self.ask_server(index, &[b"CLUSTER", b"NODES"], Internal::Names);
+    }
+
+    /// Nobody has told who is of the cluster: what was held back for that is refused.
+    pub(super) fn miss_names(&mut self) {
+        for server in std::mem::take(&mut self.plane.cluster.named.missed) {
+            self.end_question(server);
+        }
+    }
+
+    /// Goes by what a server says who is of its cluster.
+    pub(super) fn hear_names(&mut self, server: (u16, u16), reply: &[u8]) {
+        let (pool, now) = (server.0, self.plane.clock.now);
+        let from = self.plane.asked_endpoint(pool, server.1);
+        let wants_tls = self.plane.plan.pools[usize::from(pool)].kind.tls().is_some();
+        let view = from.as_ref().and_then(|endpoint| {
+            ClusterView::from_nodes(reply, ViewSource { endpoint, wants_tls }).ok()
+        });
+        if let (Some(view), Some(state)) = (view, self.plane.cluster_state(pool)) {
+            let held = self.plane.cluster.named.held.iter();
+            for held in held.filter(|held| held.backend.0 == pool) {
+                if names(&view, &held.onward.to) {
+                    state.shared.admit(&held.onward.to, now);
+                }
+            }
+        }
+        // Those that were named go before those that were not are refused.
+        self.follow_clusters();
+        self.end_question(server);
+    }
+
+    /// Refuses what was held back for a question that is answered.
+    fn end_question(&mut self, server: (u16, u16)) {
+        let named = &mut self.plane.cluster.named;
+        if let Some((_, is_awaited)) = named.asked.get_mut(&server) {
+            *is_awaited = false;
+        }
+        let is_over = |held: &mut Held| held.backend == server && held.is_asked;
+        let refused: Vec<Held> = named.held.extract_if(.., is_over).collect();
+        for held in refused {
+            if let Some(one) = &held.redirected {
+                self.give_up(held.from, one);
+            }
+        }
+        self.ask_names_if_due();
+    }
+
+    /// Refuses the requests that are held back for a pool that ends.
+    pub(super) fn give_up_held(&mut self, pool: u16) {
+        let held = &mut self.plane.cluster.named.held;
+        let refused: Vec<Held> = held.extract_if(.., |held| held.backend.0 == pool).collect();
+        for held in refused {
+            if let Some(one) = &held.redirected {
+                self.give_up(held.from, one);
+            }
+        }
+    }
+
+    /// Sends on what was held back for servers that are known now.
+    #[inline]
+    pub(super) fn release_named(&mut self) {
+        if !self.plane.cluster.named.held.is_empty() {
+            self.release_held();
+        }
+    }
+
+    #[cold]
+    fn release_held(&mut self) {
+        let held = std::mem::take(&mut self.plane.cluster.named.held);
+        let mut known = Vec::new();
+        for held in held {
+            let state = self.plane.cluster_state(held.backend.0);
+            match state.and_then(|state| state.map.place_of(&held.onward.to)) {
+                Some(place) => known.push((place, held)),
+                None => self.plane.cluster.named.held.push(held),
+            }
+        }
+        for (place, held) in known {
+            if let Some(one) = held.redirected {
+                self.send_on(place, held.from, one, &held.onward);
+            }
+        }
+    }
+}
+
+impl Plane {
+    /// Until when a request may be held back: its time counts from when its client asked.
+    fn names_due(&self, held: &Held) -> Option<Time> {
+        let timeout = self.link_options(held.backend.0).timeout?;
+        Some(held.redirected.as_ref()?.exchange.asked() + timeout)
+    }
+}
+
+/// Whether a server is one of those in a view that may be connected to, by its address
+/// or its name.
+fn names(view: &ClusterView, endpoint: &Endpoint) -> bool {
+    let Endpoint::Tcp { host, port } = endpoint else { return false };
+    view.nodes.iter().any(|node| {
+        let is_met = !matches!(node.health, NodeHealth::Handshake | NodeHealth::NoAddress);
+        let is_it = node.endpoint.as_ref().is_some_and(|it| match it {
+            Endpoint::Tcp { port: its, .. } if its == port => {
+                it == endpoint || node.host_name.as_deref() == Some(&**host)
+            }
+            _ => false,
+        });
+        is_met && is_it
+    })
+}

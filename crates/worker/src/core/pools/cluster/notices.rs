@@ -1,0 +1,80 @@
+//! What sentinels tell who has subscribed: a reason to ask all of them at once, and no
+//! more than that. Whoever is behind, or lies, has them asked and nobody believed.
+//!
+//! The first worker listens for all: one connection to each sentinel of a pool, whatever
+//! primaries the pool has. It is the connection that clients' channels would have, so a
+//! lost one is made again as those are.
+
+use crate::core::{Core, Plane};
+use keyway_proxy::pubsub::{Name, payload_of};
+use std::time::Duration;
+
+/// Somebody else is the primary. Behind this all sentinels are asked when it has been
+/// confirmed, too: who knows what was told before.
+const SWITCHED: &[u8] = b"+switch-master";
+
+/// What is told of a primary, its replicas and its other sentinels that may change where
+/// requests go.
+const CHANNELS: [&[u8]; 5] = [SWITCHED, b"+slave", b"+sdown", b"-sdown", b"+reboot"];
+
+/// Pause before a sentinel that has refused is asked to tell again. Shorter is traffic for
+/// nothing; longer leaves it unheard after it has been set right.
+const LISTEN_EVERY: Duration = Duration::from_secs(10);
+
+/// The worker that listens: there is always a first one.
+const LISTENER: u16 = 0;
+
+impl Core {
+    /// Has every sentinel tell what it does, a few times a minute.
+    pub(super) fn listen_to_sentinels(&mut self) {
+        let now = self.plane.clock.now;
+        let state = &mut self.plane.cluster;
+        if state.sentinels.is_empty() || now < state.next_listen {
+            return;
+        }
+        state.next_listen = now + LISTEN_EVERY;
+        if self.plane.worker() == LISTENER {
+            let names = CHANNELS.map(Name::from);
+            self.plane.pubsub.want_of_sentinels(&names, now);
+        }
+    }
+
+    /// Asks about the pools that sentinels have told something about.
+    pub(super) fn follow_notices(&mut self) {
+        for pool in std::mem::take(&mut self.plane.cluster.told_about) {
+            self.ask_if_due(pool);
+        }
+    }
+}
+
+impl Plane {
+    /// A sentinel has told something.
+    #[cold]
+    pub(in crate::core) fn hear_notice(&mut self, from: u16, frame: &[u8]) {
+        let about = self.asked_about(from);
+        let Some(state) = self.cluster_state(about) else { return };
+        let names = &state.shared.primaries();
+        let is_ours = |word: &[u8]| names.iter().any(|name| name.as_bytes() == word);
+        let payload = payload_of(frame).unwrap_or_default();
+        if payload.split(|byte| *byte == b' ').any(is_ours) {
+            state.shared.note_notice();
+            self.ask_about_soon(about);
+        }
+    }
+
+    /// A sentinel tells from here on.
+    #[cold]
+    pub(in crate::core) fn note_listening(&mut self, from: u16, name: &[u8]) {
+        if name == SWITCHED {
+            self.ask_about_soon(self.asked_about(from));
+        }
+    }
+
+    fn ask_about_soon(&mut self, pool: u16) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        state.shared.ask_again();
+        if !self.cluster.told_about.contains(&pool) {
+            self.cluster.told_about.push(pool);
+        }
+    }
+}

@@ -1,0 +1,627 @@
+//! Requests that a server of a cluster did not take.
+//!
+//! `MOVED`: the slot is another server's, from now on for all requests. `ASK`: this
+//! request is another server's, behind `ASKING`. Both are in the order in which the
+//! servers answered, which is the client's own; for slots that move again meanwhile see
+//! `sent_on`. `TRYAGAIN`, `CLUSTERDOWN`,
+//! `LOADING`: the request goes out again a little later, where nothing of its client
+//! has been sent behind it, so that nothing overtakes it.
+//!
+//! What runs scripts may be answered in a client's words. It is sent on only by its own
+//! slot, never changes the map, never goes back to who has sent it on, and is not sent
+//! again for anything else. Servers that no view has named: see `named`.
+
+use super::named::Onward;
+use crate::Upstream;
+use crate::core::pending::wait::REPLIES_BEFORE_WAIT;
+use crate::core::upstream::leases::asked_to_end;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Sent, Time};
+use keyway_command::{Args, Request, Verb};
+use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
+use keyway_resp::{Kind, ParseLimits, Parsed, Protocol, parse_request};
+use keyway_route::place;
+use keyway_topology::{Endpoint, FailureReason, PlaceRole, Redirect, RedirectKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Pause before a request is sent again that nobody could take; doubles with each
+/// time.
+const RETRY_MIN: Duration = Duration::from_millis(10);
+
+/// A request that is to be sent again.
+pub(super) struct Retry {
+    at: Time,
+    from: LinkIndex,
+    /// Pool and server of that link: its place may be another's by then.
+    backend: (u16, u16),
+    redirected: Redirected,
+    waits: Option<Waits>,
+    /// It waits for a primary: its time counts from when it is sent again.
+    is_held: bool,
+}
+
+/// What is kept of a command that waits on a private link: the connection may end.
+pub(in crate::core) struct Waits {
+    pool: u16,
+    protocol: Protocol,
+    keys: Vec<u32>,
+}
+
+impl Core {
+    /// Sends on what the server of a link did not take.
+    #[cold]
+    pub(in crate::core) fn redirect_all(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+        for one in all {
+            self.redirect(from, one);
+        }
+    }
+
+    fn redirect(&mut self, from: LinkIndex, mut one: Redirected) {
+        let (pool, backend) = (self.links[from].pool, self.links[from].backend);
+        let is_moving =
+            self.links[from].link.is_moving() && !self.plane.is_wait(one.exchange.owner);
+        if is_moving && one.reply.starts_with(b"-UNBLOCKED") {
+            return self.wait_on(from, one);
+        }
+        let Some(state) = self.plane.cluster_state(pool) else {
+            return self.give_up(from, &one);
+        };
+        let shared = Arc::clone(&state.shared);
+        match self.plane.settle_hedge(&one.exchange, false) {
+            Some(exchange) => one.exchange = exchange,
+            None => return self.plane.note_not_taken(&mut self.links[from], &one),
+        }
+        let is_last = one.exchange.redirections >= shared.settings().redirections_max;
+        let is_wait = self.plane.is_wait(one.exchange.owner);
+        let redirect = Redirect::parse(&one.reply).filter(|_| !is_wait);
+        let runs_scripts = one.runs_scripts();
+        let Some(redirect) = redirect else {
+            let is_held = self.plane.primary_wait(pool).is_some();
+            if (is_last && !is_held) || runs_scripts {
+                // A script may have said it, and would run again.
+                shared.ask_soon();
+                return self.give_up(from, &one);
+            }
+            return self.retry_later(from, one);
+        };
+        // Where there are no slots no server says so, but what it runs may.
+        if is_last || !self.plane.has_slots(pool) {
+            return self.give_up(from, &one);
+        }
+        let Some(endpoint) = self.plane.endpoint_of(pool, backend, &redirect) else {
+            return self.give_up(from, &one);
+        };
+        let is_its_slot = self.plane.slot_of_request(pool, &one.request) == Some(redirect.slot);
+        if runs_scripts && !is_its_slot {
+            return self.give_up(from, &one);
+        }
+        let slot = (is_its_slot && !runs_scripts).then_some(redirect.slot);
+        let is_moved = redirect.kind == RedirectKind::Moved;
+        if is_moved {
+            shared.ask_soon();
+        }
+        let mut onward = Onward { to: endpoint, slot, is_moved };
+        if is_its_slot && !self.links[from].is_private {
+            onward = self.in_order(from, (&one.exchange, redirect.slot), onward);
+        }
+        match shared.place_of(&onward.to) {
+            // What came before is to go there first; nothing did on a link of its own.
+            Some(_)
+                if !self.links[from].is_private
+                    && self.plane.cluster.is_held_for(pool, &onward.to) =>
+            {
+                self.hold_back(from, one, onward);
+            }
+            Some(place) => self.send_on(place, from, one, &onward),
+            None if self.links[from].is_private => self.seek_private(from, one, onward),
+            None => self.hold_back(from, one, onward),
+        }
+    }
+
+    /// Sends a request to a server of the cluster that another has named.
+    pub(super) fn send_on(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        mut one: Redirected,
+        onward: &Onward,
+    ) {
+        let slot = &self.links[from];
+        let (pool, backend, is_private) = (slot.pool, slot.backend, slot.is_private);
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        // A script that is back where it was has said so itself, and would run again.
+        let is_back = place == backend || place == one.exchange.sent_on_by;
+        if one.runs_scripts() && is_back {
+            return self.give_up(from, &one);
+        }
+        one.exchange.sent_on_by = backend;
+        if self
+            .plane
+            .session_of(one.exchange.owner)
+            .is_some_and(|it| self.sessions.get(it).is_some())
+        {
+            let totals = &shared.totals;
+            let count = if onward.is_moved { &totals.moved } else { &totals.asked };
+            count.fetch_add(1, Relaxed);
+        }
+        if let (true, Some(slot)) = (onward.is_moved, onward.slot) {
+            shared.note_moved(slot, place);
+        }
+        self.follow_clusters();
+        if is_private {
+            self.redirect_private(place, from, &one, !onward.is_moved);
+        } else {
+            self.send_to(place, from, &one, !onward.is_moved);
+        }
+    }
+
+    /// The same for what one session has sent on a link of its own to one that is not
+    /// known: what waits asks again where it was, once it is.
+    fn seek_private(&mut self, from: LinkIndex, one: Redirected, onward: Onward) {
+        if one.exchange.is_transaction() || !self.links[from].link.is_blocking {
+            let place = self.links[from].backend;
+            return self.redirect_private(place, from, &one, false);
+        }
+        self.seek(from, onward);
+        self.retry_later(from, one);
+    }
+
+    /// The same for what one session has sent on a link of its own.
+    pub(super) fn redirect_private(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        one: &Redirected,
+        asking: bool,
+    ) {
+        let Core { sessions, links, plane } = self;
+        let slot = &links[from];
+        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let owner = slot.lease;
+        let session = owner.and_then(|owner| sessions.get_mut(owner));
+        if one.exchange.is_transaction() {
+            // What it watches has moved: as good as changed.
+            let mut null = Vec::new();
+            protocol.null_array(&mut null);
+            let backend = (pool, slot.backend);
+            return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Null, &null);
+        }
+        let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
+        if !slot.link.is_blocking {
+            // A watch that began nowhere: EXEC will fail.
+            plane.lose_watch(links, owner, session);
+            let backend = (pool, links[from].backend);
+            return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Simple, b"+OK\r\n");
+        }
+        let Some(index) = plane.lease(links, owner, (pool, place), protocol) else {
+            links[from].awaits_retry = true;
+            return self.give_up_private(from, one);
+        };
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = plane.answered_again_by(pool, &one.request);
+        links[index].awaited_keys = std::mem::take(&mut links[from].awaited_keys);
+        let stateful = session.stateful.get_or_insert_default();
+        stateful.blocked_on.retain(|&link| link != from);
+        stateful.blocked_on.push(index);
+        let why = asked_to_end(&links[from]);
+        plane.end_there(index, &mut links[index], why);
+        plane.release(links, from);
+        plane.enqueue_again(links, index, one, asking);
+    }
+
+    /// Sends a request to the server at `place`, which no other has named for it.
+    fn send_unnamed(&mut self, place: u16, from: LinkIndex, one: &Redirected) {
+        let pool = self.links[from].pool;
+        self.plane.note_sent_again(&self.sessions, (pool, place), one.exchange.owner);
+        self.send_to(place, from, one, false);
+    }
+
+    /// Sends a request to the server at `place`.
+    fn send_to(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
+        let Core { sessions, links, plane } = self;
+        let slot = &links[from];
+        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let owner = plane.session_of(one.exchange.owner);
+        let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
+            // Its client has left; what was made for the request ends with a reply.
+            return self.give_up(from, one);
+        };
+        let Some(state) = plane.pools[usize::from(pool)].servers() else { return };
+        let index = state.link(place, session.lane, protocol);
+        let slot = &mut links[index];
+        // On the link of a primary that is gone it waits for that.
+        let is_held = plane.is_gone(slot);
+        if let Some(fault) = if is_held { None } else { plane.refused(slot) } {
+            let place = (slot.pool, slot.backend);
+            return plane.fail(sessions, place, (&one.exchange, false), fault);
+        }
+        plane.enqueue_again(links, index, one, asking);
+        let is_sent = links[index].link.state() == LinkState::Ready;
+        if one.reply.is_empty() && is_sent && plane.primary_wait(pool).is_some() {
+            // It has waited for a primary: its time counts from now on.
+            links[index].link.begin_last_anew(plane.clock.now);
+        }
+        if let Owner::Errand(errand) = one.exchange.owner {
+            plane.across.note_moved(errand, place, index);
+        }
+    }
+
+    /// Has a request sent again where its keys are then, if it may be.
+    fn retry_later(&mut self, from: LinkIndex, mut one: Redirected) {
+        let pool = self.links[from].pool;
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        let shared = Arc::clone(&state.shared);
+        let why = Redirection::of(&one.reply);
+        if why != Some(Redirection::TryAgain) {
+            shared.ask_soon();
+        }
+        if why == Some(Redirection::NotReady) {
+            let began = one.exchange.started;
+            self.plane.note_failure(&mut self.links[from], FailureReason::Loading, began);
+            let is_read = one.exchange.is_plain_read();
+            if is_read && self.repeat(from, &one.exchange, &one.request, BackendFault::NotReady) {
+                return;
+            }
+        }
+        let Core { links, plane, .. } = self;
+        let timeout = plane.link_options(pool).timeout.unwrap_or(Duration::MAX);
+        let mut pause = RETRY_MIN * (1 << one.exchange.redirections.min(16));
+        if links[from].is_private {
+            // A command that blocks may have been sent on often, each time after a wait: only
+            // the number of redirections ends that.
+            pause = pause.min(timeout / 2);
+        }
+        let mut at = plane.clock.now + pause;
+        // All the pauses so far and this one are less than twice this one. What waits on a link
+        // of its own is given its time anew.
+        let is_late = !links[from].is_private && at.since(one.exchange.asked()) >= timeout;
+        let is_last = one.exchange.redirections >= shared.settings().redirections_max;
+        let mut is_in_time = pause * 2 <= timeout && !is_late && !is_last;
+        let held = plane.sent_again_until(pool, &one);
+        if let Some((until, next)) = held {
+            (at, is_in_time) = (next, plane.clock.now < until);
+            one.exchange.redirections = 0;
+        }
+        let owner = plane.session_of(one.exchange.owner);
+        // The server has forgotten what was watched for it.
+        let is_guarded = links[from].is_private && one.exchange.is_transaction();
+        let is_alone = !is_guarded && owner.is_some_and(|owner| self.is_alone(owner));
+        let Core { links, plane, .. } = self;
+        if !is_in_time || !is_alone || (held.is_none() && !plane.may_retry(pool)) {
+            plane.end_aside(pool, &one);
+            return self.give_up(from, &one);
+        }
+        shared.totals.retried.fetch_add(1, Relaxed);
+        plane.note_cluster_deadline(at);
+        let slot = &mut links[from];
+        slot.awaits_retry = slot.is_private;
+        let backend = (slot.pool, slot.backend);
+        let waits = (slot.is_private && slot.link.is_blocking).then(|| Waits {
+            pool: slot.pool,
+            protocol: slot.link.protocol(),
+            keys: slot.awaited_keys.clone(),
+        });
+        let cluster = &mut plane.cluster;
+        cluster.retries_due = match cluster.retries.is_empty() {
+            true => at,
+            false => cluster.retries_due.min(at),
+        };
+        let is_held = held.is_some();
+        cluster.retries.push(Retry { at, from, backend, redirected: one, waits, is_held });
+    }
+
+    /// Sends the requests again of which it is time.
+    pub fn send_retries(&mut self) {
+        self.leave_silent();
+        if self.plane.cluster.retries.is_empty() {
+            return;
+        }
+        let now = self.plane.clock.now;
+        if self.plane.cluster.retries_due > now {
+            let next = self.plane.cluster.retries_due;
+            return self.plane.note_cluster_deadline(next);
+        }
+        let all = std::mem::take(&mut self.plane.cluster.retries);
+        let (due, later): (Vec<Retry>, Vec<Retry>) = all.into_iter().partition(|it| it.at <= now);
+        if let Some(next) = later.iter().map(|retry| retry.at).min() {
+            self.plane.cluster.retries_due = next;
+            self.plane.note_cluster_deadline(next);
+        }
+        self.plane.cluster.retries = later;
+        for Retry { from, backend, mut redirected, waits, is_held, .. } in due {
+            if is_held {
+                redirected.exchange.begin_anew(now);
+            }
+            if self.plane.is_wait(redirected.exchange.owner) {
+                self.wait_again((from, backend), redirected, waits);
+                continue;
+            }
+            // Who has the slot now may be another.
+            let place = self.plane.place_of_request(backend, &redirected);
+            match place {
+                Some(place) if waits.is_some() || self.links[from].is_private => {
+                    self.retry_private(place, from, &redirected, waits);
+                }
+                Some(place) => self.send_unnamed(place, from, &redirected),
+                None => self.retry_without_owner(from, redirected),
+            }
+        }
+    }
+
+    /// It is time to send a request again whose slot nobody has now.
+    fn retry_without_owner(&mut self, from: LinkIndex, mut one: Redirected) {
+        let pool = self.links[from].pool;
+        let redirections_max = self.plane.cluster_state(pool).map_or(0, |state| {
+            state.shared.ask_about_unowned(self.plane.clock.now);
+            state.shared.settings().redirections_max
+        });
+        one.exchange.redirections = one.exchange.redirections.saturating_add(1);
+        let is_last = one.exchange.redirections >= redirections_max
+            && self.plane.primary_wait(pool).is_none();
+        match self.links[from].is_private || is_last {
+            true => self.give_up_private(from, &one),
+            false => self.retry_later(from, one),
+        }
+    }
+
+    /// Tells whoever waits what the server has said, and takes the link back that was kept
+    /// for the next try.
+    pub(in crate::core) fn give_up_private(&mut self, from: LinkIndex, one: &Redirected) {
+        // The owner of a WAIT is not known any more once it is answered.
+        let owner = self.plane.session_of(one.exchange.owner);
+        self.give_up(from, one);
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[from];
+        let is_its = owner.is_some() && slot.lease == owner;
+        if is_its && std::mem::take(&mut slot.awaits_retry) {
+            plane.after_private_reply(sessions, links, from);
+        } else if let Some(session) = owner.and_then(|owner| sessions.get_mut(owner)) {
+            plane.end_unsent(session);
+        }
+    }
+
+    /// Sends requests to the servers that have their keys now.
+    pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+        for mut one in all {
+            let sent_to = (self.links[from].pool, self.links[from].backend);
+            // No server has sent it on: what counts these counts one more.
+            one.exchange.redirections = one.exchange.redirections.saturating_sub(1);
+            match self.plane.place_of_request(sent_to, &one) {
+                Some(place) => self.send_unnamed(place, from, &one),
+                None => {
+                    let Core { sessions, links, plane } = self;
+                    let place = (links[from].pool, links[from].backend);
+                    let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
+                    plane.fail(sessions, place, (&one.exchange, false), fault);
+                }
+            }
+        }
+    }
+
+    /// The same for what one session has sent on a link of its own: a command that
+    /// waits does so on another if that is gone.
+    pub(in crate::core) fn retry_private(
+        &mut self,
+        place: u16,
+        from: LinkIndex,
+        one: &Redirected,
+        waits: Option<Waits>,
+    ) {
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[from];
+        let owner = plane.session_of(one.exchange.owner);
+        if owner.is_none() || slot.lease != owner || !std::mem::take(&mut slot.awaits_retry) {
+            return match waits {
+                Some(waits) => self.wait_elsewhere(place, from, one, waits),
+                None => self.give_up(from, one),
+            };
+        }
+        if place == slot.backend && slot.link.state() == LinkState::Ready {
+            if slot.link.is_blocking {
+                slot.link.blocks_until = plane.answered_again_by(slot.pool, &one.request);
+            }
+            return plane.enqueue_again(links, from, one, false);
+        }
+        self.redirect_private(place, from, one, false);
+    }
+
+    /// Has a command wait on a new link of its session's, since the one that it had
+    /// is gone.
+    fn wait_elsewhere(&mut self, place: u16, from: LinkIndex, one: &Redirected, waits: Waits) {
+        let Core { sessions, links, plane } = self;
+        let owner = plane.session_of(one.exchange.owner);
+        let session = owner.and_then(|owner| sessions.get_mut(owner));
+        let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
+        let Some(index) = plane.lease(links, owner, (waits.pool, place), waits.protocol) else {
+            plane.end_unsent(session);
+            return self.give_up(from, one);
+        };
+        links[index].link.is_blocking = true;
+        links[index].link.blocks_until = plane.answered_again_by(waits.pool, &one.request);
+        links[index].awaited_keys = waits.keys;
+        let stateful = session.stateful.get_or_insert_default();
+        stateful.blocked_on.push(index);
+        plane.end_there(index, &mut links[index], stateful.unsent_end);
+        plane.end_unsent(session);
+        plane.plan.clients.set_blocked(session.identity.id, true);
+        plane.enqueue_again(links, index, one, false);
+    }
+
+    /// Refuses the requests that were to be sent again in a pool that ends.
+    pub(super) fn give_up_retries(&mut self, pool: u16) {
+        let retries = &mut self.plane.cluster.retries;
+        let refused: Vec<Retry> = retries.extract_if(.., |it| it.backend.0 == pool).collect();
+        for retry in refused {
+            self.give_up_private(retry.from, &retry.redirected);
+        }
+    }
+
+    /// Tells whoever waits what the server has said.
+    pub(in crate::core) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
+        let Core { sessions, links, plane } = self;
+        let place = (links[from].pool, links[from].backend);
+        if one.reply.is_empty() {
+            // It was taken back before it was sent: nobody has said anything.
+            let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::No };
+            return plane.fail(sessions, place, (&one.exchange, false), fault);
+        }
+        let is_there =
+            plane.session_of(one.exchange.owner).is_some_and(|it| sessions.get(it).is_some());
+        if let (true, Some(state)) = (is_there, plane.cluster_state(place.0)) {
+            state.shared.totals.given_up.fetch_add(1, Relaxed);
+        }
+        plane.deliver_aside(sessions, place, &one.exchange, Kind::Error, &one.reply);
+    }
+}
+
+impl Plane {
+    /// Puts a request on a link, behind `ASKING` where the slot is still another's.
+    fn enqueue_again(
+        &mut self,
+        links: &mut [LinkSlot],
+        index: LinkIndex,
+        one: &Redirected,
+        asking: bool,
+    ) {
+        self.set_reading(links, index, false);
+        let slot = &mut links[index];
+        self.prepare_link(index, slot, 0);
+        self.give_what_it_calls(index, slot, one);
+        let exchange = self.renewed(slot.pool, &one.exchange);
+        slot.link.enqueue_redirected(&exchange, &one.request, self.clock.now);
+        if self.is_wait(one.exchange.owner) {
+            slot.link.note_before_last(REPLIES_BEFORE_WAIT);
+        }
+        if asking {
+            slot.link.precede_last(ASKING);
+        }
+        self.note_unsent(index, slot);
+        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_deadline(deadline);
+    }
+
+    /// A server does not have a channel that it was thought to have: it tells who has,
+    /// or somebody is asked.
+    #[cold]
+    pub(in crate::core) fn on_name_astray(
+        &self,
+        (pool, backend): (u16, u16),
+        name: &[u8],
+        said: &[u8],
+    ) {
+        let Some(state) = self.cluster_state(pool) else { return };
+        state.shared.ask_soon();
+        let redirect = Redirect::parse(said).filter(|it| it.kind == RedirectKind::Moved);
+        let Some(redirect) = redirect else { return };
+        let endpoint = self.endpoint_of(pool, backend, &redirect);
+        let place = endpoint.and_then(|endpoint| state.shared.place_of(&endpoint));
+        if let Some(place) = place.filter(|_| self.slot_of(pool, name) == Some(redirect.slot)) {
+            state.shared.note_moved(redirect.slot, place);
+        }
+    }
+
+    /// The server that has the keys of a request, or of the first command of a
+    /// transaction that has some. Where none has, the one it was sent to or who has come
+    /// in its place.
+    pub(super) fn place_of_request(
+        &self,
+        (at, backend): (u16, u16),
+        one: &Redirected,
+    ) -> Option<u16> {
+        let Upstream { servers: pool, .. } = self.plan.pools[usize::from(at)].kind.upstream()?;
+        let state = self.pools[usize::from(at)].servers()?;
+        let found = self.with_first_key(&one.request, |key| place(pool, state.ring(), key, 0));
+        found.unwrap_or_else(|| Some(self.place_without_keys((at, backend), one)))
+    }
+
+    /// Where a request without keys goes again. A part of one for all servers is for
+    /// this one or its heir; any other may go to any that serves.
+    fn place_without_keys(&self, (pool, backend): (u16, u16), one: &Redirected) -> u16 {
+        let Some(state) = self.cluster_state(pool) else { return backend };
+        let is_serving = |place: &u16| state.map.is_serving(usize::from(*place));
+        if is_serving(&backend) {
+            return backend;
+        }
+        let node = state.map.node(usize::from(backend));
+        let heir = node.and_then(|node| match (node.group, node.role) {
+            (Some(group), _) => state.map.primary(group),
+            (None, PlaceRole::Replica { of }) => of,
+            (None, _) => None,
+        });
+        let heir = heir.filter(is_serving);
+        let any = || (0..state.map.place_count() as u16).find(is_serving);
+        let is_part = matches!(one.exchange.owner, Owner::Join { .. });
+        heir.or_else(|| if is_part { None } else { any() }).unwrap_or(backend)
+    }
+
+    /// The slot of a request, or of the first command of a transaction with a key.
+    fn slot_of_request(&self, pool: u16, request: &[u8]) -> Option<u16> {
+        self.with_first_key(request, |key| self.slot_of(pool, key)).flatten()
+    }
+
+    fn with_first_key<T>(&self, sent: &[u8], look: impl Fn(&[u8]) -> T) -> Option<T> {
+        let (mut keys, mut found) = (Vec::new(), None);
+        self.each_command(sent, |request| {
+            keys.clear();
+            if found.is_none() && request.keys(&mut keys).is_ok() {
+                let key = keys.first().and_then(|&key| request.args.get(key as usize));
+                found = key.map(&look);
+            }
+        });
+        found
+    }
+
+    /// Sends ahead what a request calls and this server may not have: another was
+    /// given it.
+    fn give_what_it_calls(&mut self, index: LinkIndex, slot: &mut LinkSlot, one: &Redirected) {
+        if matches!(one.exchange.owner, Owner::Gather { .. }) {
+            return self.give_item_script(slot);
+        }
+        let (mut scripts, mut calls_functions) = (Vec::new(), false);
+        self.each_command(&one.request, |request| match request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => scripts.extend(Digest::parse(&request.args[1])),
+            Verb::Fcall | Verb::FcallRo => calls_functions = true,
+            _ => {}
+        });
+        self.give_scripts(slot, &scripts);
+        if calls_functions {
+            self.give_libraries(index, slot);
+        }
+    }
+
+    /// When a server must have answered a command that blocks and is sent again: it
+    /// counts the time anew.
+    fn answered_again_by(&self, pool: u16, sent: &[u8]) -> Option<Time> {
+        let mut wait = None;
+        self.each_command(sent, |request| wait = request.wait_max());
+        self.answered_within(pool, wait)
+    }
+
+    /// Looks at the commands of what was sent: one, or those of a transaction.
+    pub(in crate::core) fn each_command(&self, sent: &[u8], mut look: impl FnMut(&Request)) {
+        let limits = ParseLimits::of(&self.plan.limits);
+        let (mut args, mut inline, mut rest) = (Vec::new(), Vec::new(), sent);
+        while let Ok(Parsed::Ready { consumed }) =
+            parse_request(rest, &limits, &mut args, &mut inline)
+        {
+            if let Ok(request) = Request::resolve(Args::new(&rest[..consumed], &args)) {
+                look(&request);
+            }
+            rest = &rest[consumed..];
+        }
+    }
+
+    /// Where a server sends a request: on its own host, if it does not say.
+    fn endpoint_of(&self, pool: u16, backend: u16, redirect: &Redirect) -> Option<Endpoint> {
+        match (redirect.host, || self.asked_endpoint(pool, backend)) {
+            (Some(host), _) => Endpoint::tcp(host, redirect.port).ok(),
+            (None, asked) => match asked()? {
+                Endpoint::Tcp { host, .. } => Endpoint::tcp(&host, redirect.port).ok(),
+                Endpoint::Unix { .. } | Endpoint::Shm { .. } => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Questions about a pool that are not answered yet. Each has a number, which its reply is
+//! known by: one that comes when nobody waits for it any more is not taken for another's.
+
+use super::groups::Told;
+use crate::MapSource;
+use crate::core::{Core, Plane};
+use keyway_base::Time;
+use keyway_topology::SlotQuery;
+use std::time::Duration;
+
+/// How long a server may be silent before one more is asked. Shorter asks two where one
+/// is only slow; longer has clients wait for it.
+const SILENCE: Duration = Duration::from_millis(300);
+
+/// How long all that were asked together may take, if one has answered: what comes later
+/// is not waited for. Of a pool with a shorter timeout, as long as that.
+const ROUND_MAX: Duration = Duration::from_secs(1);
+
+/// Servers of a cluster that are asked at once at most.
+const OPEN_MAX: usize = 64;
+
+/// What one server was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    number: u32,
+    /// Who was asked: a sentinel, or a server of the pool.
+    place: u16,
+    about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// Who has which slot, in these words.
+    Slots(SlotQuery),
+    /// `SENTINEL GET-MASTER-ADDR-BY-NAME`, of the primary of this number: while a sentinel
+    /// leads a fail-over its other answers are still about the old one.
+    Address(u16),
+    /// `SENTINEL MASTER`, of that primary.
+    Primary(u16),
+    /// `SENTINEL SLAVES`, of that primary.
+    Replicas(u16),
+    /// `INFO replication`, of itself.
+    Role,
+}
+
+impl About {
+    /// Which primary it is about.
+    fn group(self) -> Option<u16> {
+        match self {
+            About::Address(group) | About::Primary(group) | About::Replicas(group) => Some(group),
+            About::Slots(_) | About::Role => None,
+        }
+    }
+}
+
+/// What was asked about one pool at one time.
+#[derive(Debug)]
+pub(super) struct Round {
+    open: Vec<Question>,
+    /// Who was asked in it, whether they have answered or not.
+    asked: Vec<u16>,
+    /// When something is done about those that are silent.
+    next: Time,
+    /// When it is over, whoever is silent.
+    end: Time,
+    /// Whether a server told of slots that nobody has, so that another is asked.
+    pub(super) is_doubted: bool,
+    pub(super) told: Told,
+}
+
+impl Core {
+    /// Sees to questions that are not answered, once a turn.
+    pub(super) fn tend_rounds(&mut self) {
+        if self.plane.cluster.rounds.is_empty() {
+            return;
+        }
+        let now = self.plane.clock.now;
+        for pool in self.plane.cluster.pools.clone() {
+            let Some(round) = self.plane.cluster.rounds.get_mut(&pool) else { continue };
+            let (is_over, is_due) = (now >= round.end, now >= round.next);
+            if is_due {
+                round.next = now + SILENCE;
+            }
+            match (is_over, self.plane.has_slots(pool)) {
+                (true, true) => self.plane.end_unanswered(pool),
+                (true, false) => self.end_group_round(pool),
+                (false, true) if is_due => self.ask_another(pool),
+                (false, false) if is_due && self.is_decided(pool) => self.end_group_round(pool),
+                (false, _) => {}
+            }
+            if let Some(round) = self.plane.cluster.rounds.get(&pool) {
+                let at = round.next.min(round.end);
+                self.plane.note_cluster_deadline(at);
+            }
+        }
+    }
+
+    /// Asks one more server of a cluster, since the others are silent.
+    fn ask_another(&mut self, pool: u16) {
+        let Some(round) = self.plane.cluster.rounds.get_mut(&pool) else { return };
+        if round.open.len() >= OPEN_MAX {
+            return;
+        }
+        let silent: Vec<u16> = round.open.iter().map(|question| question.place).collect();
+        for place in silent {
+            self.plane.distrust(pool, place);
+        }
+        let Some(state) = self.plane.cluster_state(pool) else { return };
+        if let MapSource::Slots(query) = *state.shared.source() {
+            self.ask_someone(pool, query);
+        }
+    }
+}
+
+impl Plane {
+    /// Begins to ask about a pool; whatever was asked before is not waited for any more.
+    pub(super) fn begin_round(&mut self, pool: u16) {
+        let now = self.clock.now;
+        let options = self.link_options(pool);
+        let timeout = options.timeout.unwrap_or(options.connect_timeout);
+        let (end, soon) = (now + options.connect_timeout + timeout, now + timeout.min(ROUND_MAX));
+        let next = if self.has_slots(pool) { soon.min(now + SILENCE) } else { soon };
+        self.note_cluster_deadline(next);
+        let (open, asked, told) = (Vec::new(), Vec::new(), Told::default());
+        let round = Round { open, asked, next, end, is_doubted: false, told };
+        self.cluster.rounds.insert(pool, round);
+    }
+
+    /// Notes a question about a pool; returns its number.
+    pub(super) fn note_question(&mut self, pool: u16, place: u16, about: About) -> u32 {
+        self.cluster.next_question = self.cluster.next_question.wrapping_add(1);
+        let number = self.cluster.next_question;
+        if let Some(round) = self.cluster.rounds.get_mut(&pool) {
+            round.open.push(Question { number, place, about });
+            round.asked.push(place);
+        }
+        number
+    }
+
+    /// What the server at `place` was asked, if that is still waited for.
+    pub(super) fn take_question(&mut self, pool: u16, place: u16, number: u32) -> Option<About> {
+        self.cluster.silent.remove(&(pool, place));
+        let open = &mut self.cluster.rounds.get_mut(&pool)?.open;
+        let is_it = |question: &Question| (question.number, question.place) == (number, place);
+        let at = open.iter().position(is_it)?;
+        Some(open.remove(at).about)
+    }
+
+    /// What the server at `place` says to the other questions about the same is not heard.
+    pub(super) fn forget_questions(&mut self, pool: u16, place: u16, about: About) {
+        if let Some(round) = self.cluster.rounds.get_mut(&pool) {
+            let is_same =
+                |other: &Question| other.place == place && other.about.group() == about.group();
+            round.open.retain(|other| !is_same(other));
+        }
+    }
+
+    /// Whether all that were asked have answered, or will not.
+    pub(super) fn is_round_over(&self, pool: u16) -> bool {
+        self.cluster.rounds.get(&pool).is_some_and(|round| round.open.is_empty())
+    }
+
+    /// Who was asked about a pool in this round.
+    pub(super) fn asked_in_round(&self, pool: u16) -> &[u16] {
+        self.cluster.rounds.get(&pool).map_or(&[], |round| &round.asked)
+    }
+
+    /// Whether a server was asked about a pool in this round and has not answered yet.
+    pub(super) fn is_question_open(&self, pool: u16, place: u16) -> bool {
+        let round = self.cluster.rounds.get(&pool);
+        round.is_some_and(|round| round.open.iter().any(|question| question.place == place))
+    }
+
+    /// Whether a server has not answered what it was asked in an earlier round, and may yet:
+    /// it is not asked again meanwhile, so that questions do not pile up.
+    pub(super) fn owes_answers(&self, pool: u16, place: u16) -> bool {
+        let until = self.cluster.silent.get(&(pool, place));
+        until.is_some_and(|&until| self.clock.now < until)
+    }
+
+    /// Ends a round; returns what was told in it.
+    pub(super) fn end_round(&mut self, pool: u16) -> Option<Told> {
+        let round = self.cluster.rounds.remove(&pool)?;
+        let now = self.clock.now;
+        self.cluster.silent.retain(|_, until| now < *until);
+        let silent = round.open.iter().map(|question| ((pool, question.place), round.end));
+        self.cluster.silent.extend(silent);
+        Some(round.told)
+    }
+
+    /// Ends a round in which nobody has told anything of use.
+    pub(super) fn end_unanswered(&mut self, pool: u16) {
+        self.end_round(pool);
+        self.note_unanswered(pool);
+    }
+}

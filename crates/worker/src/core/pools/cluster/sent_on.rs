@@ -1,0 +1,165 @@
+//! The order of a client's requests for one slot while servers send them on.
+//!
+//! A slot may move again while requests of a pipeline are on their way. The servers then name one
+//! server to the first request and another to the next:
+//!
+//! ```text
+//!   SET a 1 ──► A: MOVED B ──► B: MOVED C ──► C
+//!   SET a 2 ──► A: MOVED C ──────────────────► C     overtakes "SET a 1"
+//! ```
+//! So a request follows the earlier request of its client for the same slot, as long as that one's
+//! reply is awaited. The server there sends both on, in their order.
+
+use super::named::Onward;
+use crate::core::pools::routed::{above, client_behind};
+use crate::core::{Core, LinkIndex, Plane};
+use keyway_base::{Key, Slab, Time};
+use keyway_proxy::{Exchange, Owner, Session};
+use keyway_topology::Endpoint;
+use std::collections::BTreeMap;
+
+/// Entries that are kept without a look at whether they still count. More take memory at rest;
+/// with fewer each request that is sent on looks at all of them.
+const UNCHECKED_MAX: usize = 32;
+
+/// A request that was sent on, by its client, its pool and its slot.
+struct SentOn {
+    /// The session of the request, which is a relay's in a pool of pools.
+    session: Key<Session>,
+    /// The index of its reply; `None` where the client has asked for none.
+    reply: Option<u32>,
+    to: Endpoint,
+    /// When it was sent to a server that no other had named for it. It is behind all requests that
+    /// were sent there before.
+    again_at: Option<Time>,
+}
+
+/// The latest request that was sent on of each client and slot.
+#[derive(Default)]
+pub(super) struct State {
+    latest: BTreeMap<(u64, u16, u16), SentOn>,
+    /// The number of entries at which those that count no longer are removed.
+    check_at: usize,
+}
+
+impl State {
+    /// Forgets a pool that has ended.
+    pub(super) fn forget(&mut self, pool: u16) {
+        self.latest.retain(|&(_, other, _), _| other != pool);
+    }
+
+    /// Forgets a client that has left.
+    pub(super) fn forget_client(&mut self, client: Key<Session>) {
+        let of_client = (client.to_bits(), 0, 0)..=(client.to_bits(), u16::MAX, u16::MAX);
+        while let Some((&key, _)) = self.latest.range(of_client.clone()).next() {
+            self.latest.remove(&key);
+        }
+    }
+
+    /// Number of requests that are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.latest.len()
+    }
+}
+
+impl SentOn {
+    /// Returns whether the reply is awaited.
+    fn is_awaited(&self, sessions: &Slab<Session>) -> bool {
+        let Some(session) = sessions.get(self.session) else { return false };
+        match self.reply {
+            Some(reply) => session
+                .busy
+                .as_ref()
+                .is_some_and(|busy| !busy.order.has_passed(reply.wrapping_add(1))),
+            None => session.unheard > 0,
+        }
+    }
+
+    /// Returns whether a request of the same client, with its reply at `reply` of `session`, came
+    /// before this one or is this one.
+    fn is_behind(&self, session: Key<Session>, reply: Option<u32>) -> bool {
+        let (Some(own), Some(other)) = (self.reply, reply) else { return false };
+        self.session == session && other.wrapping_sub(own).cast_signed() <= 0
+    }
+}
+
+impl Core {
+    /// Returns where a request for `slot` that was sent by the connection `from`, and that its
+    /// server sends to `onward`, goes, and remembers that for the next request of its client.
+    pub(super) fn in_order(
+        &mut self,
+        from: LinkIndex,
+        (exchange, slot): (&Exchange, u16),
+        mut onward: Onward,
+    ) -> Onward {
+        let Core { sessions, links, plane } = self;
+        let (owner, from) = (exchange.owner, &links[from]);
+        let pool = from.pool;
+        let Some(session) = plane.session_of(owner) else { return onward };
+        let client = sessions.get(session).map(|it| client_behind(above(session, it).0));
+        let Some(client) = client else { return onward };
+        let reply = plane.place_in_session(owner).map(|(_, reply)| reply);
+        let key = (client.to_bits(), pool, slot);
+        let earlier = plane.cluster.sent_on.latest.get(&key).filter(|it| it.is_awaited(sessions));
+        if let Some(earlier) = earlier {
+            if earlier.is_behind(session, reply) && earlier.reply != reply {
+                return onward;
+            }
+            let is_own = earlier.session == session && earlier.reply == reply && reply.is_some();
+            // At this very server the earlier one is behind this one if it was sent there again.
+            let is_later =
+                earlier.again_at.is_some_and(|at| !from.link.was_enqueued_after(exchange, at));
+            let is_ahead = plane.is_at(pool, from.backend, &earlier.to) && !is_later;
+            if !is_own && !is_ahead {
+                onward.to = earlier.to.clone();
+            }
+        }
+        let is_back = plane.is_at(pool, from.backend, &onward.to);
+        let again_at = is_back.then_some(plane.clock.now);
+        let sent_on = SentOn { session, reply, to: onward.to.clone(), again_at };
+        plane.note_sent_on(sessions, key, sent_on);
+        onward
+    }
+}
+
+impl Plane {
+    fn is_at(&self, pool: u16, place: u16, endpoint: &Endpoint) -> bool {
+        self.cluster_state(pool).is_some_and(|state| state.shared.place_of(endpoint) == Some(place))
+    }
+
+    /// Notes that a request is sent again to the server at a place, which no server has named for it.
+    /// The server that was named may have left before the request could be sent.
+    pub(super) fn note_sent_again(
+        &mut self,
+        sessions: &Slab<Session>,
+        (pool, place): (u16, u16),
+        owner: Owner,
+    ) {
+        if self.cluster.sent_on.latest.is_empty() {
+            return;
+        }
+        let Some((session, reply)) = self.place_in_session(owner) else { return };
+        let Some(client) = sessions.get(session).map(|it| client_behind(above(session, it).0))
+        else {
+            return;
+        };
+        let Some(state) = self.cluster_state(pool) else { return };
+        let Some(node) = state.map.node(usize::from(place)) else { return };
+        let to = node.endpoint.clone();
+        let of_client = (client.to_bits(), pool, 0)..=(client.to_bits(), pool, u16::MAX);
+        for (_, latest) in self.cluster.sent_on.latest.range_mut(of_client) {
+            if (latest.session, latest.reply) == (session, Some(reply)) {
+                (latest.to, latest.again_at) = (to.clone(), Some(self.clock.now));
+            }
+        }
+    }
+
+    fn note_sent_on(&mut self, sessions: &Slab<Session>, key: (u64, u16, u16), sent_on: SentOn) {
+        let State { latest, check_at } = &mut self.cluster.sent_on;
+        latest.insert(key, sent_on);
+        if latest.len() > (*check_at).max(UNCHECKED_MAX) {
+            latest.retain(|_, it| it.is_awaited(sessions));
+            *check_at = latest.len() * 2;
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A cluster takes the keys of one slot together and no others, so one request
+//! becomes one fragment for each slot, also where a server has several of them.
+
+use super::Reader;
+use crate::Upstream;
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::upstream::bypass::late_apart;
+use crate::core::{LinkSlot, Plane};
+use keyway_command::Split;
+use keyway_proxy::Owner;
+use keyway_resp::reply;
+use keyway_topology::SLOT_COUNT;
+
+/// Room for splitting one request.
+#[derive(Default)]
+pub(in crate::core) struct Scratch {
+    /// The fragment of each slot; all are none between two requests.
+    of_slot: Vec<u16>,
+    fragments: Vec<Fragment>,
+    /// Behind each key, the next of the same fragment.
+    next: Vec<u32>,
+    /// The fragment of each key.
+    of_key: Vec<u16>,
+    /// The fragments may be answered by replicas.
+    reads: bool,
+}
+
+/// The keys of one slot.
+struct Fragment {
+    slot: u16,
+    server: u16,
+    keys: u32,
+    first: u32,
+    last: u32,
+}
+
+const NO_FRAGMENT: u16 = u16::MAX;
+const NO_KEY: u32 = u32::MAX;
+
+impl Scratch {
+    fn clear(&mut self) {
+        self.of_slot.resize(SLOT_COUNT, NO_FRAGMENT);
+        for fragment in self.fragments.drain(..) {
+            self.of_slot[usize::from(fragment.slot)] = NO_FRAGMENT;
+        }
+        self.next.clear();
+        self.of_key.clear();
+    }
+
+    /// Adds the next key, of a slot and the server that has it.
+    #[inline]
+    fn add(&mut self, slot: u16, server: u16) {
+        let key = self.next.len() as u32;
+        let at = &mut self.of_slot[usize::from(slot)];
+        if *at == NO_FRAGMENT {
+            *at = self.fragments.len() as u16;
+            self.fragments.push(Fragment { slot, server, keys: 1, first: key, last: key });
+        } else {
+            let fragment = &mut self.fragments[usize::from(*at)];
+            self.next[fragment.last as usize] = key;
+            fragment.last = key;
+            fragment.keys += 1;
+        }
+        self.next.push(NO_KEY);
+        self.of_key.push(*at);
+    }
+
+    /// Gives back room beyond `kept_max` keys.
+    pub(in crate::core) fn trim(&mut self, kept_max: usize) {
+        if self.next.capacity() > kept_max {
+            self.next = Vec::new();
+            self.of_key = Vec::new();
+        }
+    }
+}
+
+impl Plane {
+    /// Splits a request over the slots of its keys.
+    pub(in crate::core) fn split_by_slot(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        split: Split,
+    ) -> Step {
+        let mut scratch = std::mem::take(&mut self.cluster.split);
+        scratch.clear();
+        scratch.reads = false;
+        let mut is_placed = self.place_slots(&mut scratch, asked, usize::from(split.args_per_key));
+        if is_placed && self.has_readers(asked.session.pool) {
+            is_placed = self.place_readers(&mut scratch, links, asked);
+        }
+        let step = match is_placed {
+            true => self.send_by_slot(&scratch, links, asked, split),
+            false if self.awaits_owner((asked.key, asked.session), asked.request) => Step::Wait,
+            false => {
+                self.answer_unrouted(asked.session, asked.busy, asked.request);
+                Step::Started
+            }
+        };
+        self.cluster.split = scratch;
+        step
+    }
+
+    /// Finds the slot and server of each key. Returns whether all have one.
+    fn place_slots(&self, scratch: &mut Scratch, asked: &RequestContext, stride: usize) -> bool {
+        let pool = usize::from(asked.session.pool);
+        let Some(Upstream { servers: sharded, .. }) = self.plan.pools[pool].kind.upstream() else {
+            return false;
+        };
+        let Some(state) = self.pools[pool].servers() else { return false };
+        // Servers of no cluster take any keys together.
+        let has_slots = self.has_slots(asked.session.pool);
+        for index in (1..asked.request.args.len()).step_by(stride) {
+            let hash = sharded.hash_key(&asked.request.args[index]);
+            let Some(server) = state.ring().pick(hash, 0) else { return false };
+            let slot = (hash as usize % SLOT_COUNT) as u16;
+            scratch.add(if has_slots { slot } else { server }, server);
+        }
+        true
+    }
+
+    /// Chooses who is read instead of the primaries. Returns whether each fragment has
+    /// somebody.
+    #[cold]
+    fn place_readers(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+    ) -> bool {
+        let reads = self.reads_replicas(asked);
+        scratch.reads = reads;
+        for fragment in &mut scratch.fragments {
+            let primary = fragment.server;
+            match reads.then(|| self.reader_of(links, asked.session, primary)) {
+                None | Some(Reader::Primary) => {}
+                Some(Reader::At(server)) => fragment.server = server,
+                Some(Reader::None) => return false,
+            }
+            let link = self.link_of(asked.session, fragment.server);
+            self.set_reading(links, link, fragment.server != primary);
+        }
+        true
+    }
+
+    /// Whether replicas of the session's pool are read.
+    fn has_readers(&self, pool: u16) -> bool {
+        self.pools[usize::from(pool)].readers().is_some()
+    }
+
+    /// Sends each fragment to its server, if all of the links have room.
+    fn send_by_slot(
+        &mut self,
+        scratch: &Scratch,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        split: Split,
+    ) -> Step {
+        let RequestContext { key, session, busy, request } = asked;
+        if let [fragment] = &scratch.fragments[..] {
+            let link = self.link_of(session, fragment.server);
+            let before = links[link].link.in_flight();
+            let step = self.forward(links, *key, session, busy, request, link);
+            if scratch.reads && links[link].link.in_flight() > before {
+                self.note_read(&mut links[link]);
+            }
+            return step;
+        }
+        for fragment in &scratch.fragments {
+            let link = self.link_of(session, fragment.server);
+            if self.is_full(&links[link]) {
+                return Step::Full(link);
+            }
+            if session.has_late_apart
+                && let Some(late) = late_apart(links, (*key, session), (link, request))
+            {
+                return Step::Full(late);
+            }
+        }
+        let mut join = self.begin_join(*key, session, busy, request, split.join);
+        for fragment in &scratch.fragments {
+            join.add_fragment(fragment.server, fragment.keys);
+        }
+        scratch.of_key.iter().for_each(|&fragment| join.add_owner(fragment));
+        let join = self.joins.insert(join);
+        for (number, fragment) in scratch.fragments.iter().enumerate() {
+            let index = self.link_of(session, fragment.server);
+            let slot = &mut links[index];
+            if let Some(fault) = self.refused(slot) {
+                let waiting = self.joins.get_mut(join);
+                if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
+                    self.finish_join_now(join, session, busy);
+                }
+                continue;
+            }
+            self.prepare_link(index, slot, session.identity.database);
+            let out = slot.link.request_buf();
+            let start = out.len();
+            let stride = usize::from(split.args_per_key);
+            reply::array(out, 1 + fragment.keys as usize * stride);
+            reply::bulk(out, request.command.name.as_bytes());
+            let (ranges, buf) = (request.args.ranges(), request.args.buf());
+            let mut at = fragment.first;
+            while at != NO_KEY {
+                let first = 1 + at as usize * stride;
+                // From behind the argument before to behind this one's line end.
+                let from = ranges[first - 1].end as usize + 2;
+                let to = ranges[first + stride - 1].end as usize + 2;
+                out.extend_from_slice(&buf[from..to]);
+                at = scratch.next[at as usize];
+            }
+            let len = out.len() - start;
+            let owner = Owner::Join { join, fragment: number as u16 };
+            slot.link.enqueue(owner, request.command.counted(), len, self.clock.now);
+            if scratch.reads {
+                self.note_read(slot);
+            }
+            self.note_unsent(index, slot);
+        }
+        Step::Started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_slot_are_together_in_their_order_and_nothing_stays_behind() {
+        let mut scratch = Scratch::default();
+        for _ in 0..2 {
+            scratch.clear();
+            for (slot, server) in [(5, 0), (16_383, 1), (5, 0), (7, 0), (5, 0)] {
+                scratch.add(slot, server);
+            }
+            let keys = |fragment: &Fragment| {
+                let mut keys = vec![fragment.first];
+                while scratch.next[*keys.last().unwrap() as usize] != NO_KEY {
+                    keys.push(scratch.next[*keys.last().unwrap() as usize]);
+                }
+                assert_eq!(
+                    (fragment.keys as usize, fragment.last),
+                    (keys.len(), keys[keys.len() - 1])
+                );
+                keys
+            };
+            let all: Vec<_> = scratch.fragments.iter().map(keys).collect();
+            assert_eq!(all, [vec![0, 2, 4], vec![1], vec![3]]);
+            assert_eq!(scratch.of_key, [0, 1, 0, 2, 0]);
+        }
+        scratch.clear();
+        assert!(scratch.of_slot.iter().all(|&fragment| fragment == NO_FRAGMENT));
+    }
+}

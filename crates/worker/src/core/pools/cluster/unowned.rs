@@ -1,0 +1,265 @@
+//! Requests for slots that no server has, as far as is known: the cluster is asked, and
+//! they wait for what it says, no longer than any request may take.
+//!
+//! ```text
+//!   dispatched ──no server──► waits ──next map, or its time is up──► dispatched again
+//! ```
+//! Nothing of the client is started meanwhile, so that its order stays.
+
+use super::gone::{ASIDE_KEPT, Wait};
+use crate::core::{Core, Plane};
+use keyway_base::{Key, Time};
+use keyway_command::Request;
+use keyway_proxy::Session;
+use keyway_topology::ClusterMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How long a request waits of a pool whose requests have no timeout.
+const UNTIMED_MAX: Duration = Duration::from_secs(5);
+
+impl super::State {
+    /// Returns whether clients wait for a map or a server.
+    pub(in crate::core) fn has_waiting(&self) -> bool {
+        !self.unowned.is_empty()
+    }
+}
+
+impl Plane {
+    /// Whether a request waits for its slot to have a server. It is started anew then.
+    #[cold]
+    pub(in crate::core) fn awaits_owner(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        request: &Request,
+    ) -> bool {
+        (self.is_unowned(session.pool, request) || self.lacks_primary(session.pool))
+            && self.wait_for_owner((key, session))
+    }
+
+    /// The same for what concerns this slot.
+    #[cold]
+    pub(in crate::core) fn awaits_owner_of(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        home: u16,
+    ) -> bool {
+        if self.lacks_primary(session.pool) {
+            return self.wait_for_owner((key, session));
+        }
+        let state = self.cluster_state(session.pool).filter(|state| state.has_slots());
+        let is_hole = state.is_some_and(|it| {
+            it.map.is_known() && it.map.owners().of(home).is_none() && !it.map.is_unplaced(home)
+        });
+        is_hole && self.wait_for_owner((key, session))
+    }
+
+    fn wait_for_owner(&mut self, (key, session): (Key<Session>, &mut Session)) -> bool {
+        let now = self.clock.now;
+        let until = match self.cluster.unowned.get(&key.to_bits()).map(|wait| wait.until) {
+            Some(until) => until,
+            None if self.primary_wait(session.pool).is_some() => {
+                self.waits_until((key, session.pool))
+            }
+            None if !self.may_retry(session.pool) => return false,
+            None => self.begin_wait((key, session.pool)),
+        };
+        let Some(state) = self.cluster_state(session.pool) else { return false };
+        if until <= now || self.waited.is_some() {
+            state.shared.totals.given_up.fetch_add(1, Relaxed);
+            return false;
+        }
+        state.shared.ask_about_unowned(now);
+        self.note_waiting((key, session), until);
+        true
+    }
+
+    /// Puts a client among those that wait for a map or a server.
+    pub(super) fn note_waiting(
+        &mut self,
+        (key, session): (Key<Session>, &mut Session),
+        until: Time,
+    ) {
+        session.waits_for_link = true;
+        self.cluster.waiting.push(key);
+        self.note_waiting_until(until);
+    }
+
+    fn note_waiting_until(&mut self, until: Time) {
+        let due = &mut self.cluster.waiting_due;
+        *due = Some(due.map_or(until, |first| first.min(until)));
+        self.note_cluster_deadline(until);
+    }
+
+    /// A client has gone, whatever it waited for.
+    pub(in crate::core) fn forget_wait(&mut self, key: Key<Session>) {
+        if !self.cluster.unowned.is_empty() {
+            self.cluster.unowned.remove(&key.to_bits());
+        }
+        if !self.cluster.aside.is_empty() {
+            self.cluster.aside.remove(&key.to_bits());
+        }
+        self.cluster.sent_on.forget_client(key);
+    }
+
+    /// A client that waits has become one of another pool, which took the place of its own: it
+    /// waits for that one's servers, and no longer than it would have.
+    pub(in crate::core) fn bring_wait(&mut self, key: Key<Session>, pool: u16) {
+        let is_for_primary = self.primary_wait(pool).is_some();
+        let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
+        if wait.is_for_primary() == is_for_primary {
+            wait.pool = pool;
+        } else {
+            self.forget_wait(key);
+        }
+    }
+
+    /// Returns the time until which a request may wait for a map or a server, and notes that it
+    /// waits.
+    pub(super) fn waits_until(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
+        let timeout = self.link_options(pool).timeout.unwrap_or(UNTIMED_MAX);
+        let since = self.clock.now;
+        if let Some(wait) = self.cluster.unowned.get(&key.to_bits()) {
+            return wait.until;
+        }
+        let state = self.primary_wait(pool).and_then(|_| self.cluster_state(pool));
+        // Before the first map nothing is wrong yet.
+        let is_first =
+            state.is_some_and(|it| !it.map.is_known() && it.shared.may_be_known_soon(since));
+        let least = if is_first { timeout } else { Duration::ZERO };
+        let wait = Wait::new((since, pool), (timeout, least), state.map(|state| &state.shared));
+        let until = wait.until;
+        self.cluster.unowned.insert(key.to_bits(), wait);
+        until
+    }
+
+    /// Ends the wait of a client whose request starts. Returns when the wait began, if there was
+    /// one.
+    pub(in crate::core) fn end_wait_for_server(&mut self, key: Key<Session>) -> Option<Time> {
+        let wait = self.cluster.unowned.get(&key.to_bits())?;
+        if wait.until <= self.clock.now {
+            // The request was refused, and the next ones are refused as well.
+            return None;
+        }
+        let wait = self.cluster.unowned.remove(&key.to_bits())?;
+        // The time of a request that has waited for a primary counts from when it is sent.
+        (!wait.is_for_primary()).then_some(wait.since)
+    }
+
+    /// Returns whether clients wait for an unknown primary of a pool without slots.
+    fn lacks_primary(&self, pool: u16) -> bool {
+        self.primary_wait(pool).is_some()
+            && !self.leaves_out(pool)
+            && self.cluster_state(pool).is_some_and(|state| {
+                let mut primaries = 0..state.map.primaries().len() as u16;
+                !state.has_slots() && primaries.any(|it| state.map.primary(it).is_none())
+            })
+    }
+
+    fn begin_wait(&mut self, (key, pool): (Key<Session>, u16)) -> Time {
+        let until = self.waits_until((key, pool));
+        if let Some(state) = self.cluster_state(pool) {
+            state.shared.totals.retried.fetch_add(1, Relaxed);
+        }
+        until
+    }
+
+    /// Whether a request is for a slot that nobody has. One that is at a server for which
+    /// there is no place will not have another by waiting.
+    fn is_unowned(&mut self, pool: u16, request: &Request) -> bool {
+        let is_hole = |map: &ClusterMap, slot| map.owners().of(slot).is_none();
+        self.any_slot(pool, request, is_hole) && !self.is_left_out(pool, request)
+    }
+
+    /// Whether a key of a request is at a server for which there is no place.
+    pub(super) fn is_left_out(&mut self, pool: u16, request: &Request) -> bool {
+        self.any_slot(pool, request, ClusterMap::is_unplaced)
+    }
+
+    /// Whether a request has keys, which have slots.
+    pub(super) fn has_slotted_keys(&mut self, pool: u16, request: &Request) -> bool {
+        self.any_slot(pool, request, |_, _| true)
+    }
+
+    fn any_slot(
+        &mut self,
+        pool: u16,
+        request: &Request,
+        is_it: impl Fn(&ClusterMap, u16) -> bool,
+    ) -> bool {
+        if !self.has_slots(pool) {
+            return false;
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        let is_known = request.keys(&mut keys).is_ok();
+        let found = is_known
+            && keys.iter().filter_map(|&at| request.args.get(at as usize)).any(|key| {
+                let slot = self.slot_of(pool, key);
+                let map = self.cluster_state(pool).map(|state| &state.map);
+                map.zip(slot).is_some_and(|(map, slot)| map.is_known() && is_it(map, slot))
+            });
+        self.keys = keys;
+        found
+    }
+}
+
+impl Core {
+    /// Does what [`Core::end_waits_for_maps`] does once the time of the first client is up.
+    #[inline]
+    pub(crate) fn end_overdue_waits_for_maps(&mut self) {
+        match self.plane.cluster.waiting_due {
+            Some(due) if due <= self.plane.clock.now => self.end_waits_for_maps(),
+            due => self.plane.note_deadline(due),
+        }
+    }
+
+    /// Clients that wait for a map, or for a slot to have a server, get their errors once
+    /// that is not to be expected.
+    pub(super) fn end_waits_for_maps(&mut self) {
+        let now = self.plane.clock.now;
+        self.plane.cluster.waiting_due = None;
+        self.plane.cluster.unowned.retain(|_, wait| wait.is_remembered(now));
+        self.plane.cluster.aside.retain(|_, (_, last)| now.since(*last) <= ASIDE_KEPT);
+        if self.plane.cluster.waiting.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.plane.cluster.waiting);
+        let Core { sessions, plane, .. } = self;
+        for key in waiting {
+            let Some(session) = sessions.get_mut(key) else { continue };
+            if plane.may_wait_on(key, session.pool) {
+                plane.cluster.waiting.push(key);
+            } else {
+                session.waits_for_link = false;
+                plane.mark_session_resuming(key, session);
+            }
+        }
+    }
+}
+
+impl Plane {
+    fn may_wait_on(&mut self, key: Key<Session>, pool: u16) -> bool {
+        let now = self.clock.now;
+        let wait = self.cluster.unowned.get(&key.to_bits()).filter(|wait| now < wait.until);
+        let until = wait.map(|wait| wait.until);
+        let may = self.is_worth_waiting(wait, pool);
+        until.filter(|_| may).into_iter().for_each(|until| self.note_waiting_until(until));
+        may
+    }
+
+    fn is_worth_waiting(&self, wait: Option<&Wait>, pool: u16) -> bool {
+        let now = self.clock.now;
+        let Some(state) = self.cluster_state(pool) else { return false };
+        let may = wait
+            .is_some_and(|wait| !wait.is_for_primary() || self.primary_wait(wait.pool).is_some());
+        if !state.map.is_known() {
+            let is_for_primary = wait.is_some_and(Wait::is_for_primary);
+            return may && (is_for_primary || state.shared.may_be_known_soon(now));
+        }
+        if may {
+            state.shared.ask_about_unowned(now);
+        }
+        may
+    }
+}

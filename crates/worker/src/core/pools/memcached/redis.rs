@@ -1,0 +1,134 @@
+//! Requests to servers of Redis, which keep flags in an envelope around the
+//! value. How each is put and its reply read: `keyway_proxy::memcached::redis`.
+
+use super::{Call, Plane, Step};
+use crate::PoolPlan;
+use crate::core::pending::multi_step::Due;
+use crate::core::pools::servers::scripts::give_script;
+use crate::core::{LinkIndex, LinkSlot};
+use keyway_base::Key;
+use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
+use keyway_proxy::Session;
+use keyway_proxy::memcached::Gather;
+use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
+use keyway_topology::ServerSet;
+
+/// A request whose bytes a link has.
+pub(super) struct Put {
+    pub(super) len: usize,
+    /// How its reply ends.
+    pub(super) expect: Expect,
+    question: Option<Question>,
+}
+
+impl Put {
+    /// Notes in a gather how the reply is read.
+    pub(super) fn mark(&self, gather: &mut Gather, fragment: u16) {
+        gather.set_expect(fragment, self.expect);
+        if let Some(question) = self.question {
+            gather.set_question(fragment, question);
+        }
+    }
+}
+
+impl super::State {
+    /// Whose request is answered by this.
+    pub(in crate::core) fn session_of_gather(&self, key: Key<Box<Gather>>) -> Option<Key<Session>> {
+        self.gathers.get(key)?.session
+    }
+
+    /// The place of its reply.
+    pub(in crate::core) fn place_of_gather(
+        &self,
+        key: Key<Box<Gather>>,
+    ) -> Option<(Key<Session>, u32)> {
+        let gather = self.gathers.get(key)?;
+        Some((gather.session?, gather.sequence))
+    }
+}
+
+impl Plane {
+    /// Whether the servers of a pool are of Redis.
+    #[inline]
+    pub(super) fn is_redis(&self, pool: u16) -> bool {
+        self.link_options(pool).memcached.is_none()
+    }
+
+    /// Sends a request on to the servers of a pool of Redis.
+    pub(super) fn send_to_redis(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, sharded): (&PoolPlan, &ServerSet),
+        call: &mut Call<'_>,
+    ) -> Step {
+        match RedisCommand::of(call.head(), call.request.keys.len()) {
+            Ok(_) => self.send_memcached(links, (pool, sharded), Dialect::Text, call),
+            Err(text) => {
+                self.count_memcached(call);
+                self.deny_memcached(call, text);
+                Step::Started
+            }
+        }
+    }
+
+    /// Appends a request to what a link sends, in the words of its server.
+    pub(super) fn put<'k>(
+        &self,
+        slot: &mut LinkSlot,
+        to: Dialect,
+        call: &Call<'_>,
+        (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
+    ) -> Result<Put, Untranslatable> {
+        if self.is_redis(slot.pool) {
+            return self.put_to_redis(slot, call, (keys, value));
+        }
+        let out = slot.link.request_buf();
+        let start = out.len();
+        let is_same = call.request.is_canonical && call.head().verb == Verb::Get;
+        let expect = match to {
+            Dialect::Text if is_same => compose_share(out, keys),
+            _ => compose_request(out, to, call.head(), keys, value)?,
+        };
+        Ok(Put { len: out.len() - start, expect, question: None })
+    }
+
+    fn put_to_redis<'k>(
+        &self,
+        slot: &mut LinkSlot,
+        call: &Call<'_>,
+        (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
+    ) -> Result<Put, Untranslatable> {
+        // That of the whole request: a part with one key is answered by a list as well.
+        let keys_all = call.request.keys.len();
+        let way = RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
+        if way.is_script() {
+            self.give_item_script(slot);
+        }
+        let terms = Terms {
+            item_len_max: call.session.memcached.map_or(u32::MAX, |client| client.item_len_max),
+            database: self.link_options(slot.pool).database,
+        };
+        let out = slot.link.request_buf();
+        let start = out.len();
+        let (question, expect) = way.write(out, call.head(), keys, (value, terms));
+        Ok(Put { len: out.len() - start, expect, question: Some(question) })
+    }
+
+    /// Sends the script ahead, on a connection that was not given it yet.
+    pub(in crate::core) fn give_item_script(&self, slot: &mut LinkSlot) {
+        let flushes = self.scripts(slot.pool).flushes();
+        let script = script();
+        if !slot.given.has_script(&script.digest, flushes) {
+            give_script(slot, script.digest, &script.body, self.clock.now);
+        }
+    }
+
+    /// A server has lost the script, which somebody made it forget: it is given it
+    /// again with the next request.
+    #[cold]
+    pub(in crate::core) fn on_gather_refused(&mut self, index: LinkIndex, said: &[u8]) {
+        if said.starts_with(b"-NOSCRIPT") {
+            self.across.due.push(Due::Loads(index));
+        }
+    }
+}

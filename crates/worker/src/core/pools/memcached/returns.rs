@@ -1,0 +1,246 @@
+//! Servers of memcached that come back after an ejection, in pools that empty
+//! them: what the marker on them says, before and after.
+
+use crate::PoolKind;
+use crate::core::upstream::reply::release_waiting;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Sent};
+use keyway_memcache::Dialect;
+use keyway_proxy::memcached::{
+    Answer, Cleaned, Next, Question, Returning, read_answer, wire_of, write_question,
+};
+use keyway_proxy::{Internal, LinkState};
+use keyway_topology::{BackendId, FailureReason, Generation, HealthState, Rejoin, Seen};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often each server's marker is looked at while it is in use, which also
+/// keeps a server from evicting it. What another proxy does to a server in this
+/// time before an ejection is told by clocks alone; much shorter is load.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What a worker knows of servers on their way back.
+#[derive(Default)]
+pub(super) struct Returns {
+    under_way: Vec<(BackendId, Returning)>,
+    /// What was heard from the server whose bytes are being read.
+    heard: Vec<(Internal, Answer)>,
+    /// Why the server is clean whose return is being told.
+    cleaned: Option<Cleaned>,
+}
+
+impl Core {
+    /// Goes on with returns whose pause is over, and looks at the markers of
+    /// servers in use; a few times a second.
+    pub(in crate::core) fn tend_generations(&mut self) {
+        let plan = Arc::clone(&self.plane.plan);
+        for (pool, configured) in plan.topology.pools().iter().enumerate() {
+            if !self.plane.has_generations(pool as u16) {
+                continue;
+            }
+            for server in 0..configured.servers().len() {
+                let Some(state) = self.plane.pools[pool].servers() else { continue };
+                let index = state.probe_link(server);
+                let Core { links, plane, .. } = self;
+                let slot = &mut links[index];
+                plane.go_on_returning(index, slot);
+                let index = self.clear_link(index);
+                let Core { links, plane, .. } = self;
+                let slot = &mut links[index];
+                if slot.link.state() == LinkState::Ready {
+                    plane.look_at_generation(index, slot, false);
+                }
+            }
+        }
+    }
+
+    /// What waits for a connection to a server that is out of use now does not go
+    /// to it once that stands: it is of before the server's new generation.
+    pub(in crate::core) fn take_back_displaced(&mut self) {
+        let Core { sessions, links, plane } = self;
+        for slot in links.iter_mut() {
+            let is_waiting = slot.link.state() != LinkState::Ready && slot.link.in_flight() > 0;
+            if !is_waiting || !plane.is_held_back(slot) {
+                continue;
+            }
+            let mut taken = Vec::new();
+            slot.link.take_back(|exchange| taken.push(*exchange));
+            let place = (slot.pool, slot.backend);
+            let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
+            for exchange in taken {
+                plane.fail(sessions, place, (&exchange, false), fault);
+            }
+            release_waiting(sessions, plane, slot);
+        }
+    }
+}
+
+impl Plane {
+    /// Whether the pool's servers are told apart by generations.
+    fn has_generations(&self, pool: u16) -> bool {
+        match &self.plan.pools[usize::from(pool)].kind {
+            PoolKind::Memcached(plan) => {
+                let ejection = plan.upstream.servers.options.ejection;
+                ejection.is_some_and(|ejection| ejection.rejoin == Rejoin::Flush)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether nothing of a client's may go to this server now.
+    pub(in crate::core) fn is_held_back(&self, slot: &LinkSlot) -> bool {
+        !slot.is_private && !self.plan.health.is_usable(slot.id) && self.has_generations(slot.pool)
+    }
+
+    /// Begins the return of a server whose pool has generations.
+    pub(in crate::core) fn try_begin_return(&mut self, slot: &mut LinkSlot) -> bool {
+        if !self.has_generations(slot.pool) {
+            return false;
+        }
+        self.end_return(slot.id);
+        let remembered = self.plan.health.generation(slot.id).remembered();
+        // 0 and 1 are no generations.
+        let id = self.next_random().max(2);
+        let own = Generation { id, began_ms: self.clock.unix_millis() };
+        let returning = Returning::new(remembered, own, self.clock.now);
+        self.memcached.returns.under_way.push((slot.id, returning));
+        self.ask_generation(slot, Internal::Return, Question::Marker);
+        true
+    }
+
+    /// A return is over, or has failed.
+    pub(in crate::core) fn end_return(&mut self, id: BackendId) {
+        self.memcached.returns.under_way.retain(|(other, _)| *other != id);
+    }
+
+    fn go_on_returning(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let (now, unix_ms) = (self.clock.now, self.clock.unix_millis());
+        let mut under_way = self.memcached.returns.under_way.iter_mut();
+        let Some((_, returning)) = under_way.find(|(id, _)| *id == slot.id) else { return };
+        let next = returning.handle_timeout(now, unix_ms);
+        self.do_next(index, slot, next);
+    }
+
+    /// Looks at the marker of a server in use, if it is time; on a connection
+    /// that is new in any case.
+    pub(in crate::core) fn look_at_generation(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+        is_new: bool,
+    ) {
+        // A server that does not answer is not asked again: each question would take memory.
+        let is_out = slot.is_private || slot.rejoining.is_some() || slot.link.owes(Internal::Look);
+        if is_out || !self.has_generations(slot.pool) || !self.plan.health.is_usable(slot.id) {
+            return;
+        }
+        let cell = self.plan.health.generation(slot.id);
+        let next = self.clock.now + LOOK_EVERY;
+        if cell.try_claim_look(self.clock.now, next) || is_new {
+            self.ask_generation(slot, Internal::Look, Question::Marker);
+            self.mark_link_dirty(index, slot);
+        }
+    }
+
+    fn ask_generation(&mut self, slot: &mut LinkSlot, which: Internal, question: Question) {
+        let options = Arc::clone(self.link_options(slot.pool));
+        let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
+        let pool = &self.plan.topology.pools()[usize::from(slot.pool)].name;
+        slot.link.ask_memcached_with(which, self.clock.now, |out| {
+            write_question(out, dialect, pool, question)
+        });
+        self.note_deadline(slot.link.deadline(&options));
+    }
+
+    /// Keeps what a server answered; [`Plane::on_generation_heard`] follows.
+    #[cold]
+    pub(in crate::core) fn hear_generation(&mut self, pool: u16, which: Internal, reply: &[u8]) {
+        let memcached = &self.link_options(pool).memcached;
+        let wire = wire_of(memcached.as_ref().map_or(Dialect::Text, |it| it.dialect));
+        self.memcached.returns.heard.push((which, read_answer(reply, wire)));
+    }
+
+    /// Whether something was heard of generations.
+    #[inline]
+    pub(in crate::core) fn has_heard_generation(&self) -> bool {
+        !self.memcached.returns.heard.is_empty()
+    }
+
+    /// Goes on with what servers said of their generation.
+    #[cold]
+    pub(in crate::core) fn on_generation_heard(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let mut heard = std::mem::take(&mut self.memcached.returns.heard);
+        for (which, answer) in heard.drain(..) {
+            if which == Internal::Look {
+                self.on_look(slot, answer);
+                continue;
+            }
+            let mut under_way = self.memcached.returns.under_way.iter_mut();
+            let Some((_, returning)) = under_way.find(|(id, _)| *id == slot.id) else { continue };
+            let is_refused = answer == Answer::Refused && returning.is_emptying();
+            let next = returning.handle_answer(answer, self.clock.now);
+            if is_refused {
+                self.log_not_emptied(slot);
+            }
+            self.do_next(index, slot, next);
+        }
+        self.memcached.returns.heard = heard;
+    }
+
+    fn on_look(&self, slot: &LinkSlot, answer: Answer) {
+        // What comes later may be of after the ejection.
+        if !self.plan.health.is_usable(slot.id) {
+            return;
+        }
+        let seen = match answer {
+            Answer::Marker(Some(found)) => Seen::Id(found.id),
+            Answer::Absent => Seen::Absence,
+            _ => Seen::Nothing,
+        };
+        self.plan.health.generation(slot.id).note_seen(seen);
+    }
+
+    fn do_next(&mut self, index: LinkIndex, slot: &mut LinkSlot, next: Next) {
+        match next {
+            Next::Wait => return,
+            Next::Ask(Question::Flush)
+                if self.plan.health.state(slot.id) != HealthState::Rejoining =>
+            {
+                // Somebody took it back into use: it is no more to be emptied.
+                return self.on_rejoin_failed(slot, FailureReason::Timeout);
+            }
+            Next::Ask(question) => self.ask_generation(slot, Internal::Return, question),
+            Next::Use(cleaned, generation) => {
+                self.plan.health.generation(slot.id).note_seen(Seen::Id(generation.id));
+                self.memcached.returns.cleaned = Some(cleaned);
+                self.on_rejoined(slot);
+                self.memcached.returns.cleaned = None;
+                return;
+            }
+            Next::GiveUp => return self.on_rejoin_failed(slot, FailureReason::Handshake),
+        }
+        self.mark_link_dirty(index, slot);
+    }
+
+    /// A server refuses to be emptied, and will the next time.
+    #[cold]
+    fn log_not_emptied(&self, slot: &LinkSlot) {
+        let name = self.name_backend(slot.pool, slot.backend);
+        tracing::warn!(
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            "the backend refuses flush_all and is kept out: start it anew, without memcached's -F, \
+             or choose another rejoin"
+        );
+    }
+
+    /// How a server became clean that is back in use, for the log.
+    pub(in crate::core) fn describe_cleaned(&self, pool: usize) -> String {
+        match self.memcached.returns.cleaned {
+            Some(Cleaned::Empty) => "it was found empty".to_owned(),
+            Some(Cleaned::ByAnother) => "another proxy has seen to its being empty".to_owned(),
+            _ => format!("it was emptied with {}", self.flush_command(pool)),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What each kind of pool does with a request, and what a worker knows of each pool.
+//!
+//! | folder | what happens there |
+//! | --- | --- |
+//! | `store` | the embedded store |
+//! | `servers` | what all pools with servers do |
+//! | `memcached` | clients that speak memcached's protocols, and pools of its servers |
+//! | `cluster` | pools that find out their servers: Redis Cluster, and primaries with replicas |
+//! | `routed` | pools of pools |
+
+pub(in crate::core) mod cluster;
+pub(in crate::core) mod memcached;
+pub(in crate::core) mod routed;
+pub(in crate::core) mod servers;
+pub(in crate::core) mod store;
+
+use super::{LinkIndex, LinkSlot};
+use crate::core::pools::cluster::{ClusterState, Hedging, Readers};
+use crate::core::pools::servers::scripts::Given;
+use crate::core::upstream::connections::next_generation;
+use crate::{DiscoveredPlan, Plan, PoolKind, Upstream};
+use keyway_base::Time;
+use keyway_proxy::{Budget, Link};
+use keyway_resp::Protocol;
+use keyway_topology::{BackendId, Ring, ServerSet};
+use std::ops::Range;
+
+/// The lane of sessions whose replies are large: they share a connection to each
+/// server, which is made when the first of them needs it.
+pub(super) const BULK: u32 = u32::MAX;
+
+/// The lane of sessions whose own connection has a large reply to bring to another: one to each
+/// server, made likewise. See `upstream::bypass`.
+pub(super) const DETOUR: u32 = u32::MAX - 1;
+
+/// The state of a pool in this worker, one variant for each kind.
+pub(super) enum PoolState {
+    /// The pool has ended here, or has not begun.
+    Ended,
+    /// The store is shared and always there.
+    Store,
+    /// The pools that it leads to see to theirs.
+    Routed,
+    Sharded(ServersState),
+    Memcached(ServersState),
+    /// Clients ask no sentinel: the worker does.
+    Sentinels(ServersState),
+    Cluster(FoundState),
+    Replicated(FoundState),
+}
+
+/// The connections to servers, and where keys are.
+pub(super) struct ServersState {
+    /// Ring over the servers in use, as of `health_epoch`. Where servers are found out it is what
+    /// these have said.
+    ring: Ring,
+    health_epoch: u64,
+    /// First link of server 0; each server has `connections` in a row. Behind
+    /// those of all servers come as many again, for clients that speak RESP3.
+    first_link: LinkIndex,
+    connections: usize,
+    /// From a link to the one for RESP3 in the same place.
+    to_resp3: usize,
+    /// First link for large values; each server has one, and one for RESP3 behind those of all.
+    first_bulk: LinkIndex,
+    /// First link around large values; likewise.
+    first_detour: LinkIndex,
+    /// Idle private links of each server.
+    idle: Vec<Vec<LinkIndex>>,
+}
+
+/// The same of a pool that finds its servers while it serves.
+pub(super) struct FoundState {
+    pub(super) servers: ServersState,
+    /// The servers that are known.
+    pub(super) cluster: ClusterState,
+    /// The choice of replicas for reads; only where replicas are read.
+    pub(super) readers: Option<Box<Readers>>,
+    /// When reads are sent to a second server; only where they are.
+    pub(super) hedging: Option<Box<Hedging>>,
+    /// The bound on requests that are sent again, if there is one.
+    pub(super) retries: Option<Box<Budget>>,
+}
+
+impl PoolState {
+    pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
+        if plan.retired(index as u16).is_some() {
+            return PoolState::Ended;
+        }
+        let redis = &[Protocol::Resp2, Protocol::Resp3][..];
+        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Vec<LinkSlot>| {
+            let ring = build_ring(plan, index, &upstream.servers);
+            ServersState::new((plan, index), (upstream, protocols, false), ring, links)
+        };
+        let found = |found: &DiscoveredPlan, links: &mut Vec<LinkSlot>| {
+            let cluster = ClusterState::new(&found.cluster);
+            let ring = cluster.ring();
+            FoundState {
+                readers: cluster.readers(plan, index),
+                hedging: cluster.hedging(),
+                retries: cluster.retries(),
+                cluster,
+                servers: ServersState::new(
+                    (plan, index),
+                    (&found.upstream, redis, true),
+                    ring,
+                    links,
+                ),
+            }
+        };
+        match &plan.pools[index].kind {
+            PoolKind::Store(_) => PoolState::Store,
+            PoolKind::Routed(_) => PoolState::Routed,
+            PoolKind::Sharded(plan) => PoolState::Sharded(listed(&plan.upstream, redis, links)),
+            PoolKind::Memcached(plan) => {
+                PoolState::Memcached(listed(&plan.upstream, &[Protocol::Resp2], links))
+            }
+            PoolKind::Sentinels(upstream) => PoolState::Sentinels(listed(upstream, redis, links)),
+            PoolKind::Cluster(plan) => PoolState::Cluster(found(plan, links)),
+            PoolKind::Replicated(plan) => PoolState::Replicated(found(plan, links)),
+        }
+    }
+
+    /// The connections to its servers, of kinds that have some of their own.
+    #[inline]
+    pub(super) fn servers(&self) -> Option<&ServersState> {
+        match self {
+            PoolState::Sharded(servers)
+            | PoolState::Memcached(servers)
+            | PoolState::Sentinels(servers) => Some(servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&found.servers),
+            PoolState::Ended | PoolState::Store | PoolState::Routed => None,
+        }
+    }
+
+    /// As [`PoolState::servers`], to be changed.
+    #[inline]
+    pub(super) fn servers_mut(&mut self) -> Option<&mut ServersState> {
+        match self {
+            PoolState::Sharded(servers)
+            | PoolState::Memcached(servers)
+            | PoolState::Sentinels(servers) => Some(servers),
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(&mut found.servers),
+            PoolState::Ended | PoolState::Store | PoolState::Routed => None,
+        }
+    }
+
+    /// The servers that were found, of kinds that find theirs while they serve.
+    #[inline]
+    pub(super) fn found(&self) -> Option<&FoundState> {
+        match self {
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        }
+    }
+
+    /// As [`PoolState::found`], to be changed.
+    #[inline]
+    pub(super) fn found_mut(&mut self) -> Option<&mut FoundState> {
+        match self {
+            PoolState::Cluster(found) | PoolState::Replicated(found) => Some(found),
+            PoolState::Ended
+            | PoolState::Store
+            | PoolState::Routed
+            | PoolState::Sharded(_)
+            | PoolState::Memcached(_)
+            | PoolState::Sentinels(_) => None,
+        }
+    }
+
+    /// The choice of replicas for reads; `None` if no replica is read.
+    #[inline]
+    pub(super) fn readers(&self) -> Option<&Readers> {
+        self.found()?.readers.as_deref()
+    }
+
+    /// Its shared links to so many servers.
+    pub(super) fn links(&self, servers: usize) -> Range<LinkIndex> {
+        let Some(state) = self.servers() else { return 0..0 };
+        // Those for RESP3 wait until a client speaks it.
+        state.first_link..state.first_link + servers * state.connections
+    }
+
+    /// Follows the health board: rebuilds the ring if who may be used changed.
+    /// Returns whether it did.
+    pub(super) fn refresh(&mut self, plan: &Plan, index: usize) -> bool {
+        let listed = plan.pools[index].kind.listed();
+        let Some(state) = self.servers_mut() else { return false };
+        let epoch = plan.health.pool_epoch(index);
+        if epoch == std::mem::replace(&mut state.health_epoch, epoch) {
+            return false;
+        }
+        if let Some(servers) = listed {
+            state.ring = build_ring(plan, index, servers);
+        }
+        true
+    }
+}
+
+/// Puts a pool's links in a row among the others, where another pool's were if they fit.
+fn room_for(links: &mut Vec<LinkSlot>, own: Vec<LinkSlot>) -> LinkIndex {
+    let mut first = 0;
+    while let Some(row) = links.get(first..first + own.len()) {
+        match row.iter().rposition(|slot| !slot.is_spare) {
+            None => break,
+            Some(taken) => first += taken + 1,
+        }
+    }
+    if first + own.len() > links.len() {
+        // Those that stand at the end begin the row.
+        let at_end = links.iter().rev().take_while(|slot| slot.is_spare).count();
+        first = links.len() - at_end;
+    }
+    for (index, mut slot) in (first..).zip(own) {
+        match links.get_mut(index) {
+            Some(place) => {
+                slot.generation = next_generation(place.generation);
+                *place = slot;
+            }
+            None => links.push(slot),
+        }
+    }
+    first
+}
+
+fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
+    pool.ring(|server| plan.health.is_usable(plan.topology.backend_id(index, server)))
+}
+
+impl ServersState {
+    /// The links to the servers of a pool, for clients that speak `protocols`. What is sent there may
+    /// be sent elsewhere if it `follows` redirections.
+    fn new(
+        (plan, index): (&Plan, usize),
+        (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
+        ring: Ring,
+        links: &mut Vec<LinkSlot>,
+    ) -> Self {
+        let count = upstream.servers.servers.len();
+        let connections = usize::from(upstream.servers.options.server_connections.max(1));
+        let slot = |backend: usize, protocol: Protocol| {
+            let id = plan.topology.backend_id(index, backend);
+            LinkSlot::new((index as u16, backend as u16), id, protocol)
+                .following(follows)
+                .watched(plan.health.watches(id))
+        };
+        let each = || protocols.iter().flat_map(|&it| (0..count).map(move |server| (server, it)));
+        let mut own: Vec<LinkSlot> = each()
+            .flat_map(|(server, protocol)| (0..connections).map(move |_| slot(server, protocol)))
+            .collect();
+        let (shared, beside) = (own.len(), protocols.len() * count);
+        for is_detour in [false, true] {
+            own.extend(each().map(|(server, protocol)| LinkSlot {
+                is_bulk: !is_detour,
+                is_detour,
+                ..slot(server, protocol)
+            }));
+        }
+        let first_link = room_for(links, own);
+        ServersState {
+            ring,
+            health_epoch: plan.health.pool_epoch(index),
+            first_link,
+            connections,
+            to_resp3: count * connections,
+            first_bulk: first_link + shared,
+            first_detour: first_link + shared + beside,
+            idle: vec![Vec::new(); count],
+        }
+    }
+
+    /// The ring, which tells the server of a key.
+    #[inline]
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Takes another ring, as servers have said that keys have moved.
+    pub(super) fn set_ring(&mut self, ring: Ring) {
+        self.ring = ring;
+    }
+
+    /// The version of the health board by which it was last seen who is in use.
+    pub(super) fn health_epoch(&self) -> u64 {
+        self.health_epoch
+    }
+
+    /// The number of connections that clients share to each server, for each protocol.
+    pub(super) fn connections(&self) -> usize {
+        self.connections
+    }
+
+    /// The private links to a server that nobody has.
+    #[inline]
+    pub(super) fn idle_mut(&mut self, server: u16) -> &mut Vec<LinkIndex> {
+        &mut self.idle[usize::from(server)]
+    }
+
+    /// The link of a server for a session of that lane that speaks `protocol`: always
+    /// the same one, so that a client's requests to one server keep their order.
+    #[inline]
+    pub(super) fn link(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
+        if lane >= DETOUR {
+            return self.link_beside(server, lane, protocol);
+        }
+        let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
+        let index = self.first_link + usize::from(server) * self.connections + lane;
+        if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
+    }
+
+    #[cold]
+    fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
+        let servers = self.to_resp3 / self.connections;
+        let first = if lane == BULK { self.first_bulk } else { self.first_detour };
+        let index = first + usize::from(server);
+        if protocol == Protocol::Resp3 { index + servers } else { index }
+    }
+
+    /// The link that finds out whether a server answers again.
+    pub(super) fn probe_link(&self, server: usize) -> LinkIndex {
+        self.first_link + server * self.connections
+    }
+}
+
+impl LinkSlot {
+    /// The same, whose requests may be sent elsewhere by its server.
+    pub(super) fn following(mut self, follows: bool) -> Self {
+        if follows {
+            self.link.follow_redirections();
+        }
+        self
+    }
+
+    /// The same, of whose requests it is noted how they went.
+    pub(super) fn watched(mut self, is_watched: bool) -> Self {
+        self.is_watched = is_watched;
+        self
+    }
+
+    /// Whether it lies beside the links that sessions have for most requests.
+    pub(super) fn is_beside(&self) -> bool {
+        self.is_bulk || self.is_detour
+    }
+
+    pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
+        Self {
+            link: Link::new(protocol),
+            pool,
+            backend,
+            id,
+            socket: None,
+            generation: 1,
+            waiting: Vec::new(),
+            waiting_due: None,
+            is_lost: false,
+            is_connecting: false,
+            rejoining: None,
+            is_counted_ready: false,
+            was_connected: false,
+            is_starved: false,
+            next_try: Time(0),
+            is_to_knock: false,
+            given: Given::default(),
+            attempted: Time(0),
+            heard: Time(0),
+            is_private: false,
+            late_of: Vec::new(),
+            is_free: false,
+            lease: None,
+            awaited_keys: Vec::new(),
+            awaits_retry: false,
+            client_id: None,
+            unblock: None,
+            role: None,
+            is_watched: false,
+            is_spare: false,
+            is_bulk: false,
+            is_detour: false,
+            is_streamed: false,
+            takes_large: false,
+            hedged_until: Time(0),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a client sends next stays behind what it has on its way, when servers of a pool
+//! change places or one of them did not take a request.
+//!
+//! A client of the pool itself, and of pools that only choose, waits at its fence. What
+//! trips have asked is a relay's: what the same client asks the same pool later waits
+//! until that has ended, as it does behind a relay that is stalled. That holds for copies
+//! as well, for which their client does not wait.
+
+use super::State;
+use super::client_behind;
+use crate::PoolKind;
+use crate::core::{Core, Plane};
+use keyway_base::{Key, Slab};
+use keyway_proxy::Session;
+use keyway_proxy::course::{Relay, RelayFor};
+
+#[cfg(test)]
+mod laws;
+
+impl Core {
+    /// What clients have sent before goes where its keys were in `pool`; what comes next
+    /// must not overtake it on another link.
+    pub(in crate::core) fn hold_in_flight(&mut self, pool: u16) {
+        let Core { sessions, plane, .. } = self;
+        let mut asked_for = Vec::new();
+        for (_, session) in sessions.iter_mut() {
+            if !is_in_flight(session) || !plane.may_be_at(session, pool) {
+                continue;
+            }
+            match session.relay {
+                None => session.keep_order(),
+                // Those that ask for it are held; who waits for others must not be waited
+                // for by these.
+                Some(relay) if relay.has_trip => {}
+                Some(relay) => {
+                    plane.routes.keep_behind(session);
+                    asked_for.push(relay.client);
+                }
+            }
+        }
+        asked_for.into_iter().for_each(|client| self.hold_client(client));
+        self.withdraw_unsent();
+    }
+
+    /// What relays could not send yet is asked anew once those before them have ended: it
+    /// would go straight to where these are still to come.
+    fn withdraw_unsent(&mut self) {
+        let queues = &self.plane.routes.queues;
+        if !queues.are_stalled() {
+            return;
+        }
+        let is_behind = |session: &Session| {
+            session.relay.is_some_and(|relay| {
+                relay.stalled > Some(0) && queues.has_sent((relay.client.to_bits(), session.pool))
+            })
+        };
+        let unsent: Vec<Key<Session>> =
+            self.sessions.iter().filter(|(_, it)| is_behind(it)).map(|(key, _)| key).collect();
+        unsent.into_iter().for_each(|key| self.withdraw(key));
+    }
+
+    /// Whether nothing of its client has been sent behind the one request of a session;
+    /// what comes then waits for it.
+    pub(in crate::core) fn is_alone(&mut self, key: Key<Session>) -> bool {
+        let Core { sessions, plane, .. } = self;
+        let Some(relay) = sessions.get(key).and_then(|session| session.relay) else {
+            return sessions.get_mut(key).is_some_and(holds_one);
+        };
+        // Those that have come since wait for it.
+        if relay.is_last {
+            return true;
+        }
+        let is_alone = match plane.routes.is_awaited(sessions, &relay) {
+            true => sessions.get_mut(relay.client).is_some_and(holds_one),
+            // Its client does not wait for it, and may have had others sent since.
+            false => {
+                let own = plane.routes.relays_above(sessions, &relay) + 1;
+                let client = sessions.get(client_behind(relay.client));
+                client.is_some_and(|client| client.relays == own)
+            }
+        };
+        if let (true, Some(session)) = (is_alone, sessions.get_mut(key)) {
+            plane.routes.keep_behind(session);
+            session.relay.iter_mut().for_each(|relay| relay.is_last = true);
+        }
+        is_alone
+    }
+}
+
+fn is_in_flight(session: &Session) -> bool {
+    session.unheard > 0 || session.busy.as_ref().is_some_and(|busy| !busy.order.is_empty())
+}
+
+/// Whether a client has one request on its way; the next one waits if so.
+fn holds_one(client: &mut Session) -> bool {
+    let in_order = client.busy.as_ref().map_or(0, |busy| busy.order.len());
+    let is_one = in_order + client.unheard as usize == 1;
+    if is_one {
+        client.keep_order();
+    }
+    is_one
+}
+
+impl Plane {
+    /// Whether what a session has on its way may be at servers of `pool`.
+    fn may_be_at(&self, session: &Session, pool: u16) -> bool {
+        let is_lent = session.stateful.as_ref().is_some_and(|stateful| stateful.home.is_some());
+        let kind = &self.plan.pools[usize::from(session.pool)].kind;
+        session.pool == pool || is_lent || matches!(kind, PoolKind::Routed(_))
+    }
+}
+
+impl State {
+    /// Has what its client asks the same pool later wait until this relay has ended.
+    fn keep_behind(&mut self, session: &mut Session) {
+        let pool = session.pool;
+        let Some(relay) = &mut session.relay else { return };
+        if relay.stalled.is_none() {
+            relay.stalled = Some(0);
+            self.queues.on_stalled((relay.client.to_bits(), pool), relay.level, 0);
+        }
+    }
+
+    /// The relays that wait for what this one has asked.
+    fn relays_above(&self, sessions: &Slab<Session>, relay: &Relay) -> u32 {
+        let RelayFor::Ask { trip, .. } = relay.errand else { return 0 };
+        let trip = self.trips.get(trip).filter(|trip| !trip.is_told);
+        let above = trip.and_then(|trip| sessions.get(trip.session)?.relay.as_ref());
+        above.map_or(0, |above| self.relays_above(sessions, above) + 1)
+    }
+
+    /// Whether the client waits for the reply to what a relay has asked.
+    fn is_awaited(&self, sessions: &Slab<Session>, relay: &Relay) -> bool {
+        let RelayFor::Ask { trip, .. } = relay.errand else { return false };
+        let Some(trip) = self.trips.get(trip).filter(|trip| !trip.is_told) else { return false };
+        let above = sessions.get(trip.session).and_then(|session| session.relay.as_ref());
+        above.is_none_or(|above| self.is_awaited(sessions, above))
+    }
+}

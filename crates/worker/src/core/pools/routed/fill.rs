@@ -1,0 +1,229 @@
+//! What a later child of a miss-then pool has is stored in the first, unless something
+//! is there by then. How much time it has left is asked first; the client's reply waits
+//! for that, so that what it sends next comes behind the fill.
+
+use super::relays::{Errand, Question};
+use super::{Language, RouteTotals, Whose, routes_of};
+use crate::Plan;
+use crate::core::{Core, Plane};
+use keyway_base::{Fault, Key};
+use keyway_command::Verb;
+use keyway_memcache::{Dialect, Head, RequestFlags, Verb as Word, Wire, compose_request};
+use keyway_proxy::course::{RelayFor, Speech, Trip, memcached, redis};
+use keyway_resp::{parse_integer, reply};
+use keyway_topology::RoutedPool;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Items of one part of a request that are filled in; others are by later requests.
+const FILLS_MAX: usize = 256;
+
+/// What is to be filled in, and where.
+struct Target {
+    first: u16,
+    ttl_max: Duration,
+}
+
+fn target_of(plan: &Plan, pool: u16) -> Option<Target> {
+    let RoutedPool::MissThen(pool) = &routes_of(plan, pool)?.pool else { return None };
+    Some(Target { first: *pool.children.first()?, ttl_max: pool.fill_ttl_max? })
+}
+
+impl Core {
+    /// Asks `child` how much time the items have left that it has found. Returns whether
+    /// there are any to be filled in.
+    pub(super) fn ask_time_left(&mut self, key: Key<Box<Trip>>, part: u16, child: u16) -> bool {
+        let plan = Arc::clone(&self.plane.plan);
+        let Some(trip) = self.plane.routes.trips.get_mut(key) else { return false };
+        let is_wanted = target_of(&plan, trip.pool).is_some_and(|target| target.first != child);
+        if !is_wanted {
+            return false;
+        }
+        let mut found = found_keys(trip, part);
+        found.truncate(FILLS_MAX);
+        let questions: Vec<(u32, Vec<u8>)> =
+            found.into_iter().filter_map(|key| Some((key, question(trip, key)?))).collect();
+        trip.parts[usize::from(part)].asking = questions.len() as u32;
+        trip.relays += questions.len() as u32;
+        let mut whose = Whose::of_trip(trip);
+        if let Language::Memcached { wire, .. } = &mut whose.language {
+            *wire = Wire::Text;
+        }
+        let is_any = !questions.is_empty();
+        for (index, bytes) in questions {
+            let relay = RelayFor::TimeLeft { trip: key, part, key: index };
+            self.send(whose.level, Question::Own(Errand { relay, whose, pool: child, bytes }));
+        }
+        is_any
+    }
+
+    /// A child has told how much time an item has left.
+    pub(super) fn on_time_left(
+        &mut self,
+        key: Key<Box<Trip>>,
+        part: u16,
+        index: u32,
+        reply: &[u8],
+        fault: Option<Fault>,
+    ) {
+        let plan = Arc::clone(&self.plane.plan);
+        let Some(trip) = self.plane.routes.trips.get_mut(key) else { return };
+        trip.relays -= 1;
+        let pool = trip.pool;
+        let place = &mut trip.parts[usize::from(part)];
+        place.asking -= 1;
+        let is_last = place.asking == 0;
+        if let Some(target) = target_of(&plan, pool)
+            && let Some(ttl) = time_to_live(trip, reply, fault, target.ttl_max)
+            && let Some(bytes) = fill(trip, part, index, ttl)
+        {
+            let (relay, whose) = (RelayFor::Fill(pool), Whose::of_trip(trip));
+            let errand = Errand { relay, whose, pool: target.first, bytes };
+            self.send(whose.level, Question::Own(errand));
+        }
+        if is_last {
+            self.finish_part(key);
+        }
+        self.forget_if_over(key);
+    }
+}
+
+impl Plane {
+    /// Counts what became of a fill.
+    pub(super) fn note_fill(&self, pool: u16, reply: &[u8], fault: Option<Fault>) {
+        let Some(routes) = routes_of(&self.plan, pool) else { return };
+        /// The first byte of every binary reply.
+        const PACKET: u8 = 0x81;
+        let is_packet = reply.first() == Some(&PACKET) && reply.len() >= 8;
+        let status = is_packet.then(|| u16::from_be_bytes([reply[6], reply[7]]));
+        let is_stored = reply == b"+OK\r\n" || reply == b"STORED\r\n" || status == Some(0);
+        // Something else was stored there first.
+        let is_late = matches!(reply, b"$-1\r\n" | b"_\r\n" | b"NOT_STORED\r\n")
+            || matches!(status, Some(2 | 5));
+        if fault.is_none() && is_stored {
+            RouteTotals::note(&routes.totals.fills);
+        } else if fault.is_some() || !is_late {
+            RouteTotals::note(&routes.totals.failed_fills);
+        }
+    }
+}
+
+/// The keys of a part whose items its reply has whole.
+fn found_keys(trip: &Trip, part: u16) -> Vec<u32> {
+    let place = &trip.parts[usize::from(part)];
+    match &trip.speech {
+        Speech::Redis { command, .. } => match command.verb {
+            Verb::Get if redis::bulk(&place.reply).is_some() => vec![0],
+            Verb::Mget => {
+                let misses = redis::misses(&place.reply).unwrap_or_default();
+                let own = |index: usize| place.keys.get(index).copied().unwrap_or(index as u32);
+                let found = misses.iter().enumerate().filter(|(_, is_missing)| !**is_missing);
+                found.map(|(index, _)| own(index)).collect()
+            }
+            _ => Vec::new(),
+        },
+        Speech::Memcached { request, wire, .. } => {
+            if !memcached::is_whole(&request.head) {
+                return Vec::new();
+            }
+            if request.keys.len() == 1 {
+                return memcached::items(&place.reply, *wire).next().map_or(vec![], |_| vec![0]);
+            }
+            let keys = place.keys.iter().map(|&key| request.key(&trip.bytes, key as usize));
+            let misses = memcached::misses(&place.reply, keys);
+            let found = place.keys.iter().zip(misses).filter(|(_, is_missing)| !is_missing);
+            found.map(|(key, _)| *key).collect()
+        }
+    }
+}
+
+/// How a child is asked what time an item has left.
+fn question(trip: &Trip, key: u32) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    match &trip.speech {
+        Speech::Redis { args, .. } => {
+            reply::array(&mut out, 2);
+            reply::bulk(&mut out, b"PTTL");
+            reply::bulk(&mut out, args.get(1 + key as usize)?.of(&trip.bytes));
+        }
+        Speech::Memcached { request, .. } => {
+            let head = Head { dialect: Dialect::Meta, asked: RequestFlags::TTL, ..Head::default() };
+            let name = std::iter::once(request.key(&trip.bytes, key as usize));
+            compose_request(&mut out, Dialect::Meta, &head, name, b"").ok()?;
+        }
+    }
+    Some(out)
+}
+
+/// How long an item is to live where it is filled in; `None` when it is gone.
+fn time_to_live(
+    trip: &Trip,
+    reply: &[u8],
+    fault: Option<Fault>,
+    max: Duration,
+) -> Option<Duration> {
+    if fault.is_some() {
+        return None;
+    }
+    match &trip.speech {
+        Speech::Redis { .. } => {
+            let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+            match parse_integer(digits)? {
+                -1 => Some(max),
+                millis if millis > 0 => Some(max.min(Duration::from_millis(millis as u64))),
+                _ => None,
+            }
+        }
+        Speech::Memcached { .. } => match memcached::time_left(reply) {
+            Some(-1) => Some(max),
+            Some(seconds) if seconds > 0 => Some(max.min(Duration::from_secs(seconds as u64))),
+            Some(_) => None,
+            // It is gone, or its server cannot tell.
+            None => (!reply.starts_with(b"EN")).then_some(max),
+        },
+    }
+}
+
+/// The request that stores an item in the first child if there is none.
+fn fill(trip: &Trip, part: u16, key: u32, ttl: Duration) -> Option<Vec<u8>> {
+    let place = &trip.parts[usize::from(part)];
+    let mut out = Vec::new();
+    match &trip.speech {
+        Speech::Redis { args, command, .. } => {
+            let value = match command.verb {
+                Verb::Get => redis::bulk(&place.reply)?,
+                _ => {
+                    let index = place.keys.iter().position(|own| *own == key);
+                    let index = index.unwrap_or(key as usize);
+                    let element = redis::elements(&place.reply)?.get(index)?.clone();
+                    redis::bulk(&place.reply[element])?
+                }
+            };
+            let millis = ttl.as_millis().max(1).to_string();
+            let name = args.get(1 + key as usize)?.of(&trip.bytes);
+            reply::array(&mut out, 6);
+            for word in [b"SET", name, value, b"NX", b"PX", millis.as_bytes()] {
+                reply::bulk(&mut out, word);
+            }
+        }
+        Speech::Memcached { request, wire, .. } => {
+            let name = request.key(&trip.bytes, key as usize);
+            let mut items = memcached::items(&place.reply, *wire);
+            let is_single = request.keys.len() == 1;
+            let item = items.find(|item| is_single || item.key == name)?;
+            let dialect = match wire {
+                Wire::Text => Dialect::Text,
+                Wire::Binary => Dialect::Binary,
+            };
+            let head = Head {
+                verb: Word::Add,
+                dialect,
+                flags: item.flags,
+                expiry: ttl.as_secs().max(1) as i64,
+                ..Head::default()
+            };
+            compose_request(&mut out, dialect, &head, std::iter::once(name), item.value).ok()?;
+        }
+    }
+    Some(out)
+}

@@ -1,0 +1,344 @@
+//! Requests of Redis clients to pools that lead to others.
+
+use super::{Destination, Language, Lots, Step, Wants, Whose, above};
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{LinkSlot, Plane};
+use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
+use keyway_base::Fault;
+use keyway_command::{Handling, Verb};
+use keyway_proxy::course::redis::nature_of;
+use keyway_proxy::course::{AskOrder, Course, Nature, Part, RouteTotals, Speech, Trip};
+use keyway_resp::reply;
+use keyway_topology::{RoutedPool, Wait};
+
+/// How many keys of one request go ways of their own: each is a request by itself.
+pub(in crate::core) const PARTS_MAX: usize = 4096;
+
+impl Plane {
+    /// Starts a request to a pool that leads to others.
+    #[inline(never)]
+    pub(in crate::core) fn dispatch_routed(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        plan: &Plan,
+        (pool, routes): (&PoolPlan, &RoutePlan),
+        asked: &mut RequestContext,
+    ) -> Step {
+        if asked.session.is_multi_refused && self.refuse_behind_multi(asked) {
+            return Step::Started;
+        }
+        match asked.request.handling() {
+            Handling::Forward | Handling::Split(_) => {}
+            Handling::Local if asked.request.command.verb != Verb::Wait => {
+                return self.answer_routed(pool, asked);
+            }
+            _ => {
+                if let Some(step) = self.take_to_writers(links, plan, routes, asked) {
+                    return step;
+                }
+                asked.session.is_multi_refused = asked.request.command.verb == Verb::Multi;
+                self.refuse_routed(pool, routes, asked);
+                return Step::Started;
+            }
+        }
+        let mut keys = std::mem::take(&mut self.routes.keys);
+        let step = self.follow_routes(links, plan, asked, &mut keys);
+        self.routes.keys = keys;
+        step
+    }
+
+    fn follow_routes(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        plan: &Plan,
+        asked: &mut RequestContext,
+        keys: &mut Vec<u32>,
+    ) -> Step {
+        let request = asked.request;
+        if let Err(fault) = request.keys(keys) {
+            let text = request.keys_error(fault);
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        if keys.is_empty() {
+            let text = format!("ERR '{}' names no key: no pool is chosen by it", name_of(asked));
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        let named = keys.iter().map(|&index| &request.args[index as usize]);
+        let own = asked.session.pool;
+        let place = asked.busy.order.next_place();
+        let mut wants = Wants::of(request, &mut asked.session.identity, place);
+        let step = match self.destination(plan, own, &mut wants, named) {
+            Destination::Leaf(leaf) => {
+                // The client's own pool is the one that answers, as long as it starts.
+                asked.session.pool = leaf;
+                let step = self.dispatch_led(links, &plan.pools[usize::from(leaf)], asked);
+                asked.session.pool = own;
+                step
+            }
+            Destination::Over(over) => self.start_trip(plan, over, asked, keys),
+            Destination::NoPrefix(at) => {
+                let name = &plan.pools[usize::from(at)].name;
+                self.turn_back(plan);
+                let text = format!(
+                    "ERR no route: the key of this {} begins with none of the prefixes of \
+                     [pool.{name}], which has no default",
+                    name_of(asked)
+                );
+                self.deny_routed(asked, &text);
+                Step::Started
+            }
+            Destination::Limited(at) => {
+                let name = &plan.pools[usize::from(at)].name;
+                self.turn_back(plan);
+                let text = format!(
+                    "ERR rate limited: more requests come to [pool.{name}] than its \
+                     requests_per_second allows; try again later"
+                );
+                self.deny_routed(asked, &text);
+                Step::Started
+            }
+        };
+        match step {
+            Step::Started => {
+                let counted = request.command.counted();
+                let language = Language::Redis(asked.session.identity.protocol);
+                let whose = Whose::of(asked.key, asked.session, language);
+                self.note_passed(plan, counted, whose, request.args.buf());
+            }
+            _ => self.turn_back(plan),
+        }
+        step
+    }
+
+    #[cold]
+    fn deny_routed(&mut self, asked: &mut RequestContext, text: &str) {
+        asked.session.note_fault(Fault::Denied);
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+    }
+
+    fn start_trip(
+        &mut self,
+        plan: &Plan,
+        over: u16,
+        asked: &mut RequestContext,
+        keys: &[u32],
+    ) -> Step {
+        let PoolKind::Routed(routes) = &plan.pools[usize::from(over)].kind else {
+            return Step::Started;
+        };
+        let request = asked.request;
+        let nature = nature_of(request);
+        let is_read = nature == Nature::Read;
+        let whose = (&mut *asked.session, &*asked.busy);
+        if let Some(step) = self.may_travel(routes, whose, (is_read, keys.len() > 1)) {
+            return step;
+        }
+        let cut = match request.handling() {
+            Handling::Split(split) => Some((usize::from(split.args_per_key), split.join)),
+            _ => None,
+        };
+        let many = cut.is_some() && keys.len() > 1;
+        let Some((parts, owners)) = self.parts_of(routes, asked, keys, (nature, many)) else {
+            let name = &plan.pools[usize::from(over)].name;
+            let text = format!(
+                "CROSSSLOT keys of this {} begin with prefixes of different pools of [pool.{name}]",
+                name_of(asked).to_ascii_uppercase()
+            );
+            self.turn_back(plan);
+            self.deny_routed(asked, &text);
+            return Step::Started;
+        };
+        // What is written to a gutter is made to expire key by key.
+        let is_capped = !is_read
+            && matches!(&routes.pool,
+            RoutedPool::Failover(pool) if pool.gutter.is_some());
+        if parts.len() > PARTS_MAX || (is_capped && keys.len() > PARTS_MAX) {
+            self.turn_back(plan);
+            let text = format!("ERR too many keys: name {PARTS_MAX} at most to this pool");
+            self.deny_routed(asked, &text);
+            return Step::Started;
+        }
+        let is_silent = Self::is_silent(asked.session);
+        let place = (!is_silent).then(|| asked.busy.order.reserve());
+        asked.session.unheard += u32::from(is_silent);
+        Self::end_skip(asked.session);
+        // Its keys may be asked for by themselves, one by one, at the end of the turn.
+        if parts.len() > 1 {
+            asked.session.fence();
+        }
+        let (client, level) = above(asked.key, asked.session);
+        if let Some(relay) = &mut asked.session.relay {
+            relay.has_trip = true;
+        }
+        self.routes.add(Trip {
+            session: asked.key,
+            client,
+            level,
+            place,
+            lane: asked.session.lane,
+            pool: over,
+            counted_as: request.command.counted(),
+            started: self.clock.now,
+            speech: Speech::Redis {
+                protocol: asked.session.identity.protocol,
+                command: request.command,
+                args: request.args.ranges().to_vec(),
+                cut,
+            },
+            bytes: request.args.buf().to_vec(),
+            parts_left: parts.len() as u16,
+            parts,
+            owners,
+            relays: 0,
+            counted: 0,
+            is_told: false,
+        });
+        Step::Started
+    }
+
+    /// A request, or its keys by the ways they go; `None` where they must not be parted.
+    fn parts_of(
+        &self,
+        routes: &RoutePlan,
+        asked: &RequestContext,
+        keys: &[u32],
+        (nature, many): (Nature, bool),
+    ) -> Option<Lots> {
+        let is_read = nature == Nature::Read;
+        let per_key = |course: Course| {
+            let parts = (0..keys.len().min(PARTS_MAX + 1))
+                .map(|index| Part::new(course.clone(), vec![index as u32]));
+            let owners = (0..keys.len()).map(|index| (index as u16, 0));
+            (parts.collect(), owners.collect())
+        };
+        let whole = |course: Course| (vec![Part::new(course, Vec::new())], Vec::new());
+        Some(match &routes.pool {
+            RoutedPool::Prefix(prefix) => {
+                if !many {
+                    return None;
+                }
+                let key = |index: &u32| &asked.request.args[*index as usize];
+                let children = keys.iter().filter_map(|index| prefix.pick(key(index)));
+                Self::parts_by(children, |child| Course::new(AskOrder::InTurn, nature, [child]))
+            }
+            RoutedPool::Failover(_) => {
+                let course = course_of(routes, nature);
+                // Where one server of several fails, its keys go on by themselves; a write
+                // cannot be asked again as a whole and told the truth.
+                if many && !is_read { per_key(course) } else { whole(course) }
+            }
+            RoutedPool::MissThen(_) => {
+                let course = course_of(routes, nature);
+                match asked.request.command.verb {
+                    Verb::Mget if many => {
+                        let mut part = Part::new(course, Vec::new());
+                        part.keys = (0..keys.len() as u32).collect();
+                        (vec![part], (0..keys.len() as u32).map(|index| (0, index)).collect())
+                    }
+                    // What any of them has counts, for each key.
+                    _ if many && !matches!(asked.request.command.verb, Verb::Mset) => {
+                        per_key(course)
+                    }
+                    _ => whole(course),
+                }
+            }
+            _ => whole(course_of(routes, nature)),
+        })
+    }
+
+    /// Answers what is about the connection or Keyway.
+    #[cold]
+    pub(super) fn answer_routed(&mut self, pool: &PoolPlan, asked: &mut RequestContext) -> Step {
+        match asked.request.command.verb {
+            Verb::Monitor => return self.start_monitor(asked),
+            // Replies on their way are in the protocol spoken so far, and wanted.
+            Verb::Hello | Verb::Reset | Verb::ClientReply
+                if !asked.session.is_quiet(asked.busy) =>
+            {
+                asked.session.fence();
+                return Step::Wait;
+            }
+            _ => {}
+        }
+        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+        Step::Started
+    }
+
+    /// Behind a MULTI that was refused nothing is executed until the transaction that was
+    /// meant ends: a client that pipelines it would else see an error for what was done.
+    /// False for what goes on.
+    #[cold]
+    fn refuse_behind_multi(&mut self, asked: &mut RequestContext) -> bool {
+        let text = match asked.request.command.verb {
+            Verb::Quit => return false,
+            Verb::Reset => {
+                asked.session.is_multi_refused = false;
+                return false;
+            }
+            Verb::Exec => "EXECABORT Transaction discarded because of previous errors.",
+            Verb::Discard => {
+                asked.session.is_multi_refused = false;
+                self.refuse(asked.session, asked.busy, |out| reply::simple(out, "OK"));
+                return true;
+            }
+            _ => "ERR not executed: the MULTI before it was refused; end with EXEC or DISCARD",
+        };
+        asked.session.is_multi_refused = asked.request.command.verb != Verb::Exec;
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        true
+    }
+
+    #[cold]
+    fn refuse_routed(&mut self, pool: &PoolPlan, routes: &RoutePlan, asked: &mut RequestContext) {
+        let text = format!(
+            "ERR '{}' is refused: [pool.{}] is of kind \"{}\", which leads requests with keys to \
+             other pools; use a listener of the pool that is meant",
+            name_of(asked),
+            pool.name,
+            routes.pool.kind()
+        );
+        self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+    }
+}
+
+fn name_of(asked: &RequestContext) -> String {
+    asked.request.command.name.replace('|', " ")
+}
+
+/// The way of a request over the children of a pool.
+pub(in crate::core) fn course_of(routes: &RoutePlan, nature: Nature) -> Course {
+    let is_read = nature == Nature::Read;
+    match &routes.pool {
+        RoutedPool::Failover(pool) => {
+            let gutter = pool.gutter.iter().map(|gutter| gutter.pool);
+            Course::new(AskOrder::InTurn, nature, pool.children.iter().copied().chain(gutter))
+        }
+        RoutedPool::Mirror(pool) => {
+            let lead = usize::from(pool.read_from);
+            let others = pool.children.iter().enumerate().filter(|(index, _)| *index != lead);
+            let order = pool.children.get(lead).copied().into_iter();
+            let order = order.chain(others.map(|(_, child)| *child));
+            let all = AskOrder::All { wait: pool.wait, prefers_found: false };
+            Course::new(if is_read { AskOrder::InTurn } else { all }, nature, order)
+        }
+        RoutedPool::MissThen(pool) => {
+            let all = AskOrder::All { wait: Wait::All, prefers_found: true };
+            let way = if is_read { AskOrder::UntilFound } else { all };
+            Course::new(way, nature, pool.children.iter().copied())
+        }
+        RoutedPool::ReadWriteSplit(pool) if is_read => {
+            Course::new(AskOrder::InTurn, nature, [pool.read, pool.write])
+        }
+        others => Course::new(AskOrder::InTurn, nature, others.children()),
+    }
+}
+
+/// Counts a step from one child to the next.
+pub(super) fn note_step(routes: &RoutePlan) {
+    match routes.pool {
+        RoutedPool::MissThen(_) => RouteTotals::note(&routes.totals.lookups),
+        _ => RouteTotals::note(&routes.totals.failovers),
+    }
+}

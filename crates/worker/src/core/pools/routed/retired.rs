@@ -1,0 +1,52 @@
+//! The end of a retired pool waits for requests that may still come to it through another pool.
+
+use super::State;
+use super::relays::Errand;
+use crate::core::Plane;
+use keyway_proxy::Session;
+use keyway_proxy::course::RelayFor;
+
+impl Plane {
+    /// Returns whether requests may still come to a retired pool through another: one leads to it
+    /// that has not ended in this worker, or something on its way names it. Its position must not
+    /// be given to another pool until then.
+    #[cold]
+    pub(in crate::core) fn is_led_to(&self, pool: u16) -> bool {
+        let leads = |other: u16| {
+            let routes = super::routes_of(&self.plan, other);
+            routes.is_some_and(|routes| routes.pool.children().contains(&pool))
+        };
+        let mut others = 0..self.plan.pools.len() as u16;
+        others.any(|other| !self.ended.contains(&other) && leads(other)) || self.routes.names(pool)
+    }
+}
+
+/// Returns whether a session brings a request on whose end something of this pool depends.
+pub(in crate::core) fn reports_to(session: &Session, pool: u16) -> bool {
+    session.relay.as_ref().is_some_and(|relay| is_for(relay.errand, pool))
+}
+
+/// Returns whether the reply of such a relay is counted by this pool.
+fn is_for(relay: RelayFor, pool: u16) -> bool {
+    match relay {
+        RelayFor::Fill(own) | RelayFor::Shadow { pool: own, .. } => own == pool,
+        // A trip names its pool itself.
+        RelayFor::Ask { .. } | RelayFor::TimeLeft { .. } | RelayFor::Nobody => false,
+    }
+}
+
+impl Errand {
+    fn names(&self, pool: u16) -> bool {
+        self.pool == pool || is_for(self.relay, pool)
+    }
+}
+
+impl State {
+    /// Returns whether a request that is on its way, or is to be asked, names a pool. Trips name the pool
+    /// that leads them, which has not ended before they have.
+    fn names(&self, pool: u16) -> bool {
+        self.trips.iter().any(|(_, trip)| trip.pool == pool)
+            || self.copies.iter().any(|copy| copy.names(pool))
+            || self.queues.errands().any(|errand| errand.names(pool))
+    }
+}

@@ -1,0 +1,225 @@
+//! Pools that read in one pool and write to another.
+//!
+//! A request with keys only chooses, as with a prefix. What belongs to a connection (a
+//! transaction, a watch, a command that waits, subscriptions) goes to the pool that
+//! writes, to which the session is *lent* for that long: it is of that pool, and goes
+//! home with the first request behind it that needs no such thing.
+
+use super::routes_of;
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{LinkSlot, Plane};
+use crate::{Plan, RoutePlan};
+use keyway_base::Time;
+use keyway_command::{Across, Flags, Handling, Request, Verb};
+use keyway_memcache::{Dialect, Head, RequestFlags};
+use keyway_proxy::course::{Nature, memcached};
+use keyway_proxy::{Identity, Session};
+use keyway_resp::reply;
+use keyway_topology::{ReadWriteSplitPool, RoutedPool};
+
+/// What a request is to a pool that tells reads from writes, and whose it is.
+pub(in crate::core) struct Wants<'s> {
+    reads: bool,
+    /// It is right only where is written.
+    is_bound: bool,
+    /// Its command, of Redis.
+    name: &'static str,
+    identity: &'s mut Identity,
+    /// The place that its reply is to have.
+    place: u32,
+}
+
+impl<'s> Wants<'s> {
+    pub(in crate::core) fn of(
+        request: &Request,
+        identity: &'s mut Identity,
+        place: u32,
+    ) -> Wants<'s> {
+        // Cursors are about the table of one server.
+        let is_bound = matches!(request.command.verb, Verb::Hscan | Verb::Sscan | Verb::Zscan);
+        let reads = request.command.flags.contains(Flags::READONLY);
+        Wants { reads, is_bound, name: request.command.name, identity, place }
+    }
+
+    pub(in crate::core) fn of_memcached(
+        head: Head,
+        identity: &'s mut Identity,
+        place: u32,
+    ) -> Wants<'s> {
+        // A number for cas is of the server that gave it; packets always have one.
+        let is_bound = head.asked.has(RequestFlags::CAS) || head.dialect == Dialect::Binary;
+        let reads = memcached::nature_of(&head) == Nature::Read;
+        Wants { reads, is_bound, name: "", identity, place }
+    }
+
+    /// Whether it goes to the pool that is read. What writes is noted.
+    pub(super) fn is_read_by(&mut self, split: &ReadWriteSplitPool, now: Time) -> bool {
+        if !self.reads {
+            self.note_write(split, now);
+            return false;
+        }
+        let is_pinned = split.pin_after_write.is_some() && now < self.identity.reads_primary_until;
+        let is_named = || split.write_commands.iter().any(|name| **name == *self.name);
+        !is_pinned && !self.is_bound && !is_named()
+    }
+
+    fn note_write(&mut self, split: &ReadWriteSplitPool, now: Time) {
+        if let Some(pin) = split.pin_after_write {
+            self.identity.pin_for(pin, self.place, now);
+        }
+    }
+}
+
+/// Whether a request needs a connection, or a state, that is the client's own.
+fn needs_connection(request: &Request) -> bool {
+    match request.handling() {
+        Handling::Transaction | Handling::Block | Handling::PubSub => true,
+        Handling::Local => request.command.verb == Verb::Wait,
+        _ => false,
+    }
+}
+
+/// Whether a request that names no key, or runs a script, may write.
+fn may_write(request: &Request) -> bool {
+    let is_script = matches!(request.handling(), Handling::Across(Across::Run));
+    let only_reads = matches!(request.command.verb, Verb::EvalRo | Verb::EvalshaRo | Verb::FcallRo);
+    (is_script && !only_reads) || request.command.flags.contains(Flags::WRITE)
+}
+
+/// Where a pool writes, or reads, if that is a store or servers that need no asking of
+/// others.
+fn end_of(plan: &Plan, pool: u16, reads: bool) -> Option<u16> {
+    let mut at = pool;
+    while let Some(routes) = routes_of(plan, at) {
+        let RoutedPool::ReadWriteSplit(split) = &routes.pool else { return None };
+        at = if reads { split.read } else { split.write };
+    }
+    Some(at)
+}
+
+impl Plane {
+    /// Has the pool that writes take what is no request for keys; `None` where this pool
+    /// has none, or none that can.
+    #[cold]
+    pub(super) fn take_to_writers(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        plan: &Plan,
+        routes: &RoutePlan,
+        asked: &mut RequestContext,
+    ) -> Option<Step> {
+        let RoutedPool::ReadWriteSplit(split) = &routes.pool else { return None };
+        if asked.session.relay.is_some() {
+            return None;
+        }
+        let writer = end_of(plan, split.write, false)?;
+        let now = self.clock.now;
+        if needs_connection(asked.request) {
+            return Some(self.lend(writer, asked));
+        }
+        if !matches!(asked.request.handling(), Handling::Across(_) | Handling::Everywhere(_)) {
+            return None;
+        }
+        let place = asked.busy.order.next_place();
+        let mut wants = Wants::of(asked.request, &mut asked.session.identity, place);
+        let reads = matches!(asked.request.command.verb, Verb::EvalRo | Verb::EvalshaRo)
+            && wants.is_read_by(split, now);
+        if may_write(asked.request) {
+            wants.note_write(split, now);
+        }
+        // A store, or a pool that leads on, has not been told of scripts.
+        let reader = end_of(plan, split.read, true)
+            .filter(|&reader| plan.pools[usize::from(reader)].kind.scripts().is_some());
+        let end = reader.filter(|_| reads).unwrap_or(writer);
+        let own = std::mem::replace(&mut asked.session.pool, end);
+        let step = self.dispatch_led(links, &plan.pools[usize::from(end)], asked);
+        asked.session.pool = own;
+        if matches!(step, Step::Started) {
+            self.request_cells(own, asked.request.command.counted()).call();
+        }
+        Some(step)
+    }
+
+    /// Lends a session to the pool that writes; its request comes again there.
+    fn lend(&mut self, writer: u16, asked: &mut RequestContext) -> Step {
+        if asked.session.is_monitor {
+            let text = "ERR a client that monitors does nothing else here: send RESET first";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Step::Started;
+        }
+        let home = std::mem::replace(&mut asked.session.pool, writer);
+        asked.session.stateful.get_or_insert_default().home = Some(home);
+        self.mark_session_resuming(asked.key, asked.session);
+        Step::Wait
+    }
+
+    /// Looks at a request of a session that is lent: `None` where the pool that writes
+    /// goes on with it, as always when it is not.
+    #[cold]
+    pub(in crate::core) fn dispatch_lent(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+    ) -> Option<Step> {
+        let home = asked.session.stateful.as_ref()?.home?;
+        let verb = asked.request.command.verb;
+        if verb == Verb::Reset {
+            self.end_stateful(links, asked.key, asked.session);
+        }
+        if !has_begun(asked.session) && !needs_connection(asked.request) {
+            asked.session.go_home();
+            self.mark_session_resuming(asked.key, asked.session);
+            return Some(Step::Wait);
+        }
+        let plan = std::sync::Arc::clone(&self.plan);
+        let own = &plan.pools[usize::from(home)];
+        let lent_to = std::mem::replace(&mut asked.session.pool, home);
+        let step = self.look_from_home(&plan, asked, own);
+        asked.session.pool = lent_to;
+        step
+    }
+
+    /// The same as the pool of the session's listener sees it.
+    fn look_from_home(
+        &mut self,
+        plan: &Plan,
+        asked: &mut RequestContext,
+        own: &crate::PoolPlan,
+    ) -> Option<Step> {
+        let is_held = !own.pause.is_unused()
+            && self.holds_back_led(own, (asked.key, asked.session), asked.request);
+        if is_held {
+            asked.session.waits_for_link = true;
+            return Some(Step::Wait);
+        }
+        let is_queueing =
+            asked.session.stateful.as_ref().is_some_and(|stateful| stateful.transaction.is_some());
+        let verb = asked.request.command.verb;
+        if let Some(routes) = routes_of(plan, asked.session.pool)
+            && let RoutedPool::ReadWriteSplit(split) = &routes.pool
+            && (verb == Verb::Exec || (may_write(asked.request) && !is_queueing))
+        {
+            let now = self.clock.now;
+            let place = asked.busy.order.next_place();
+            Wants::of(asked.request, &mut asked.session.identity, place).note_write(split, now);
+        }
+        // What is about the connection alone is as at home.
+        let is_of_links = matches!(verb, Verb::Hello | Verb::ClientReply | Verb::Quit | Verb::Wait);
+        if asked.request.handling() != Handling::Local || is_of_links || is_queueing {
+            return None;
+        }
+        if verb == Verb::Monitor {
+            let text = "ERR 'monitor' is refused while a watch or subscriptions last";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Some(Step::Started);
+        }
+        Some(self.answer_routed(own, asked))
+    }
+}
+
+/// Whether there is anything that a client has begun on its connection.
+fn has_begun(session: &Session) -> bool {
+    session.subscriptions.is_some()
+        || session.stateful.as_ref().is_some_and(|stateful| stateful.has_begun())
+}

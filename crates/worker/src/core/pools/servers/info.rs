@@ -1,0 +1,168 @@
+//! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
+//! of them.
+
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{LinkSlot, Plane};
+use crate::server_status::backend_state;
+use crate::{Cluster, Plan, Upstream};
+use keyway_command::{Args, Join as Rule};
+use keyway_proxy::{BackendInfo, InfoAsks, InfoQuery, Join, NoAnswer, write_fault};
+use keyway_resp::{Protocol, reply};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What every server is asked: the form that every version knows.
+const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
+
+impl Plane {
+    /// Answers INFO, or asks the servers it is about.
+    #[cold]
+    pub(in crate::core) fn info(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+    ) -> Step {
+        match InfoAsks::of(&asked.request.args) {
+            InfoAsks::Keyway => {
+                let plan = Arc::clone(&self.plan);
+                let pool = &plan.pools[asked.session.pool as usize];
+                self.answer_without_server(asked.session, asked.busy, pool, asked.request);
+                Step::Started
+            }
+            InfoAsks::Servers(query) => self.info_of_servers(links, asked, query),
+            InfoAsks::Backend => self.info_of_one(links, asked),
+        }
+    }
+
+    fn info_of_servers(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        mut query: InfoQuery,
+    ) -> Step {
+        query.is_cluster =
+            self.plan.listeners[usize::from(asked.session.listener)].cluster.is_some();
+        if self.in_use(asked.session.pool).count() == 0 {
+            let (plan, pool) = (Arc::clone(&self.plan), asked.session.pool);
+            let protocol = asked.session.identity.protocol;
+            self.count(asked.session, asked.request);
+            self.note_served(pool, asked.request.command.counted());
+            let mut join = Join::default();
+            (join.pool, join.report) = (pool, Some(Box::new((query, protocol))));
+            self.answer(asked.session, asked.busy, |out| write_report(&plan, &join, out));
+            return Step::Started;
+        }
+        self.expect_report((query, asked.session.identity.protocol));
+        let mut request = *asked.request;
+        request.args = Args::new(INFO, &[]);
+        let (session, busy) = (&mut *asked.session, &mut *asked.busy);
+        let step = self.send_everywhere(links, asked.key, session, busy, &request, Rule::Each);
+        self.expect_nothing();
+        step
+    }
+
+    /// Hands INFO to one server, which its first argument names.
+    fn info_of_one(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[asked.session.pool as usize];
+        let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {
+            return Step::Started;
+        };
+        let wanted = String::from_utf8_lossy(&asked.request.args[2]).into_owned();
+        let servers = || (0..sharded.servers.len()).filter(|&server| pool.kind.has_server(server));
+        let is_at = |server: &usize| {
+            pool.kind.address(*server).is_some_and(|address| address.to_string() == wanted)
+        };
+        let named = servers().find(|&server| pool.kind.label(server) == wanted);
+        let Some(server) = named.or_else(|| servers().find(is_at)) else {
+            let known: Vec<_> = servers().take(20).map(|server| pool.kind.label(server)).collect();
+            let text = format!(
+                "ERR no server of pool {} has this name or address; there are: {}",
+                pool.name,
+                known.join(", ")
+            );
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        };
+        let mut frame = Vec::new();
+        reply::array(&mut frame, asked.request.args.len() - 2);
+        reply::bulk(&mut frame, b"INFO");
+        asked.request.args.from(3).for_each(|section| reply::bulk(&mut frame, section));
+        let mut request = *asked.request;
+        request.args = Args::new(&frame, &[]);
+        let link = self.link_of(asked.session, server as u16);
+        self.forward(links, asked.key, asked.session, asked.busy, &request, link)
+    }
+}
+
+/// Appends the text made of what the servers of a join have said.
+#[cold]
+pub(in crate::core) fn write_report(plan: &Plan, join: &Join, out: &mut Vec<u8>) {
+    let Some((query, protocol)) = join.report.as_deref() else { return };
+    let pool = usize::from(join.pool);
+    let kind = &plan.pools[pool].kind;
+    let Some(Upstream { servers: sharded, options, .. }) = kind.upstream() else { return };
+    let cluster = kind.cluster();
+    let mut servers: Vec<BackendInfo> = Vec::with_capacity(sharded.servers.len());
+    // Of each place, where it is among those that have a server.
+    let mut of_place = vec![None; sharded.servers.len()];
+    for (index, place) in of_place.iter_mut().enumerate() {
+        let Some(address) = kind.address(index) else { continue };
+        let (health, reason) = backend_state(plan, plan.topology.backend_id(pool, index));
+        let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+        *place = Some(servers.len());
+        servers.push(BackendInfo {
+            name: kind.label(index),
+            address: address.to_string(),
+            health,
+            standing: cluster.map_or_else(String::new, |it| standing(it, index)),
+            latency_micros: plan.facts.backend_latency_micros(join.pool, index),
+            info: Err(format!("it is {health}{why} and was not asked")),
+        });
+    }
+    for (backend, answer) in join.answers() {
+        let Some(at) = of_place[usize::from(backend)] else { continue };
+        servers[at].info = match answer {
+            Ok(text) => std::str::from_utf8(text).map_err(|_| "its INFO is no text".to_owned()),
+            Err(NoAnswer::Refused(words)) => Err(one_line(&String::from_utf8_lossy(words))),
+            Err(NoAnswer::Fault(fault)) => {
+                let mut text = Vec::new();
+                write_fault(fault, "", &mut text);
+                let text = String::from_utf8_lossy(&text);
+                let what = text.trim_start_matches("-ERR backend ");
+                Err(one_line(what.split(';').next().unwrap_or(what)))
+            }
+        };
+    }
+    let sections: Vec<&str> = query.sections.iter().map(String::as_str).collect();
+    let mut own = String::new();
+    plan.facts.info(join.pool, query.is_cluster, &sections, &mut own);
+    let databases = options.database..options.database.saturating_add(options.databases.max(1));
+    protocol.text(out, query.text(&own, databases, &servers).as_bytes());
+}
+
+/// What a server does, as fields.
+fn standing(cluster: &Cluster, place: usize) -> String {
+    let Some(known) = cluster.standing(place) else { return String::new() };
+    let mut fields = format!(",standing={}", known.role);
+    let others = [
+        ("of", known.of),
+        ("slots", known.slots.map(|slots| slots.to_string())),
+        ("zone", known.zone),
+        ("lag_ms", known.lag_millis.map(|millis| millis.to_string())),
+    ];
+    for (name, value) in others {
+        let Some(value) = value else { continue };
+        let _ = write!(fields, ",{name}={}", one_line(&value));
+    }
+    fields
+}
+
+/// A text that breaks neither the lines nor the fields of INFO.
+fn one_line(text: &str) -> String {
+    text.trim().chars().map(|it| if it.is_control() || it == ',' { ' ' } else { it }).collect()
+}
+
+/// A report, and in which protocol its client wants it.
+pub(in crate::core) type Report = (InfoQuery, Protocol);

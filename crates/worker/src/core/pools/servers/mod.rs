@@ -1,0 +1,17 @@
+//! What all pools with servers do for clients that speak Redis's protocol.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `info` | INFO about a pool's servers: added up, or one of them |
+//! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
+//! | `scripts` | what servers keep for later calls, and who was given what |
+//! | `stateful` | transactions and blocking commands |
+//! | `tracking` | who is told which keys have changed |
+//! | `unblock` | the end of a command that blocks |
+
+pub(in crate::core) mod info;
+pub(in crate::core) mod pubsub;
+pub(in crate::core) mod scripts;
+pub(in crate::core) mod stateful;
+pub(in crate::core) mod tracking;
+pub(in crate::core) mod unblock;

@@ -1,0 +1,271 @@
+//! Subscriptions of this worker's clients: who hears what, and what is
+//! subscribed at servers for them.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `request` | the commands: subscribing, publishing, telling |
+//! | `deliver` | a message goes to every subscriber; who does not keep up |
+//! | `upstream` | what is subscribed where, confirmed, lost and subscribed anew |
+//!
+//! A request to subscribe is a fence: it starts when every request before it
+//! was answered, and the next one starts when it was. So a confirmation is
+//! always the next thing to leave, and no message overtakes it.
+
+mod deliver;
+mod request;
+mod upstream;
+
+use crate::channels::Published;
+use crate::core::Plane;
+use crate::{Plan, PoolKind};
+use indexmap::IndexSet;
+use keyway_base::{Key, Time};
+use keyway_net::Socket;
+use keyway_proxy::Session;
+use keyway_proxy::pubsub::{Name, PushShape, Registry, SubscriberLink, SubscriptionKind};
+use keyway_resp::Protocol;
+use keyway_topology::BackendId;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Position of a subscriber link in the worker.
+pub(crate) type SubscriberIndex = usize;
+
+/// Subscriptions of one worker.
+pub(crate) struct PubSub {
+    pools: Vec<PoolChannels>,
+    pub(crate) slots: Vec<SubscriberSlot>,
+    /// Slots with something to connect, send or close.
+    pub(crate) busy_slots: Vec<SubscriberIndex>,
+    /// Something was put into this worker's inbox.
+    pub(crate) has_mail: bool,
+    /// Room for what is taken out of it.
+    inbox: Vec<Arc<Published>>,
+    /// Names that perhaps nobody wants any more.
+    releases: Vec<(u16, SubscriptionKind, Name)>,
+    /// Who may be used has changed: names may live elsewhere now.
+    pub(crate) is_moving: bool,
+    /// Clients whose subscriptions wait for a server.
+    pending: IndexSet<Key<Session>, foldhash::fast::RandomState>,
+    /// Subscribers above the soft bound.
+    over_soft: Vec<Key<Session>>,
+    /// Subscribers to close, and why.
+    pub(crate) dropped: Vec<(Key<Session>, &'static str)>,
+    /// Room for composing a message.
+    frame: Vec<u8>,
+}
+
+/// Subscriptions of one pool.
+struct PoolChannels {
+    /// Who hears what.
+    registry: Registry<Key<Session>>,
+    /// Who waits for what to be confirmed.
+    waiters: Registry<Key<Session>>,
+    /// Clients with subscriptions.
+    clients: u64,
+    /// The links to its servers, in their order.
+    slots: Range<SubscriberIndex>,
+}
+
+/// A subscriber link with what the worker knows of it.
+pub(crate) struct SubscriberSlot {
+    pub(crate) link: SubscriberLink,
+    pub(crate) pool: u16,
+    pub(crate) backend: u16,
+    id: BackendId,
+    pub(crate) socket: Option<Socket>,
+    /// Counts connections lost, so that an event of an earlier one is told
+    /// apart.
+    pub(crate) generation: u32,
+    /// In `PubSub::busy_slots`.
+    is_busy: bool,
+    /// When the latest attempt to connect began.
+    attempted: Time,
+    /// Its connection was lost: what any server of its cluster tells is asked of another.
+    is_avoided: bool,
+    /// Its pool is gone: a place for another's.
+    is_spare: bool,
+    /// It is to a sentinel, which tells the worker and no client.
+    is_sentinel: bool,
+}
+
+impl PubSub {
+    pub(in crate::core) fn new(plan: &Plan) -> Self {
+        let mut pubsub = Self {
+            pools: Vec::new(),
+            slots: Vec::new(),
+            busy_slots: Vec::new(),
+            has_mail: false,
+            inbox: Vec::new(),
+            releases: Vec::new(),
+            is_moving: false,
+            pending: IndexSet::default(),
+            over_soft: Vec::new(),
+            dropped: Vec::new(),
+            frame: Vec::new(),
+        };
+        for index in 0..plan.pools.len() {
+            pubsub.begin_pool(plan, index);
+        }
+        pubsub
+    }
+
+    /// A pool has come to a position.
+    pub(in crate::core) fn begin_pool(&mut self, plan: &Plan, index: usize) {
+        let mut own = Vec::new();
+        let kind = &plan.pools[index].kind;
+        if let Some(upstream) = kind.upstream()
+            && plan.retired(index as u16).is_none()
+        {
+            let link = || match kind.cluster() {
+                Some(_) => SubscriberLink::of_cluster(),
+                None => SubscriberLink::default(),
+            };
+            own.extend((0..upstream.servers.servers.len()).map(|backend| SubscriberSlot {
+                link: link(),
+                pool: index as u16,
+                backend: backend as u16,
+                id: plan.topology.backend_id(index, backend),
+                socket: None,
+                generation: 1,
+                is_busy: false,
+                attempted: Time(0),
+                is_avoided: false,
+                is_sentinel: matches!(kind, PoolKind::Sentinels(_)),
+                is_spare: false,
+            }));
+        }
+        let channels = PoolChannels {
+            registry: Registry::default(),
+            waiters: Registry::default(),
+            clients: 0,
+            slots: self.room_for(own),
+        };
+        match self.pools.get_mut(index) {
+            Some(place) => *place = channels,
+            None => self.pools.push(channels),
+        }
+    }
+
+    /// Puts a pool's slots in a row among the others, where another pool's were if they fit.
+    fn room_for(&mut self, own: Vec<SubscriberSlot>) -> Range<SubscriberIndex> {
+        let (slots, len) = (&mut self.slots, own.len());
+        let fits = |first: &usize| slots[*first..*first + len].iter().all(|slot| slot.is_spare);
+        let last = slots.len().checked_sub(len);
+        let first = last.and_then(|last| (0..=last).find(fits)).unwrap_or(slots.len());
+        for (index, slot) in (first..).zip(own) {
+            match slots.get_mut(index) {
+                Some(place) => {
+                    let generation =
+                        crate::core::upstream::connections::next_generation(place.generation);
+                    *place = SubscriberSlot { generation, is_busy: place.is_busy, ..slot };
+                }
+                None => slots.push(slot),
+            }
+        }
+        first..first + len
+    }
+
+    /// The slots of a pool, which is to be ended.
+    pub(crate) fn slots_of(&self, pool: u16) -> Range<SubscriberIndex> {
+        self.pools[usize::from(pool)].slots.clone()
+    }
+
+    /// Nothing is left of a pool: its slots may be another's.
+    pub(in crate::core) fn end_pool(&mut self, pool: u16) {
+        let channels = &mut self.pools[usize::from(pool)];
+        let slots = std::mem::replace(&mut channels.slots, 0..0);
+        for slot in &mut self.slots[slots] {
+            slot.link = SubscriberLink::default();
+            (slot.is_spare, slot.is_sentinel) = (true, false);
+        }
+    }
+
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail
+            || !self.busy_slots.is_empty()
+            || !self.releases.is_empty()
+            || !self.dropped.is_empty()
+            || self.is_moving
+    }
+
+    /// Sees to it that a slot is looked at in this turn.
+    /// Names that clients subscribe to or wait for, and names wanted of servers.
+    pub(in crate::core) fn subscriptions(&self) -> usize {
+        let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
+        let kinds =
+            tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
+        let of_clients = self.slots.iter().filter(|slot| !slot.is_sentinel);
+        kinds.sum::<usize>() + of_clients.map(|slot| slot.link.wanted()).sum::<usize>()
+    }
+
+    /// Number of clients whose subscriptions wait or that are to be closed, and of names to be
+    /// given up.
+    pub(in crate::core) fn waiting(&self) -> usize {
+        self.pending.len() + self.dropped.len() + self.over_soft.len() + self.releases.len()
+    }
+
+    /// Connections to servers that stand, for clients.
+    pub(in crate::core) fn connections(&self) -> usize {
+        let is_open = |slot: &&SubscriberSlot| slot.socket.is_some() && !slot.is_sentinel;
+        self.slots.iter().filter(is_open).count()
+    }
+
+    /// Has every sentinel tell of these channels.
+    pub(in crate::core) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if slot.is_sentinel {
+                let kind = SubscriptionKind::Channel;
+                names.iter().for_each(|name| slot.link.want(kind, name, now));
+                self.touch(index);
+            }
+        }
+    }
+
+    fn touch(&mut self, index: SubscriberIndex) {
+        let slot = &mut self.slots[index];
+        if !slot.is_busy {
+            slot.is_busy = true;
+            self.busy_slots.push(index);
+        }
+    }
+
+    /// Notes that a slot is being looked at.
+    pub(crate) fn untouch(&mut self, index: SubscriberIndex) {
+        self.slots[index].is_busy = false;
+    }
+}
+
+/// How pushes to this client begin.
+#[inline]
+fn shape_of(session: &Session) -> PushShape {
+    match session.identity.protocol {
+        Protocol::Resp2 => PushShape::Array,
+        Protocol::Resp3 => PushShape::Push,
+    }
+}
+
+impl Plane {
+    /// Brings the gauges of subscriptions up to date.
+    pub(in crate::core) fn publish_pubsub_gauges(&self) {
+        use SubscriptionKind::{Channel, Pattern, Shard};
+        for (index, pool) in self.pubsub.pools.iter().enumerate() {
+            if self.plan.retired(index as u16).is_some() {
+                continue;
+            }
+            let cells = &self.cells.pool(index).pubsub;
+            let names = |kind| pool.registry.names(kind).len() as u64;
+            cells.channels.set(names(Channel) + names(Shard));
+            cells.patterns.set(names(Pattern));
+            cells.clients.set(pool.clients);
+            let slots = &self.pubsub.slots[pool.slots.clone()];
+            cells.upstream.set(slots.iter().map(|slot| slot.link.wanted() as u64).sum());
+        }
+    }
+}
+
+#[cfg(test)]
+mod laws;

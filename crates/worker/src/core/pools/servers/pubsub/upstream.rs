@@ -1,0 +1,536 @@
+use super::{SubscriberIndex, SubscriberSlot};
+use crate::Upstream;
+use crate::core::{Core, Plane};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
+use keyway_net::{ConnectFault, Socket, TlsFault};
+use keyway_proxy::pubsub::{Heard, Name, Outcome, SubscriptionKind};
+use keyway_proxy::{Session, write_fault};
+use keyway_route::place;
+use keyway_topology::FailureReason;
+use std::sync::Arc;
+
+/// Channels of events, which every server has of its own.
+const KEYEVENT: &[u8] = b"__keyevent@";
+/// Both begin so; a pattern that does is about them.
+const KEY_EVENTS: &[u8] = b"__key";
+/// Channels of keys, which are where the key is.
+const KEYSPACE: &[u8] = b"__keyspace@";
+
+/// Where the messages to a name come from.
+enum Home {
+    Server(u16),
+    /// Every server in use.
+    Everywhere,
+}
+
+/// The text that decides on which server a channel lives, if one does.
+fn placing_text(kind: SubscriptionKind, name: &[u8]) -> Option<&[u8]> {
+    match kind {
+        SubscriptionKind::Pattern => None,
+        SubscriptionKind::Shard => Some(name),
+        SubscriptionKind::Channel if name.starts_with(KEYEVENT) => None,
+        SubscriptionKind::Channel if name.starts_with(KEYSPACE) => {
+            let key = name.windows(3).position(|bytes| bytes == b"__:");
+            Some(key.map_or(name, |at| &name[at + 3..]))
+        }
+        SubscriptionKind::Channel => Some(name),
+    }
+}
+
+impl Core {
+    /// Takes bytes that a server sent to its subscriber.
+    ///
+    /// # Errors
+    /// When the connection is to be lost.
+    pub(crate) fn on_subscriber_bytes(
+        &mut self,
+        index: SubscriberIndex,
+        bytes: &[u8],
+    ) -> Result<(), BackendFault> {
+        let Core { sessions, plane, .. } = self;
+        let slot = &mut plane.pubsub.slots[index];
+        let (pool, backend, id) = (slot.pool, slot.backend, slot.id);
+        let is_sentinel = slot.is_sentinel;
+        let cells = plane.cells.pool(pool as usize).backend(backend as usize);
+        cells.received_bytes.add(bytes.len() as u64);
+        let (limits, now) = (plane.plan.limits, plane.clock.now);
+        // Out of its place while it speaks: who listens is in the same place.
+        let mut link = std::mem::take(&mut slot.link);
+        let mut has_confirmed = false;
+        let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
+            Heard::Message { frame, .. } if is_sentinel => plane.hear_notice(pool, frame),
+            Heard::Confirmed { name, .. } if is_sentinel => plane.note_listening(pool, name),
+            Heard::Message { kind, name, frame } => {
+                plane.fan_out(sessions, pool, kind, name, frame);
+            }
+            Heard::Confirmed { kind, name } => {
+                has_confirmed = true;
+                plane.on_active(sessions, pool, kind, name);
+            }
+            Heard::Astray { name, said } => plane.on_name_astray((pool, backend), name, said),
+            Heard::Refused { kind, name, reply } => {
+                plane.drop_refused(sessions, pool, kind, name);
+                plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
+            }
+        });
+        let slot = &mut plane.pubsub.slots[index];
+        slot.link = link;
+        if has_confirmed {
+            plane.failures.get_mut(id).lost = 0;
+            if let Some(change) = plane.plan.health.note_success(id) {
+                plane.log_change(&change);
+            }
+        }
+        if !plane.pubsub.slots[index].link.unsent().is_empty() {
+            plane.pubsub.touch(index);
+        }
+        outcome
+    }
+
+    /// Notes that a subscriber's connection is being made.
+    pub(crate) fn on_subscriber_connecting(&mut self, index: SubscriberIndex) {
+        let options = Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].pool));
+        let now = self.plane.clock.now;
+        let slot = &mut self.plane.pubsub.slots[index];
+        slot.attempted = now;
+        slot.link.on_connecting(&options, now);
+    }
+
+    /// A subscriber's connection stands.
+    pub(crate) fn on_subscriber_connected(&mut self, index: SubscriberIndex, socket: Socket) {
+        let options = Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].pool));
+        let now = self.plane.clock.now;
+        let slot = &mut self.plane.pubsub.slots[index];
+        slot.socket = Some(socket);
+        slot.link.on_connected(&options, now);
+        self.plane.pubsub.touch(index);
+    }
+
+    /// A subscriber's connection could not be made.
+    pub(crate) fn on_subscriber_connect_failed(
+        &mut self,
+        index: SubscriberIndex,
+        fault: ConnectFault,
+    ) {
+        if let ConnectFault::Tls(fault) = fault {
+            self.on_subscriber_tls_fault(index, fault);
+        }
+        let slot = &self.plane.pubsub.slots[index];
+        let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
+        if fault != ConnectFault::Exhausted {
+            let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
+            if let Some(change) = self.plane.plan.health.note_failure(id, reason, (began, now)) {
+                self.plane.log_change(&change);
+            }
+        }
+        self.on_subscriber_lost(index, BackendFault::Connect);
+    }
+
+    /// A subscriber's connection was not secured, or not after all.
+    #[cold]
+    pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
+        let slot = &self.plane.pubsub.slots[index];
+        let place = (slot.pool, slot.backend);
+        self.plane.on_tls_fault(place, fault);
+    }
+
+    /// A subscriber's connection is over: it is made again while anything is
+    /// wanted, and whoever waits for it is told. Returns its socket, to be
+    /// closed.
+    pub(crate) fn on_subscriber_lost(
+        &mut self,
+        index: SubscriberIndex,
+        fault: BackendFault,
+    ) -> Option<Socket> {
+        let Core { sessions, plane, .. } = self;
+        let jitter = plane.next_random();
+        let pool = plane.pubsub.slots[index].pool;
+        let options = Arc::clone(plane.link_options(pool));
+        let now = plane.clock.now;
+        let slot = &mut plane.pubsub.slots[index];
+        slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
+        let is_needed = slot.link.is_needed();
+        slot.link.on_lost(&options, now, jitter);
+        let socket = slot.socket.take();
+        if is_needed {
+            plane.log_subscriber_lost(index, fault);
+            plane.avoid(index);
+            plane.fail_waiting(sessions, index, fault);
+        }
+        plane.pubsub.touch(index);
+        socket
+    }
+
+    /// Upkeep, a few times a second: what takes too long fails. Connections
+    /// that are dead go to `dead`.
+    pub(crate) fn tend_pubsub(&mut self, dead: &mut Vec<(SubscriberIndex, BackendFault)>) {
+        let Core { sessions, plane, .. } = self;
+        let now = plane.clock.now;
+        // For mail that came while this worker could not be told.
+        plane.pubsub.has_mail = true;
+        plane.tend_lagging(sessions, now);
+        plane.tend_pending(sessions, now);
+        for index in 0..plane.pubsub.slots.len() {
+            let link = &mut plane.pubsub.slots[index].link;
+            link.ask_again(now);
+            match link.handle_timeout(now) {
+                Err(fault) => dead.push((index, fault)),
+                Ok(()) if link.wants_connection(now) || !link.unsent().is_empty() => {
+                    plane.pubsub.touch(index);
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Ends the subscriptions nobody wants any more, and moves those whose
+    /// server has changed.
+    pub(crate) fn settle_upstream(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        for (pool, kind, name) in std::mem::take(&mut plane.pubsub.releases) {
+            if !plane.is_used(pool, kind, &name) {
+                for index in plane.pubsub.pools[pool as usize].slots.clone() {
+                    plane.unwant(index, kind, &name);
+                }
+            }
+        }
+        if std::mem::take(&mut plane.pubsub.is_moving) {
+            for pool in 0..plane.pubsub.pools.len() as u16 {
+                plane.move_names(sessions, pool);
+            }
+        }
+    }
+}
+
+impl Plane {
+    /// The server a channel lives on; for what is everywhere, any.
+    pub(super) fn server_of_channel(
+        &self,
+        pool: u16,
+        kind: SubscriptionKind,
+        name: &[u8],
+    ) -> Option<u16> {
+        let Upstream { servers: sharded, .. } = self.plan.pools[pool as usize].kind.upstream()?;
+        let state = self.pools[pool as usize].servers()?;
+        let text = placing_text(kind, name).unwrap_or(name);
+        // Where keys are placed by chance a channel still has one place.
+        let chance = sharded.hash_key(text);
+        place(sharded, state.ring(), text, chance)
+    }
+
+    /// The slot of such a name; `None` where there are none.
+    pub(super) fn slot_of_channel(
+        &self,
+        pool: u16,
+        kind: SubscriptionKind,
+        name: &[u8],
+    ) -> Option<u16> {
+        self.slot_of(pool, placing_text(kind, name).unwrap_or(name))
+    }
+
+    /// Whether any server of a cluster tells it: what is published to one, all do.
+    fn is_heard_anywhere(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
+        kind != SubscriptionKind::Shard && self.has_slots(pool) && !name.starts_with(KEY_EVENTS)
+    }
+
+    /// The link that tells of such a name already, to a server that is in the cluster still,
+    /// whichever has its slot by now.
+    fn telling(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<SubscriberIndex> {
+        if !self.is_heard_anywhere(pool, kind, name) {
+            return None;
+        }
+        let mut slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        slots.find(|&index| {
+            let slot = &self.pubsub.slots[index];
+            slot.link.is_active(kind, name)
+                && !slot.is_avoided
+                && self.is_member(pool, usize::from(slot.backend))
+        })
+    }
+
+    fn home(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Option<Home> {
+        let is_heard_anywhere = self.is_heard_anywhere(pool, kind, name);
+        let server = || self.server_of_channel(pool, kind, name);
+        match placing_text(kind, name) {
+            _ if is_heard_anywhere => {
+                server().map(|server| Home::Server(self.one_that_tells(pool, server)))
+            }
+            None => Some(Home::Everywhere),
+            Some(_) => server().map(Home::Server),
+        }
+    }
+
+    /// The server to hear of what all of a cluster tell: this one, or the next behind it
+    /// whose connection was not lost.
+    fn one_that_tells(&self, pool: u16, server: u16) -> u16 {
+        let slots = &self.pubsub.slots[self.pubsub.pools[usize::from(pool)].slots.clone()];
+        let fits = |&place: &usize| {
+            !slots[place].is_avoided
+                && (place == usize::from(server) || self.is_server_used(pool, place))
+        };
+        let first = usize::from(server);
+        let mut turned = (first..slots.len()).chain(0..first);
+        turned.find(fits).map_or(server, |place| place as u16)
+    }
+
+    /// Has names that any server of a cluster tells asked of others than this.
+    fn avoid(&mut self, index: SubscriberIndex) {
+        let pool = self.pubsub.slots[index].pool;
+        if !self.has_slots(pool) {
+            return;
+        }
+        self.pubsub.slots[index].is_avoided = true;
+        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        let is_left = |slot: &SubscriberSlot| {
+            !slot.is_avoided && self.is_server_used(pool, usize::from(slot.backend))
+        };
+        if !self.pubsub.slots[slots.clone()].iter().any(is_left) {
+            // All of them were lost once: any may be there again.
+            self.pubsub.slots[slots].iter_mut().for_each(|slot| slot.is_avoided = false);
+        }
+        self.pubsub.is_moving = true;
+    }
+
+    /// Slots have come to other servers: those that work are as good as any again.
+    pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
+        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        for slot in &mut self.pubsub.slots[slots] {
+            slot.is_avoided &= !working.contains(&slot.backend);
+        }
+    }
+
+    /// The links that `name` is to be subscribed on.
+    fn slots_of(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> Vec<SubscriberIndex> {
+        if let Some(index) = self.telling(pool, kind, name) {
+            return vec![index];
+        }
+        let slots = self.pubsub.pools[pool as usize].slots.clone();
+        match self.home(pool, kind, name) {
+            None => Vec::new(),
+            Some(Home::Server(server)) => vec![slots.start + usize::from(server)],
+            Some(Home::Everywhere) => slots
+                .filter(|&index| {
+                    self.is_server_used(pool, usize::from(self.pubsub.slots[index].backend))
+                })
+                .collect(),
+        }
+    }
+
+    /// Sees to it that `name` is subscribed where it lives.
+    pub(super) fn want(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) -> Outcome {
+        let slots = self.slots_of(pool, kind, name);
+        if slots.is_empty() {
+            let mut error = Vec::new();
+            self.write_unrouted(pool, None, &mut error);
+            return Outcome::Failed(error);
+        }
+        let now = self.clock.now;
+        let down = slots.iter().find(|&&index| self.pubsub.slots[index].link.is_down(now));
+        if let Some(&index) = down {
+            return Outcome::Failed(self.fault_text(index, BackendFault::Connect));
+        }
+        let mut is_active = true;
+        for index in slots {
+            let link = &mut self.pubsub.slots[index].link;
+            link.want(kind, name, now);
+            is_active &= link.is_active(kind, name);
+            self.pubsub.touch(index);
+        }
+        if is_active { Outcome::Fine } else { Outcome::Waiting }
+    }
+
+    fn unwant(&mut self, index: SubscriberIndex, kind: SubscriptionKind, name: &Name) {
+        let now = self.clock.now;
+        let link = &mut self.pubsub.slots[index].link;
+        if link.wants(kind, name) {
+            link.unwant(kind, name, now);
+            self.pubsub.touch(index);
+        }
+    }
+
+    fn fault_text(&self, index: SubscriberIndex, fault: BackendFault) -> Vec<u8> {
+        let slot = &self.pubsub.slots[index];
+        let mut error = Vec::new();
+        let backend = self.describe_backend(slot.pool, slot.backend);
+        write_fault(Fault::Backend { fault, sent: Sent::No }, &backend, &mut error);
+        error
+    }
+
+    fn is_used(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
+        let channels = &self.pubsub.pools[pool as usize];
+        channels.registry.contains(kind, name) || channels.waiters.contains(kind, name)
+    }
+
+    /// Notes that perhaps nobody wants `name` any more.
+    pub(super) fn release_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) {
+        if !self.is_store(pool) {
+            self.pubsub.releases.push((pool, kind, Name::clone(name)));
+        }
+    }
+
+    /// A server has confirmed `name`: who waits for it is answered if all have.
+    fn on_active(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        pool: u16,
+        kind: SubscriptionKind,
+        name: &Name,
+    ) {
+        let channels = &self.pubsub.pools[pool as usize];
+        let mut slots = self.pubsub.slots[channels.slots.clone()].iter();
+        let is_waiting = |link: &keyway_proxy::pubsub::SubscriberLink| {
+            link.wants(kind, name) && !link.is_active(kind, name)
+        };
+        if channels.waiters.contains(kind, name) && !slots.any(|slot| is_waiting(&slot.link)) {
+            self.settle_name(sessions, pool, kind, name, &Outcome::Fine);
+        }
+    }
+
+    /// Tells everybody who waits for `name` what became of it.
+    fn settle_name(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        pool: u16,
+        kind: SubscriptionKind,
+        name: &Name,
+        outcome: &Outcome,
+    ) {
+        let waiters: Vec<Key<Session>> =
+            self.pubsub.pools[pool as usize].waiters.subscribers(kind, name).collect();
+        for key in waiters {
+            let pending = sessions
+                .get_mut(key)
+                .and_then(|session| session.subscriptions.as_mut())
+                .and_then(|subscriptions| subscriptions.pending.as_mut());
+            if pending.is_some_and(|pending| pending.settle(name, outcome.clone())) {
+                self.finish_pending(sessions, key);
+            }
+        }
+    }
+
+    /// Answers a request to subscribe all of whose names are settled.
+    fn finish_pending(&mut self, sessions: &mut Slab<Session>, key: Key<Session>) {
+        let Some(session) = sessions.get_mut(key) else { return };
+        let Some(mut subscriptions) = session.subscriptions.take() else { return };
+        if let Some(pending) = subscriptions.pending.take() {
+            self.pubsub.pending.swap_remove(&key);
+            let was_subscriber = subscriptions.is_subscriber();
+            let sequence = pending.sequence;
+            let mut out = Vec::new();
+            self.finish(session, key, &mut subscriptions, &pending, &mut out);
+            self.note_subscriber(session.pool, was_subscriber, subscriptions.is_subscriber());
+            self.complete(key, session, sequence, |dest| dest.extend_from_slice(&out));
+        }
+        session.subscriptions = Some(subscriptions).filter(|them| !them.is_idle());
+        session.note_state();
+    }
+
+    /// Answers who waits for a connection that is lost.
+    fn fail_waiting(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        index: SubscriberIndex,
+        fault: BackendFault,
+    ) {
+        let slot = &self.pubsub.slots[index];
+        let pool = slot.pool;
+        let waiters = &self.pubsub.pools[pool as usize].waiters;
+        if waiters.is_empty() {
+            return;
+        }
+        let failed = Outcome::Failed(self.fault_text(index, fault));
+        for kind in SubscriptionKind::ALL {
+            let mut of_link = waiters_of(self, pool, index, kind);
+            // The others are asked of another server in this turn.
+            of_link.retain(|name| self.slots_of(pool, kind, name).contains(&index));
+            of_link.iter().for_each(|name| self.settle_name(sessions, pool, kind, name, &failed));
+        }
+    }
+
+    /// Answers requests to subscribe whose time is up.
+    fn tend_pending(&mut self, sessions: &mut Slab<Session>, now: Time) {
+        if self.pubsub.pending.is_empty() {
+            return;
+        }
+        let waiting: Vec<Key<Session>> = self.pubsub.pending.iter().copied().collect();
+        for key in waiting {
+            let Some(session) = sessions.get_mut(key) else { continue };
+            let pool = session.pool;
+            let pending = session.subscriptions.as_mut().and_then(|them| them.pending.as_mut());
+            let Some(pending) = pending.filter(|pending| now >= pending.deadline) else { continue };
+            let kind = pending.kind;
+            for name in pending.waited_for().cloned().collect::<Vec<_>>() {
+                let slots = self.pubsub.pools[pool as usize].slots.clone();
+                let silent = slots.clone().find(|&index| {
+                    let link = &self.pubsub.slots[index].link;
+                    link.wants(kind, &name) && !link.is_active(kind, &name)
+                });
+                let at = silent.unwrap_or(slots.start);
+                let failed = Outcome::Failed(self.fault_text(at, BackendFault::Timeout));
+                pending.settle(&name, failed);
+            }
+            self.finish_pending(sessions, key);
+        }
+    }
+
+    /// Moves the names of a pool to where they live now.
+    fn move_names(&mut self, sessions: &mut Slab<Session>, pool: u16) {
+        let all = self.pubsub.pools[pool as usize].slots.clone();
+        if all.is_empty() {
+            return;
+        }
+        for kind in SubscriptionKind::ALL {
+            let channels = &self.pubsub.pools[pool as usize];
+            let mut names: Vec<Name> = channels.registry.names(kind).cloned().collect();
+            names.extend(channels.waiters.names(kind).cloned());
+            for name in names {
+                let homes = self.slots_of(pool, kind, &name);
+                if homes.is_empty() {
+                    // Nobody may be used: it stays where it was.
+                    continue;
+                }
+                for index in all.clone() {
+                    if homes.contains(&index) {
+                        let now = self.clock.now;
+                        self.pubsub.slots[index].link.want(kind, &name, now);
+                        self.pubsub.touch(index);
+                    } else {
+                        self.unwant(index, kind, &name);
+                    }
+                }
+                self.on_active(sessions, pool, kind, &name);
+            }
+        }
+    }
+
+    #[cold]
+    fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
+        let slot = &self.pubsub.slots[index];
+        let is_first = self.failures.get_mut(slot.id).is_first();
+        let (pool, backend, names) = (slot.pool, slot.backend, slot.link.wanted());
+        let name = self.name_backend(pool, backend);
+        crate::core::upstream::failures::log_at!(
+            is_first,
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            names,
+            reason = Fault::Backend { fault, sent: Sent::No }.label(),
+            "the connection for subscriptions is lost: no messages until it, or that to another \
+             server of a cluster, stands again; trying"
+        );
+    }
+}
+
+/// Names that somebody waits for on a link.
+fn waiters_of(
+    plane: &Plane,
+    pool: u16,
+    index: SubscriberIndex,
+    kind: SubscriptionKind,
+) -> Vec<Name> {
+    let link = &plane.pubsub.slots[index].link;
+    let waiters = &plane.pubsub.pools[pool as usize].waiters;
+    let is_waited_for = |name: &&Name| link.wants(kind, name) && !link.is_active(kind, name);
+    waiters.names(kind).filter(is_waited_for).cloned().collect()
+}

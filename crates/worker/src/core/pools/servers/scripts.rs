@@ -1,0 +1,594 @@
+//! What servers keep for later calls: scripts and libraries of functions.
+//!
+//! What a pool's clients have loaded is in the pool's [`ScriptCache`]; what was
+//! given through a connection is in its [`Given`]. A request that needs what its
+//! connection has not given yet is preceded by it on that connection, so that
+//! nothing of one client overtakes anything: a script before the first EVALSHA
+//! of it, the libraries before the first FCALL, and again once there are others.
+//! A server takes a library that it has already for an error, which is nobody's.
+
+use crate::core::front::input::Step;
+use crate::core::pending::multi_step::{Conclusion, Due};
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{LinkIndex, LinkSlot, Plane};
+use keyway_base::{Key, Time};
+use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
+use keyway_proxy::{
+    Busy, CacheFull, Digest, DumpFault, Internal, Join, Owner, ScriptCache, ScriptStep, Session,
+    Work, dumped_libraries, library_name,
+};
+use keyway_resp::reply;
+use keyway_route::{Route, route_script};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Arc, LazyLock};
+
+/// Scripts a worker knows it has shown to the cache. More only saves hashing
+/// for applications with more scripts in turn.
+const SHOWN: usize = 256;
+
+/// Scripts a connection is known to have, above which it is asked anew.
+const GIVEN_MAX: usize = 16 << 10;
+
+/// A script to be loaded before the request that needs it.
+pub(in crate::core) type Preload = (Digest, Arc<[u8]>);
+
+/// Hashes of scripts that EVAL has shown to the cache already; each at the
+/// place its low bits say.
+pub(in crate::core) struct Shown(Box<[u64; SHOWN]>);
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self(Box::new([0; SHOWN]))
+    }
+}
+
+/// What was loaded through a connection.
+#[derive(Default)]
+pub(in crate::core) struct Given {
+    scripts: BTreeSet<Digest>,
+    /// [`ScriptCache::flushes`] at that time.
+    flushes: u64,
+    /// It has the libraries up to this one of [`ScriptCache::changes`].
+    libraries: u64,
+}
+
+impl Given {
+    /// Whether requests on this connection may rely on what was loaded.
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.scripts.is_empty() && self.libraries == 0
+    }
+
+    pub(in crate::core) fn has_script(&mut self, digest: &Digest, flushes: u64) -> bool {
+        if self.flushes != flushes {
+            self.flushes = flushes;
+            self.scripts.clear();
+        }
+        self.scripts.contains(digest)
+    }
+
+    /// Forgets the scripts.
+    pub(in crate::core) fn forget_scripts(&mut self) {
+        self.scripts.clear();
+    }
+}
+
+/// What a request that went to every server has loaded or forgotten.
+pub(in crate::core) enum Loads {
+    /// A script.
+    Script(Vec<u8>),
+    /// A library; its name is what the servers say.
+    Library(Vec<u8>),
+    /// Libraries by name and code, in place of all others or not.
+    Libraries { libraries: Vec<(Vec<u8>, Vec<u8>)>, is_flush: bool },
+    /// All of these, or one library.
+    Forgotten(Loaded),
+}
+
+impl Plane {
+    /// Starts a request that loads something into every server.
+    pub(in crate::core) fn load(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        what: Loaded,
+    ) -> Step {
+        let scripts = Arc::clone(self.scripts(asked.session.pool));
+        let loads = match to_load(&scripts, asked.request, what) {
+            Ok(loads) => loads,
+            Err(full) => {
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, full.text()));
+                return Step::Started;
+            }
+        };
+        if what != Loaded::Scripts {
+            self.give_libraries_everywhere(links, asked);
+        }
+        self.send_loads(links, asked, (loads, Rule::Same))
+    }
+
+    /// Starts a request that makes every server forget something.
+    pub(in crate::core) fn unload(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        what: Loaded,
+    ) -> Step {
+        if !asked.session.is_quiet(asked.busy) {
+            // What was loaded before is remembered once its reply is here, and
+            // must not be after it was forgotten.
+            asked.session.fence();
+            return Step::Wait;
+        }
+        if asked.request.command.verb == Verb::FunctionDelete {
+            self.give_libraries_everywhere(links, asked);
+        }
+        forget(self.scripts(asked.session.pool), asked.request, what);
+        self.send_loads(links, asked, (Loads::Forgotten(what), Rule::AllOk))
+    }
+
+    fn send_loads(
+        &mut self,
+        links: &mut [LinkSlot],
+        asked: &mut RequestContext,
+        (loads, rule): (Loads, Rule),
+    ) -> Step {
+        self.across.lesson = Some(Conclusion::Loads(loads));
+        let RequestContext { key, session, busy, request } = asked;
+        let step = self.send_everywhere(links, *key, session, busy, request, rule);
+        self.across.lesson = None;
+        step
+    }
+
+    /// Asks every server which scripts it has.
+    pub(in crate::core) fn script_exists(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+    ) -> Step {
+        let scripts = self.scripts(session.pool);
+        let is_known = |text: &[u8]| {
+            Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
+        };
+        let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
+        self.across.lesson = Some(Conclusion::Certain(certain));
+        let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
+        self.across.lesson = None;
+        step
+    }
+
+    /// Runs a script or function on the server of its keys.
+    pub(in crate::core) fn run_script(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+        busy: &mut Busy,
+        request: &Request,
+    ) -> Step {
+        let plan = Arc::clone(&self.plan);
+        let pool = &plan.pools[session.pool as usize];
+        let (Some(upstream), Some(scripts)) = (pool.kind.upstream(), pool.kind.scripts()) else {
+            self.answer_unrouted(session, busy, request);
+            return Step::Started;
+        };
+        let sharded = &upstream.servers;
+        let first = match request.args.get(2) {
+            Some(b"0") => self.in_use(session.pool).first_from(0),
+            _ => None,
+        };
+        let Some(state) = self.pools[session.pool as usize].servers() else {
+            self.answer_unrouted(session, busy, request);
+            return Step::Started;
+        };
+        let server = match route_script(request, sharded, state.ring(), first, &mut self.keys) {
+            Route::One(server) => server,
+            Route::Unrouted if self.awaits_owner((key, session), request) => return Step::Wait,
+            refused => {
+                self.refuse_route(session, busy, pool, request, refused);
+                return Step::Started;
+            }
+        };
+        if !request.command.flags.contains(Flags::READONLY) {
+            self.note_write(session, busy);
+        }
+        let index = self.link_of(session, server);
+        self.set_reading(links, index, false);
+        let digest = match request.command.verb {
+            Verb::Evalsha | Verb::EvalshaRo => Digest::parse(&request.args[1]),
+            Verb::Fcall | Verb::FcallRo => {
+                self.give_libraries(index, &mut links[index]);
+                None
+            }
+            _ => {
+                self.show(session.pool, scripts, &request.args[1]);
+                None
+            }
+        };
+        let Some(digest) = digest else {
+            return self.forward(links, key, session, busy, request, index);
+        };
+        let mut preload = None;
+        if !links[index].given.has_script(&digest, scripts.flushes()) {
+            let Some(body) = scripts.script(&digest) else {
+                // Not of our clients: the server may have it.
+                return self.forward(links, key, session, busy, request, index);
+            };
+            preload = Some((digest, body));
+        }
+        let work = Work::Script { digest, step: ScriptStep::Run };
+        let mut errand = self.across.take(work);
+        errand.server = server;
+        errand.request.extend_from_slice(request.args.buf());
+        self.start_errand(links, key, session, busy, request, (errand, preload))
+    }
+
+    /// Shows a script to the cache, unless that was done lately.
+    fn show(&mut self, pool: u16, scripts: &ScriptCache, body: &[u8]) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u16(pool);
+        // What the cache has forgotten since is shown again.
+        hasher.write_u64(scripts.losses());
+        hasher.write(body);
+        let hash = hasher.finish();
+        let place = &mut self.across.shown.0[hash as usize % SHOWN];
+        if *place != hash {
+            *place = hash;
+            scripts.see(body);
+        }
+    }
+
+    /// Sends the scripts that a connection is not known to have, ahead of the
+    /// transaction that calls them.
+    pub(in crate::core) fn give_scripts(&self, slot: &mut LinkSlot, digests: &[Digest]) {
+        let scripts = self.scripts(slot.pool);
+        for digest in digests {
+            if !slot.given.has_script(digest, scripts.flushes())
+                && let Some(body) = scripts.script(digest)
+            {
+                give_script(slot, *digest, &body, self.clock.now);
+            }
+        }
+    }
+
+    /// Sends the libraries that came since a connection was given them, ahead of
+    /// the request that is about them.
+    pub(in crate::core) fn give_libraries(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if slot.given.libraries != self.scripts(slot.pool).changes() {
+            self.send_libraries(index, slot);
+        }
+    }
+
+    #[cold]
+    fn send_libraries(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        let now = self.clock.now;
+        if !slot.link.has_room(self.link_options(slot.pool)) || slot.link.is_down(now) {
+            // The request itself waits, or is refused.
+            return;
+        }
+        let (newer, change) = self.scripts(slot.pool).libraries_since(slot.given.libraries);
+        slot.given.libraries = change;
+        if newer.is_empty() {
+            return;
+        }
+        self.mark_link_dirty(index, slot);
+        if !slot.link.is_awaited() {
+            self.wake_link(index, slot);
+        }
+        for code in newer {
+            send_load(slot, [b"FUNCTION", b"LOAD"], &code, now);
+        }
+        self.note_unsent(index, slot);
+    }
+
+    /// The same for every server in use.
+    fn give_libraries_everywhere(&mut self, links: &mut [LinkSlot], asked: &RequestContext) {
+        let in_use = self.in_use(asked.session.pool);
+        let mut next = in_use.first_from(0);
+        while let Some(server) = next {
+            let index = self.link_of(asked.session, server);
+            self.give_libraries(index, &mut links[index]);
+            next = in_use.first_from(usize::from(server) + 1);
+        }
+    }
+
+    /// A server did not take what was to be loaded. That it has the library
+    /// already, or will never take it, is an end of it; a server that is busy,
+    /// loading or full is given it again when it is next needed.
+    #[cold]
+    pub(in crate::core) fn on_load_refused(&mut self, index: LinkIndex, said: &[u8]) {
+        let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
+        if passing.iter().any(|code| said.starts_with(code)) {
+            self.across.due.push(Due::Loads(index));
+        }
+    }
+
+    /// Every server has answered a request that loads or forgets something.
+    #[cold]
+    pub(in crate::core) fn learn_loads(&mut self, join: &Join, loads: Loads) {
+        let scripts = self.scripts(join.pool);
+        match (loads, join.agreed()) {
+            // What was given meanwhile may have come first, and be gone.
+            (Loads::Forgotten(Loaded::Scripts), _) => scripts.note_flushed(),
+            (Loads::Forgotten(_), _) if join.command == "function|flush" => {
+                scripts.renew_libraries();
+            }
+            (Loads::Script(body), Some(_)) => {
+                scripts.load(&body);
+            }
+            (Loads::Library(code), Some(name)) => scripts.load_library(name, &code),
+            (Loads::Libraries { libraries, is_flush }, Some(_)) => {
+                if is_flush {
+                    scripts.forget_libraries(None);
+                }
+                libraries.iter().for_each(|(name, code)| scripts.load_library(name, code));
+            }
+            (_, _) => {}
+        }
+    }
+
+    /// The scripts of a pool whose servers run some, and otherwise a list that stays empty.
+    pub(in crate::core) fn scripts(&self, pool: u16) -> &Arc<ScriptCache> {
+        static NONE: LazyLock<Arc<ScriptCache>> = LazyLock::new(Arc::default);
+        self.plan.pools[pool as usize].kind.scripts().unwrap_or(&NONE)
+    }
+}
+
+/// What a request is going to load, if there is room for it. Of a dump that is
+/// not understood nothing is kept.
+fn to_load(scripts: &ScriptCache, request: &Request, what: Loaded) -> Result<Loads, CacheFull> {
+    if what == Loaded::Dump {
+        let is_flush = request.args.get(3).is_some_and(|it| it.eq_ignore_ascii_case(b"flush"));
+        let codes = match dumped_libraries(&request.args[2]) {
+            Ok(codes) => codes,
+            Err(DumpFault::Unknown) => Vec::new(),
+            Err(DumpFault::TooLong) => return Err(CacheFull::Libraries),
+        };
+        let named = |code: Vec<u8>| Some((library_name(&code)?.to_vec(), code));
+        let libraries: Vec<_> = codes.into_iter().filter_map(named).collect();
+        scripts.try_libraries(&libraries, is_flush)?;
+        return Ok(Loads::Libraries { libraries, is_flush });
+    }
+    let body = request.args.from(2).last().unwrap_or_default();
+    if what == Loaded::Scripts {
+        scripts.try_script(body)?;
+        return Ok(Loads::Script(body.to_vec()));
+    }
+    let name = library_name(body).unwrap_or_default();
+    scripts.try_libraries(&[(name.to_vec(), body.to_vec())], false)?;
+    Ok(Loads::Library(body.to_vec()))
+}
+
+/// Sends a script ahead of the request that needs it.
+pub(in crate::core) fn give_script(slot: &mut LinkSlot, digest: Digest, body: &[u8], now: Time) {
+    send_load(slot, [b"SCRIPT", b"LOAD"], body, now);
+    if slot.given.scripts.len() >= GIVEN_MAX {
+        slot.given.scripts.clear();
+    }
+    slot.given.scripts.insert(digest);
+}
+
+fn send_load(slot: &mut LinkSlot, name: [&[u8]; 2], text: &[u8], now: Time) {
+    let out = slot.link.request_buf();
+    let start = out.len();
+    reply::array(out, 3);
+    name.into_iter().chain([text]).for_each(|word| reply::bulk(out, word));
+    let len = out.len() - start;
+    slot.link.enqueue(Owner::Internal(Internal::Load), Counted::OWN, len, now);
+}
+
+/// Forgets what a request unloads, if the servers will take its arguments.
+fn forget(scripts: &ScriptCache, request: &Request, what: Loaded) {
+    let option = request.args.get(2);
+    if request.command.verb == Verb::FunctionDelete {
+        return scripts.forget_libraries(option);
+    }
+    let is_mode =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    if request.args.len() <= 3 && option.is_none_or(is_mode) {
+        match what {
+            Loaded::Scripts => scripts.forget_scripts(),
+            Loaded::Functions | Loaded::Dump => scripts.forget_libraries(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Core;
+    use crate::core::tests::{client, connected_core, output, pass_to};
+    use keyway_base::BackendFault;
+    use keyway_net::Socket;
+    use keyway_proxy::LinkState;
+
+    const BODY: &str = "return 1";
+    const EVALSHA: &[u8] = b"EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 k\r\n";
+    const MISSING: &[u8] = b"-NOSCRIPT No matching script.\r\n";
+    const CODE: &[u8] = b"#!lua name=mylib\ncode";
+
+    /// What the link has to send: the names of its requests.
+    fn sent(core: &mut Core) -> Vec<&'static str> {
+        let link = &mut core.links[0].link;
+        let text = link.unsent().escape_ascii().to_string();
+        link.advance(link.unsent().len());
+        let names = ["LOAD", "EXISTS", "EVALSHA", "FCALL", "GET", "MULTI", "DELETE", "LIST"];
+        let mut found: Vec<_> = names
+            .into_iter()
+            .flat_map(|name| {
+                text.match_indices(&format!(r"\n{name}\r"))
+                    .map(move |it| (it.0, name))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// A core whose pool has a script and a library, and a client of it.
+    fn core_and_client() -> (Core, Key<Session>) {
+        let mut core = connected_core();
+        core.plane.scripts(0).load(BODY.as_bytes());
+        core.plane.scripts(0).load_library(b"mylib", CODE);
+        let client = client(&mut core);
+        (core, client)
+    }
+
+    fn reconnect(core: &mut Core) {
+        core.plane.connects.clear();
+        core.on_connecting(0);
+        core.on_connected(0, Socket(2));
+    }
+
+    #[test]
+    fn a_connection_is_given_a_script_before_its_first_call() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, &EVALSHA.repeat(2));
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "EVALSHA"]);
+        core.on_backend_bytes(0, b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["EVALSHA"]);
+        // Whatever may have emptied servers: it is given again.
+        core.plane.scripts(0).note_flushed();
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+    }
+
+    #[test]
+    fn a_script_that_is_missing_runs_again_unless_something_was_sent_behind_it() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, &[EVALSHA, b"GET k\r\n"].concat());
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
+        core.on_backend_bytes(0, &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat()).unwrap();
+        core.continue_errands();
+        assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
+        assert!(sent(&mut core).is_empty());
+        // Alone it runs again, and what comes meanwhile waits.
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.on_client_bytes(client, b"GET k\r\n");
+        core.continue_errands();
+        assert_eq!(sent(&mut core), ["EXISTS"]);
+        core.on_backend_bytes(0, b"*1\r\n:0\r\n").unwrap();
+        core.continue_errands();
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(sent(&mut core), ["GET"]);
+    }
+
+    #[test]
+    fn a_script_that_returns_such_an_error_itself_runs_once() {
+        for is_lost in [false, true] {
+            let (mut core, client) = core_and_client();
+            core.on_client_bytes(client, EVALSHA);
+            assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+            core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+            core.continue_errands();
+            assert_eq!(sent(&mut core), ["EXISTS"]);
+            match is_lost {
+                false => core.on_backend_bytes(0, b"*1\r\n:1\r\n").unwrap(),
+                true => drop(core.on_link_lost(0, BackendFault::Closed)),
+            }
+            core.continue_errands();
+            assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
+            assert!(!sent(&mut core).contains(&"EVALSHA"));
+        }
+    }
+
+    #[test]
+    fn a_transaction_that_missed_a_script_has_it_given_to_the_next() {
+        let (mut core, client) = core_and_client();
+        let transaction = [b"MULTI\r\n", EVALSHA, b"EXEC\r\n"].concat();
+        for _ in 0..2 {
+            core.on_client_bytes(client, &transaction);
+            assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
+            let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
+            core.on_backend_bytes(0, &replies).unwrap();
+            core.continue_errands();
+            assert!(sent(&mut core).is_empty(), "it is not run again");
+        }
+        let said = r"+OK\r\n+QUEUED\r\n*1\r\n-NOSCRIPT No matching script.\r\n";
+        assert_eq!(output(&core, client), said.repeat(2));
+    }
+
+    #[test]
+    fn what_nobody_hears_is_not_run_again() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, b"CLIENT REPLY OFF\r\n");
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.continue_errands();
+        assert!(sent(&mut core).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_to_be_heard_waits_for_a_script_before_it() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, &[EVALSHA, b"CLIENT REPLY SKIP\r\nGET k\r\n"].concat());
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.resume_sessions(&mut Vec::new());
+        assert_eq!(sent(&mut core), ["GET"]);
+    }
+
+    #[test]
+    fn what_relies_on_a_script_goes_out_on_no_connection_that_lacks_it() {
+        let (mut core, client) = core_and_client();
+        core.on_client_bytes(client, EVALSHA);
+        sent(&mut core);
+        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_client_bytes(client, EVALSHA);
+        core.on_link_lost(0, BackendFault::Closed);
+        assert!(output(&core, client).contains("was not sent"), "{}", output(&core, client));
+        reconnect(&mut core);
+        core.on_client_bytes(client, EVALSHA);
+        assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
+    }
+
+    #[test]
+    fn a_connection_is_given_the_libraries_once_before_what_is_about_them() {
+        for line in ["FCALL f 1 k\r\n", "FUNCTION LIST\r\n", "FUNCTION DELETE other\r\n"] {
+            let (mut core, client) = core_and_client();
+            let name = line
+                .split([' ', '\r'])
+                .find(|it| ["FCALL", "LIST", "DELETE"].contains(it))
+                .unwrap();
+            core.on_client_bytes(client, line.as_bytes());
+            assert_eq!(sent(&mut core), ["LOAD", name]);
+            core.on_backend_bytes(0, b"-ERR Library 'mylib' already exists\r\n+OK\r\n").unwrap();
+            core.continue_errands();
+            for _ in 0..3 {
+                core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+                assert_eq!(sent(&mut core), ["FCALL"]);
+                core.on_backend_bytes(0, b"-ERR Function not found\r\n").unwrap();
+            }
+            core.plane.scripts(0).load_library(b"another", CODE);
+            core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+            assert_eq!(sent(&mut core), ["LOAD", "FCALL"], "only what is new");
+        }
+    }
+
+    #[test]
+    fn a_server_that_was_busy_is_given_the_libraries_again_however_late_it_says_so() {
+        for is_late in [false, true] {
+            let (mut core, client) = core_and_client();
+            core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+            assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
+            if is_late {
+                pass_to(&mut core, 5_000);
+                assert!(output(&core, client).starts_with("-ERR"));
+            }
+            assert_eq!(core.links[0].link.state(), LinkState::Ready);
+            core.on_backend_bytes(0, b"-BUSY a script runs\r\n-BUSY a script runs\r\n").unwrap();
+            core.continue_errands();
+            core.on_client_bytes(client, b"FCALL f 1 k\r\n");
+            assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
+        }
+    }
+}

@@ -1,0 +1,485 @@
+use super::hears;
+use crate::core::pools::servers::scripts::Given;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::upstream::reply::release_all;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Key};
+use keyway_command::Counted;
+use keyway_net::Socket;
+use keyway_proxy::tracking::{TrackedLinks, Tracking, announcement};
+use keyway_proxy::{Announcement, Internal, LinkState, Owner, Session};
+use keyway_resp::{Protocol, reply};
+use std::time::Duration;
+
+/// Between two looks at the connections of tracked clients: one on which nothing
+/// moves is asked for a sign, and one that is silent is given up. Longer leaves a
+/// client longer with what may have changed.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a server may owe a reply before its client is told that everything
+/// may have changed. Shorter has clients forget because of one slow script;
+/// longer leaves them longer with what has changed. With [`PING_EVERY`]
+/// this bounds what docs/adr/0014 promises.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+
+/// What a link is for that a session has as long as it is tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Role {
+    /// The session's requests go on it; it is told on another, if there is one.
+    Requests {
+        /// That other link.
+        receiver: Option<LinkIndex>,
+    },
+    /// The session is told on it, as its requests go on one of RESP2.
+    Receiver {
+        /// The link that its requests go on.
+        of: LinkIndex,
+    },
+}
+
+impl Plane {
+    /// The link to a server that a session has for itself.
+    pub(in crate::core) fn own_link(&self, session: &Session, server: u16) -> Option<LinkIndex> {
+        let way = session.tracking.as_ref()?.way.as_ref()?;
+        way.links.get(usize::from(server)).copied()
+    }
+
+    /// Switches tracking on, in place of what there was.
+    pub(super) fn begin_tracking(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+        mut tracking: Box<Tracking>,
+    ) {
+        if let Some(current) = &mut asked.session.tracking
+            && current.way.is_some()
+            && current.is_same_mode(&tracking)
+            && hears(&tracking, asked.session.identity.protocol)
+        {
+            // Only who is told may be another.
+            (tracking.way, tracking.held) = (current.way.take(), std::mem::take(&mut current.held));
+            self.set_tracking(asked.session, Some(tracking));
+            return self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        }
+        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+            // What there was goes on.
+            let text = "ERR too many clients are tracked, watch keys or wait in blocking commands";
+            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        }
+        let is_renewed = asked.session.tracking.is_some();
+        self.lose_watch(links, asked.key, asked.session);
+        self.end_tracking(links, asked.key, asked.session);
+        self.resume_tracking(links, asked, tracking);
+        if is_renewed {
+            self.renew_way(asked);
+        }
+        let is_silent = Self::is_silent(asked.session);
+        let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
+        let Some(way) = way.filter(|way| !way.awaited.is_empty()) else {
+            return self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        };
+        // Answered once the servers have done the same.
+        way.place = (!is_silent).then(|| asked.busy.order.reserve());
+        Self::end_skip(asked.session);
+        asked.session.fence();
+        self.count(asked.session, asked.request);
+        self.note_served(asked.session.pool, asked.request.command.counted());
+    }
+
+    /// The links of a session are others than before: what they were told of
+    /// they have forgotten.
+    pub(super) fn renew_way(&mut self, asked: &mut RequestContext) {
+        let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
+        if let Some(way) = way {
+            way.is_renewed = true;
+            self.tracking.forget(asked.key, false);
+        }
+    }
+
+    /// How many links a session needs for itself, to be tracked so.
+    pub(super) fn links_needed(&self, session: &Session, tracking: &Tracking) -> usize {
+        let protocol = session.identity.protocol;
+        if !hears(tracking, protocol) {
+            return 0;
+        }
+        let servers = self.plan.topology.pools()[usize::from(session.pool)].servers().len();
+        servers * if protocol == Protocol::Resp2 { 2 } else { 1 }
+    }
+
+    /// Gives a session its links, for which there is room.
+    pub(super) fn resume_tracking(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+        mut tracking: Box<Tracking>,
+    ) {
+        let (key, pool, protocol) =
+            (asked.key, asked.session.pool, asked.session.identity.protocol);
+        tracking.way = None;
+        if hears(&tracking, protocol) {
+            let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
+            let way = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
+            tracking.way = Some(Box::new(way));
+            self.tracking.tracked.insert(key.to_bits());
+            self.connect_eager(links, &mut tracking, pool);
+        }
+        self.set_tracking(asked.session, Some(tracking));
+    }
+
+    /// Makes the links of a session, none of them connected.
+    fn lay(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        key: Key<Session>,
+        (pool, servers): (u16, u16),
+        (tracking, protocol): (&Tracking, Protocol),
+    ) -> TrackedLinks {
+        let mut way = TrackedLinks::default();
+        let has_receivers = protocol == Protocol::Resp2;
+        for server in 0..servers {
+            let index = self.add_own(links, key, (pool, server), protocol);
+            way.links.push(index);
+            let mut receiver = None;
+            if has_receivers {
+                let other = self.add_own(links, key, (pool, server), Protocol::Resp3);
+                links[other].link.announce(Announcement::default());
+                links[other].role = Some(Role::Receiver { of: index });
+                way.receivers.push(other);
+                receiver = Some(other);
+            } else {
+                links[index].link.announce(announcement(tracking, None));
+            }
+            links[index].role = Some(Role::Requests { receiver });
+        }
+        way
+    }
+
+    /// Connects what is not to wait for a request, to the servers in use.
+    fn connect_eager(&mut self, links: &mut [LinkSlot], tracking: &mut Tracking, pool: u16) {
+        let Some(way) = &mut tracking.way else { return };
+        for (server, &index) in way.links.iter().enumerate() {
+            let id = self.plan.topology.backend_id(usize::from(pool), server);
+            if !self.plan.health.is_usable(id) {
+                continue;
+            }
+            if tracking.bcast {
+                way.awaited.insert(index);
+                self.connect_tracking(links, index);
+            }
+            if let Some(&receiver) = way.receivers.get(server) {
+                self.connect_tracking(links, receiver);
+            }
+        }
+    }
+
+    /// Connects a link, unless it is, or may not be now.
+    fn connect_tracking(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+        let slot = &mut links[index];
+        if slot.is_connecting || !slot.link.wants_connection(self.clock.now) {
+            return;
+        }
+        slot.is_connecting = true;
+        self.connects.push(index);
+        if matches!(slot.role, Some(Role::Receiver { .. })) && slot.link.in_flight() == 0 {
+            let out = slot.link.request_buf();
+            let start = out.len();
+            reply::array(out, 2);
+            reply::bulk(out, b"CLIENT");
+            reply::bulk(out, b"ID");
+            let len = out.len() - start;
+            let owner = Owner::Internal(Internal::ClientId);
+            slot.link.enqueue(owner, Counted::OWN, len, self.clock.now);
+        }
+    }
+
+    /// Ends the tracking of a session; its links end with what is on its way, and
+    /// with them what it watches there.
+    pub(in crate::core) fn end_tracking(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
+        let Some(tracking) = session.tracking.as_ref() else { return };
+        if tracking.way.is_some() {
+            self.lose_watch(links, key, session);
+        }
+        let Some(tracking) = session.tracking.as_ref() else { return };
+        let has_way = tracking.way.is_some();
+        if let Some(way) = &tracking.way {
+            for &index in way.links.iter().chain(&way.receivers) {
+                links[index].lease = None;
+                self.give_up(&mut links[index], index, tracking);
+            }
+        }
+        if has_way {
+            self.tracking.tracked.remove(&key.to_bits());
+        }
+        self.set_tracking(session, None);
+    }
+
+    /// Has a link that its session gives up end with what is on its way. What
+    /// waits until the server has named a receiver goes out without one: nobody
+    /// is to be told.
+    fn give_up(&mut self, slot: &mut LinkSlot, index: LinkIndex, tracking: &Tracking) {
+        let waits = slot.link.in_flight() > 0 && slot.link.wants_connection(self.clock.now);
+        if let Some(Role::Requests { receiver }) = &mut slot.role
+            && receiver.take().is_some()
+        {
+            slot.link.announce(announcement(tracking, None));
+            if waits {
+                slot.is_connecting = true;
+                self.connects.push(index);
+            }
+        }
+        self.discard_unused(slot, index);
+    }
+
+    /// Ends a link that its session has given up, once nothing is on its way.
+    pub(in crate::core) fn discard_unused(&mut self, slot: &LinkSlot, index: LinkIndex) {
+        if slot.lease.is_none() && slot.link.in_flight() == 0 {
+            self.discards.push(index);
+        }
+    }
+
+    /// Whether the connection of a link may be begun: its server must first have
+    /// said by which number it knows the one that is told.
+    pub(in crate::core) fn may_connect(links: &[LinkSlot], slot: &LinkSlot) -> bool {
+        match slot.role {
+            Some(Role::Requests { receiver: Some(receiver) }) => {
+                links[receiver].client_id.is_some()
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Core {
+    /// A link of a tracked session takes requests from here on.
+    pub(in crate::core) fn on_tracking_ready(&mut self, index: LinkIndex) {
+        let Core { sessions, links, plane } = self;
+        let slot = &links[index];
+        let (Some(Role::Requests { .. }), Some(key)) = (slot.role, slot.lease) else { return };
+        let Some(session) = sessions.get_mut(key) else { return };
+        let Some(tracking) = session.tracking.as_mut() else { return };
+        let bcast = tracking.bcast;
+        let Some(way) = tracking.way.as_mut() else { return };
+        let was_awaited = way.awaited.remove(&index);
+        if bcast && (!was_awaited || way.is_renewed) {
+            // It was not told of what changed before.
+            plane.tracking.forget(key, false);
+        }
+        self.answer_awaiting(key);
+    }
+
+    /// Answers `CLIENT TRACKING` if nothing is waited for any more.
+    fn answer_awaiting(&mut self, key: Key<Session>) {
+        let Core { sessions, links, plane } = self;
+        let Some(session) = sessions.get_mut(key) else { return };
+        let way = session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
+        let Some(way) = way.filter(|way| way.awaited.is_empty()) else { return };
+        let refusal = way.refusal.take();
+        if let Some(place) = way.place.take() {
+            plane.complete(key, session, place, |out| match &refusal {
+                None => reply::simple(out, "OK"),
+                Some(text) => reply::error(out, text),
+            });
+        }
+        if refusal.is_some() {
+            plane.end_tracking(links, key, session);
+        }
+    }
+
+    /// A server has told by which number it knows the link that is told.
+    pub(in crate::core) fn on_receiver_known(&mut self, index: LinkIndex, id: Option<i64>) {
+        let Core { sessions, links, plane } = self;
+        let Some(Role::Receiver { of }) = links[index].role else { return };
+        let Some(id) = id else {
+            let generation = links[index].generation;
+            return plane.tracking.losses.push((index, generation, BackendFault::Handshake));
+        };
+        let session = links[index].lease.and_then(|key| sessions.get(key));
+        let Some(tracking) = session.and_then(|session| session.tracking.as_ref()) else { return };
+        links[of].link.announce(announcement(tracking, Some(id)));
+        if std::mem::take(&mut links[of].is_connecting) || tracking.bcast {
+            plane.connect_tracking(links, of);
+        }
+    }
+
+    /// The connection of a link of a tracked session is over. Returns its
+    /// socket, to be closed.
+    pub(in crate::core) fn on_tracking_lost(
+        &mut self,
+        index: LinkIndex,
+        fault: BackendFault,
+    ) -> Option<Socket> {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let options = std::sync::Arc::clone(plane.link_options(slot.pool));
+        let (pool, backend) = (slot.pool, slot.backend);
+        let (state, role) = (slot.link.state(), slot.role);
+        let worked = slot.link.has_answered();
+        let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
+        slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
+        plane.end_counts(slot, state);
+        // One that was never begun has nothing to tell of its server.
+        let is_failure = !is_idle && state != LinkState::Idle;
+        if is_failure {
+            plane.log_link_end(slot, state, fault);
+        }
+        let refusal = String::from_utf8_lossy(slot.link.handshake_refusal()).into_owned();
+        slot.is_connecting = false;
+        slot.client_id = None;
+        slot.given = Given::default();
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
+        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        for (exchange, sent) in lost {
+            let why = crate::core::upstream::connections::lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
+        }
+        if !worked {
+            let jitter = plane.next_random();
+            slot.link.on_backoff(&options, plane.clock.now, jitter);
+        }
+        if is_failure && tells_of_server(fault) {
+            let began = plane.began(slot, worked);
+            plane.note_failure(
+                slot,
+                crate::core::upstream::connections::failure_reason(fault),
+                began,
+            );
+        }
+        release_all(sessions, plane, slot);
+        let socket = slot.socket.take();
+        self.after_tracking_lost(index, role, fault, (state == LinkState::Ready, refusal));
+        socket
+    }
+
+    /// What the loss of a link means for its session.
+    fn after_tracking_lost(
+        &mut self,
+        index: LinkIndex,
+        role: Option<Role>,
+        fault: BackendFault,
+        (was_ready, refusal): (bool, String),
+    ) {
+        let Core { sessions, links, plane } = self;
+        let Some(key) = links[index].lease else { return };
+        let Some(session) = sessions.get_mut(key) else { return };
+        if was_ready {
+            plane.tracking.forget(key, false);
+        }
+        let asked = match role {
+            Some(Role::Receiver { of }) => {
+                plane.tracking.losses.push((of, links[of].generation, fault));
+                of
+            }
+            _ => {
+                lose_watch_on(session, index);
+                index
+            }
+        };
+        let (pool, backend) = (links[index].pool, links[index].backend);
+        let Some(tracking) = session.tracking.as_mut() else { return };
+        let Some(way) = tracking.way.as_mut() else { return };
+        if way.awaited.remove(&asked) && fault == BackendFault::Handshake {
+            let backend = plane.describe_backend(pool, backend);
+            way.refusal.get_or_insert(format!(
+                "ERR backend {backend} refused what client-side caching needs, HELLO 3 and CLIENT \
+                 TRACKING: {}",
+                match refusal.trim_start_matches('-') {
+                    "" => "it did not answer CLIENT ID with a number",
+                    words => words,
+                }
+            ));
+        }
+        self.answer_awaiting(key);
+    }
+
+    /// Upkeep of the links of tracked sessions, a few times a second.
+    pub(crate) fn tend_tracking(&mut self) {
+        // A client may have been on its way from one worker to another.
+        self.plane.tracking.has_mail = true;
+        self.deliver_redirected();
+        let now = self.plane.clock.now;
+        let is_ping_due = now >= self.plane.tracking.next_ping;
+        if is_ping_due {
+            self.plane.tracking.next_ping = now + PING_EVERY;
+        }
+        let Core { sessions, links, plane } = self;
+        let tracked = std::mem::take(&mut plane.tracking.tracked);
+        for key in tracked.iter().map(|&bits| Key::from_bits(bits)) {
+            let Some(session) = sessions.get(key) else { continue };
+            let Some(tracking) = &session.tracking else { continue };
+            let Some(way) = &tracking.way else { continue };
+            let is_eager = tracking.bcast || !way.receivers.is_empty();
+            if !is_eager && !is_ping_due {
+                continue;
+            }
+            for (server, &index) in way.links.iter().enumerate() {
+                let id = plane.plan.topology.backend_id(usize::from(session.pool), server);
+                if !plane.plan.health.is_usable(id) {
+                    continue;
+                }
+                if tracking.bcast {
+                    plane.connect_tracking(links, index);
+                }
+                if let Some(&receiver) = way.receivers.get(server) {
+                    plane.connect_tracking(links, receiver);
+                }
+            }
+            if is_ping_due {
+                for &index in way.links.iter().chain(&way.receivers) {
+                    plane.ask_for_sign(links, index, key);
+                }
+            }
+        }
+        plane.tracking.tracked = tracked;
+    }
+}
+
+impl Plane {
+    /// Finds out whether a connection still stands on which nothing moves. One
+    /// that is silent ends, unless its client waits for a reply there, which may
+    /// only be slow: then the client is told now.
+    fn ask_for_sign(&mut self, links: &mut [LinkSlot], index: LinkIndex, key: Key<Session>) {
+        let slot = &mut links[index];
+        if slot.link.state() != LinkState::Ready {
+            return;
+        }
+        if let Some(since) = slot.link.owes_since() {
+            let is_silent = self.clock.now >= since + SILENT_MAX;
+            if is_silent && slot.link.is_waited_for() {
+                self.tracking.forget(key, false);
+            } else if is_silent {
+                let loss = (index, slot.generation, BackendFault::Timeout);
+                self.tracking.losses.push(loss);
+            }
+            return;
+        }
+        let out = slot.link.request_buf();
+        let start = out.len();
+        reply::array(out, 1);
+        reply::bulk(out, b"PING");
+        let len = out.len() - start;
+        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
+        self.mark_link_dirty(index, slot);
+        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+    }
+}
+
+/// Whether a link is lost for what its server is like. What is refused may be
+/// refused to tracked clients alone, as may what a server cuts off because of
+/// one of them; a request that expired was counted then. Of a server that is
+/// gone the next attempt to connect tells.
+fn tells_of_server(fault: BackendFault) -> bool {
+    matches!(fault, BackendFault::Connect | BackendFault::NotReady)
+}
+
+/// What a session watched on a link that is lost counts as changed.
+pub(in crate::core) fn lose_watch_on(session: &mut Session, index: LinkIndex) {
+    let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
+    if let Some(watch) = watch.filter(|watch| watch.link == Some(index)) {
+        watch.link = None;
+    }
+}

@@ -1,0 +1,251 @@
+//! Client-side caching: who is told which keys have changed.
+//!
+//! ```text
+//!  session ──requests──► its own link to each server ──► server
+//!     ▲                      │ invalidations          (CLIENT TRACKING ON)
+//!     └── replies, pushes ◄──┘
+//! ```
+//! A client of a sharded pool that is tracked has links for itself, on which
+//! the same tracking is switched on behind the handshake: the servers know what
+//! it has read, and every mode is as exact as theirs. What they cannot know is
+//! that a link was lost or that keys live elsewhere now; the client is told to
+//! forget everything then.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `links` | the links: when they are made, stand, are lost and given up |
+//! | `tell` | what the client is told, and after which replies |
+
+mod links;
+mod tell;
+
+pub(in crate::core) use links::{Role, lose_watch_on};
+pub(crate) use tell::State;
+
+use crate::PoolPlan;
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::upstream::bypass::note_changed_links;
+use crate::core::{LinkIndex, LinkSlot, Plane};
+use keyway_command::{Handling, Request, Verb};
+use keyway_proxy::tracking::{self, Change, Tracking};
+use keyway_proxy::{Busy, Session};
+use keyway_resp::{Protocol, reply};
+use keyway_topology::ServerSet;
+
+/// Bytes unsent on a link of one session, above which no more of its requests
+/// are started. More would let each tracked client hold as much for each server;
+/// less stops a pipeline of middling values.
+const UNSENT_MAX: usize = 256 << 10;
+
+impl Plane {
+    /// Answers a command about tracking that changes nothing, or only what is
+    /// said of the next request; `None` for `CLIENT TRACKING` itself.
+    pub(in crate::core) fn answer_tracking(&mut self, asked: &mut RequestContext) -> Option<Step> {
+        let protocol = asked.session.identity.protocol;
+        match asked.request.command.verb {
+            Verb::ClientTracking => return None,
+            Verb::ClientCaching => {
+                let tracking = asked.session.tracking.as_deref_mut();
+                match tracking::caching(&asked.request.args, tracking) {
+                    Ok(()) => self.answer_locally(asked, |out| reply::simple(out, "OK")),
+                    Err(text) => {
+                        self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+                    }
+                }
+            }
+            verb => {
+                let mut out = Vec::new();
+                let tracking = asked.session.tracking.as_deref();
+                match verb {
+                    Verb::ClientGetredir => tracking::write_redirection(tracking, &mut out),
+                    _ => tracking::write_info(tracking, protocol, &mut out),
+                }
+                self.answer_locally(asked, |dest| dest.extend_from_slice(&out));
+            }
+        }
+        Some(Step::Started)
+    }
+
+    /// What `CLIENT TRACKING` asks for; `None` when it was refused.
+    pub(in crate::core) fn read_tracking(&mut self, asked: &mut RequestContext) -> Option<Change> {
+        let pool = asked.session.pool;
+        let clients = &self.plan.clients;
+        let current = asked.session.tracking.as_deref();
+        let exists = |id| clients.is_of_pool(id, pool);
+        match tracking::parse(&asked.request.args, current, exists) {
+            Ok(change) => Some(change),
+            Err(text) => {
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                None
+            }
+        }
+    }
+
+    /// Notes what a session is told of from now on, for others to see.
+    pub(in crate::core) fn set_tracking(
+        &mut self,
+        session: &mut Session,
+        tracking: Option<Box<Tracking>>,
+    ) {
+        self.plan.clients.set_tracking(session.identity.id, tracking.as_deref());
+        session.tracking = tracking;
+    }
+
+    /// Starts a command about tracking for a client of a sharded pool. One that
+    /// changes its links waits until every reply before it is here.
+    #[cold]
+    pub(in crate::core) fn track(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if let Some(step) = self.answer_tracking(asked) {
+            return step;
+        }
+        if let Some(state) = self.cluster_state(asked.session.pool) {
+            let kind = if state.has_slots() { "cluster" } else { "replicated" };
+            let text = format!(
+                "ERR client-side caching is not for pools of kind \"{kind}\" yet: use a pool of \
+                 kind \"sharded\" or \"store\""
+            );
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        if !asked.session.is_quiet(asked.busy) {
+            asked.session.fence();
+            return Step::Wait;
+        }
+        match self.read_tracking(asked) {
+            Some(Change::On(tracking)) => self.begin_tracking(links, asked, tracking),
+            Some(Change::Off) => {
+                self.end_tracking(links, asked.key, asked.session);
+                self.answer_locally(asked, |out| reply::simple(out, "OK"));
+            }
+            None => {}
+        }
+        note_changed_links(links, (asked.key, asked.session));
+        Step::Started
+    }
+
+    /// Starts a request of a client that is tracked: on its own links, behind
+    /// what `CLIENT CACHING` said of it.
+    pub(in crate::core) fn dispatch_tracked(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ServerSet,
+        asked: &mut RequestContext,
+    ) -> Step {
+        let (session, request) = (&*asked.session, asked.request);
+        let word = match is_about_client(request) {
+            true => None,
+            false => session.tracking.as_ref().and_then(|tracking| tracking.caching_word()),
+        };
+        let way = session.tracking.as_ref().and_then(|tracking| tracking.way.as_ref());
+        let own: &[LinkIndex] = way.map_or(&[], |way| &way.links);
+        if let Some(&full) = own.iter().find(|&&one| links[one].link.unsent_len() > UNSENT_MAX) {
+            return Step::Full(full);
+        }
+        let Some(word) = word else {
+            let step = self.send_on_own(links, pool, sharded, asked);
+            note_fragments(asked.session, asked.busy, request);
+            return step;
+        };
+        let own = own.to_vec();
+        let before: Vec<usize> = own.iter().map(|&index| links[index].link.in_flight()).collect();
+        self.tracking.caching = Some(word);
+        let step = self.send_on_own(links, pool, sharded, asked);
+        self.tracking.caching = None;
+        if !matches!(step, Step::Started) {
+            return step;
+        }
+        for (&index, before) in own.iter().zip(before) {
+            if links[index].link.in_flight() > before {
+                links[index].link.precede_last(&caching_request(word));
+            }
+        }
+        forget_caching(asked.session);
+        note_fragments(asked.session, asked.busy, request);
+        step
+    }
+
+    fn send_on_own(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        pool: &PoolPlan,
+        sharded: &ServerSet,
+        asked: &mut RequestContext,
+    ) -> Step {
+        match self.dispatch_stateful(links, asked) {
+            Some(step) => step,
+            None => self.send_on::<true>(links, pool, sharded, asked),
+        }
+    }
+
+    /// Ends the tracking that a session had under its last protocol, and begins
+    /// it anew. A client for which there is no room any more is closed: it
+    /// relies on being told.
+    pub(in crate::core) fn change_tracking(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        asked: &mut RequestContext,
+    ) {
+        let Some(tracking) = asked.session.tracking.take() else { return };
+        let is_reset = asked.request.command.verb == Verb::Reset;
+        asked.session.tracking = Some(tracking.clone());
+        self.end_tracking(links, asked.key, asked.session);
+        if is_reset {
+            return;
+        }
+        if !self.has_own(self.links_needed(asked.session, &tracking)) {
+            let text = "ERR too many clients are tracked, watch keys or wait in blocking commands: \
+                        tracking has ended with its protocol, and so does this connection";
+            asked.session.closing = true;
+            return self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+        }
+        self.resume_tracking(links, asked, tracking);
+        self.renew_way(asked);
+    }
+}
+
+/// The request that is sent in front of another.
+pub(in crate::core) fn caching_request(word: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    reply::array(&mut out, 3);
+    for part in ["CLIENT", "CACHING", word] {
+        reply::bulk(&mut out, part.as_bytes());
+    }
+    out
+}
+
+/// `CLIENT CACHING` was said of a request that has come, unless that only
+/// belongs to a transaction, of which it was said.
+pub(in crate::core) fn forget_caching(session: &mut Session) {
+    let is_open = session.stateful.as_ref().is_some_and(|it| it.transaction.is_some());
+    if let (false, Some(tracking)) = (is_open, &mut session.tracking) {
+        tracking.caching = false;
+    }
+}
+
+/// What is said of the next request outlives the subcommands of CLIENT.
+fn is_about_client(request: &Request) -> bool {
+    request.command.name.starts_with("client")
+}
+
+/// A part of a reply in fragments is not to be overtaken.
+fn note_fragments(session: &mut Session, busy: &Busy, request: &Request) {
+    if let (Handling::Split(_), Some(tracking)) = (request.command.handling, &mut session.tracking)
+    {
+        tracking.held.note_fragments(busy.order.next_place());
+    }
+}
+
+/// Whether a session that is tracked is told so itself: there is no way to tell
+/// a client of RESP2 but on another connection.
+fn hears(tracking: &Tracking, protocol: Protocol) -> bool {
+    protocol == Protocol::Resp3 || tracking.redirect.is_some()
+}
+
+#[cfg(test)]
+mod laws;

@@ -1,0 +1,262 @@
+use crate::core::{Core, LinkIndex, Plane};
+use keyway_base::{BackendFault, Key, Slab, Time};
+use keyway_proxy::tracking::{
+    Tracking, is_invalidation, write_broken, write_everything, write_redirected,
+};
+use keyway_proxy::{Identity, Session};
+use keyway_resp::Protocol;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a worker knows of the sessions that are tracked.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Those with links of their own, by the bits of their keys.
+    pub(super) tracked: BTreeSet<u64>,
+    /// What `CLIENT CACHING` said of the request that is being started.
+    pub(in crate::core) caching: Option<&'static str>,
+    /// Those that are to forget everything; and once more when what is on its
+    /// way now has come.
+    forgets: Vec<(Key<Session>, bool)>,
+    /// Other workers may have put something into the inbox.
+    pub(crate) has_mail: bool,
+    /// Where clients were that others are told in place of, by their ids.
+    targets: BTreeMap<u64, Key<Session>>,
+    /// Links that end because another did, with their generation.
+    pub(super) losses: Vec<(LinkIndex, u32, BackendFault)>,
+    /// When links on which nothing moves are asked for a sign.
+    pub(super) next_ping: Time,
+}
+
+impl State {
+    /// Has a session told at the end of the turn that everything may have
+    /// changed; with `twice`, again when what it has asked for is answered.
+    pub(super) fn forget(&mut self, key: Key<Session>, twice: bool) {
+        self.forgets.push((key, twice));
+    }
+
+    /// Number of sessions that are to be told something.
+    pub(in crate::core) fn untold(&self) -> usize {
+        self.forgets.len() + self.losses.len()
+    }
+
+    /// How many sessions have links of their own.
+    pub(in crate::core) fn tracked_len(&self) -> usize {
+        self.tracked.len()
+    }
+
+    /// Whether there is something to do before the worker sleeps.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail || !self.forgets.is_empty() || !self.losses.is_empty()
+    }
+}
+
+impl Core {
+    /// A link that is to end because another did, if it has not by itself: its
+    /// place may be another's.
+    pub(crate) fn next_loss(&mut self) -> Option<(LinkIndex, BackendFault)> {
+        while let Some((index, generation, fault)) = self.plane.tracking.losses.pop() {
+            if self.links[index].generation == generation {
+                return Some((index, fault));
+            }
+        }
+        None
+    }
+
+    /// Who may be used in a pool has changed, and so where its keys live: who
+    /// has read some is told of changes to them by nobody.
+    #[cold]
+    pub(in crate::core) fn on_ring_changed(&mut self, pool: u16) {
+        let Core { sessions, plane, .. } = self;
+        let State { tracked, forgets, .. } = &mut plane.tracking;
+        let tracked = tracked.iter().map(|&bits| Key::from_bits(bits));
+        let is_of_pool = |&key: &Key<Session>| sessions.get(key).is_some_and(|it| it.pool == pool);
+        // What a server that has left answers now is of the past too.
+        forgets.extend(tracked.filter(is_of_pool).map(|key| (key, true)));
+        self.tend_tracking();
+    }
+
+    /// Tells this worker's clients what other workers have for them.
+    pub(crate) fn deliver_redirected(&mut self) {
+        if !std::mem::take(&mut self.plane.tracking.has_mail) {
+            return;
+        }
+        let Core { sessions, plane, .. } = self;
+        let inbox = plane.plan.redirects.take(plane.worker());
+        let overrun = inbox.overrun.into_iter().map(|target| {
+            let mut everything = Vec::new();
+            write_everything(&mut everything);
+            (target, everything)
+        });
+        for (target, push) in inbox.pushes.into_iter().chain(overrun) {
+            if plane.tell_target(sessions, target, &push) {
+                continue;
+            }
+            // It has left, or is on its way from one worker to another.
+            if let Some(worker) = plane.plan.clients.worker(target) {
+                plane.post_push(worker, target, &push);
+            }
+        }
+    }
+
+    /// Tells those that are to forget everything so.
+    pub(crate) fn tell_forgetful(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        let mut push = Vec::new();
+        write_everything(&mut push);
+        let mut forgets = std::mem::take(&mut plane.tracking.forgets);
+        forgets.dedup();
+        for (key, twice) in forgets {
+            plane.invalidate(sessions, key, &push);
+            let Some(session) = sessions.get_mut(key) else { continue };
+            let order = session.busy.as_ref().map(|busy| &busy.order);
+            let next = order.filter(|order| !order.is_empty()).map(|order| order.next_place());
+            if let (true, Some(place), Some(tracking)) = (twice, next, &mut session.tracking) {
+                tracking.held.hold(place, &push);
+            }
+        }
+    }
+}
+
+impl Plane {
+    /// Lets go what was held back behind replies that have left. To be called
+    /// before a session's output is sent.
+    #[cold]
+    pub(crate) fn release_pushes(&mut self, key: Key<Session>, session: &mut Session) {
+        let Some(tracking) = &mut session.tracking else { return };
+        if tracking.held.is_empty() {
+            return;
+        }
+        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let (order, output) = (&busy.order, &mut busy.output);
+        let has_passed = |place| order.has_passed(place);
+        if tracking.redirect.is_none() || tells_itself(tracking, &session.identity) {
+            return tracking.held.release(has_passed, output.buf());
+        }
+        // Who is told in its place waits for none of its replies; only what
+        // concerns everything is ever held back.
+        let mut released = Vec::new();
+        tracking.held.release(has_passed, &mut released);
+        if !released.is_empty() {
+            self.tracking.forget(key, false);
+        }
+    }
+
+    /// A server tells the client of a link that keys have changed.
+    #[cold]
+    pub(in crate::core) fn on_push(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        session: Option<Key<Session>>,
+        push: &[u8],
+    ) {
+        if let Some(key) = session.filter(|_| is_invalidation(push)) {
+            self.invalidate(sessions, key, push);
+        }
+    }
+
+    /// Tells a session, or who is told in its place, of an invalidation.
+    fn invalidate(&mut self, sessions: &mut Slab<Session>, key: Key<Session>, push: &[u8]) {
+        let Some(session) = sessions.get_mut(key) else { return };
+        let Some(tracking) = &session.tracking else { return };
+        match tracking.redirect {
+            Some(_) if tells_itself(tracking, &session.identity) => {
+                self.hand_push(key, session, push);
+            }
+            Some(target) => self.redirect(sessions, key, target, push),
+            None if session.identity.protocol == Protocol::Resp3 => {
+                self.hand_push(key, session, push)
+            }
+            None => {}
+        }
+    }
+
+    /// Tells the client that is told in place of another, if it is still there.
+    fn redirect(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        key: Key<Session>,
+        target: u64,
+        push: &[u8],
+    ) {
+        let Some(session) = sessions.get_mut(key) else { return };
+        let Some(worker) = self.plan.clients.worker_of(target, session.pool) else {
+            return self.tell_broken(key, session, target);
+        };
+        if worker != self.worker() || !self.tell_target(sessions, target, push) {
+            self.post_push(worker, target, push);
+        }
+    }
+
+    fn post_push(&self, worker: u16, target: u64, push: &[u8]) {
+        if self.plan.redirects.post(worker, target, push) && worker != self.worker() {
+            self.plan.post_published(worker);
+        }
+    }
+
+    /// Tells a session that whoever was told in its place has left.
+    fn tell_broken(&mut self, key: Key<Session>, session: &mut Session, target: u64) {
+        let Some(tracking) = &mut session.tracking else { return };
+        if !tracking.is_broken {
+            tracking.is_broken = true;
+            self.plan.clients.set_tracking(session.identity.id, Some(tracking));
+        }
+        if session.identity.protocol == Protocol::Resp3 {
+            let mut push = Vec::new();
+            write_broken(&mut push, target);
+            self.hand_push(key, session, &push);
+        }
+    }
+
+    /// Tells a client of this worker of another's keys. Returns whether it is
+    /// here.
+    fn tell_target(&mut self, sessions: &mut Slab<Session>, target: u64, push: &[u8]) -> bool {
+        let is_it = |session: &Session| session.identity.id == target;
+        let known = self.tracking.targets.get(&target).copied();
+        let key = known
+            .filter(|&key| sessions.get(key).is_some_and(is_it))
+            .or_else(|| sessions.iter().find(|(_, session)| is_it(session)).map(|(key, _)| key));
+        let Some(key) = key else {
+            self.tracking.targets.remove(&target);
+            return false;
+        };
+        if known != Some(key) {
+            self.tracking.targets.retain(|_, &mut key| sessions.get(key).is_some());
+            self.tracking.targets.insert(target, key);
+        }
+        let Some(session) = sessions.get_mut(key) else { return false };
+        let protocol = session.identity.protocol;
+        let is_subscriber = session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
+        if !session.closing && (protocol == Protocol::Resp3 || is_subscriber) {
+            if session.passing.is_some() {
+                self.keep_behind(key, protocol, push);
+                return true;
+            }
+            let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+            write_redirected(busy.output.buf(), protocol, push);
+            self.mark_session_dirty(key, session);
+        }
+        true
+    }
+
+    /// Hands a push to a session: between whole replies, and behind those that
+    /// came before it and wait for earlier ones.
+    fn hand_push(&mut self, key: Key<Session>, session: &mut Session, push: &[u8]) {
+        if session.closing {
+            return;
+        }
+        let Some(tracking) = &mut session.tracking else { return };
+        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        if tracking.held.must_hold(&busy.order) {
+            tracking.held.hold(busy.order.next_place(), push);
+        } else {
+            busy.output.buf().extend_from_slice(push);
+        }
+        self.mark_session_dirty(key, session);
+    }
+}
+
+/// Whether a session is named to be told in place of itself: then it is told
+/// behind its replies, as without a name.
+fn tells_itself(tracking: &Tracking, identity: &Identity) -> bool {
+    tracking.redirect == Some(identity.id) && identity.protocol == Protocol::Resp3
+}

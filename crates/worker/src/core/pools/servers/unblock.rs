@@ -1,0 +1,111 @@
+//! The end of a wait in a command that blocks: a client asks for it, a pool or a listener goes, or
+//! the client itself leaves.
+
+use crate::core::{Core, LinkIndex};
+use keyway_base::Key;
+use keyway_command::Counted;
+use keyway_proxy::local::{Unblock, UnblockReason};
+use keyway_proxy::{Owner, Session};
+use keyway_resp::{Protocol, reply};
+
+impl Core {
+    /// Ends the blocking command of a client of this worker. Returns whether
+    /// the client is here.
+    pub(crate) fn unblock(&mut self, unblock: Unblock) -> bool {
+        let is_it = |key: &Key<Session>| {
+            self.sessions.get(*key).is_some_and(|session| session.identity.id == unblock.id)
+        };
+        let Some(key) = self.sessions.keys().into_iter().find(is_it) else { return false };
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let stateful = session.stateful.as_mut();
+        if stateful.as_ref().is_some_and(|stateful| stateful.waits_on_store) {
+            self.unblock_on_store(unblock.id, unblock.reason);
+            return true;
+        }
+        let Some(stateful) = stateful else { return true };
+        if stateful.unsent > 0 {
+            stateful.unsent_end = Some(unblock.reason);
+        }
+        let waiting = stateful.blocked_on.clone();
+        for index in waiting {
+            let slot = &mut self.links[index];
+            slot.link.set_moving(false);
+            if slot.unblock.replace(unblock.reason).is_none() {
+                self.plane.unblocking.push((index, slot.generation));
+            }
+            self.send_unblock(index);
+        }
+        true
+    }
+
+    /// Asks again to end the commands that go on although they were to end: the
+    /// first request may have overtaken the command, or got lost.
+    pub(crate) fn retry_unblocks(&mut self) {
+        let mut unblocking = std::mem::take(&mut self.plane.unblocking);
+        unblocking.retain(|&(index, generation)| {
+            let slot = &self.links[index];
+            let goes_on = slot.generation == generation && slot.lease.is_some();
+            if goes_on && slot.unblock.is_some() {
+                self.send_unblock(index);
+            }
+            goes_on
+        });
+        self.plane.unblocking = unblocking;
+    }
+
+    /// Has the server end the command that waits on a private link: a reply
+    /// that is on its way already is not lost then.
+    pub(in crate::core) fn send_unblock(&mut self, index: LinkIndex) {
+        let Core { links, plane, .. } = self;
+        let slot = &mut links[index];
+        let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
+        let Some(reason) = slot.unblock else { return };
+        let Some(state) = plane.pools[slot.pool as usize].servers() else { return };
+        let index = state.link(slot.backend, session.index(), Protocol::default());
+        let slot = &mut links[index];
+        if !slot.link.has_room(plane.link_options(slot.pool)) {
+            return;
+        }
+        plane.prepare_link(index, slot, 0);
+        let out = slot.link.request_buf();
+        let start = out.len();
+        reply::array(out, 4);
+        reply::bulk(out, b"CLIENT");
+        reply::bulk(out, b"UNBLOCK");
+        reply::bulk(out, id.to_string().as_bytes());
+        let how = match reason {
+            UnblockReason::Timeout => "TIMEOUT",
+            _ => "ERROR",
+        };
+        reply::bulk(out, how.as_bytes());
+        let len = out.len() - start;
+        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
+    }
+
+    /// Has a client that is to leave wait no longer in a blocking command.
+    pub(crate) fn let_go(&mut self, key: Key<Session>) {
+        let Some(session) = self.sessions.get(key).filter(|session| session.is_blocked()) else {
+            return;
+        };
+        let on = session.stateful.iter().flat_map(|stateful| &stateful.blocked_on);
+        let on = on.map(|&index| self.links[index].unblock.is_some());
+        let unsent = session.stateful.iter().filter(|stateful| stateful.unsent > 0);
+        let unsent = unsent.map(|stateful| stateful.unsent_end.is_some());
+        let mut on = on.chain(unsent).peekable();
+        // Asked once, a server is asked again in time.
+        let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
+        if !is_asked {
+            let id = session.identity.id;
+            self.plane.unblocks.push(Unblock { id, reason: UnblockReason::Stopping });
+        }
+    }
+
+    /// Notes that a client closed its side. Returns whether that is its end: a
+    /// client that waits in a blocking command, or for the end of a pause, is
+    /// not there to be answered.
+    pub(crate) fn note_hangup(&mut self, key: Key<Session>) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        session.hung_up = true;
+        session.awaits_others()
+    }
+}

@@ -1,0 +1,266 @@
+//! Commands that wait on the embedded store.
+//!
+//! ```text
+//!  BLPOP ──► nothing there: a waiter of the store, a place in the session's order
+//!  a request of any worker changes the key ──► that worker serves the waiter
+//!         ──► the reply, by the inbox of the client's worker ──► its place
+//!  its time is up, CLIENT UNBLOCK, the client leaves ──► the waiter is cancelled,
+//!         unless it has been served: then its reply is on its way
+//! ```
+//! A session that waits starts no other request, and stays with its worker.
+
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{Core, Plane};
+use crate::handouts::Handout;
+use indexmap::IndexMap;
+use keyway_base::{Key, Slab, Time};
+use keyway_proxy::local::UnblockReason;
+use keyway_proxy::{Session, Share};
+use keyway_resp::reply;
+use keyway_store::{Patience, Store, Waited, Waiter, Who};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a waiting command takes besides its bytes, here and in the store.
+const WAITER_OVERHEAD: usize = 512;
+
+/// What one worker knows of its clients that wait on a store.
+#[derive(Default)]
+pub(crate) struct StoreBlocking {
+    waiting: IndexMap<u64, Waiting, foldhash::fast::RandomState>,
+    /// When those are over that do not wait for ever.
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Replies for clients of this worker.
+    outbox: Vec<Handout>,
+    /// Other workers have put something into the inbox.
+    pub(crate) has_mail: bool,
+}
+
+/// A client that waits.
+struct Waiting {
+    session: Key<Session>,
+    sequence: u32,
+    waiter: Arc<Waiter>,
+    deadline: Option<Time>,
+    _share: Share,
+}
+
+impl StoreBlocking {
+    /// Number of clients that block, and of replies to them.
+    pub(in crate::core) fn len(&self) -> usize {
+        self.waiting.len() + self.deadlines.len() + self.outbox.len()
+    }
+
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_mail | !self.outbox.is_empty()
+    }
+}
+
+impl Plane {
+    /// Starts a command that may wait.
+    #[cold]
+    pub(in crate::core) fn block_on_store(
+        &mut self,
+        store: &Store,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if !asked.busy.order.is_empty() {
+            asked.session.fence();
+            return Step::Wait;
+        }
+        let context = self.context_of(asked);
+        let mut out = Vec::new();
+        if !self.passes_script(store, asked) {
+            return Step::Started;
+        }
+        if store.attempt(asked.request, context, &mut out) {
+            self.answer_waited(store, asked, &out);
+            return Step::Started;
+        }
+        let mut share = Share::new(&self.plan.transactions);
+        if let Some(text) = self.refusal_to_wait(asked, &mut share) {
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            return Step::Started;
+        }
+        let who = Who {
+            client: asked.session.identity.id,
+            worker: self.worker(),
+            is_noloop: asked.session.tracking.as_deref().is_some_and(|it| it.noloop),
+        };
+        match store.attempt_or_wait(asked.request, context, who, &mut out) {
+            Waited::Answered => self.answer_waited(store, asked, &out),
+            Waited::Waits(waiter, patience) => {
+                self.begin_to_wait(asked, waiter, patience, share);
+                self.settle_changes(asked.session, asked.busy, (store, asked.request), false);
+            }
+        }
+        Step::Started
+    }
+
+    fn answer_waited(&mut self, store: &Store, asked: &mut RequestContext, out: &[u8]) {
+        self.answer_locally(asked, |dest| dest.extend_from_slice(out));
+        let is_error = out.first() == Some(&b'-');
+        if store.notifies() {
+            let RequestContext { session, busy, request, .. } = asked;
+            self.settle_changes(session, busy, (store, request), is_error);
+        }
+        if is_error {
+            let is_full = out.starts_with(b"-OOM ");
+            self.note_store_error(asked.session.pool, asked.request.command.counted(), is_full);
+        }
+    }
+
+    /// Why a command may not wait, though it would have to.
+    fn refusal_to_wait(&self, asked: &RequestContext, share: &mut Share) -> Option<String> {
+        if Self::is_silent(asked.session) {
+            let text = "ERR a command that blocks is refused while CLIENT REPLY is OFF or SKIP";
+            return Some(text.to_owned());
+        }
+        if asked.session.hung_up || asked.session.ended {
+            let text = "UNBLOCKED a command that blocks is not begun for a client that sends no \
+                        more, or while Keyway stops";
+            return Some(text.to_owned());
+        }
+        let args = &asked.request.args;
+        let len = 3 * args.buf().len() + 2 * size_of_val(args.ranges()) + WAITER_OVERHEAD;
+        (!share.grow(len)).then(|| {
+            format!(
+                "OOM the commands of all clients that wait would take more than \
+                 transactions_len_max ({} bytes); ask again when others have ended",
+                self.plan.transactions.len_max()
+            )
+        })
+    }
+
+    fn begin_to_wait(
+        &mut self,
+        asked: &mut RequestContext,
+        waiter: Arc<Waiter>,
+        patience: Patience,
+        share: Share,
+    ) {
+        self.count(asked.session, asked.request);
+        let client = asked.session.identity.id;
+        let deadline = (patience > 0).then(|| self.clock.now + Duration::from_millis(patience));
+        let sequence = asked.busy.order.reserve();
+        let waiting = Waiting { session: asked.key, sequence, waiter, deadline, _share: share };
+        self.store_blocking.waiting.insert(client, waiting);
+        if let Some(deadline) = deadline {
+            self.store_blocking.deadlines.insert((deadline, client));
+            self.note_deadline(Some(deadline));
+        }
+        asked.session.stateful.get_or_insert_default().waits_on_store = true;
+        asked.session.fence();
+        self.plan.clients.set_blocked(client, true);
+    }
+
+    /// Serves who waits for what this worker's requests have changed.
+    pub(in crate::core) fn serve_waiters(&mut self, pool: u16, store: &Store) {
+        let (worker, clock) = (self.worker(), self.clock);
+        store.serve_ready(worker, clock, |waiter, reply| {
+            self.tell_served(pool, store, waiter);
+            let Who { client, worker: its, .. } = waiter.who;
+            if reply.first() == Some(&b'-') {
+                self.note_store_error(pool, waiter.counted(), false);
+            }
+            let handout = Handout { client, reply };
+            if its == worker {
+                self.store_blocking.outbox.push(handout);
+            } else if self.plan.handouts.post(its, handout) {
+                self.plan.post_published(its);
+            }
+        });
+    }
+
+    /// Takes a client off those that wait; where its reply goes.
+    fn end_waiting(&mut self, client: u64) -> Option<(Key<Session>, u32)> {
+        let waiting = self.store_blocking.waiting.swap_remove(&client)?;
+        if let Some(deadline) = waiting.deadline {
+            self.store_blocking.deadlines.remove(&(deadline, client));
+        }
+        self.plan.clients.set_blocked(client, false);
+        Some((waiting.session, waiting.sequence))
+    }
+
+    /// Ends the waiting of a client that leaves.
+    pub(in crate::core) fn forget_waiting(&mut self, session: &Session) {
+        let client = session.identity.id;
+        let Some(waiting) = self.store_blocking.waiting.get(&client) else { return };
+        if let Some(store) = self.plan.pools[usize::from(session.pool)].kind.store() {
+            store.cancel(&waiting.waiter);
+        }
+        self.end_waiting(client);
+    }
+
+    /// Answers a client that waited.
+    fn hand_out(&mut self, sessions: &mut Slab<Session>, handout: &Handout) {
+        let Some((key, sequence)) = self.end_waiting(handout.client) else { return };
+        let Some(session) = sessions.get_mut(key) else { return };
+        if let Some(stateful) = &mut session.stateful {
+            stateful.waits_on_store = false;
+        }
+        session.tidy();
+        session.note_state();
+        self.complete(key, session, sequence, |out| out.extend_from_slice(&handout.reply));
+    }
+
+    /// Ends the waiting of a client with what `write` appends, unless it has
+    /// been served.
+    fn cut_waiting(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        client: u64,
+        write: impl FnOnce(&Waiter, &mut Vec<u8>),
+    ) {
+        let Some(waiting) = self.store_blocking.waiting.get(&client) else { return };
+        let Some(session) = sessions.get(waiting.session) else { return };
+        let Some(store) = self.plan.pools[usize::from(session.pool)].kind.store() else {
+            return;
+        };
+        if store.cancel(&waiting.waiter) {
+            let mut reply = Vec::new();
+            write(&waiting.waiter, &mut reply);
+            self.hand_out(sessions, &Handout { client, reply });
+        }
+    }
+}
+
+impl Core {
+    /// Answers the clients of this worker that were served.
+    #[cold]
+    pub(crate) fn deliver_handouts(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        let mut outbox = std::mem::take(&mut plane.store_blocking.outbox);
+        if std::mem::take(&mut plane.store_blocking.has_mail) {
+            plane.plan.handouts.take(plane.worker(), &mut outbox);
+        }
+        outbox.drain(..).for_each(|handout| plane.hand_out(sessions, &handout));
+        plane.store_blocking.outbox = outbox;
+    }
+
+    /// Ends the waiting of those whose time is up.
+    pub(in crate::core) fn end_overdue_waits(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        while let Some(&(deadline, client)) = plane.store_blocking.deadlines.first() {
+            if deadline > plane.clock.now {
+                return plane.note_deadline(Some(deadline));
+            }
+            plane.store_blocking.deadlines.pop_first();
+            plane.cut_waiting(sessions, client, |waiter, out| waiter.write_timeout(out));
+        }
+    }
+
+    /// Ends the waiting of a client of this worker before its time.
+    pub(in crate::core) fn unblock_on_store(&mut self, client: u64, reason: UnblockReason) {
+        let Core { sessions, plane, .. } = self;
+        plane.cut_waiting(sessions, client, |waiter, out| match reason.text() {
+            Some(text) => reply::error(out, text),
+            None if reason == UnblockReason::Timeout => waiter.write_timeout(out),
+            None => reply::error(out, "UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        });
+    }
+}

@@ -1,0 +1,159 @@
+//! Requests that the embedded store works long on, for SLOWLOG.
+//!
+//! A turn has one time, so the clock is read around a request for this alone: of commands that may
+//! take long however small they are, and of what brings or gets many bytes. The second reading is
+//! the first of the next request, if that is timed too.
+
+use crate::PoolPlan;
+use crate::core::Plane;
+use crate::core::observe::slow::Place;
+use keyway_base::{Key, Time};
+use keyway_command::Request;
+use keyway_memcache as memcache;
+use keyway_proxy::{Busy, Session, SlowEntry, SlowLog, shown_args, shown_words};
+use std::time::Duration;
+
+/// Requests since the last reading of the clock up to which a large reply is charged from there.
+/// More would make what they took its own, fewer leave one in a deep pipeline untimed.
+const LATELY: u64 = 64;
+
+/// When the clock was read last, and how many requests of the turn had been started by then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::core) struct Looked {
+    pub(in crate::core) at: Time,
+    pub(in crate::core) requests: u64,
+}
+
+/// A request that is timed: from when the clock was read last, which is as it began, or as it had
+/// what it waited for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Work {
+    /// The place of its reply, if its client gets one.
+    place: Option<u32>,
+}
+
+/// Whether a request is timed.
+#[inline]
+pub(in crate::core) fn is_timed(log: &SlowLog, request: &Request) -> bool {
+    request.command.may_take_long || request.args.buf().len() >= log.timed_from()
+}
+
+impl Plane {
+    /// Reads the clock, if the pool's requests are timed.
+    #[cold]
+    pub(in crate::core) fn look(&mut self, log: &SlowLog) -> Option<Time> {
+        let at = log.now()?;
+        self.looked = Looked { at, requests: self.batch };
+        Some(at)
+    }
+
+    /// Begins to time the request that was started last: from now, or from the end of the one
+    /// before it.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn begin_work(
+        &mut self,
+        log: &SlowLog,
+        session: &Session,
+        busy: &Busy,
+    ) -> Option<Work> {
+        if self.looked.requests + 1 < self.batch {
+            self.look(log)?;
+        }
+        // A reply to who has no client is on its way to another pool.
+        let is_heard = !Self::is_silent(session) && session.relay.is_none();
+        Some(Work { place: is_heard.then(|| busy.order.next_place()) })
+    }
+
+    /// What a request began with that is timed for its reply, which is the last one now, if that
+    /// is known.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn began_lately(
+        &mut self,
+        log: &SlowLog,
+        session: &Session,
+        busy: &Busy,
+    ) -> Option<Work> {
+        if self.looked.requests + LATELY < self.batch {
+            self.look(log);
+            return None;
+        }
+        let is_heard = !Self::is_silent(session) && session.relay.is_none();
+        let place = is_heard.then(|| busy.order.next_place().wrapping_sub(1));
+        Some(Work { place })
+    }
+
+    /// Notes that a request was executed.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn end_work(
+        &mut self,
+        pool: &PoolPlan,
+        whose: (Key<Session>, &mut Session),
+        request: &Request,
+        work: Work,
+    ) {
+        if let Some(times) = self.ended_slow(&pool.slow_log) {
+            self.keep_worked(pool, whose, (work, times), shown_args(request.args.buf()));
+        }
+    }
+
+    /// The same of a client of memcached.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::core) fn end_memcached_work(
+        &mut self,
+        pool: &PoolPlan,
+        whose: (Key<Session>, &mut Session),
+        (request, bytes): (&memcache::Request, &[u8]),
+        work: Work,
+    ) {
+        let Some(times) = self.ended_slow(&pool.slow_log) else { return };
+        let name = match request.head.verb {
+            memcache::Verb::FlushAll => "flush_all",
+            verb => crate::core::observe::hot_keys::command_of(verb).unwrap_or("request"),
+        };
+        let value = Some(request.value.of(bytes)).filter(|value| !value.is_empty());
+        let words: Vec<&[u8]> =
+            std::iter::once(name.as_bytes()).chain(request.keys(bytes)).chain(value).collect();
+        self.keep_worked(pool, whose, (work, times), shown_words(words.into_iter()));
+    }
+
+    /// When a request began, and when it was over, if it was slow.
+    fn ended_slow(&mut self, log: &SlowLog) -> Option<(Time, Time)> {
+        let began = self.looked.at;
+        let now = self.look(log)?;
+        (now.since(began) >= log.slower_than()).then_some((began, now))
+    }
+
+    fn keep_worked(
+        &mut self,
+        pool: &PoolPlan,
+        (key, session): (Key<Session>, &mut Session),
+        (work, (began, now)): (Work, (Time, Time)),
+        args: Vec<Vec<u8>>,
+    ) {
+        let (addr, name) = self.client_names(Some(session.identity.id));
+        // It was there when the turn began.
+        let (queued, took) = (began.since(self.clock.now), now.since(self.clock.now));
+        let micros = |time: Duration| time.as_micros() as u64;
+        let entry = SlowEntry {
+            id: 0,
+            unix_seconds: (self.clock.unix_micros + micros(took)) / 1_000_000,
+            // So that they add up whatever is cut off.
+            micros: micros(took).saturating_sub(micros(queued)),
+            args,
+            addr,
+            name,
+            trace: self.next_random(),
+            server: String::new(),
+            queue_micros: micros(queued),
+            receive_micros: 0,
+            write_micros: None,
+        };
+        let place: Option<Place> = work.place.map(|sequence| (key, sequence));
+        self.keep_slow(pool, entry, place, (now, took.subsec_nanos() % 1000));
+        session.has_unwritten |= place.is_some();
+    }
+}

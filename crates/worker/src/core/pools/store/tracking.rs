@@ -1,0 +1,743 @@
+//! Client-side caching on the embedded store: whose reads are entered in the
+//! table that workers share, and who is told of a change.
+//!
+//! ```text
+//!  request ──► begin_tracked: its keys into the table ──► the store
+//!          ◄── reply, then settle_changes: own pushes right behind it,
+//!              others' at the end of the turn or by the inbox of their worker
+//! ```
+//! A push is appended to a client's output between whole replies, and by its
+//! own worker alone: it comes behind the reply to the read that it is about.
+
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::{Core, Plane};
+use crate::invalidations::{Client, Table, Told, What};
+use crate::readers::Readers;
+use indexmap::{IndexMap, IndexSet};
+use keyway_base::{Key, KeyspaceEvents, Slab};
+use keyway_command::{Flags, Request, Verb};
+use keyway_proxy::tracking::{
+    Change, Tracking, write_broken, write_everything, write_invalidation, write_redirected,
+};
+use keyway_proxy::{Busy, Session};
+use keyway_resp::{Protocol, reply};
+use keyway_store::{KeyEvent, NO_WORKER, Store, Waiter};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What one worker knows of its clients that cache.
+#[derive(Default)]
+pub(crate) struct StoreTracking {
+    /// The pools' tables, once they are needed.
+    tables: IndexMap<u16, Arc<Table>, foldhash::fast::RandomState>,
+    /// Clients of this worker that are in a table.
+    trackers: Places,
+    /// Where clients were found that are told in place of others. They may be
+    /// gone.
+    targets: Places,
+    /// The keys that the request being served reads for a client that caches:
+    /// their arguments, and whether it had not read them before.
+    reads: Vec<(u32, bool)>,
+    /// What became of keys by the request being served.
+    events: Vec<KeyEvent>,
+    /// By pool: keys that changed in this turn, where somebody is told of
+    /// prefixes; with the client who changed each, if it was one and no other.
+    changed: BTreeMap<u16, BTreeMap<Box<[u8]>, Option<Client>>>,
+    /// By pool: everything has changed in this turn; with the client who alone
+    /// has done it and has been told, if there is one.
+    flushed: BTreeMap<u16, Option<Client>>,
+    /// For clients of this worker, at the end of the turn.
+    outbox: Vec<Told>,
+    /// Sessions that were told something in this turn: they are sent that before writers are sent
+    /// their replies.
+    told: Vec<Key<Session>>,
+    /// Other workers have put something into the inbox.
+    pub(crate) has_mail: bool,
+    /// This worker has taken the inbox, and is to acknowledge when its messages are sent.
+    pub(crate) owes_word: bool,
+    /// Clients who have missed something for want of room in their output, and
+    /// whether it was redirected to them: they are told that everything has
+    /// changed once there is room.
+    late: IndexSet<(Client, bool), foldhash::fast::RandomState>,
+}
+
+type Places = IndexMap<Client, Key<Session>, foldhash::fast::RandomState>;
+
+/// What one request leaves to be told of.
+pub(in crate::core) struct Settlement {
+    /// What became of keys.
+    events: Vec<KeyEvent>,
+    /// The keys that it read for a client that caches, if there are events, and
+    /// whether the client had not read them before.
+    reads: BTreeMap<Box<[u8]>, bool>,
+    /// Everything may have changed.
+    is_of_everything: bool,
+}
+
+/// Events that room is kept for once they are told.
+const EVENTS_KEPT_MAX: usize = 1024;
+
+/// Targets whose places are kept; more are looked for again.
+const TARGETS_MAX: usize = 1024;
+
+impl StoreTracking {
+    /// Whether there is something to do before the worker sleeps.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        let has_changes = !self.changed.is_empty() | !self.flushed.is_empty();
+        self.has_mail | !self.outbox.is_empty() | has_changes
+    }
+
+    /// The sessions that were told something and have not been sent it.
+    pub(crate) fn take_told(&mut self) -> Vec<Key<Session>> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Number of clients that cache, and of messages for them.
+    pub(in crate::core) fn len(&self) -> usize {
+        self.trackers.len() + self.late.len() + self.outbox.len() + self.told.len()
+    }
+
+    /// Whether changes of keys may concern a client of this worker.
+    pub(crate) fn is_tracker(&self, client: Client) -> bool {
+        self.trackers.contains_key(&client)
+    }
+}
+
+impl Plane {
+    fn table(&mut self, pool: u16) -> &Arc<Table> {
+        let plan = &self.plan;
+        let tables = &mut self.store_tracking.tables;
+        tables.entry(pool).or_insert_with(|| plan.invalidations.table(pool))
+    }
+
+    /// Starts a command about tracking for a client of a store.
+    #[cold]
+    pub(in crate::core) fn track_on_store(
+        &mut self,
+        store: &Store,
+        asked: &mut RequestContext,
+    ) -> Step {
+        if let Some(step) = self.answer_tracking(asked) {
+            return step;
+        }
+        match self.read_tracking(asked) {
+            Some(Change::On(tracking)) => self.set_store_tracking(store, asked, Some(tracking)),
+            Some(Change::Off) => self.set_store_tracking(store, asked, None),
+            None => return Step::Started,
+        }
+        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+        Step::Started
+    }
+
+    fn set_store_tracking(
+        &mut self,
+        store: &Store,
+        asked: &mut RequestContext,
+        tracking: Option<Box<Tracking>>,
+    ) {
+        if tracking.is_none() && asked.session.tracking.is_none() {
+            return;
+        }
+        let (id, worker) = (asked.session.identity.id, self.worker());
+        let table = Arc::clone(self.table(asked.session.pool));
+        // Before the first key is entered, or read: whoever changes it later
+        // must know that changes are watched.
+        table.join(id, worker, || store.watch_changes(true));
+        self.store_tracking.trackers.insert(id, asked.key);
+        let old = prefixes_of(asked.session.tracking.as_deref());
+        let new = prefixes_of(tracking.as_deref());
+        table.change_prefixes(id, (&old, &new));
+        self.plan.clients.set_tracking(id, tracking.as_deref());
+        asked.session.tracking = tracking;
+    }
+
+    /// Forgets a client that has left.
+    #[cold]
+    pub(in crate::core) fn forget_tracker(&mut self, session: &mut Session) {
+        let id = session.identity.id;
+        if self.store_tracking.trackers.swap_remove(&id).is_none() {
+            return;
+        }
+        let plan = Arc::clone(&self.plan);
+        let Some(store) = plan.pools[session.pool as usize].kind.store() else { return };
+        let table = Arc::clone(self.table(session.pool));
+        let prefixes = prefixes_of(session.tracking.as_deref());
+        table.change_prefixes(id, (&prefixes, &BTreeSet::new()));
+        table.leave(id, || store.watch_changes(false));
+        self.store_tracking.late.swap_remove(&(id, false));
+        self.store_tracking.late.swap_remove(&(id, true));
+    }
+
+    /// What a client's tracking has to do with a request that it now begins:
+    /// enters the keys that are about to be read.
+    #[cold]
+    pub(in crate::core) fn begin_tracked(&mut self, store: &Store, asked: &mut RequestContext) {
+        let command = asked.request.command;
+        if command.verb == Verb::Reset {
+            return self.set_store_tracking(store, asked, None);
+        }
+        self.enter_reads(asked.session, asked.request);
+        let is_part = matches!(command.verb, Verb::Multi | Verb::Exec);
+        if let Some(tracking) = asked.session.tracking.as_deref_mut()
+            && !is_part
+            && !command.name.starts_with("client|")
+        {
+            tracking.take_caching();
+        }
+    }
+
+    /// Enters the keys that a request is about to read.
+    pub(in crate::core) fn enter_reads(&mut self, session: &Session, request: &Request) {
+        let command = request.command;
+        let Some(tracking) = session.tracking.as_deref() else { return };
+        let reads = command.flags.contains(Flags::READONLY) && tracking.tracks_next();
+        if !reads || !keyway_command::store_serves(command.verb) {
+            return;
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        if request.keys(&mut keys).is_ok() {
+            for &index in &keys {
+                let is_new = self.enter_read(session, &request.args[index as usize]);
+                self.store_tracking.reads.push((index, is_new));
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Enters a key that a client reads; whether it had not read it before.
+    fn enter_read(&mut self, session: &Session, key: &[u8]) -> bool {
+        let table = Arc::clone(self.table(session.pool));
+        let bound = (self.plan.limits.tracking_keys_max as usize, self.next_random());
+        let entered = table.enter(session.identity.id, key, bound);
+        for (key, readers) in entered.given_up {
+            self.tell_readers(&table, &readers, &key);
+        }
+        entered.is_new
+    }
+
+    /// Tells of what a request has changed, behind its reply.
+    #[cold]
+    pub(in crate::core) fn settle_changes(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        (store, request): (&Store, &Request),
+        is_refused: bool,
+    ) {
+        let settlement = self.gather(session.pool, (store, request), is_refused);
+        self.tell_changes(session, busy, settlement);
+        self.serve_waiters(session.pool, store);
+    }
+
+    /// Publishes what a request has changed, and takes what remains to be told
+    /// of it, as the one that has just been executed.
+    pub(in crate::core) fn gather(
+        &mut self,
+        pool: u16,
+        (store, request): (&Store, &Request),
+        is_refused: bool,
+    ) -> Settlement {
+        let mut settlement = Settlement {
+            events: std::mem::take(&mut self.store_tracking.events),
+            reads: BTreeMap::new(),
+            is_of_everything: is_of_everything(request.command.verb) && !is_refused,
+        };
+        store.take_events(self.worker(), &mut settlement.events);
+        self.publish_events(pool, store, &mut settlement.events);
+        // Of a key that is read twice the first counts.
+        for (index, is_new) in self.store_tracking.reads.drain(..).rev() {
+            if !settlement.events.is_empty() {
+                settlement.reads.insert(request.args[index as usize].into(), is_new);
+            }
+        }
+        settlement
+    }
+
+    /// The same for a script, which alone knows what it has read; nothing of
+    /// that has changed since.
+    pub(in crate::core) fn gather_script(
+        &mut self,
+        session: &Session,
+        store: &Store,
+        reads: BTreeSet<Box<[u8]>>,
+        is_of_everything: bool,
+    ) -> Settlement {
+        let mut entered = BTreeMap::new();
+        for key in reads {
+            let is_new = self.enter_read(session, &key);
+            // Of a key that is read twice the first counts.
+            entered.entry(key).or_insert(is_new);
+        }
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(self.worker(), &mut events);
+        self.publish_events(session.pool, store, &mut events);
+        Settlement { events, reads: entered, is_of_everything }
+    }
+
+    /// Tells who is to know of what a request has changed.
+    pub(in crate::core) fn tell_changes(
+        &mut self,
+        session: &mut Session,
+        busy: &mut Busy,
+        settlement: Settlement,
+    ) {
+        let (pool, own) = (session.pool, session.identity.id);
+        let Settlement { mut events, reads, is_of_everything } = settlement;
+        let table = Arc::clone(self.table(pool));
+        let sent_before = self.awaited.sent_count();
+        let is_broadcast = table.has_prefixes() && !events.is_empty();
+        for event in events.drain(..) {
+            let is_own = changed_by_client(&event);
+            self.note_changed(pool, &table, &event, is_own.then_some(own));
+            let read = reads.get(&*event.key).copied();
+            let mut readers = table.take(&event.key, read.map(|_| own));
+            if readers.remove(own) {
+                // It has expired as it was read for the first time: the reply
+                // has told so.
+                let is_known = read.unwrap_or(false);
+                let noloop = |tracking: &Tracking| tracking.noloop && is_own;
+                let hears = |tracking: &Tracking| !tracking.bcast && !noloop(tracking);
+                if !is_known && session.tracking.as_deref().is_some_and(hears) {
+                    self.push_own(session, busy, &push_of(&event.key));
+                }
+            }
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        if is_of_everything {
+            self.note_everything(&table, session, busy);
+        }
+        if is_of_everything || is_broadcast || self.awaited.sent_count() != sent_before {
+            self.awaited.note_writer(session);
+        }
+        // Its room is used again, unless a script has made it large.
+        events.shrink_to(EVENTS_KEPT_MAX);
+        self.store_tracking.events = events;
+    }
+
+    /// Tells of what the store's upkeep has changed.
+    pub(in crate::core) fn settle_upkeep(&mut self, pool: u16, store: &Store) {
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(NO_WORKER, &mut events);
+        self.publish_events(pool, store, &mut events);
+        let table = Arc::clone(self.table(pool));
+        for event in events.drain(..) {
+            self.note_changed(pool, &table, &event, None);
+            let readers = table.take(&event.key, None);
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        self.store_tracking.events = events;
+        if store.take_delayed_flush() {
+            table.clear();
+            self.store_tracking.flushed.insert(pool, None);
+        }
+        self.serve_waiters(pool, store);
+    }
+
+    /// Tells of what serving a command that waited has changed.
+    pub(in crate::core) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
+        let mut events = std::mem::take(&mut self.store_tracking.events);
+        store.take_events(self.worker(), &mut events);
+        self.publish_events(pool, store, &mut events);
+        let table = Arc::clone(self.table(pool));
+        for event in events.drain(..) {
+            let is_own = changed_by_client(&event);
+            let client = waiter.who.client;
+            self.note_changed(pool, &table, &event, is_own.then_some(client));
+            let mut readers = table.take(&event.key, None);
+            if is_own && waiter.who.is_noloop {
+                readers.remove(client);
+            }
+            self.tell_readers(&table, &readers, &event.key);
+        }
+        self.store_tracking.events = events;
+    }
+
+    /// Goes on forgetting who has left; whether there is more to do at once.
+    pub(in crate::core) fn sweep_trackers(&mut self, pool: u16) -> bool {
+        self.table(pool).sweep()
+    }
+
+    /// Notes a changed key for those who are told of prefixes.
+    fn note_changed(&mut self, pool: u16, table: &Table, event: &KeyEvent, by: Option<Client>) {
+        if table.has_prefixes() {
+            let changed = self.store_tracking.changed.entry(pool).or_default();
+            // Who is not told of its own changes is told of a key that another
+            // has changed as well, in whatever order.
+            let changer = changed.entry(event.key.clone()).or_insert(by);
+            if *changer != by {
+                *changer = None;
+            }
+        }
+    }
+
+    /// Tells those who have read a key that it has changed.
+    fn tell_readers(&mut self, table: &Table, readers: &Readers, key: &[u8]) {
+        if readers.is_empty() {
+            return;
+        }
+        let push = push_of(key);
+        for place in table.present(readers) {
+            self.send(place, What::Changed(Arc::clone(&push)));
+        }
+    }
+
+    /// Notes that everything has changed, for everybody to be told at the end
+    /// of the turn, once however often it happens until then; `session` is told
+    /// at once.
+    fn note_everything(&mut self, table: &Table, session: &mut Session, busy: &mut Busy) {
+        table.clear();
+        let own = session.identity.id;
+        let is_told = session.tracking.is_some() && self.can_push_own(session, busy);
+        if is_told {
+            self.push_own(session, busy, &everything());
+        }
+        let by = is_told.then_some(own);
+        let flushed = self.store_tracking.flushed.entry(session.pool).or_insert(by);
+        if *flushed != by {
+            *flushed = None;
+        }
+    }
+
+    /// Tells everybody of the pools in which everything has changed, but the
+    /// one who alone has done it and knows.
+    fn tell_everybody(&mut self) {
+        for (pool, by) in std::mem::take(&mut self.store_tracking.flushed) {
+            let table = Arc::clone(self.table(pool));
+            let push = everything();
+            for place in table.everybody() {
+                if Some(place.0) != by {
+                    self.send(place, What::Changed(Arc::clone(&push)));
+                }
+            }
+        }
+    }
+
+    /// Whether a client can be told right behind the reply just composed.
+    fn can_push_own(&self, session: &Session, busy: &Busy) -> bool {
+        let tracking = session.tracking.as_deref();
+        tracking.is_none_or(|tracking| tracking.redirect.is_none()) && busy.order.is_empty()
+    }
+
+    /// Tells the client whose reply was just composed.
+    fn push_own(&mut self, session: &Session, busy: &mut Busy, push: &Arc<[u8]>) {
+        if session.tracking.is_none() {
+            return;
+        }
+        if !self.can_push_own(session, busy) {
+            let client = session.identity.id;
+            self.store_tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
+        } else if session.identity.protocol == Protocol::Resp3 {
+            busy.output.buf().extend_from_slice(push);
+        }
+    }
+
+    /// Sends a message on its way to a client of any worker.
+    fn send(&mut self, (client, worker): (Client, u16), what: What) {
+        let told = Told { client, what };
+        if worker == self.worker() {
+            self.store_tracking.outbox.push(told);
+        } else {
+            let own = self.worker();
+            let (wakes, number) = self.plan.invalidations.post_awaited(worker, told, own);
+            self.awaited.note_sent(worker, number);
+            if wakes {
+                self.plan.post_published(worker);
+            }
+        }
+    }
+
+    /// Tells those who are told of prefixes what has changed in this turn.
+    fn broadcast(&mut self, sessions: &Slab<Session>) {
+        for (pool, changed) in std::mem::take(&mut self.store_tracking.changed) {
+            let table = Arc::clone(self.table(pool));
+            for told in table.broadcasts(&changed) {
+                let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
+                for (client, worker) in told.clients {
+                    let place = self.store_tracking.trackers.get(&client);
+                    let session = place.and_then(|place| sessions.get(*place));
+                    // Who is elsewhere has changed nothing here.
+                    let tracking = session.and_then(|session| session.tracking.as_deref());
+                    let push = if tracking.is_some_and(|tracking| tracking.noloop) {
+                        let others = told.keys.iter().filter(|(_, by)| *by != Some(client));
+                        let keys: Vec<&[u8]> = others.map(|(key, _)| *key).collect();
+                        if keys.is_empty() {
+                            continue;
+                        }
+                        push_of_keys(keys)
+                    } else {
+                        Arc::clone(&all)
+                    };
+                    self.send((client, worker), What::Changed(push));
+                }
+            }
+        }
+    }
+
+    /// Delivers a message to a client of this worker.
+    fn deliver_told(&mut self, sessions: &mut Slab<Session>, told: &Told) {
+        match &told.what {
+            What::Changed(push) => {
+                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
+                let Some(tracking) = session.tracking.as_deref() else { return };
+                match tracking.redirect {
+                    Some(target) => self.tell_in_place(sessions, told.client, target, push),
+                    None => self.append_push(key, session, false, push),
+                }
+            }
+            What::Redirected { tracker, push } => match self.target(sessions, told.client) {
+                Some((key, session)) => self.append_push(key, session, true, push),
+                // It was handed over, or has left, since.
+                None => self.tell_in_place(sessions, *tracker, told.client, push),
+            },
+            What::Broken { target } => {
+                let Some((key, session)) = self.tracker(sessions, told.client) else { return };
+                let Some(tracking) = session.tracking.as_deref_mut() else { return };
+                if tracking.redirect != Some(*target) {
+                    return;
+                }
+                tracking.is_broken = true;
+                self.plan.clients.set_tracking(told.client, session.tracking.as_deref());
+                let mut push = Vec::new();
+                write_broken(&mut push, *target);
+                self.append_push(key, session, false, &push);
+            }
+        }
+    }
+
+    /// Tells `target` in place of `tracker`.
+    fn tell_in_place(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        tracker: Client,
+        target: Client,
+        push: &Arc<[u8]>,
+    ) {
+        let worker = self.plan.clients.get(target).map(|entry| entry.worker);
+        match worker {
+            Some(worker) if worker == self.worker() => {
+                // Not here: it is being handed over, and is told later.
+                match self.target(sessions, target) {
+                    Some((key, session)) => self.append_push(key, session, true, push),
+                    None => self.leave_for(worker, target, tracker, push),
+                }
+            }
+            Some(worker) => self.leave_for(worker, target, tracker, push),
+            None => {
+                let place = self.plan.clients.get(tracker).map(|entry| (tracker, entry.worker));
+                if let Some((client, worker)) = place {
+                    let told = Told { client, what: What::Broken { target } };
+                    if worker == self.worker() {
+                        self.deliver_told(sessions, &told);
+                    } else {
+                        self.send((client, worker), told.what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Leaves a redirected message in a worker's inbox.
+    fn leave_for(&mut self, worker: u16, client: Client, tracker: Client, push: &Arc<[u8]>) {
+        let what = What::Redirected { tracker, push: Arc::clone(push) };
+        if self.plan.invalidations.post(worker, Told { client, what }) {
+            self.plan.post_published(worker);
+        }
+    }
+
+    /// Notes that a client has missed something that was redirected to it, and
+    /// that is not, or not yet, a client of this worker.
+    fn miss_elsewhere(&mut self, client: Client) {
+        // Who has left has missed nothing: who redirects to it is told so.
+        let Some(worker) = self.plan.clients.worker(client) else { return };
+        if worker == self.worker() {
+            self.store_tracking.late.insert((client, true));
+        } else if self.plan.invalidations.miss(worker, client) {
+            self.plan.post_published(worker);
+        }
+    }
+
+    fn tracker<'a>(
+        &self,
+        sessions: &'a mut Slab<Session>,
+        client: Client,
+    ) -> Option<(Key<Session>, &'a mut Session)> {
+        let key = *self.store_tracking.trackers.get(&client)?;
+        Some((key, sessions.get_mut(key)?))
+    }
+
+    /// A client of this worker that need not cache itself.
+    fn target<'a>(
+        &mut self,
+        sessions: &'a mut Slab<Session>,
+        client: Client,
+    ) -> Option<(Key<Session>, &'a mut Session)> {
+        let targets = &mut self.store_tracking.targets;
+        let is_it = |session: &Session| session.identity.id == client;
+        let known = targets.get(&client).copied();
+        let known = known.filter(|key| sessions.get(*key).is_some_and(is_it));
+        let found = known.or_else(|| {
+            let mut all = sessions.iter();
+            all.find(|(_, session)| is_it(session)).map(|(key, _)| key)
+        });
+        match found {
+            Some(key) if targets.len() < TARGETS_MAX => drop(targets.insert(client, key)),
+            Some(_) => targets.clear(),
+            None => drop(targets.swap_remove(&client)),
+        }
+        let key = found?;
+        Some((key, sessions.get_mut(key)?))
+    }
+
+    /// Appends a push to what a client is sent, if the client can be told and
+    /// has room.
+    fn append_push(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        is_redirected: bool,
+        push: &[u8],
+    ) {
+        let protocol = session.identity.protocol;
+        let is_subscriber = || session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
+        let can_be_told = protocol == Protocol::Resp3 || is_redirected && is_subscriber();
+        let is_late = self.store_tracking.late.contains(&(session.identity.id, is_redirected));
+        if !can_be_told || is_late || session.closing {
+            return;
+        }
+        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let room = self.plan.limits.session_output_len_soft as usize;
+        if busy.undelivered() + push.len() > room {
+            self.store_tracking.late.insert((session.identity.id, is_redirected));
+        } else if is_redirected && push.starts_with(b">2\r\n$10") {
+            write_redirected(busy.output.buf(), protocol, push);
+        } else {
+            busy.output.buf().extend_from_slice(push);
+        }
+        self.mark_session_dirty(key, session);
+        if self.store_tracking.told.last() != Some(&key) {
+            self.store_tracking.told.push(key);
+        }
+    }
+}
+
+impl Core {
+    /// Delivers what clients of this worker are to be told of their caches.
+    #[cold]
+    pub(crate) fn deliver_invalidations(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        plane.tell_everybody();
+        plane.broadcast(sessions);
+        let mut outbox = std::mem::take(&mut plane.store_tracking.outbox);
+        outbox.drain(..).for_each(|told| plane.deliver_told(sessions, &told));
+        if plane.store_tracking.outbox.is_empty() {
+            plane.store_tracking.outbox = outbox;
+        }
+        if std::mem::take(&mut plane.store_tracking.has_mail) {
+            let (messages, missed) = plane.plan.invalidations.take(plane.worker());
+            plane.store_tracking.owes_word |= !messages.is_empty() || !missed.is_empty();
+            messages.iter().for_each(|told| plane.deliver_told(sessions, told));
+            plane.store_tracking.late.extend(missed);
+        }
+    }
+
+    /// Tells the clients who have missed something, and have room now, that
+    /// everything has changed.
+    pub(in crate::core) fn tell_late(&mut self) {
+        let Core { sessions, plane, .. } = self;
+        let room = plane.plan.limits.session_output_len_soft as usize / 2;
+        for (client, is_redirected) in std::mem::take(&mut plane.store_tracking.late) {
+            let found = match is_redirected {
+                true => plane.target(sessions, client),
+                false => plane.tracker(sessions, client),
+            };
+            let Some((key, session)) = found else {
+                if is_redirected {
+                    plane.miss_elsewhere(client);
+                }
+                continue;
+            };
+            let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
+            if undelivered > room {
+                plane.store_tracking.late.insert((client, is_redirected));
+                continue;
+            }
+            let push = everything();
+            match session.tracking.as_deref().and_then(|tracking| tracking.redirect) {
+                Some(target) if !is_redirected => {
+                    plane.tell_in_place(sessions, client, target, &push)
+                }
+                _ => plane.append_push(key, session, is_redirected, &push),
+            }
+        }
+    }
+}
+
+fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
+    tracking.map(|tracking| tracking.prefixes.clone()).unwrap_or_default()
+}
+
+/// Whether a command changes what may be under any key.
+pub(in crate::core) fn is_of_everything(verb: Verb) -> bool {
+    matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
+}
+
+/// Whether a client's own request has changed the key, not its request's need
+/// for room or the time.
+fn changed_by_client(event: &KeyEvent) -> bool {
+    event.class != KeyspaceEvents::EXPIRED && event.class != KeyspaceEvents::EVICTED
+}
+
+fn push_of(key: &[u8]) -> Arc<[u8]> {
+    push_of_keys(vec![key])
+}
+
+fn push_of_keys(keys: Vec<&[u8]>) -> Arc<[u8]> {
+    let mut push = Vec::new();
+    write_invalidation(&mut push, keys.into_iter());
+    push.into()
+}
+
+fn everything() -> Arc<[u8]> {
+    let mut push = Vec::new();
+    write_everything(&mut push);
+    push.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::tests::plan_with;
+    use keyway_proxy::local::ClientEntry;
+
+    #[test]
+    fn what_a_client_has_missed_follows_it_to_its_next_worker() {
+        let (plan, cells) = plan_with(|_| ());
+        let mut core = Core::new(Arc::clone(&plan), cells, 1);
+        let entry = |worker| ClientEntry {
+            addr: Arc::default(),
+            laddr: String::new(),
+            worker,
+            pool: 0,
+            connected_unix: 0,
+            user: "default".into(),
+            name: String::new(),
+            lib_name: String::new(),
+            lib_ver: String::new(),
+            database: 0,
+            protocol: Protocol::Resp3,
+            live: Arc::default(),
+            tracking: None,
+        };
+        let here = core.plane.worker();
+        plan.clients.insert(5, entry(here + 1));
+        plan.clients.insert(6, entry(here));
+        core.plane.store_tracking.late.extend([(5, true), (6, true), (7, true)]);
+        core.tell_late();
+        let (messages, missed) = plan.invalidations.take(here + 1);
+        assert_eq!((messages, missed), (Vec::new(), IndexSet::from_iter([(5, true)])));
+        // On its way here.
+        assert!(core.plane.store_tracking.late.iter().eq([&(6, true)]));
+    }
+}

@@ -1,0 +1,349 @@
+//! Transactions on the embedded store.
+//!
+//! ```text
+//!  MULTI ──► the session keeps the commands ──► EXEC: the shards of all their
+//!            keys are held, each command is executed, the shards are released
+//!        ──► the reply, and behind it what the client is told of its own changes
+//! ```
+//! WATCH enters keys in the store's table of whose marks a change sets; EXEC
+//! looks at the mark while it holds the keys' shards.
+//!
+//! A command that the store cannot run, or for which there is no room, is
+//! refused when it comes; then EXEC is refused as well, as with Redis.
+
+use crate::PoolPlan;
+use crate::core::front::input::Step;
+use crate::core::pools::servers::stateful::{ForKeys, RequestContext};
+use crate::core::pools::store::slow::is_timed;
+use crate::core::pools::store::tracking::Settlement;
+use crate::core::{LinkSlot, Plane};
+use keyway_base::ByteRange;
+use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
+use keyway_proxy::pubsub::SubscriptionKind;
+use keyway_proxy::{Transaction, WatchedKeys};
+use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
+use keyway_store::{Context, Footprint, Held, OutOfMemory, Store};
+
+/// What the commands of a transaction leave to be told once all are executed.
+#[derive(Default)]
+struct Executed {
+    replies: Vec<u8>,
+    settlements: Vec<Settlement>,
+}
+
+impl Plane {
+    /// Takes a request of a session that has begun something, or that is
+    /// tracked; `None` when it is to be handled as any other.
+    #[cold]
+    pub(in crate::core) fn serve_special(
+        &mut self,
+        links: &mut [LinkSlot],
+        store: &Store,
+        asked: &mut RequestContext,
+    ) -> Option<Step> {
+        if let Some(step) = self.dispatch_lent(links, asked) {
+            return Some(step);
+        }
+        let stateful = asked.session.stateful.as_ref();
+        let is_open = stateful.is_some_and(|stateful| stateful.transaction.is_some());
+        match asked.request.command.verb {
+            Verb::Reset => self.end_stateful(links, asked.key, asked.session),
+            Verb::Multi | Verb::Exec | Verb::Discard | Verb::Watch | Verb::Quit => {}
+            _ if is_open => {
+                self.queue_on_store(store, asked);
+                return Some(Step::Started);
+            }
+            _ => {}
+        }
+        if asked.session.tracking.is_some() {
+            self.begin_tracked(store, asked);
+        }
+        None
+    }
+
+    /// Puts a command into the open transaction.
+    fn queue_on_store(&mut self, store: &Store, asked: &mut RequestContext) {
+        let context = self.context_of(asked);
+        let is_queued = match () {
+            () if !store.has_room_for(asked.request, context) => Err(OutOfMemory::TEXT.to_owned()),
+            () => check_queued(asked.request).and_then(|()| self.keep_queued(asked, None)),
+        };
+        match is_queued {
+            Ok(()) => self.answer_locally(asked, |out| reply::simple(out, "QUEUED")),
+            Err(text) => self.refuse_queued(asked, &text),
+        }
+    }
+
+    /// Begins, ends or guards a transaction.
+    #[cold]
+    pub(in crate::core) fn transact_on_store(
+        &mut self,
+        links: &mut [LinkSlot],
+        (pool, store): (&PoolPlan, &Store),
+        asked: &mut RequestContext,
+    ) -> Step {
+        match self.begin_or_drop(links, asked) {
+            None => {}
+            Some(ForKeys::Exec) => self.exec_on_store((pool, store), asked),
+            Some(ForKeys::Watch) => self.watch_on_store(store, asked),
+        }
+        Step::Started
+    }
+
+    /// Watches the keys of a request.
+    fn watch_on_store(&mut self, store: &Store, asked: &mut RequestContext) {
+        let context = self.context_of(asked);
+        if !self.passes_script(store, asked) {
+            return;
+        }
+        let stateful = asked.session.stateful.get_or_insert_default();
+        let watched = stateful
+            .watched
+            .get_or_insert_with(|| Box::new(WatchedKeys::new(&self.plan.transactions)));
+        for key in asked.request.args.from(1) {
+            // Once one has changed, EXEC fails whatever becomes of others.
+            if watched.has_changed() {
+                break;
+            }
+            match watched.add(context.database, key) {
+                Some(true) => store.watch(key, context, &watched.mark),
+                Some(false) => {}
+                None => {
+                    let text = format!(
+                        "OOM the keys that clients watch, with what waits for EXEC, would take more \
+                         than transactions_len_max ({} bytes); watch fewer, or ask again when others \
+                         have ended",
+                        self.plan.transactions.len_max()
+                    );
+                    return self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+                }
+            }
+        }
+        self.answer_locally(asked, |out| reply::simple(out, "OK"));
+    }
+
+    /// Watches keys no more.
+    pub(in crate::core) fn unwatch_keys(&mut self, pool: u16, watched: WatchedKeys) {
+        let Some(store) = self.plan.pools[usize::from(pool)].kind.store() else { return };
+        watched.keys().for_each(|(database, key)| store.unwatch(database, key, &watched.mark));
+    }
+
+    /// Executes the queued commands as one, unless a watched key has changed.
+    fn exec_on_store(&mut self, (pool, store): (&PoolPlan, &Store), asked: &mut RequestContext) {
+        let Some(stateful) = asked.session.stateful.as_mut() else { return };
+        let Some(transaction) = stateful.transaction.take() else { return };
+        let watched = stateful.watched.take();
+        asked.session.tidy();
+        let executed = match transaction.is_refused() {
+            true => Err(" previous errors.".to_owned()),
+            false => self.execute_queued((pool, store), asked, &transaction, watched.as_deref()),
+        };
+        if let Some(watched) = watched {
+            self.unwatch_keys(asked.session.pool, *watched);
+        }
+        match executed {
+            Err(reason) => {
+                let text = format!("EXECABORT Transaction discarded because of{reason}");
+                self.refuse(asked.session, asked.busy, |out| reply::error(out, &text));
+            }
+            Ok(Executed { replies, settlements }) => {
+                self.answer_locally(asked, |out| out.extend_from_slice(&replies));
+                for settlement in settlements {
+                    self.tell_changes(asked.session, asked.busy, settlement);
+                }
+                if store.notifies() {
+                    self.serve_waiters(asked.session.pool, store);
+                }
+            }
+        }
+        if let Some(tracking) = asked.session.tracking.as_deref_mut() {
+            tracking.take_caching();
+        }
+    }
+
+    /// Does so; or says why not, in the end of an error's text.
+    fn execute_queued(
+        &mut self,
+        (pool, store): (&PoolPlan, &Store),
+        asked: &mut RequestContext,
+        transaction: &Transaction,
+        watched: Option<&WatchedKeys>,
+    ) -> Result<Executed, String> {
+        let context = self.context_of(asked);
+        let limits = ParseLimits::of(&self.plan.limits);
+        let mut footprint = Footprint::default();
+        each_request(transaction.requests(), &limits, |request| {
+            match is_executed(request) {
+                true => footprint.add(store, request),
+                // It looks at every shard, one after the other; a script may.
+                false if looks_at_all(request.command.verb) => footprint.add_all(),
+                false => {}
+            }
+        });
+        let watched_keys = || watched.into_iter().flat_map(WatchedKeys::keys);
+        watched_keys().for_each(|(_, key)| footprint.add_key(store, key));
+        let held =
+            store.hold(footprint, context).map_err(|refused| format!(": {}", refused.text()))?;
+        let mut executed = Executed::default();
+        for (database, key) in watched_keys() {
+            held.expire(key, Context { database, ..context });
+        }
+        if watched.is_some_and(WatchedKeys::has_changed) {
+            asked.session.identity.protocol.null_array(&mut executed.replies);
+            if store.notifies() {
+                let gathered = self.gather(asked.session.pool, (store, asked.request), true);
+                executed.settlements.push(gathered);
+            }
+            return Ok(executed);
+        }
+        reply::array(&mut executed.replies, usize::from(transaction.queued()));
+        each_request(transaction.requests(), &limits, |request| {
+            self.run_queued((pool, store), &held, asked, request, &mut executed);
+        });
+        Ok(executed)
+    }
+
+    /// Executes one command of a transaction.
+    fn run_queued(
+        &mut self,
+        (pool, store): (&PoolPlan, &Store),
+        held: &Held<'_>,
+        asked: &mut RequestContext,
+        request: &Request,
+        executed: &mut Executed,
+    ) {
+        // What the store does not execute may have a password in it.
+        let is_work = is_executed(request) || store_scripts(request.command.verb);
+        let work = match is_work && is_timed(&pool.slow_log, request) {
+            // What came before it in the transaction was no request of its own.
+            true => self
+                .look(&pool.slow_log)
+                .and_then(|_| self.begin_work(&pool.slow_log, asked.session, asked.busy)),
+            false => None,
+        };
+        let out = &mut executed.replies;
+        let start = out.len();
+        let verb = request.command.verb;
+        if is_executed(request) {
+            if asked.session.tracking.is_some() {
+                self.enter_reads(asked.session, request);
+            }
+            held.execute(request, self.context_of(asked), out);
+            let is_error = out.get(start) == Some(&b'-');
+            if store.notifies() {
+                let settlement = self.gather(asked.session.pool, (store, request), is_error);
+                executed.settlements.push(settlement);
+            }
+        } else if store_scripts(verb) {
+            let settlement = self.compose_script(pool, asked.session, request, out);
+            executed.settlements.extend(settlement);
+        } else {
+            match verb {
+                Verb::Publish | Verb::Spublish => {
+                    let kind = match verb {
+                        Verb::Publish => SubscriptionKind::Channel,
+                        _ => SubscriptionKind::Shard,
+                    };
+                    let (channel, message) = (&request.args[1], &request.args[2]);
+                    let count = self.publish(asked.session.pool, kind, channel, message);
+                    reply::integer(out, count as i64);
+                }
+                Verb::Unwatch => reply::simple(out, "OK"),
+                _ => {
+                    let after = self.compose_local(asked.session, pool, request, out);
+                    self.follow(asked.session, pool, after);
+                }
+            }
+        }
+        if let Some(work) = work {
+            self.end_work(pool, (asked.key, asked.session), request, work);
+        }
+        let is_counted = self.takes_counted();
+        if out.get(start) == Some(&b'-') {
+            if !is_counted {
+                self.plan.pools[usize::from(asked.session.pool)].errors.note(&out[start..]);
+            }
+            self.note_store_error(asked.session.pool, request.command.counted(), false);
+        }
+        if out.len() as u64 > self.plan.limits.session_output_len_hard {
+            // The client will be disconnected for it: no more is kept.
+            out.truncate(start);
+            out.resize(self.plan.limits.session_output_len_hard as usize + 1, b'\n');
+        }
+    }
+
+    /// What the store is to know of who asks.
+    pub(in crate::core) fn context_of(&self, asked: &RequestContext) -> Context {
+        let identity = &asked.session.identity;
+        Context {
+            database: identity.database,
+            clock: self.clock,
+            protocol: identity.protocol,
+            worker: self.worker(),
+        }
+    }
+}
+
+/// Whether the store executes a command of a transaction: what may wait
+/// otherwise does not.
+pub(in crate::core) fn is_executed(request: &Request) -> bool {
+    store_serves(request.command.verb) || request.command.handling == Handling::Block
+}
+
+/// Whether a command that the store does not execute itself needs all of it.
+fn looks_at_all(verb: Verb) -> bool {
+    use Verb::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
+    tells_of_all(verb) || matches!(verb, Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo)
+}
+
+/// Whether a command's answer is made of the figures of every shard, each of
+/// which is locked for it.
+pub(in crate::core) fn tells_of_all(verb: Verb) -> bool {
+    matches!(verb, Verb::Info | Verb::ConfigGet | Verb::ConfigResetstat)
+}
+
+/// Calls `each` with the requests whose wire forms `frames` are.
+fn each_request(frames: &[u8], limits: &ParseLimits, mut each: impl FnMut(&Request)) {
+    let (mut ranges, mut inline): (Vec<ByteRange>, Vec<u8>) = (Vec::new(), Vec::new());
+    let mut rest = frames;
+    while let Ok(Parsed::Ready { consumed }) = parse_request(rest, limits, &mut ranges, &mut inline)
+    {
+        let frame;
+        (frame, rest) = rest.split_at(consumed);
+        if let Ok(request) = Request::resolve(Args::new(frame, &ranges)) {
+            each(&request);
+        }
+        if rest.is_empty() {
+            break;
+        }
+    }
+}
+
+/// Whether a command may be part of a transaction; if not, what to answer.
+fn check_queued(request: &Request) -> Result<(), String> {
+    let command = request.command;
+    let name = command.name.replace('|', " ");
+    if command.flags.contains(Flags::NO_MULTI) {
+        return Err("ERR Command not allowed inside a transaction".to_owned());
+    }
+    match (command.handling, command.verb) {
+        _ if is_executed(request) || store_scripts(command.verb) => Ok(()),
+        (Handling::PubSub, Verb::Publish | Verb::Spublish) => Ok(()),
+        (Handling::PubSub | Handling::Tracking, _) | (_, Verb::ClientReply) => Err(format!(
+            "ERR '{name}' is refused inside MULTI: it changes or tells what the client is sent; \
+             send it before MULTI or after EXEC"
+        )),
+        (Handling::Transaction | Handling::Local, _) => Ok(()),
+        (handling, _) => Err(unserved(&name, handling)),
+    }
+}
+
+/// What a client is told of a command that the embedded store does not have.
+pub(in crate::core) fn unserved(name: &str, handling: Handling) -> String {
+    match handling.refused_everywhere() {
+        Some(reason) => format!("ERR '{name}' is refused: {reason}"),
+        None => format!(
+            "ERR '{name}' is not supported by the embedded store yet; docs/commands.md lists what is"
+        ),
+    }
+}

@@ -1,0 +1,217 @@
+//! Ways around a large reply: while one comes by a connection that clients share, they send their
+//! requests by another, beside it ([`DETOUR`]), and come back when it is through.
+//!
+//! A client changes over when it waits for nothing, so that its requests keep their order. What was
+//! sent before the large reply began to come waits for it: a server answers in order. A client stays
+//! while the server owes the reply to a write of it that has timed out: by another connection its
+//! next write could be executed before that one, which would then overwrite it.
+
+use crate::core::pools::routed::{above, client_behind};
+use crate::core::pools::{BULK, DETOUR};
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{Key, Slab};
+use keyway_command::Request;
+use keyway_proxy::{Busy, Exchange, Session};
+
+impl Plane {
+    /// Chooses by which connections the next requests of a session go.
+    #[inline]
+    pub(in crate::core) fn choose_lane(
+        &mut self,
+        links: &[LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &Busy,
+    ) {
+        if !self.obstructed.is_empty() || session.lane == DETOUR {
+            self.look_for_way(links, (key, session), busy);
+        }
+    }
+
+    #[cold]
+    fn look_for_way(
+        &mut self,
+        links: &[LinkSlot],
+        (key, session): (Key<Session>, &mut Session),
+        busy: &Busy,
+    ) {
+        let len_min = self.plan.limits.pass_len();
+        self.obstructed.retain(|&index| links[index].is_obstructed(len_min));
+        // The rest of a request that is sent as it comes is not to wait for its own reply.
+        let is_at_work = session.streaming.is_some() || session.is_special();
+        if session.lane == BULK || is_at_work || session.relay.is_some() {
+            return;
+        }
+        let count = |is_detour: bool| {
+            let is_such = |slot: &LinkSlot| {
+                let is_spoken = slot.link.protocol() == session.identity.protocol;
+                slot.pool == session.pool && slot.is_detour == is_detour && is_spoken
+            };
+            self.obstructed.iter().filter(|&&index| is_such(&links[index])).count()
+        };
+        // Of two that are obstructed one is as good as the other.
+        let lane = match session.lane {
+            DETOUR if count(true) <= count(false) && count(false) > 0 => DETOUR,
+            _ if count(false) > count(true) => DETOUR,
+            _ => key.index(),
+        };
+        if lane == session.lane {
+            return;
+        }
+        if owes_late_write(links, (key, session)) {
+            return;
+        }
+        match session.is_quiet(busy) && session.relays == 0 {
+            true => session.lane = lane,
+            false => session.keep_order(),
+        }
+    }
+
+    /// Notes that the time of a request is up which its server may still execute. `late_of` are the
+    /// clients of which the connection owes replies to such writes; `is_apart` tells that the next
+    /// requests of its client go by another connection.
+    #[cold]
+    pub(in crate::core) fn note_late(
+        &self,
+        sessions: &mut Slab<Session>,
+        exchange: &Exchange,
+        (late_of, is_apart): (&mut Vec<Key<Session>>, bool),
+    ) {
+        if !exchange.counted.class().may_write() {
+            return;
+        }
+        let Some(key) = self.session_of(exchange.owner) else { return };
+        let client = sessions.get(key).map(|session| client_behind(above(key, session).0));
+        for key in [Some(key), client.filter(|client| *client != key)].into_iter().flatten() {
+            let Some(session) = sessions.get_mut(key) else { continue };
+            session.has_late_write = true;
+            if !late_of.contains(&key) {
+                late_of.push(key);
+            }
+            session.has_late_apart |= is_apart;
+        }
+    }
+
+    /// Notes that a large reply comes by a link, if others use it.
+    #[cold]
+    pub(in crate::core) fn note_obstructed(&mut self, index: LinkIndex, slot: &LinkSlot) {
+        let is_shared = !slot.is_private && !slot.is_bulk;
+        let is_obstructed = is_shared && slot.is_obstructed(self.plan.limits.pass_len());
+        if is_obstructed && !self.obstructed.contains(&index) {
+            self.obstructed.push(index);
+        }
+    }
+}
+
+impl Core {
+    /// The connection for a question of the worker's own that would go by `index`. While a large
+    /// reply comes there that its client does not take, it is another to the same server that is
+    /// clear. If none is, the question waits there: until the reply is through, or its client was
+    /// cut off ([`streamed_replies`](crate::core::upstream::streamed_replies)).
+    pub(in crate::core) fn clear_link(&self, index: LinkIndex) -> LinkIndex {
+        let (slot, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
+        let is_shared = !slot.is_private && !slot.is_beside();
+        if !is_shared || !slot.is_obstructed(len_min) {
+            return index;
+        }
+        let Some(state) = self.plane.pools[usize::from(slot.pool)].servers() else {
+            return index;
+        };
+        let lanes = [DETOUR, BULK].into_iter().chain(0..state.connections() as u32);
+        let mut others = lanes.map(|lane| state.link(slot.backend, lane, slot.link.protocol()));
+        others.find(|&other| !self.links[other].is_obstructed(len_min)).unwrap_or(index)
+    }
+}
+
+impl Core {
+    /// Returns whether requests of a client may go by other connections from now on.
+    pub fn may_change_links(&mut self, key: Key<Session>) -> bool {
+        let Core { sessions, links, .. } = self;
+        sessions.get_mut(key).is_some_and(|session| may_change_links(links, (key, session)))
+    }
+}
+
+impl LinkSlot {
+    fn is_obstructed(&self, len_min: usize) -> bool {
+        self.link.is_passing() || self.link.has_part_of(len_min)
+    }
+
+    /// Returns whether the connection may owe the reply to a write of this client which has timed out.
+    fn is_late_for(&self, client: Key<Session>) -> bool {
+        self.late_of.contains(&client) && self.link.owes_late_write()
+    }
+
+    /// Forgets whose writes have timed out once the connection owes no reply to any.
+    pub(in crate::core) fn forget_late(&mut self) {
+        if !self.late_of.is_empty() && !self.link.owes_late_write() {
+            self.late_of.clear();
+        }
+    }
+}
+
+/// Returns whether a connection owes the reply to a write of a client that has timed out.
+#[cold]
+pub(in crate::core) fn owes_late_write(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+) -> bool {
+    session.has_late_write &= links.iter().any(|slot| slot.is_late_for(key));
+    session.has_late_write
+}
+
+/// Notes that the requests of a client go by other connections from now on.
+#[cold]
+pub(in crate::core) fn note_changed_links(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+) {
+    session.has_late_apart = owes_late_write(links, (key, session));
+}
+
+/// Returns the connection to a server (its pool and its index) that owes the reply to a write of a client
+/// which has timed out. A request that is sent to the server by a connection of its own waits for that
+/// reply.
+#[cold]
+pub(in crate::core) fn late_link(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+    server: (u16, u16),
+) -> Option<LinkIndex> {
+    if !owes_late_write(links, (key, session)) {
+        return None;
+    }
+    links.iter().position(|slot| (slot.pool, slot.backend) == server && slot.is_late_for(key))
+}
+
+/// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
+/// which has timed out: the write was an `EXEC` or a large value, or the client has changed its
+/// connections since (`HELLO`, `RESET`, `CLIENT TRACKING`). The client's next write waits for that
+/// reply: else it could be executed before the earlier one.
+#[cold]
+pub(in crate::core) fn late_apart(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+    (at, request): (LinkIndex, &Request),
+) -> Option<LinkIndex> {
+    session.has_late_apart = owes_late_write(links, (key, session));
+    if !request.command.counted().class().may_write() {
+        return None;
+    }
+    let server = (links[at].pool, links[at].backend);
+    let is_its = |&(index, slot): &(LinkIndex, &LinkSlot)| {
+        index != at && (slot.pool, slot.backend) == server && slot.is_late_for(key)
+    };
+    links.iter().enumerate().find(is_its).map(|(index, _)| index)
+}
+
+/// Returns whether requests of a client may go by other connections from now on: none of its requests
+/// is on its way, also none that it gets no reply to, and no copy of one; and none may still be
+/// executed late.
+#[cold]
+pub(in crate::core) fn may_change_links(
+    links: &[LinkSlot],
+    (key, session): (Key<Session>, &mut Session),
+) -> bool {
+    let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
+    let is_over = is_quiet && session.unheard == 0 && session.relays == 0;
+    is_over && !owes_late_write(links, (key, session))
+}

@@ -1,0 +1,317 @@
+//! What is refused without asking a server, how requests went, and what the log says of
+//! circuits and outliers.
+
+use crate::core::upstream::connections::failure_reason;
+use crate::core::upstream::reply::release_all;
+use crate::core::{Core, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Sent, Time};
+use keyway_proxy::{Exchange, Owner};
+use keyway_topology::{
+    BackendId, CircuitChange, CircuitState, FailureReason, HealthBoard, OutlierChange,
+};
+use std::time::Duration;
+
+/// Requests to one server that failed together.
+#[derive(Clone, Copy, Default)]
+pub(in crate::core) struct Failed {
+    count: u32,
+    /// When the latest of them began.
+    began: Time,
+}
+
+impl Failed {
+    /// Notes one more, unless nobody asked but the worker.
+    pub(in crate::core) fn add(&mut self, exchange: &Exchange) {
+        if !matches!(exchange.owner, Owner::None | Owner::Internal(_)) {
+            self.count += 1;
+            self.began = self.began.max(exchange.started);
+        }
+    }
+}
+
+impl Core {
+    /// Follows the circuits, once a turn: who waits for a server that is not asked any
+    /// more need not.
+    #[inline]
+    pub(in crate::core) fn follow_circuits(&mut self) {
+        let epoch = self.plane.plan.health.circuits().epoch();
+        if epoch != self.plane.circuit_epoch {
+            self.plane.circuit_epoch = epoch;
+            let Core { sessions, links, plane } = self;
+            for slot in links.iter_mut().filter(|slot| slot.is_watched) {
+                release_all(sessions, plane, slot);
+            }
+        }
+    }
+
+    /// Has requests to the servers of a pool look at whether an operator has ejected them.
+    pub(in crate::core) fn watch_held(&mut self, pool: u16) {
+        let health = &self.plane.plan.health;
+        // Places that wait to be used again say what they were of another version's.
+        let is_of = |slot: &&mut LinkSlot| slot.pool == pool && !slot.is_free && !slot.is_spare;
+        for slot in self.links.iter_mut().filter(is_of) {
+            slot.is_watched = health.watches(slot.id);
+        }
+    }
+}
+
+impl Plane {
+    /// Why a request to the server of a link fails at once, if it does; that is counted.
+    /// If not, the request must be sent: it may be one of few that find out whether the
+    /// server answers again.
+    #[inline]
+    pub(in crate::core) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
+        let is_asked = (!slot.is_watched || self.is_asked_freely(slot)) && !slot.is_lost;
+        if is_asked && !slot.link.is_down(self.clock.now) {
+            return None;
+        }
+        let fault = self.refuse_or_try(slot);
+        self.refused_in_vain.set(self.refused_in_vain.get() | fault.is_some());
+        fault
+    }
+
+    #[cold]
+    fn refuse_or_try(&self, slot: &LinkSlot) -> Option<Fault> {
+        let was_waited_for = slot.is_lost && self.waited.is_some();
+        if slot.link.is_down(self.clock.now) || was_waited_for {
+            return Some(self.note_refused(slot));
+        }
+        (!self.lets_through(slot)).then(|| self.note_not_asked(slot))
+    }
+
+    /// Whether neither a circuit nor an operator keeps requests from the server of a link.
+    #[inline]
+    fn is_asked_freely(&self, slot: &LinkSlot) -> bool {
+        let health = &self.plan.health;
+        health.circuits().is_closed(slot.id) && !self.is_kept_from(slot)
+    }
+
+    /// Whether an operator has ejected a server whose keys no other has. Elsewhere the ring
+    /// leaves it out, and what it was given before is answered.
+    #[inline]
+    pub(in crate::core) fn is_kept_from(&self, slot: &LinkSlot) -> bool {
+        self.plan.health.is_held(slot.id) && self.cluster_state(slot.pool).is_some()
+    }
+
+    /// Whether a request would be let through to a server; nothing changes by asking.
+    #[cold]
+    pub(in crate::core) fn admits(&self, slot: &LinkSlot) -> bool {
+        !slot.is_watched
+            || (self.plan.health.circuits().admits(slot.id, self.clock.now)
+                && !self.is_kept_from(slot))
+    }
+
+    /// Lets a request through to a server, or not.
+    #[inline]
+    pub(in crate::core) fn lets_through(&self, slot: &LinkSlot) -> bool {
+        if !slot.is_watched || self.is_asked_freely(slot) {
+            return true;
+        }
+        if self.is_kept_from(slot) {
+            return false;
+        }
+        let (passes, change) = self.plan.health.circuits().admit(slot.id, self.clock.now);
+        if let Some(change) = change {
+            self.log_circuit(&change);
+        }
+        passes
+    }
+
+    /// Returns whether clients have to wait for room on a link, or for the server at its other end.
+    /// A client whose requests are refused at once does not wait.
+    #[inline]
+    pub(in crate::core) fn is_full(&self, slot: &LinkSlot) -> bool {
+        self.has_no_room(slot) || ((slot.is_lost | slot.is_watched) && self.is_gone(slot))
+    }
+
+    /// The same for what tells of each server, whether that can be reached or not.
+    #[inline]
+    pub(in crate::core) fn has_no_room(&self, slot: &LinkSlot) -> bool {
+        !slot.link.has_room(self.link_options(slot.pool)) && self.admits(slot)
+    }
+
+    #[cold]
+    fn note_not_asked(&self, slot: &LinkSlot) -> Fault {
+        let fault = match self.is_kept_from(slot) {
+            true => BackendFault::Ejected,
+            false => BackendFault::CircuitOpen,
+        };
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.errors.of(fault).add(1);
+        Fault::Backend { fault, sent: Sent::No }
+    }
+
+    /// Requests to the server of a link were answered in time; `refused` of them with
+    /// words that tell of the server and not of the request.
+    #[inline]
+    pub(in crate::core) fn note_answers(&self, slot: &LinkSlot, count: usize, refused: Failed) {
+        if !slot.is_watched {
+            return;
+        }
+        self.note_failed(slot, refused, FailureReason::Loading);
+        let count = (count as u32).saturating_sub(refused.count);
+        let health = &self.plan.health;
+        health.reads().note_answers(slot.id, count);
+        if let Some(change) = health.circuits().note_answers(slot.id, count, self.clock.now) {
+            self.log_circuit(&change);
+        }
+    }
+
+    /// Requests to the server of a link have failed.
+    #[inline]
+    pub(in crate::core) fn note_failed(
+        &self,
+        slot: &LinkSlot,
+        failed: Failed,
+        reason: FailureReason,
+    ) {
+        // What fails for want of something on this side says nothing of the server.
+        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
+        if !slot.is_watched || failed.count == 0 || is_our_own {
+            return;
+        }
+        let Failed { count, began } = failed;
+        let (health, times) = (&self.plan.health, (began, self.clock.now));
+        health.reads().note_failures(slot.id, count, times);
+        if let Some(change) = health.circuits().note_failures(slot.id, count, reason, times) {
+            let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+            cells.circuit_opens.add(1);
+            self.log_circuit(&change);
+        }
+    }
+
+    /// Requests were lost with their connection.
+    pub(in crate::core) fn note_lost<'e>(
+        &self,
+        slot: &LinkSlot,
+        lost: impl Iterator<Item = &'e Exchange>,
+        fault: BackendFault,
+    ) {
+        // A client that asks for too much at once is not the server's fault, and one that
+        // left its cluster is asked no more.
+        if slot.is_watched && !matches!(fault, BackendFault::Reply(_)) && !self.has_left(slot) {
+            let mut failed = Failed::default();
+            lost.for_each(|exchange| failed.add(exchange));
+            self.note_failed(slot, failed, failure_reason(fault));
+        }
+    }
+
+    /// Notes how long a server has taken, where one of several is chosen.
+    #[inline]
+    pub(in crate::core) fn note_latency(&self, slot: &LinkSlot) {
+        // What waits on a link of its own does so as it was asked to.
+        if !slot.is_watched || slot.is_private {
+            return;
+        }
+        if let Some(began) = slot.link.owes_since() {
+            let micros = self.clock.now.since(began).as_micros() as u64;
+            self.plan.health.reads().note_latency(slot.id, micros, self.clock.now);
+        }
+    }
+
+    /// Leaves outliers out of the servers that reads go to, once a second, and lets them
+    /// come back.
+    pub(in crate::core) fn tend_outliers(&mut self) {
+        let now = self.clock.now;
+        for (index, state) in self.pools.iter().enumerate() {
+            let Some(readers) = state.readers() else { continue };
+            let board = self.plan.health.reads();
+            if !board.claim_period(index, now) {
+                continue;
+            }
+            for places in readers.sets() {
+                let id = |place: u16| self.plan.topology.backend_id(index, usize::from(place));
+                let ids: Vec<BackendId> = places.into_iter().map(id).collect();
+                let is_fit = |id| is_asked(&self.plan.health, id, now);
+                for change in board.judge(index, &ids, is_fit, now) {
+                    self.on_outlier(&change);
+                }
+            }
+        }
+    }
+
+    /// Brings the gauges of one server up to date.
+    pub(in crate::core) fn publish_circuit(&self, pool: usize, backend: usize, id: BackendId) {
+        let health = &self.plan.health;
+        if health.watches(id) {
+            let cells = self.cells.pool(pool).backend(backend);
+            cells.circuit.set(health.circuits().state(id) as u64);
+            cells.outlier.set(u64::from(health.reads().is_out(id, self.clock.now)));
+            cells.read_micros.set(u64::from(health.reads().estimate_micros(id)));
+        }
+    }
+
+    #[cold]
+    fn on_outlier(&self, change: &OutlierChange) {
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let (pool, backend, address) = (name.pool, &*name.label, name.address.as_deref());
+        let Some((out_for, reason)) = change.out else {
+            tracing::info!(pool, backend, address, "reads may go to it again");
+            return;
+        };
+        self.cells.pool(place.pool_index).backend(place.server_index).outliers.add(1);
+        let (period, others_micros) = (change.period, change.others_micros);
+        tracing::warn!(
+            pool,
+            backend,
+            address,
+            reason = reason.label(),
+            micros = period.mean_micros,
+            others_micros,
+            answered = period.answered,
+            failed = period.failed,
+            "an outlier: no reads go to it for {}",
+            seconds(out_for)
+        );
+    }
+
+    #[cold]
+    fn log_circuit(&self, change: &CircuitChange) {
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let name = self.name_backend(place.pool_index as u16, place.server_index as u16);
+        let (pool, backend, address) = (name.pool, &*name.label, name.address.as_deref());
+        let (from, to) = (change.from.label(), change.to.label());
+        let reason = change.reason.map(FailureReason::label);
+        let (requests, failed) = change.counts;
+        match (change.from, change.to) {
+            (CircuitState::Closed, CircuitState::Open) => tracing::warn!(
+                pool,
+                backend,
+                address,
+                from,
+                to,
+                reason,
+                requests,
+                failed,
+                "circuit opened: requests fail at once for {}",
+                seconds(change.open_for)
+            ),
+            (_, CircuitState::Open) => tracing::warn!(
+                pool,
+                backend,
+                address,
+                from,
+                to,
+                reason,
+                "circuit opened again: requests fail at once for {}",
+                seconds(change.open_for)
+            ),
+            (_, CircuitState::HalfOpen) => {
+                tracing::info!(pool, backend, address, from, to, "circuit half-open: trying it");
+            }
+            (_, CircuitState::Closed) => {
+                tracing::info!(pool, backend, address, from, to, "circuit closed: it answers");
+            }
+        }
+    }
+}
+
+/// Whether requests go to a server now.
+fn is_asked(health: &HealthBoard, id: BackendId, now: Time) -> bool {
+    health.is_usable(id) && health.circuits().admits(id, now)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_millis() as f64 / 1000.0)
+}

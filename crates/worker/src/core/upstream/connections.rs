@@ -1,0 +1,669 @@
+use crate::Upstream;
+use crate::core::pools::servers::scripts::Given;
+use crate::core::upstream::circuits::Failed;
+use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_command::Counted;
+use keyway_memcache::Verb;
+use keyway_metrics::HealthLevel;
+use keyway_net::{ConnectFault, Socket, TlsFault};
+use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
+use keyway_resp::{Protocol, reply};
+use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+impl Core {
+    /// Begins the connections that pools with `preconnect` ask for.
+    pub(in crate::core) fn preconnect(&mut self, among: Range<LinkIndex>) {
+        for index in among {
+            // Those for RESP3 wait until a client speaks it.
+            let slot = &self.links[index];
+            let is_first = slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
+            if is_first && is_preconnected(&self.plane, slot.pool) {
+                self.links[index].is_connecting = true;
+                self.plane.connects.push(index);
+            }
+        }
+    }
+
+    /// Follows the health board, once a turn.
+    #[inline]
+    pub fn refresh_health(&mut self) {
+        self.follow_circuits();
+        let epoch = self.plane.plan.health.epoch();
+        if epoch != self.plane.health_epoch {
+            self.plane.health_epoch = epoch;
+            let plan = Arc::clone(&self.plane.plan);
+            let mut changed = Vec::new();
+            for (index, state) in self.plane.pools.iter_mut().enumerate() {
+                if state.refresh(&plan, index) {
+                    changed.push(index as u16);
+                }
+            }
+            for pool in changed {
+                self.end_displaced(pool);
+                self.on_ring_changed(pool);
+                self.watch_held(pool);
+            }
+            self.take_back_displaced();
+            self.plane.pubsub.is_moving = true;
+            // Requests that wait for a link may go elsewhere now.
+            let Core { sessions, links, plane } = self;
+            for slot in links {
+                release_all(sessions, plane, slot);
+            }
+        }
+    }
+
+    /// Whether a link that was to be connected still is.
+    pub fn wants_connection(&self, index: LinkIndex) -> bool {
+        let slot = &self.links[index];
+        slot.is_connecting
+            && matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. })
+            && Plane::may_connect(&self.links, slot)
+    }
+
+    /// Marks a link as connecting.
+    pub fn on_connecting(&mut self, index: LinkIndex) {
+        let options = self.options(index);
+        let slot = &mut self.links[index];
+        slot.link.on_connecting(&options, self.plane.clock.now);
+        slot.is_starved = false;
+        slot.attempted = self.plane.clock.now;
+        let slot = &self.links[index];
+        self.plane.note_deadline(slot.link.deadline(&options));
+        let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.links_connecting.raise(1);
+    }
+
+    /// A connection stands.
+    pub fn on_connected(&mut self, index: LinkIndex, socket: Socket) {
+        let options = self.options(index);
+        let slot = &mut self.links[index];
+        slot.is_connecting = false;
+        slot.socket = Some(socket);
+        slot.heard = self.plane.clock.now;
+        slot.link.on_connected(&options, self.plane.clock.now);
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        plane.note_deadline(slot.link.deadline(&options));
+        plane.note_reached(slot);
+        if slot.link.state() == LinkState::Ready {
+            plane.note_established(slot);
+            plane.knock(slot);
+            plane.look_at_generation(index, slot, true);
+        }
+        if slot.rejoining.is_some() {
+            plane.send_probe(slot);
+        }
+        plane.mark_link_dirty(index, slot);
+        // What sessions wait behind may have expired by now: there may be
+        // nothing to send whose sending would let them go on.
+        release_waiting(sessions, plane, slot);
+    }
+
+    /// A connection could not be made.
+    pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
+        let place = (self.links[index].pool, self.links[index].backend);
+        let reason = self.plane.note_connect_fault(place, fault);
+        self.plane.log_cannot_connect(place, &reason);
+        self.links[index].is_starved = fault == ConnectFault::Exhausted;
+        self.on_link_lost(index, BackendFault::Connect);
+    }
+
+    /// A connection stood and was not secured after all: what its server says against
+    /// our certificate comes behind the handshake.
+    pub fn on_tls_fault(&mut self, index: LinkIndex, fault: TlsFault) {
+        let place = (self.links[index].pool, self.links[index].backend);
+        self.plane.on_tls_fault(place, fault);
+    }
+
+    /// A connection is over: everything in flight on it is answered with an
+    /// error. Returns its socket, to be closed.
+    pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
+        let redirected = self.links[index].link.take_redirected();
+        self.redirect_all(index, redirected);
+        let slot = &self.links[index];
+        if slot.role.is_some() && slot.lease.is_some() {
+            return self.on_tracking_lost(index, fault);
+        }
+        if slot.is_private {
+            return self.on_private_lost(index, fault);
+        }
+        let options = self.options(index);
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let (pool, backend) = (slot.pool, slot.backend);
+        let state = slot.link.state();
+        // What is still said of this connection, such as that it stands after
+        // all, is about the past.
+        slot.generation = next_generation(slot.generation);
+        plane.end_counts(slot, state);
+        plane.note_refusal(slot, fault);
+        if !plane.has_left(slot) {
+            plane.log_link_end(slot, state, fault);
+        }
+        // Only a connection that worked is worth waiting for again, or a
+        // server that accepts and closes would be connected to without pause.
+        let worked = slot.link.has_answered();
+        // What relies on a script that was loaded through it, or on another
+        // database than the first, is not for another connection.
+        let keep_unsent = (worked || plane.holds_unsent(slot))
+            && plane.plan.pools[pool as usize].databases <= 1
+            && slot.given.is_empty();
+        let has_left = plane.has_left(slot);
+        let keep_unsent = keep_unsent && !has_left && !plane.is_held_back(slot);
+        let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
+        slot.is_connecting = false;
+        slot.given = Given::default();
+        let (mut lost, mut reads) = (Vec::new(), Vec::new());
+        if keep_unsent && !worked {
+            // They would keep what is before them from going out again.
+            slot.link.take_back_questions(|exchange| lost.push((*exchange, Sent::No)));
+        }
+        slot.link.on_lost(keep_unsent, |one| match one.read {
+            Some(request) => reads.push((one.exchange, one.sent, Box::from(request))),
+            None => lost.push((one.exchange, one.sent)),
+        });
+        let gone = lost.iter().map(|(exchange, _)| exchange);
+        plane.note_lost(slot, gone.chain(reads.iter().map(|(exchange, _, _)| exchange)), fault);
+        for (exchange, sent) in lost {
+            let why = lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, false), why);
+        }
+        if has_left {
+            // Its server is not of the cluster any more.
+        } else if !worked && !is_idle {
+            let jitter = plane.next_random();
+            slot.link.on_backoff(&options, plane.clock.now, jitter);
+        } else if slot.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
+            slot.is_connecting = true;
+            plane.connects.push(index);
+        }
+        if !has_left {
+            plane.note_gone(index, slot);
+        }
+        // A client that asks for too much at once gets no server ejected, nor
+        // does the end of a connection that nobody used.
+        let is_unused = is_idle && !worked && fault == BackendFault::Closed;
+        if !matches!(fault, BackendFault::Reply(_)) && !is_unused && !has_left {
+            plane.doubt_cluster(slot);
+            let began = plane.began(slot, worked);
+            plane.note_failure(slot, failure_reason(fault), began);
+        }
+        if slot.rejoining.is_some() {
+            plane.on_rejoin_failed(slot, failure_reason(fault));
+        }
+        release_waiting(sessions, plane, slot);
+        let socket = slot.socket.take();
+        self.repeat_reads(index, reads, fault);
+        socket
+    }
+
+    /// Fails what waited too long. Links that are dead as a whole go to
+    /// `dead`.
+    pub fn handle_timeouts(&mut self, dead: &mut Vec<(LinkIndex, BackendFault)>) {
+        let now = self.plane.clock.now;
+        self.plane.next_deadline = None;
+        self.plane.release_held(&mut self.links);
+        for index in 0..self.links.len() {
+            if self.links[index].link.in_flight() == 0
+                && self.links[index].waiting.is_empty()
+                && matches!(self.links[index].link.state(), LinkState::Idle | LinkState::Ready)
+            {
+                continue;
+            }
+            let options = self.options(index);
+            let Core { sessions, links, plane } = self;
+            let slot = &mut links[index];
+            let (pool, backend) = (slot.pool, slot.backend);
+            let (mut expired, mut has_expired, mut probe_expired) = (None, false, false);
+            let mut failed = Failed::default();
+            let ready = slot.link.state() == LinkState::Ready;
+            let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
+            let is_private = slot.is_private;
+            slot.forget_late();
+            let is_at_work = ready && slot.link.is_at_work(&options, now);
+            let is_held = !ready && slot.is_lost;
+            let outcome = slot.link.handle_timeout(&options, now, |exchange| {
+                match exchange.owner {
+                    Owner::Internal(
+                        Internal::Select
+                        | Internal::Load
+                        | Internal::Multi
+                        | Internal::ClientId
+                        | Internal::Mode,
+                    ) => return,
+                    // A sign of one connection, which ends without it.
+                    Owner::Unheard(key) if is_own && key == Key::NONE => return,
+                    Owner::Internal(_) => probe_expired = true,
+                    _ => {}
+                }
+                let sent = if ready { Sent::Maybe } else { Sent::No };
+                let fault = if is_held { BackendFault::Connect } else { BackendFault::Timeout };
+                let fault = Fault::Backend { fault, sent };
+                if is_held {
+                    plane.note_in_vain(pool);
+                    plane.waited = Some(now.since(exchange.asked()));
+                }
+                if ready {
+                    let is_apart = is_private && !is_own;
+                    plane.note_late(sessions, exchange, (&mut slot.late_of, is_apart));
+                }
+                plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
+                plane.waited = None;
+                has_expired = true;
+                // The request may have waited behind other clients' requests, or on another link.
+                let had_time = options.timeout.is_some_and(|it| now >= exchange.started + it);
+                if had_time && !is_at_work {
+                    expired = expired.max(Some(exchange.started));
+                    failed.add(exchange);
+                }
+            });
+            plane.note_failed(slot, failed, FailureReason::Timeout);
+            if has_expired && slot.is_private {
+                plane.on_private_expired(sessions, index, (slot, is_blocking));
+            }
+            if let Some(began) = expired {
+                plane.doubt_cluster(slot);
+                plane.note_failure(slot, FailureReason::Timeout, began);
+            }
+            if probe_expired {
+                plane.on_probe_expired(slot);
+            }
+            release_overdue(sessions, plane, slot);
+            plane.look_after_gone(sessions, index, slot);
+            match outcome {
+                Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
+                Err(fault) => dead.push((index, fault)),
+            }
+        }
+        self.end_overdue_waits();
+    }
+
+    /// Upkeep of the pools' health, a few times a second: backends that are
+    /// due are probed, quarantines end.
+    pub fn tend_health(&mut self) {
+        let now = self.plane.clock.now;
+        self.plane.log_overdue();
+        self.try_failing();
+        self.look_at_unknown();
+        self.tend_generations();
+        self.plane.tend_outliers();
+        let health = Arc::clone(&self.plane.plan.health);
+        if health.next_due().is_none_or(|due| due > now) {
+            return;
+        }
+        while let Some(change) = health.end_quarantine(now) {
+            self.plane.log_change(&change);
+        }
+        for id in health.due_for_rejoin(now).collect::<Vec<_>>() {
+            let Some(place) = self.plane.plan.topology.backend(id) else { continue };
+            if self.plane.plan.retired(place.pool_index as u16).is_some() {
+                continue;
+            }
+            let Some(state) = self.plane.pools[place.pool_index].servers() else { continue };
+            let index = state.probe_link(place.server_index);
+            let Core { links, plane, .. } = self;
+            let slot = &mut links[index];
+            // An answer to an earlier question would pass for one to this return's.
+            if owes_health(slot) {
+                continue;
+            }
+            let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
+            slot.rejoining = Some(claim);
+            match slot.link.state() {
+                LinkState::Ready | LinkState::Handshaking { .. } => {
+                    plane.send_probe(slot);
+                    plane.mark_link_dirty(index, slot);
+                }
+                LinkState::Idle | LinkState::Backoff { .. } if !slot.is_connecting => {
+                    slot.is_connecting = true;
+                    plane.connects.push(index);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Tries failing backends that no request asks for: whoever looks at
+    /// `/readyz` may send none until they can be reached.
+    fn try_failing(&mut self) {
+        let Core { links, plane, .. } = self;
+        let mut before = None;
+        let shared = links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private);
+        for (index, slot) in shared {
+            let is_first = before.replace(slot.id) != Some(slot.id);
+            let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
+            let now = plane.clock.now;
+            let is_at_rest = slot.link.state() == LinkState::Ready && slot.link.in_flight() == 0;
+            let is_due = now >= slot.next_try && (is_at_rest || slot.link.wants_connection(now));
+            let is_first = is_first && slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
+            if is_first && is_due && !slot.is_connecting && is_failing() {
+                slot.next_try = now + plane.link_options(slot.pool).backoff_max;
+                if is_at_rest {
+                    plane.knock(slot);
+                    plane.mark_link_dirty(index, slot);
+                } else {
+                    slot.is_connecting = true;
+                    plane.connects.push(index);
+                }
+            }
+        }
+    }
+
+    /// Brings the gauges up to date, a few times a second.
+    pub fn publish_gauges(&mut self) {
+        self.plane.publish_pubsub_gauges();
+        let Core { links, plane, .. } = self;
+        // In flight and unsent of each server. Private links are many, so all
+        // are looked at once.
+        let mut sums = std::mem::take(&mut plane.gauge_sums);
+        sums.clear();
+        sums.resize(plane.plan.topology.backend_count(), (0, 0));
+        for slot in links.iter().filter(|slot| !slot.is_free) {
+            let sum = &mut sums[slot.id.index()];
+            sum.0 += slot.link.live() as u64;
+            sum.1 += slot.link.unsent_len() as u64;
+        }
+        for pool in 0..plane.plan.pools.len() {
+            if plane.plan.retired(pool as u16).is_some() {
+                continue;
+            }
+            for backend in 0..plane.plan.topology.pools()[pool].servers().len() {
+                let cells = plane.cells.pool(pool).backend(backend);
+                let id = plane.plan.topology.backend_id(pool, backend);
+                cells.set_health(health_level(plane.plan.health.state(id)));
+                let (in_flight, unsent) = sums[id.index()];
+                cells.in_flight.set(in_flight);
+                cells.unsent_bytes.set(unsent);
+                plane.publish_circuit(pool, backend, id);
+            }
+        }
+        plane.gauge_sums = sums;
+    }
+
+    fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
+        Arc::clone(self.plane.link_options(self.links[index].pool))
+    }
+}
+
+/// Generations fit into a token beside the link's position.
+pub(in crate::core) fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & 0x1fff_ffff
+}
+
+/// Returns whether a server owes an answer to a question about its health or to a step of its return,
+/// or any answer whose time was up: a question may be among those. It ends with the connection.
+fn owes_health(slot: &LinkSlot) -> bool {
+    [Internal::Probe, Internal::Flush, Internal::Return].into_iter().any(|it| slot.link.owes(it))
+}
+
+fn is_preconnected(plane: &Plane, pool: u16) -> bool {
+    let upstream = plane.plan.pools[pool as usize].kind.upstream();
+    upstream.is_some_and(|upstream| upstream.servers.options.preconnect)
+}
+
+/// Why the exchanges of a lost connection fail.
+pub(in crate::core) fn lost_with(fault: BackendFault, sent: Sent) -> Fault {
+    let sent = if fault == BackendFault::Full { Sent::No } else { sent };
+    Fault::Backend { fault, sent }
+}
+
+pub(in crate::core) fn failure_reason(fault: BackendFault) -> FailureReason {
+    match fault {
+        BackendFault::Connect | BackendFault::Full | BackendFault::CircuitOpen => {
+            FailureReason::Connect
+        }
+        BackendFault::Timeout => FailureReason::Timeout,
+        BackendFault::Closed => FailureReason::Closed,
+        BackendFault::Protocol | BackendFault::Reply(_) => FailureReason::Protocol,
+        BackendFault::Handshake => FailureReason::Handshake,
+        BackendFault::Ejected => FailureReason::Operator,
+        BackendFault::NotReady => FailureReason::Loading,
+    }
+}
+
+fn health_level(state: HealthState) -> HealthLevel {
+    match state {
+        HealthState::Unknown => HealthLevel::Unknown,
+        HealthState::Up => HealthLevel::Healthy,
+        HealthState::Failing => HealthLevel::Failing,
+        HealthState::Ejected | HealthState::Rejoining => HealthLevel::Ejected,
+        HealthState::Quarantined => HealthLevel::Quarantined,
+    }
+}
+
+/// How a link waits that leads nowhere: it takes no request, and does not connect again.
+static NO_SERVERS: LazyLock<Arc<LinkOptions>> = LazyLock::new(|| {
+    Arc::new(LinkOptions {
+        password: None,
+        memcached: None,
+        database: 0,
+        databases: 1,
+        timeout: None,
+        connect_timeout: Duration::ZERO,
+        backoff_min: Duration::from_secs(3600),
+        backoff_max: Duration::from_secs(3600),
+        in_flight_max: 0,
+        output_len_max: 0,
+        slower_than: Duration::MAX,
+    })
+});
+
+impl Plane {
+    /// How links of a pool connect and wait.
+    #[inline]
+    pub(in crate::core) fn link_options(&self, pool: u16) -> &Arc<LinkOptions> {
+        match self.plan.pools[usize::from(pool)].kind.upstream() {
+            Some(Upstream { options, .. }) => options,
+            // A link of a pool that has ended, whose position has come to one without servers.
+            None => &NO_SERVERS,
+        }
+    }
+
+    /// A request was answered in time.
+    #[inline]
+    pub(in crate::core) fn note_success(&mut self, slot: &mut LinkSlot) {
+        if let Some(change) = self.plan.health.note_success(slot.id) {
+            self.log_change(&change);
+        }
+        self.failures.get_mut(slot.id).note_spoken();
+    }
+
+    /// Since when what a connection tells of its server by its end is so: one on
+    /// which the server has `worked` stood until it was last heard; any other is
+    /// an attempt to connect.
+    pub(in crate::core) fn began(&self, slot: &LinkSlot, worked: bool) -> Time {
+        let latest = if worked { slot.heard } else { slot.attempted };
+        self.began_attempt(slot.pool, slot.id, latest)
+    }
+
+    /// Since when what fails now is a failure, having been `latest` tried or heard: so
+    /// much earlier that it counts together with the latest failure if it came sooner
+    /// upon it than one link alone, after as many failures, would have tried again. So
+    /// many links take as long as one does; and of connections that end together, some
+    /// with replies that had not been read, the first alone counts.
+    pub(in crate::core) fn began_attempt(&self, pool: u16, id: BackendId, latest: Time) -> Time {
+        let options = self.link_options(pool);
+        let doublings = self.plan.health.failures(id).saturating_sub(1).min(16);
+        let pause = (options.backoff_min * 2u32.pow(doublings)).min(options.backoff_max);
+        let shortest = pause.max(options.backoff_min) / 2;
+        Time(latest.0.saturating_sub(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Something that began at `began` has failed, for what the server is like.
+    #[cold]
+    pub(in crate::core) fn note_failure(
+        &mut self,
+        slot: &mut LinkSlot,
+        reason: FailureReason,
+        began: Time,
+    ) {
+        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
+        if slot.rejoining.is_some() || is_our_own {
+            return;
+        }
+        if let Some(change) =
+            self.plan.health.note_failure(slot.id, reason, (began, self.clock.now))
+        {
+            if change.to == HealthState::Ejected {
+                let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+                cells.ejections.add(1);
+                if change.from.is_usable() {
+                    let cell = self.plan.health.generation(slot.id);
+                    cell.note_ejected(self.clock.unix_millis());
+                }
+            }
+            self.log_change(&change);
+        }
+    }
+
+    /// A reply to the handshake came: if it was the last, requests that waited
+    /// for it go out, and their timeouts are this connection's.
+    #[cold]
+    pub(in crate::core) fn after_handshake(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+        if slot.link.state() != LinkState::Ready {
+            // What was answered may have been the first part of it.
+            return self.mark_link_dirty(index, slot);
+        }
+        self.note_established(slot);
+        self.knock(slot);
+        self.look_at_generation(index, slot, true);
+        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_deadline(deadline);
+        self.mark_link_dirty(index, slot);
+    }
+
+    /// A link takes requests from here on.
+    fn note_established(&mut self, slot: &mut LinkSlot) {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        cells.links_connecting.lower(1);
+        cells.links_ready.raise(1);
+        cells.connects.add(1);
+        cells.reconnects.add(u64::from(slot.was_connected));
+        slot.is_lost = false;
+        slot.link.begin_held(self.clock.now);
+        let trouble = self.failures.get_mut(slot.id);
+        (trouble.refusal, trouble.tls) = (None, None);
+        slot.was_connected = true;
+        slot.is_counted_ready = true;
+    }
+
+    /// A request is refused at once, as its server cannot be reached: the
+    /// attempt to connect has failed, and was counted. Returns why.
+    #[cold]
+    pub(in crate::core) fn note_refused(&self, slot: &LinkSlot) -> Fault {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        let refusal = &self.failures.get(slot.id).refusal;
+        let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
+        cells.errors.of(fault).add(1);
+        Fault::Backend { fault, sent: Sent::No }
+    }
+
+    /// A link takes no requests any more, if it did.
+    pub(in crate::core) fn end_counts(&self, slot: &mut LinkSlot, state: LinkState) {
+        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        if std::mem::take(&mut slot.is_counted_ready) {
+            cells.links_ready.lower(1);
+        } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
+            cells.links_connecting.lower(1);
+        }
+    }
+
+    /// Asks an ejected backend whether it is fit for use, after emptying it if
+    /// that is the policy.
+    fn send_probe(&mut self, slot: &mut LinkSlot) {
+        let Some(claim) = &slot.rejoining else { return };
+        let is_flushed = claim.policy() == Rejoin::Flush;
+        if is_flushed && self.try_begin_return(slot) {
+            return;
+        }
+        if is_flushed {
+            self.ask_about(slot, Internal::Flush);
+        }
+        self.ask_about(slot, Internal::Probe);
+        if let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        {
+            let deadline = slot.link.deadline(options);
+            self.note_deadline(deadline);
+        }
+    }
+
+    /// Asks a backend on a connection that stands whether it answers: a failing backend, or an
+    /// unknown one that this worker is to ask. A PING does not show that a backend refuses writes.
+    pub(in crate::core) fn knock(&mut self, slot: &mut LinkSlot) {
+        let health = &self.plan.health;
+        let is_told = match health.state(slot.id) {
+            HealthState::Failing => health.reason(slot.id) != Some(FailureReason::ReadOnly),
+            HealthState::Unknown => slot.is_to_knock,
+            _ => false,
+        };
+        slot.is_to_knock = false;
+        // What is in flight will tell.
+        let is_busy = slot.link.in_flight() > 0 || slot.rejoining.is_some();
+        if !is_told || is_busy || slot.is_private {
+            return;
+        }
+        self.ask_about(slot, Internal::Probe);
+        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+    }
+
+    /// A backend has answered what it was asked by [`Plane::send_probe`] or
+    /// [`Plane::knock`].
+    pub(in crate::core) fn on_probed(&mut self, slot: &mut LinkSlot) {
+        if slot.rejoining.is_some() {
+            return self.on_rejoined(slot);
+        }
+        if let Some(change) = self.plan.health.note_reachable(slot.id) {
+            self.log_change(&change);
+        }
+    }
+
+    /// Handles a probe of [`Plane::send_probe`] or [`Plane::knock`] that the backend has not
+    /// answered in time.
+    #[cold]
+    fn on_probe_expired(&mut self, slot: &mut LinkSlot) {
+        if self.plan.health.state(slot.id) == HealthState::Unknown {
+            self.note_failure(slot, FailureReason::Timeout, self.clock.now);
+        }
+        self.on_rejoin_failed(slot, FailureReason::Timeout);
+    }
+
+    pub(in crate::core) fn on_rejoined(&mut self, slot: &mut LinkSlot) {
+        self.end_return(slot.id);
+        let Some(claim) = slot.rejoining.take() else { return };
+        if let Some(change) = self.plan.health.rejoined(claim, self.clock.now) {
+            self.log_change(&change);
+        }
+    }
+
+    pub(in crate::core) fn on_rejoin_failed(&mut self, slot: &mut LinkSlot, reason: FailureReason) {
+        self.end_return(slot.id);
+        let Some(claim) = slot.rejoining.take() else { return };
+        if let Some(change) = self.plan.health.rejoin_failed(claim, reason, self.clock.now) {
+            self.log_change(&change);
+        }
+    }
+}
+
+impl Plane {
+    /// Asks a server whether it is there, or has it emptied.
+    fn ask_about(&self, slot: &mut LinkSlot, which: Internal) {
+        let is_flush = which == Internal::Flush;
+        if let Some(memcached) = &self.link_options(slot.pool).memcached {
+            let verb = if is_flush { Verb::FlushAll } else { Verb::Version };
+            return slot.link.ask_memcached(memcached.dialect, verb, which, self.clock.now);
+        }
+        let name = if is_flush { self.flush_command(slot.pool.into()) } else { "PING" };
+        let out = slot.link.request_buf();
+        let start = out.len();
+        reply::array(out, 1);
+        reply::bulk(out, name.as_bytes());
+        let len = out.len() - start;
+        slot.link.enqueue(Owner::Internal(which), Counted::OWN, len, self.clock.now);
+    }
+}

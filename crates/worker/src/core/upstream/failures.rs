@@ -1,0 +1,312 @@
+//! What the log and the clients are told of connections that are lost, or
+//! refused in words: once for each row of them, however many links of however
+//! many clients a server ends.
+
+use crate::Upstream;
+use crate::core::{LinkSlot, Plane};
+use keyway_base::{BackendFault, ReplyBound, Time};
+use keyway_net::{Address, ConnectFault, TlsFault};
+use keyway_proxy::LinkState;
+use std::borrow::Cow;
+
+/// What a worker knows of the failures of one server.
+#[derive(Clone, Debug, Default)]
+pub(in crate::core) struct ConnectionFailures {
+    /// Connections lost, or not made, since the server last answered.
+    pub(in crate::core) lost: u32,
+    /// How, and in which words, it refused the latest connection, if it did.
+    pub(in crate::core) refusal: Option<(BackendFault, String)>,
+    /// Whether it ends plain connections before it answers.
+    mute: Mute,
+    /// It has answered since it came to its place.
+    has_spoken: bool,
+    /// Why the latest attempt to connect has failed, unless one has succeeded since.
+    unreached: Option<ConnectFault>,
+    /// Why the latest connection was not secured, if that is what it failed for.
+    pub(in crate::core) tls: Option<TlsFault>,
+    /// What the log was told last of that.
+    tls_told: Option<TlsFault>,
+}
+
+/// What a server does with plain connections. One that speaks TLS ends each after the first
+/// request on it; one that dies does so once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mute {
+    #[default]
+    No,
+    /// It ended one before it had answered, at this time.
+    Once(Time),
+    /// It has ended another one that was begun later.
+    Always,
+}
+
+impl Mute {
+    /// One more that was begun at `began` has ended.
+    fn after(self, began: Time, now: Time) -> Mute {
+        match self {
+            Mute::No => Mute::Once(now),
+            Mute::Once(at) if began < at => self,
+            Mute::Once(_) | Mute::Always => Mute::Always,
+        }
+    }
+}
+
+impl ConnectionFailures {
+    /// Whether it ends plain connections as a server does that speaks TLS.
+    pub(in crate::core) fn is_mute(&self) -> bool {
+        self.mute == Mute::Always
+    }
+
+    /// It has answered a request.
+    #[inline]
+    pub(in crate::core) fn note_spoken(&mut self) {
+        (self.lost, self.mute, self.has_spoken) = (0, Mute::No, true);
+    }
+
+    /// Notes one more; whether it is the first of a row.
+    pub(in crate::core) fn is_first(&mut self) -> bool {
+        self.lost = self.lost.saturating_add(1);
+        self.lost == 1
+    }
+}
+
+/// Logs the first of a row as a warning, and the rest for those who look close.
+macro_rules! log_at {
+    ($is_first:expr, $($field:tt)*) => {
+        if $is_first {
+            tracing::warn!($($field)*);
+        } else {
+            tracing::debug!($($field)*);
+        }
+    };
+}
+pub(in crate::core) use log_at;
+
+impl Plane {
+    /// Notes what the server said against a connection that is over, or that it
+    /// said nothing against one that never worked.
+    pub(in crate::core) fn note_refusal(&mut self, slot: &LinkSlot, fault: BackendFault) {
+        // What it refuses to a tracked client it may grant to others.
+        if slot.role.is_some() || slot.link.has_answered() {
+            return;
+        }
+        let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
+        let said = if is_refusal { self.refusal_text(slot) } else { None };
+        let (is_mute, now) = (self.ends_unanswered(slot, fault), self.clock.now);
+        let trouble = self.failures.get_mut(slot.id);
+        let was_mute = trouble.is_mute();
+        trouble.mute = match is_mute {
+            true => trouble.mute.after(slot.attempted, now),
+            false => Mute::No,
+        };
+        let is_new = trouble.is_mute() && !was_mute;
+        if is_new || (said.is_some() && trouble.refusal.is_none()) {
+            // Worth a line, also in a row that began with something else.
+            trouble.lost = 0;
+        }
+        trouble.refusal = said.map(|said| (fault, said.trim_start_matches('-').to_owned()));
+    }
+
+    /// Whether a server that never answered has closed a plain connection after it was asked
+    /// something, as one does that speaks TLS.
+    fn ends_unanswered(&self, slot: &LinkSlot, fault: BackendFault) -> bool {
+        let is_plain = self.plan.pools[usize::from(slot.pool)].kind.tls().is_none();
+        let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
+        let is_asked = slot.link.in_flight() > 0 || slot.link.state() != LinkState::Ready;
+        let has_spoken = self.failures.get(slot.id).has_spoken || slot.link.has_answered();
+        is_plain && is_closed && is_asked && slot.role.is_none() && !has_spoken
+    }
+
+    /// A connection to a server stands.
+    pub(in crate::core) fn note_reached(&mut self, slot: &LinkSlot) {
+        self.failures.get_mut(slot.id).unreached = None;
+    }
+
+    /// Why a server cannot be connected to, if that is so.
+    pub(in crate::core) fn unreached(&self, (pool, backend): (u16, u16)) -> Option<ConnectFault> {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        self.failures.get(id).unreached
+    }
+
+    /// Forgets what was known of the server at a place: another one is there.
+    pub(in crate::core) fn forget_troubles(&mut self, pool: u16, backend: u16) {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        *self.failures.get_mut(id) = ConnectionFailures::default();
+    }
+
+    /// Tells the log that a connection, or the attempt to make it, is over.
+    pub(in crate::core) fn log_link_end(
+        &mut self,
+        slot: &LinkSlot,
+        state: LinkState,
+        fault: BackendFault,
+    ) {
+        let trouble = self.failures.get(slot.id);
+        let (is_known, has_spoken) = (trouble.lost > 0, trouble.has_spoken);
+        if fault == BackendFault::Connect && !is_known {
+            let reason = match state {
+                LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
+                _ if self.plan.pools[usize::from(slot.pool)].kind.tls().is_none() => {
+                    "connecting took longer than connect_timeout"
+                }
+                _ if has_spoken => {
+                    "connecting and the TLS handshake took longer than connect_timeout"
+                }
+                _ => {
+                    "connecting and the TLS handshake took longer than connect_timeout: does the \
+                     server speak TLS on this port?"
+                }
+            };
+            self.log_cannot_connect((slot.pool, slot.backend), reason);
+        }
+        let in_flight = slot.link.in_flight();
+        if fault != BackendFault::Connect {
+            let is_memcached = self.link_options(slot.pool).memcached.is_some();
+            let what = match fault {
+                BackendFault::Protocol if is_memcached => {
+                    "the backend answered something that is not memcached's protocol"
+                }
+                BackendFault::Handshake if self.link_options(slot.pool).password.is_none() => {
+                    "the backend wants a password: write password, and user, in the pool's table"
+                }
+                BackendFault::Handshake if is_memcached => "the backend refused the password",
+                BackendFault::Closed if self.failures.get(slot.id).is_mute() => {
+                    "the backend closed the connection before its first answer: does it speak TLS \
+                     on this port?"
+                }
+                BackendFault::Closed => "the backend closed the connection",
+                BackendFault::Timeout => "the backend has been silent for too long",
+                BackendFault::Protocol => "the backend answered something that is not RESP",
+                BackendFault::Handshake => {
+                    "the backend refused the password, the database or client-side caching"
+                }
+                BackendFault::NotReady => "the backend is not ready yet",
+                BackendFault::Full => "the backend has as many connections as it takes",
+                BackendFault::Reply(ReplyBound::Len) => "a reply is longer than reply_len_max",
+                BackendFault::Reply(ReplyBound::Depth) => {
+                    "a reply is nested deeper than reply_depth_max"
+                }
+                BackendFault::Connect | BackendFault::CircuitOpen | BackendFault::Ejected => {
+                    "connecting failed"
+                }
+            };
+            let is_first = self.failures.get_mut(slot.id).is_first();
+            let said = self.refusal_text(slot);
+            let name = self.name_backend(slot.pool, slot.backend);
+            log_at!(
+                is_first,
+                pool = name.pool,
+                backend = &*name.label,
+                address = name.address,
+                in_flight,
+                said,
+                "connection lost: {what}"
+            );
+        }
+    }
+
+    /// Notes why a connection could not be made; in words.
+    #[cold]
+    pub(in crate::core) fn note_connect_fault(
+        &mut self,
+        (pool, backend): (u16, u16),
+        fault: ConnectFault,
+    ) -> Cow<'static, str> {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let trouble = self.failures.get_mut(id);
+        let ConnectFault::Tls(fault) = fault else {
+            (trouble.tls, trouble.unreached) = (None, Some(fault));
+            return fault.text().into();
+        };
+        trouble.tls = Some(fault);
+        if trouble.tls_told.replace(fault) != Some(fault) {
+            // Worth a line, also in a row that began with something else.
+            trouble.lost = 0;
+        }
+        self.tls_words((pool, backend), fault).into()
+    }
+
+    /// A connection was not secured, or not after all.
+    #[cold]
+    pub(in crate::core) fn on_tls_fault(&mut self, place: (u16, u16), fault: TlsFault) {
+        let reason = self.note_connect_fault(place, ConnectFault::Tls(fault));
+        self.log_cannot_connect(place, &reason);
+    }
+
+    /// Why TLS did not come about, for the log and for clients.
+    #[cold]
+    pub(in crate::core) fn tls_words(
+        &self,
+        (pool, backend): (u16, u16),
+        fault: TlsFault,
+    ) -> String {
+        let kind = &self.plan.pools[usize::from(pool)].kind;
+        let address = kind.address(usize::from(backend));
+        let why = match (kind.tls(), &address) {
+            (Some(tls), Some(Address::Tcp { host, .. })) => tls.explain(fault, host),
+            _ => fault.text().to_owned(),
+        };
+        match address {
+            Some(address) => format!("TLS handshake with {address} failed: {why}"),
+            None => format!("TLS handshake failed: {why}"),
+        }
+    }
+
+    /// Tells the log why a connection could not be made.
+    #[cold]
+    pub(in crate::core) fn log_cannot_connect(
+        &mut self,
+        (pool, backend): (u16, u16),
+        reason: &str,
+    ) {
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let is_first = self.failures.get_mut(id).is_first();
+        let name = self.name_backend(pool, backend);
+        log_at!(
+            is_first,
+            pool = name.pool,
+            backend = &*name.label,
+            address = name.address,
+            reason,
+            "cannot connect; trying again"
+        );
+    }
+
+    /// What the backend said against the handshake, fit for the log and for
+    /// clients: in one line of bounded length, and without the password.
+    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
+        const LEN_MAX: usize = 200;
+        const SECRET_LEN: usize = 8;
+        let line = slot.link.handshake_refusal();
+        if line.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(line);
+        let Upstream { options, .. } = self.plan.pools[slot.pool as usize].kind.upstream()?;
+        // A server that repeats what it was sent may cut it off.
+        let is_secret = |password: &String| {
+            let begin: String = password.chars().take(SECRET_LEN).collect();
+            !begin.is_empty() && text.contains(&*begin)
+        };
+        if options.password.as_ref().is_some_and(is_secret) {
+            return Some("(left out: it repeats the password)".to_owned());
+        }
+        let shown = |letter: char| if letter.is_control() { '?' } else { letter };
+        Some(text.chars().take(LEN_MAX).map(shown).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_end_together_do_not_tell_of_tls_and_one_more_does() {
+        let first = Mute::No.after(Time(1), Time(10));
+        assert_eq!(first, Mute::Once(Time(10)));
+        // It was begun before the first had ended, as all are when a server dies.
+        assert_eq!(first.after(Time(5), Time(11)), first);
+        assert_eq!(first.after(Time(12), Time(13)), Mute::Always);
+        assert_eq!(Mute::Always.after(Time(1), Time(14)), Mute::Always);
+    }
+}

@@ -1,0 +1,50 @@
+//! Servers that answer in another protocol than their pool's.
+
+use crate::Upstream;
+use crate::advice::advice_of_foreign;
+use crate::core::{LinkSlot, Plane};
+use keyway_base::BackendFault;
+use keyway_topology::FailureReason;
+
+/// So much of a password in what a server says keeps that from being shown.
+const SECRET_LEN: usize = 8;
+
+impl Plane {
+    /// Notes what a server said that has broken the protocol before its first reply.
+    #[cold]
+    pub(in crate::core) fn note_foreign(
+        &self,
+        slot: &LinkSlot,
+        fault: BackendFault,
+    ) -> BackendFault {
+        let said = slot.link.handshake_refusal();
+        if fault == BackendFault::Protocol && !said.is_empty() && !slot.link.has_answered() {
+            let pool = &self.plan.pools[usize::from(slot.pool)];
+            let said = match self.repeats_password(slot.pool, said) {
+                true => "it said what repeats the password".to_owned(),
+                false => advice_of_foreign(&pool.name, said),
+            };
+            pool.notices.note_foreign(slot.backend, said, self.clock.now);
+        }
+        fault
+    }
+
+    /// A server that repeats what it was sent may cut it off.
+    fn repeats_password(&self, pool: u16, said: &[u8]) -> bool {
+        let upstream = self.plan.pools[usize::from(pool)].kind.upstream();
+        let Some(Upstream { options, .. }) = upstream else { return false };
+        let Some(password) = &options.password else { return false };
+        let begin: String = password.chars().take(SECRET_LEN).collect();
+        !begin.is_empty() && String::from_utf8_lossy(said).contains(&*begin)
+    }
+
+    /// The words of a server that are not of its pool's protocol, if that is why it is not up.
+    #[cold]
+    pub(in crate::core) fn foreign_words(&self, (pool, backend): (u16, u16)) -> Option<String> {
+        let (at, said) = self.plan.pools[usize::from(pool)].notices.foreign(backend)?;
+        let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
+        let is_why = self.plan.health.reason(id) == Some(FailureReason::Protocol);
+        // Requests that are lost with the connection are answered before its end counts.
+        (is_why || at == self.clock.now).then_some(said)
+    }
+}

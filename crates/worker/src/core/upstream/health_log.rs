@@ -1,0 +1,307 @@
+//! What the log says of the backends' health.
+
+use crate::core::Plane;
+use crate::{Plan, PoolKind};
+use keyway_base::Time;
+use keyway_topology::{FailureReason, HealthState, Rejoin, StateChange};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Between two lines on one backend that goes back and forth between up and
+/// failing. Shorter fills the log; longer hides an outage for as long.
+const FLAP_EVERY: Duration = Duration::from_secs(1);
+
+/// The latest change of health that the log told of each server of one pool, for all workers. The
+/// log belongs to the pool and keys servers by their places in it. A reload gives the numbers of a
+/// board to other servers, but keeps these places. Nobody looks at this log while health does not
+/// change.
+#[derive(Debug, Default)]
+pub(crate) struct HealthLog {
+    told: Mutex<BTreeMap<u16, Told>>,
+    /// Whether something may have been left out that must still be told.
+    is_pending: AtomicBool,
+}
+
+/// The last line on one backend.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    state: HealthState,
+    at: Time,
+    /// Changes since then that no line told of.
+    left_out: u32,
+    /// The latest failure.
+    reason: Option<FailureReason>,
+}
+
+/// A line between up and failing that is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flap {
+    /// The server's place in its pool.
+    server: u16,
+    from: HealthState,
+    to: HealthState,
+    reason: Option<FailureReason>,
+    /// Changes before this one that no line told of.
+    left_out: u32,
+}
+
+impl HealthLog {
+    /// Whether a change between up and failing is to be told now, and as what.
+    fn on_flap(&self, server: u16, change: &StateChange, now: Time) -> Option<Flap> {
+        let StateChange { from, to, reason, .. } = *change;
+        let mut told = self.told.lock();
+        let last = told.get_mut(&server);
+        let left_out = match last {
+            Some(last) if now < last.at + FLAP_EVERY => {
+                last.left_out += 1;
+                last.reason = reason;
+                self.is_pending.store(true, Ordering::Relaxed);
+                return None;
+            }
+            Some(last) => last.left_out,
+            None => 0,
+        };
+        told.insert(server, Told { state: to, at: now, left_out: 0, reason });
+        Some(Flap { server, from, to, reason, left_out })
+    }
+
+    /// Notes a change that is told whenever it happens.
+    fn on_told(&self, server: u16, change: &StateChange, now: Time) {
+        let told = Told { state: change.to, at: now, left_out: 0, reason: change.reason };
+        self.told.lock().insert(server, told);
+    }
+
+    /// Forgets what was told of the server at a place: another one is there.
+    pub(crate) fn forget(&self, server: u16) {
+        self.told.lock().remove(&server);
+    }
+
+    /// Takes over the entries of `old`, the log of the pool that this one's pool replaces.
+    /// `heir_of` maps a place in that pool to a place in this one.
+    pub(crate) fn inherit(&self, old: &HealthLog, heir_of: impl Fn(u16) -> Option<u16>) {
+        let old = old.told.lock();
+        let heirs = old.iter().filter_map(|(&server, &told)| Some((heir_of(server)?, told)));
+        let mut own = self.told.lock();
+        own.extend(heirs);
+        let is_pending = own.values().any(|told| told.left_out > 0);
+        self.is_pending.store(is_pending, Ordering::Relaxed);
+    }
+
+    /// The lines that are still to be written, as the state last told is not
+    /// the one that lasts. `state` is where the server at a place stands.
+    fn overdue(&self, now: Time, state: impl Fn(u16) -> HealthState) -> Vec<Flap> {
+        if !self.is_pending.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut told = self.told.lock();
+        let mut flaps = Vec::new();
+        let mut is_pending = false;
+        for (&server, last) in told.iter_mut().filter(|(_, last)| last.left_out > 0) {
+            if now < last.at + FLAP_EVERY {
+                is_pending = true;
+                continue;
+            }
+            let (from, to) = (last.state, state(server));
+            if from != to && to.is_usable() {
+                let left_out = last.left_out - 1;
+                flaps.push(Flap { server, from, to, reason: last.reason, left_out });
+                *last = Told { state: to, at: now, left_out: 0, ..*last };
+            }
+        }
+        self.is_pending.store(is_pending, Ordering::Relaxed);
+        flaps
+    }
+}
+
+/// How the log calls a backend: everywhere the same, and as metrics do.
+pub(in crate::core) struct BackendName<'p> {
+    pub(in crate::core) pool: &'p str,
+    pub(in crate::core) label: String,
+    /// Left out where it is the label.
+    pub(in crate::core) address: Option<String>,
+}
+
+impl Plane {
+    /// How the log calls a backend.
+    #[cold]
+    pub(in crate::core) fn name_backend(&self, pool: u16, backend: u16) -> BackendName<'_> {
+        let plan = &self.plan.pools[usize::from(pool)];
+        let label = plan.kind.label(usize::from(backend));
+        let address = plan.kind.address(usize::from(backend)).map(|address| address.to_string());
+        let address = address.filter(|address| *address != label);
+        BackendName { pool: &plan.name, label, address }
+    }
+
+    /// Writes the lines that were held back, a few times a second.
+    pub(in crate::core) fn log_overdue(&self) {
+        let Plan { pools, health, topology, .. } = &*self.plan;
+        for (pool, plan) in pools.iter().enumerate() {
+            // The pool that has replaced this one logs its servers.
+            if self.plan.retired(pool as u16).is_some() {
+                continue;
+            }
+            let state = |server| health.state(topology.backend_id(pool, usize::from(server)));
+            for flap in plan.notices.health.overdue(self.clock.now, state) {
+                self.log_flap(pool as u16, &flap);
+            }
+        }
+    }
+
+    /// Writes the line of a change of health.
+    #[cold]
+    pub(in crate::core) fn log_change(&self, change: &StateChange) {
+        // Every server is expected to come up at the start: that is no news.
+        if change.from == HealthState::Unknown && change.to == HealthState::Up {
+            return;
+        }
+        let Some(place) = self.plan.topology.backend(change.backend) else { return };
+        let (at, server) = (place.pool_index as u16, place.server_index as u16);
+        let log = &self.plan.pools[place.pool_index].notices.health;
+        if change.from.is_usable() && change.to.is_usable() {
+            if let Some(flap) = log.on_flap(server, change, self.clock.now) {
+                self.log_flap(at, &flap);
+            }
+            return;
+        }
+        log.on_told(server, change, self.clock.now);
+        let name = self.name_backend(at, server);
+        let BackendName { pool, label, address } = &name;
+        let (backend, address) = (&**label, address.as_deref());
+        let (from, to) = (change.from.label(), change.to.label());
+        let reason = change.reason.map_or("", FailureReason::label);
+        if change.to == HealthState::Up {
+            let policy = place.pool.ejection().map(|ejection| ejection.rejoin);
+            match policy {
+                Some(Rejoin::Serve) => tracing::warn!(
+                    pool,
+                    backend,
+                    address,
+                    from,
+                    to,
+                    "back in use; it may serve values from before its ejection (rejoin = \"serve\")"
+                ),
+                Some(Rejoin::Flush) => tracing::warn!(
+                    pool,
+                    backend,
+                    address,
+                    from,
+                    to,
+                    "back in use; {} (rejoin = \"flush\")",
+                    self.describe_cleaned(place.pool_index)
+                ),
+                _ => tracing::info!(pool, backend, address, from, to, "back in use"),
+            }
+        } else {
+            let failures = change.failures;
+            tracing::warn!(pool, backend, address, from, to, reason, failures, "health changed");
+        }
+    }
+
+    /// What empties a server of the pool before it is used again.
+    pub(in crate::core) fn flush_command(&self, pool: usize) -> &'static str {
+        if matches!(self.plan.pools[pool].kind, PoolKind::Memcached(_)) {
+            return "flush_all";
+        }
+        if self.plan.pools[pool].databases > 1 { "FLUSHALL" } else { "FLUSHDB" }
+    }
+
+    #[cold]
+    fn log_flap(&self, pool: u16, flap: &Flap) {
+        let name = self.name_backend(pool, flap.server);
+        let BackendName { pool, label, address } = &name;
+        let (backend, address) = (&**label, address.as_deref());
+        let (from, to) = (flap.from.label(), flap.to.label());
+        let what = flap.reason.map(FailureReason::label);
+        let left_out = (flap.left_out > 0).then_some(flap.left_out);
+        if flap.to == HealthState::Up {
+            let after = what;
+            tracing::info!(pool, backend, address, from, to, after, left_out, "health changed");
+        } else {
+            let reason = what;
+            tracing::warn!(pool, backend, address, from, to, reason, left_out, "health changed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyway_topology::{Epoch, Pool, PoolKind, Server, ServerSet, Topology};
+
+    const SERVER: u16 = 3;
+
+    fn at(millis: u64) -> Time {
+        Time(millis * 1_000_000)
+    }
+
+    fn change(to: HealthState) -> StateChange {
+        let from = if to == HealthState::Up { HealthState::Failing } else { HealthState::Up };
+        let reason = Some(FailureReason::Timeout);
+        let kind = PoolKind::Sharded(ServerSet::new(vec![Server::parse("h:1").unwrap()]));
+        let topology = Topology::new(Epoch(1), vec![Pool { name: "pool".into(), kind }]);
+        StateChange {
+            backend: topology.backend_id(0, 0),
+            from,
+            to,
+            reason,
+            failures: 1,
+            until: None,
+        }
+    }
+
+    #[test]
+    fn a_server_that_comes_to_a_place_is_told_of_no_change_of_the_one_before() {
+        let log = HealthLog::default();
+        for (to, millis) in [(HealthState::Failing, 0), (HealthState::Up, 10)] {
+            log.on_flap(SERVER, &change(to), at(millis));
+        }
+        log.forget(SERVER);
+        let first = log.on_flap(SERVER, &change(HealthState::Failing), at(20));
+        assert_eq!(first.map(|flap| flap.left_out), Some(0), "it is told at once");
+    }
+
+    #[test]
+    fn a_backend_that_flaps_gets_a_line_a_second_and_the_last_one_is_true() {
+        let log = HealthLog::default();
+        let mut lines = 0;
+        for nth in 0..1000 {
+            let to = if nth % 2 == 0 { HealthState::Failing } else { HealthState::Up };
+            lines += u32::from(log.on_flap(SERVER, &change(to), at(nth * 3)).is_some());
+        }
+        assert_eq!(lines, 3, "in as many seconds");
+        let up = |_| HealthState::Up;
+        assert_eq!(log.overdue(at(3000), up), [], "not before its time");
+        let last = log.overdue(at(4000), up);
+        assert_eq!((last[0].from, last[0].to), (HealthState::Failing, HealthState::Up));
+        assert!(last[0].left_out > 300, "{last:?}");
+        assert_eq!(log.overdue(at(9000), up), [], "told once");
+    }
+
+    #[test]
+    fn changes_a_second_apart_are_all_told() {
+        let log = HealthLog::default();
+        for (millis, to) in [(0, HealthState::Failing), (1000, HealthState::Up)] {
+            let flap = log.on_flap(SERVER, &change(to), at(millis)).unwrap();
+            assert_eq!((flap.to, flap.left_out), (to, 0));
+        }
+    }
+
+    #[test]
+    fn the_log_of_a_pool_that_replaces_another_goes_on_for_the_servers_that_stay() {
+        let (old, new) = (HealthLog::default(), HealthLog::default());
+        for server in [0, 2] {
+            assert!(old.on_flap(server, &change(HealthState::Failing), at(0)).is_some());
+            assert!(old.on_flap(server, &change(HealthState::Up), at(5)).is_none());
+        }
+        // The server at place 2 is at place 0 now, and the one at place 0 is not there any more.
+        new.inherit(&old, |server| (server == 2).then_some(0));
+        assert!(new.on_flap(0, &change(HealthState::Failing), at(10)).is_none(), "within a second");
+        assert!(new.on_flap(2, &change(HealthState::Failing), at(10)).is_some(), "another server");
+        let told = new.overdue(at(2000), |_| HealthState::Up);
+        assert_eq!(told.iter().map(|flap| flap.server).collect::<Vec<_>>(), [0]);
+        let told = old.overdue(at(2000), |_| HealthState::Up);
+        assert_eq!(told.iter().map(|flap| flap.server).collect::<Vec<_>>(), [0, 2]);
+    }
+}

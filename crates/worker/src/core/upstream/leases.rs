@@ -1,0 +1,460 @@
+//! Links that one session has for itself for a while: to watch keys, or to wait
+//! in a blocking command.
+//!
+//! ```text
+//!            lease                       release (nothing left on it)
+//!   idle ───────────► leased to a session ───────────► idle, a few per server
+//!    ▲                      │ connection lost, or the client left
+//!    └── new connection     ▼
+//!                      place free for another
+//! ```
+
+use crate::core::upstream::reply::release_all;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
+use keyway_command::Counted;
+use keyway_net::Socket;
+use keyway_proxy::local::UnblockReason;
+use keyway_proxy::{Internal, Link, LinkState, Owner, Session};
+use keyway_resp::{Protocol, reply};
+
+/// Idle private links kept per server. Fewer connect again for every blocking
+/// command; more keep connections that a server counts.
+const IDLE_MAX: usize = 32;
+
+/// Private links of a worker. Each is a connection with a client behind it, so
+/// more are asked for only by clients without bound.
+const PRIVATE_MAX: usize = 50_000;
+
+/// Of these, the ones that tracked sessions may have for good: a client that is
+/// tracked has some to every server, and must not leave none for those that
+/// watch keys or wait. Fewer refuse tracking to applications with many clients.
+const OWN_MAX: usize = PRIVATE_MAX / 2;
+
+/// The private links of a worker that nobody has.
+#[derive(Default)]
+pub(in crate::core) struct PrivateLinks {
+    /// Places among the links that are free for any server.
+    places: Vec<LinkIndex>,
+    /// How many are in use or idle.
+    count: usize,
+    /// Of these, the ones of tracked sessions.
+    pub(in crate::core) own: usize,
+}
+
+impl Plane {
+    /// A link to `server` for `session` alone that speaks `protocol`, connected or about to be; `None`
+    /// when there are too many. Follow with [`Plane::prepare_link`].
+    pub(in crate::core) fn lease(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        (pool, server): (u16, u16),
+        protocol: Protocol,
+    ) -> Option<LinkIndex> {
+        let state = self.pools[pool as usize].servers_mut()?;
+        let idle = state.idle_mut(server);
+        let is_fit = |&index: &LinkIndex| {
+            let link = &links[index].link;
+            link.in_flight() == 0 && link.protocol() == protocol
+        };
+        if let Some(place) = idle.iter().rposition(is_fit) {
+            let index = idle.swap_remove(place);
+            links[index].lease = Some(session);
+            return Some(index);
+        }
+        if !self.has_private(1) {
+            return None;
+        }
+        let index = self.add_private(links, session, (pool, server), protocol);
+        let now = self.clock.now;
+        let out = links[index].link.request_buf();
+        reply::array(out, 2);
+        reply::bulk(out, b"CLIENT");
+        reply::bulk(out, b"ID");
+        let len = out.len();
+        links[index].link.enqueue(Owner::Internal(Internal::ClientId), Counted::OWN, len, now);
+        Some(index)
+    }
+
+    /// Whether there may be so many more private links.
+    fn has_private(&self, count: usize) -> bool {
+        self.private.count + count <= PRIVATE_MAX
+    }
+
+    /// Whether tracked sessions may have so many more.
+    pub(in crate::core) fn has_own(&self, count: usize) -> bool {
+        self.private.own + count <= OWN_MAX && self.has_private(count)
+    }
+
+    /// A link that a session keeps as long as it is tracked.
+    pub(in crate::core) fn add_own(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        place: (u16, u16),
+        protocol: Protocol,
+    ) -> LinkIndex {
+        self.private.own += 1;
+        self.add_private(links, session, place, protocol)
+    }
+
+    /// Another link for `session` alone, that nothing was said on.
+    fn add_private(
+        &mut self,
+        links: &mut Vec<LinkSlot>,
+        session: Key<Session>,
+        (pool, server): (u16, u16),
+        protocol: Protocol,
+    ) -> LinkIndex {
+        self.private.count += 1;
+        let index = self.private.places.pop().unwrap_or(links.len());
+        let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
+        let follows = self.cluster_state(pool).is_some();
+        let mut slot = LinkSlot::new((pool, server), id, protocol)
+            .following(follows)
+            .watched(self.plan.health.watches(id));
+        slot.is_private = true;
+        slot.lease = Some(session);
+        if index == links.len() {
+            links.push(slot);
+        } else {
+            slot.generation = links[index].generation;
+            links[index] = slot;
+        }
+        index
+    }
+
+    /// Takes a link back from its session, with replies nobody needs still to
+    /// come at most.
+    pub(in crate::core) fn release(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
+        let slot = &mut links[index];
+        if slot.role.is_some() {
+            // It stays its session's as long as that is tracked.
+            return;
+        }
+        slot.lease = None;
+        slot.takes_large = false;
+        // A server that answers half a request takes the rest for another.
+        let is_cut = std::mem::take(&mut slot.link.is_blocking) && slot.link.unsent_len() > 0;
+        (slot.link.blocks_until, slot.link.stays_when_late) = (None, false);
+        slot.awaits_retry = false;
+        slot.awaited_keys.clear();
+        // What is said to the server about the client of this connection may
+        // still be on its way, and must not meet another's command.
+        let is_spoilt = slot.unblock.take().is_some() || slot.is_streamed || is_cut;
+        if is_spoilt || slot.link.state() != LinkState::Ready {
+            return self.discards.push(index);
+        }
+        self.give_back(index, slot);
+    }
+
+    /// Keeps a link that no session has for the next one.
+    fn give_back(&mut self, index: LinkIndex, slot: &LinkSlot) {
+        let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
+        state.idle_mut(slot.backend).push(index);
+        self.trim_idle(index, slot);
+    }
+
+    /// Ends an idle link if there are too many for its server, and nothing is
+    /// in flight on it: that may be an `EXEC`.
+    fn trim_idle(&mut self, index: LinkIndex, slot: &LinkSlot) {
+        let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
+        let idle = state.idle_mut(slot.backend);
+        if idle.len() > IDLE_MAX && slot.link.in_flight() == 0 {
+            idle.retain(|&one| one != index);
+            self.discards.push(index);
+        }
+    }
+
+    /// Ends what a session has begun on its connection, as it leaves or resets.
+    pub(in crate::core) fn end_stateful(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
+        let Some(stateful) = session.take_stateful() else { return };
+        if let Some(watched) = stateful.watched {
+            self.unwatch_keys(session.pool, *watched);
+        }
+        if stateful.waits_on_store {
+            self.forget_waiting(session);
+        }
+        if let Some(index) = stateful.watch.and_then(|watch| watch.link) {
+            self.unwatch(links, key, index);
+        }
+        let was_waiting = stateful.unsent > 0 || !stateful.blocked_on.is_empty();
+        for &index in &stateful.blocked_on {
+            // Only the end of the connection ends the command on the server.
+            if links[index].lease.take_if(|owner| *owner == key).is_some() {
+                self.discards.push(index);
+            }
+        }
+        if was_waiting {
+            self.plan.clients.set_blocked(session.identity.id, false);
+        }
+    }
+
+    /// Ends the watch on a link, and the lease, if the session still has it.
+    pub(in crate::core) fn unwatch(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        index: LinkIndex,
+    ) {
+        let slot = &mut links[index];
+        if slot.lease != Some(key) {
+            return;
+        }
+        if slot.link.state() == LinkState::Ready {
+            let out = slot.link.request_buf();
+            let start = out.len();
+            reply::array(out, 1);
+            reply::bulk(out, b"UNWATCH");
+            let len = out.len() - start;
+            slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
+            self.mark_link_dirty(index, slot);
+            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+        }
+        self.release(links, index);
+    }
+
+    /// Ends the watch of a session whose links become others: that counts as a
+    /// change to the keys.
+    pub(in crate::core) fn lose_watch(
+        &mut self,
+        links: &mut [LinkSlot],
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
+        let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
+        if let Some(index) = watch.and_then(|watch| watch.link.take()) {
+            self.unwatch(links, key, index);
+        }
+    }
+
+    /// What a session had on a private link whose connection is lost.
+    pub(in crate::core) fn end_lease(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
+        let Some(session) = slot.lease.take().and_then(|key| sessions.get_mut(key)) else { return };
+        let Some(stateful) = &mut session.stateful else { return };
+        if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
+            watch.link = None;
+        }
+        if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
+            stateful.blocked_on.swap_remove(place);
+            if slot.awaits_retry {
+                // The command is sent again by another link: its client still waits.
+                stateful.unsent += 1;
+                stateful.unsent_end = stateful.unsent_end.or(asked_to_end(slot));
+            }
+            if !stateful.is_blocked() {
+                self.plan.clients.set_blocked(session.identity.id, false);
+            }
+        }
+        session.tidy();
+    }
+
+    /// A command that had lost its private link is sent again, or is over.
+    pub(in crate::core) fn end_unsent(&self, session: &mut Session) {
+        let Some(stateful) = session.stateful.as_mut().filter(|it| it.unsent > 0) else { return };
+        stateful.unsent -= 1;
+        if stateful.unsent == 0 {
+            stateful.unsent_end = None;
+        }
+        if !stateful.is_blocked() {
+            self.plan.clients.set_blocked(session.identity.id, false);
+            session.tidy();
+        }
+    }
+
+    /// Has a command that was just sent by a link end there, if it is to.
+    pub(in crate::core) fn end_there(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+        why: Option<UnblockReason>,
+    ) {
+        if why.is_some() {
+            slot.unblock = why;
+            self.unblocking.push((index, slot.generation));
+        }
+    }
+
+    /// Whether a command waits on this link for keys that live elsewhere now.
+    pub(in crate::core) fn is_displaced(&self, slot: &LinkSlot) -> bool {
+        let Some(state) = self.pools[usize::from(slot.pool)].servers() else { return false };
+        let server = |hash: &u32| state.ring().pick(*hash, 0);
+        slot.awaited_keys.iter().any(|hash| server(hash) != Some(slot.backend))
+    }
+
+    /// A blocking command was answered: the session goes on.
+    pub(in crate::core) fn after_private_reply(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        links: &mut [LinkSlot],
+        index: LinkIndex,
+    ) {
+        let slot = &mut links[index];
+        if slot.link.in_flight() > 0 || slot.awaits_retry {
+            return;
+        }
+        if slot.role.is_some() {
+            return self.discard_unused(slot, index);
+        }
+        if slot.lease.is_none() {
+            return self.trim_idle(index, slot);
+        }
+        if slot.link.is_blocking {
+            self.end_lease(sessions, index, slot);
+            self.release(links, index);
+        }
+    }
+
+    /// The request of a session on a private link has expired before it was
+    /// sent: what the session had there never began, or counts as ended.
+    pub(in crate::core) fn on_private_expired(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        index: LinkIndex,
+        (slot, was_blocking): (&mut LinkSlot, bool),
+    ) {
+        if slot.role.is_some() {
+            let session = slot.lease.and_then(|key| sessions.get_mut(key));
+            if let Some(session) = session.filter(|_| slot.link.state() != LinkState::Ready) {
+                crate::core::pools::servers::tracking::lose_watch_on(session, index);
+            }
+            return self.discard_unused(slot, index);
+        }
+        if slot.lease.is_none() {
+            return;
+        }
+        if slot.link.state() != LinkState::Ready {
+            self.end_lease(sessions, index, slot);
+            self.discards.push(index);
+        } else if was_blocking && !slot.link.is_blocking {
+            // The server owes a reply that nobody needs.
+            self.end_lease(sessions, index, slot);
+            self.give_back(index, slot);
+        }
+    }
+}
+
+/// Why the command on a link is to end, wherever it waits.
+pub(in crate::core) fn asked_to_end(slot: &LinkSlot) -> Option<UnblockReason> {
+    slot.unblock.filter(|&why| why != UnblockReason::Displaced)
+}
+
+impl Core {
+    /// The connection of a private link is over, or to be ended. Returns its
+    /// socket, to be closed.
+    pub(in crate::core) fn on_private_lost(
+        &mut self,
+        index: LinkIndex,
+        fault: BackendFault,
+    ) -> Option<Socket> {
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let (pool, backend) = (slot.pool, slot.backend);
+        let state = slot.link.state();
+        let (worked, in_flight) = (slot.link.has_answered(), slot.link.in_flight());
+        slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
+        // A server may close what is idle; nobody is to hear of it.
+        let is_failure = slot.lease.is_some() && (in_flight > 0 || !worked);
+        plane.end_counts(slot, state);
+        if is_failure {
+            plane.note_refusal(slot, fault);
+            plane.log_link_end(slot, state, fault);
+        }
+        // A server without room for another connection serves those it has.
+        let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
+        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
+        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        // What a client that has left waited for is nobody's failure.
+        if is_failure && !is_blameless {
+            plane.note_lost(slot, lost.iter().map(|(exchange, _)| exchange), fault);
+        }
+        for (exchange, sent) in lost {
+            let why = crate::core::upstream::connections::lost_with(fault, sent);
+            plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
+        }
+        if is_failure && !is_blameless {
+            let began = plane.began(slot, worked);
+            plane.note_failure(
+                slot,
+                crate::core::upstream::connections::failure_reason(fault),
+                began,
+            );
+        }
+        plane.end_lease(sessions, index, slot);
+        release_all(sessions, plane, slot);
+        let socket = slot.socket.take();
+        slot.link = Link::default();
+        slot.is_connecting = false;
+        if slot.role.take().is_some() {
+            plane.private.own -= 1;
+        }
+        slot.client_id = None;
+        slot.unblock = None;
+        slot.awaits_retry = false;
+        if let Some(state) = plane.pools[usize::from(pool)].servers_mut() {
+            state.idle_mut(backend).retain(|&idle| idle != index);
+        }
+        slot.is_free = true;
+        plane.private.places.push(index);
+        plane.private.count -= 1;
+        socket
+    }
+
+    /// Other servers of a pool are in use: commands that wait where their keys
+    /// no longer live would wait for ever.
+    #[cold]
+    pub(in crate::core) fn end_displaced(&mut self, pool: u16) {
+        let is_blocked =
+            |slot: &LinkSlot| slot.pool == pool && slot.link.is_blocking && slot.lease.is_some();
+        for index in 0..self.links.len() {
+            if !is_blocked(&self.links[index]) {
+                continue;
+            }
+            let Core { sessions, links, plane } = self;
+            let slot = &mut links[index];
+            let is_astray = plane.is_displaced(slot);
+            if !plane.plan.health.is_usable(slot.id) || (slot.is_streamed && is_astray) {
+                // It may never answer, not even that the command has ended; or it has half
+                // of one.
+                let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
+                let place = (slot.pool, slot.backend);
+                slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
+                plane.end_lease(sessions, index, slot);
+                plane.discards.push(index);
+            } else if is_astray && slot.unblock.replace(UnblockReason::Displaced).is_none() {
+                plane.unblocking.push((index, slot.generation));
+                self.send_unblock(index);
+            }
+        }
+    }
+
+    /// Whether a link that was to be ended still is: it may have ended by
+    /// itself, and its place may be another's.
+    pub(crate) fn is_to_be_discarded(&self, index: LinkIndex) -> bool {
+        !self.links[index].is_free && self.links[index].lease.is_none()
+    }
+
+    /// Private links that a session has, for tests.
+    pub fn leases(&self) -> usize {
+        self.links.iter().filter(|slot| slot.lease.is_some()).count()
+    }
+
+    /// Private links in use or idle, for tests.
+    pub fn private_links(&self) -> usize {
+        self.plane.private.count
+    }
+}
+
+#[cfg(test)]
+mod laws;

@@ -1,0 +1,31 @@
+//! Connections to servers: their life, what is sent and answered on them, and the servers' health.
+//!
+//! | file | what happens there |
+//! | --- | --- |
+//! | `connections` | connecting, losing and retrying; timeouts; probes |
+//! | `leases` | connections that one client has for itself |
+//! | `bypass` | ways around a large reply, and when a client may change connections |
+//! | `streamed_replies` | large replies go to their clients as they come |
+//! | `streamed_requests` | large requests go to their servers as they come |
+//! | `reply` | bytes of a server become replies in their places |
+//! | `circuits` | what is refused without asking, and how requests went |
+//! | `failures` | what the log and clients are told of lost and refused connections |
+//! | `first_look` | servers that nobody has asked yet |
+//! | `foreign` | servers that speak another protocol than their pool's |
+//! | `locked` | servers that refuse whoever asks |
+//! | `unreached` | servers that cannot be connected to |
+//! | `health_log` | what the log says of the servers' health |
+
+pub(in crate::core) mod bypass;
+pub(in crate::core) mod circuits;
+pub(in crate::core) mod connections;
+pub(in crate::core) mod failures;
+pub(in crate::core) mod first_look;
+pub(in crate::core) mod foreign;
+pub(in crate::core) mod health_log;
+pub(in crate::core) mod leases;
+pub(in crate::core) mod locked;
+pub(in crate::core) mod reply;
+pub(in crate::core) mod streamed_replies;
+pub(in crate::core) mod streamed_requests;
+pub(in crate::core) mod unreached;

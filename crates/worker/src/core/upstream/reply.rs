@@ -1,0 +1,663 @@
+use crate::core::pending::multi_step::Due;
+use crate::core::upstream::circuits::Failed;
+use crate::core::upstream::locked::is_locked;
+use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
+use keyway_command::Counted;
+use keyway_metrics::Latency;
+use keyway_proxy::local::UnblockReason;
+use keyway_proxy::memcached::write_text_failure;
+use keyway_proxy::{
+    Busy, Exchange, Internal, Join, LinkState, Owner, Redirected, Redirection, Session, write_fault,
+};
+use keyway_resp::Kind;
+use keyway_topology::FailureReason;
+use std::sync::Arc;
+
+impl Core {
+    /// Takes bytes a backend sent.
+    ///
+    /// # Errors
+    /// When the backend broke the protocol or refused the handshake: the
+    /// connection is to be lost.
+    pub fn on_backend_bytes(&mut self, index: LinkIndex, bytes: &[u8]) -> Result<(), BackendFault> {
+        self.on_backend_block(index, bytes, None)
+    }
+
+    /// The same for bytes in a block of which parts may be held.
+    ///
+    /// # Errors
+    /// As [`Core::on_backend_bytes`].
+    pub fn on_backend_block(
+        &mut self,
+        index: LinkIndex,
+        bytes: &[u8],
+        block: Option<&Block>,
+    ) -> Result<(), BackendFault> {
+        let bytes = match self.links[index].link.is_passing() {
+            false => bytes,
+            true => match self.pass_on(index, bytes, Lent::of(block, &self.plane.plan.limits))? {
+                b"" => return Ok(()),
+                rest => rest,
+            },
+        };
+        let Core { sessions, links, plane } = self;
+        let slot = &mut links[index];
+        let (pool, backend) = (slot.pool, slot.backend);
+        let cells = plane.cells.pool(pool as usize).backend(backend as usize);
+        cells.received_bytes.add(bytes.len() as u64);
+        let was_ready = slot.link.state() == LinkState::Ready;
+        slot.heard = plane.clock.now;
+        plane.note_latency(slot);
+        let (limits, now) = (plane.plan.limits, plane.clock.now);
+        let lent = Lent::of(block, &limits);
+        let mut said = None;
+        let (mut answered, mut not_ready) = (0, Failed::default());
+        let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
+        let (mut is_astray, mut denies_ping) = (false, false);
+        let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
+        let ended_with = slot.unblock.and_then(UnblockReason::text);
+        let outcome = slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
+            let reason = if kind == Kind::Error { error_reason(reply) } else { None };
+            // What runs for a client may say so too: it tells nothing of the server.
+            let is_doubtful = reason.is_some() && exchange.is_of_scripts();
+            let reason = reason.filter(|_| !is_doubtful);
+            // A late reply ends nothing: its request has failed.
+            let is_ours = matches!(
+                exchange.owner,
+                Owner::Internal(
+                    Internal::Select
+                        | Internal::Load
+                        | Internal::Multi
+                        | Internal::Mode
+                        | Internal::Push
+                        | Internal::Unasked
+                )
+            ) || (matches!(
+                exchange.owner,
+                Owner::Internal(
+                    Internal::Probe
+                        | Internal::ClientId
+                        | Internal::Look
+                        | Internal::Return
+                        | Internal::Cluster(_)
+                        | Internal::Names
+                        | Internal::Replication
+                )
+            ) && reason.is_none());
+            if !is_ours && exchange.owner != Owner::None {
+                if !is_doubtful {
+                    said = Some(reason.map(|reason| (reason, exchange.started)));
+                }
+                answered += 1;
+            }
+            if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
+                not_ready.add(exchange);
+            }
+            let refused = kind == Kind::Error;
+            // What blocks waits as it was asked to.
+            if exchange.is_slow && !is_blocking && !matches!(exchange.owner, Owner::Internal(_)) {
+                let place = plane.place_of(sessions, exchange.owner);
+                slow_client = Some((plane.client_of(sessions, exchange.owner), place));
+            }
+            match exchange.owner {
+                Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
+                Owner::Internal(Internal::Flush) => flush_refused |= refused,
+                Owner::Internal(Internal::Probe) => {
+                    probe = Some(!refused);
+                    is_astray |= !refused && !is_pong(reply);
+                    denies_ping |= reply.starts_with(b"-NOPERM");
+                }
+                Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
+                    plane.hear_generation(pool, which, reply);
+                }
+                Owner::Internal(
+                    which @ (Internal::Cluster(_) | Internal::Names | Internal::Replication),
+                ) => {
+                    plane.hear_of_cluster(which, (pool, backend), reply);
+                }
+                Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
+                Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
+                Owner::Session { session, sequence } if is_blocking => {
+                    plane.deliver_waited((pool, backend), Some(exchange.counted), kind);
+                    if let Some(waiting) = sessions.get_mut(session) {
+                        let write = |out: &mut Vec<u8>| match ended_with {
+                            Some(text) if reply.starts_with(b"-UNBLOCKED") => {
+                                keyway_resp::reply::error(out, text);
+                            }
+                            _ => out.extend_from_slice(reply),
+                        };
+                        plane.complete(session, waiting, sequence, write);
+                    }
+                }
+                Owner::Join { join, fragment } if is_blocking => {
+                    plane.deliver_waited((pool, backend), None, kind);
+                    plane.deliver_fragment(sessions, (join, fragment), kind, reply);
+                }
+                _ => {
+                    if refused && matches!(exchange.owner, Owner::Gather { .. }) {
+                        plane.on_gather_refused(index, reply);
+                    }
+                    plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
+                }
+            }
+        });
+        outcome.map_err(|fault| plane.note_foreign(slot, fault))?;
+        if is_astray {
+            // It is another's, and so would be all that follow.
+            return Err(BackendFault::Protocol);
+        }
+        if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
+            plane.log_slow((pool, backend), slow, client);
+            plane.await_written(sessions, client.1);
+        }
+        if let Some(big) = slot.link.take_big() {
+            plane.note_big_reply(pool, big);
+        }
+        if !was_ready {
+            plane.after_handshake(index, slot);
+        }
+        match said {
+            Some(None) => plane.note_success(slot),
+            Some(Some((reason, began))) => {
+                if reason == FailureReason::Handshake {
+                    plane.tell_locked(slot);
+                }
+                plane.note_failure(slot, reason, began);
+            }
+            None => {}
+        }
+        if plane.has_heard_generation() {
+            plane.on_generation_heard(index, slot);
+        }
+        // Who refuses a PING in words of its own can be reached.
+        let is_reached = probe == Some(false) && slot.rejoining.is_none() && said.is_none();
+        if is_reached {
+            if denies_ping {
+                plane.tell_ping_denied(slot);
+            }
+            plane.on_probed(slot);
+        } else if flush_refused || probe == Some(false) {
+            let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
+            plane.on_rejoin_failed(slot, reason);
+        } else if probe == Some(true) {
+            plane.on_probed(slot);
+        }
+        release_waiting(sessions, plane, slot);
+        let redirected = slot.link.take_redirected();
+        if slot.is_watched {
+            let is_not_ready = |one: &&Redirected| {
+                Redirection::of(&one.reply) == Some(Redirection::NotReady)
+                    && !one.reply.starts_with(b"-READONLY")
+                    && !one.runs_scripts()
+            };
+            redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
+            plane.note_answers(slot, answered + redirected.len(), not_ready);
+        }
+        let (is_private, has_part) = (slot.is_private, slot.link.has_part());
+        if !redirected.is_empty() {
+            self.redirect_all(index, redirected);
+        }
+        if is_private {
+            if !was_ready && self.links[index].link.state() == LinkState::Ready {
+                self.on_tracking_ready(index);
+            }
+            self.on_private_reply(index, client_id);
+        }
+        if has_part {
+            self.try_passing(index);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn on_private_reply(&mut self, index: LinkIndex, client_id: Option<Option<i64>>) {
+        if let Some(id) = client_id {
+            self.links[index].client_id = id;
+            self.on_receiver_known(index, id);
+            self.send_unblock(index);
+        }
+        let Core { sessions, links, plane } = self;
+        plane.after_private_reply(sessions, links, index);
+    }
+}
+
+/// Whether it answers the question whether a server is there: that is the
+/// version of one of memcached.
+fn is_pong(reply: &[u8]) -> bool {
+    const BINARY_VERSION: &[u8] = &[0x81, 0x0b];
+    reply == b"+PONG\r\n" || reply.starts_with(b"VERSION ") || reply.starts_with(BINARY_VERSION)
+}
+
+/// The number of an integer reply.
+fn read_integer(reply: &[u8]) -> Option<i64> {
+    let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+    keyway_resp::parse_integer(digits)
+}
+
+/// Sessions that waited for room on a link go on. If its primary is gone, they wait for that from
+/// now on: such a wait has an end, and the worker sees to the link meanwhile.
+pub(in crate::core) fn release_waiting(
+    sessions: &mut Slab<Session>,
+    plane: &mut Plane,
+    slot: &mut LinkSlot,
+) {
+    if slot.waiting.is_empty() {
+        return;
+    }
+    if plane.takes_more(slot) || (slot.waiting_due.is_none() && plane.is_gone(slot)) {
+        release_all(sessions, plane, slot);
+    }
+}
+
+/// As `release_waiting`, and refuses a session's request that has waited for `timeout`.
+pub(in crate::core) fn release_overdue(
+    sessions: &mut Slab<Session>,
+    plane: &mut Plane,
+    slot: &mut LinkSlot,
+) {
+    release_waiting(sessions, plane, slot);
+    match slot.waiting_due {
+        Some(due) if due <= plane.clock.now => release_all(sessions, plane, slot),
+        due => plane.note_deadline(due),
+    }
+}
+
+/// Sessions that waited for a link look again where their requests go.
+#[cold]
+pub(in crate::core) fn release_all(
+    sessions: &mut Slab<Session>,
+    plane: &mut Plane,
+    slot: &mut LinkSlot,
+) {
+    slot.waiting_due = None;
+    for key in slot.waiting.drain(..) {
+        if let Some(session) = sessions.get_mut(key) {
+            session.waits_for_link = false;
+            plane.mark_session_resuming(key, session);
+        }
+    }
+}
+
+/// What an error reply tells about the health of the server itself.
+#[cold]
+fn error_reason(reply: &[u8]) -> Option<FailureReason> {
+    if reply.starts_with(b"-LOADING") {
+        Some(FailureReason::Loading)
+    } else if reply.starts_with(b"-MASTERDOWN") {
+        Some(FailureReason::MasterDown)
+    } else if reply.starts_with(b"-READONLY") {
+        Some(FailureReason::ReadOnly)
+    } else if is_locked(reply) {
+        Some(FailureReason::Handshake)
+    } else {
+        None
+    }
+}
+
+/// What was read, as far as parts of it may be held.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct Lent<'b> {
+    block: Option<&'b Block>,
+    /// Replies from this length on are worth it.
+    len_min: usize,
+}
+
+impl<'b> Lent<'b> {
+    pub(in crate::core) const NONE: Lent<'static> = Lent { block: None, len_min: usize::MAX };
+
+    pub(in crate::core) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
+        match block {
+            Some(_) => Lent { block, len_min: limits.refer_len as usize },
+            None => Lent::NONE,
+        }
+    }
+}
+
+impl Plane {
+    /// The place of a reply in a block, if it is long and its session may have it without
+    /// a copy: nobody but its client looks at what is on its way there.
+    #[cold]
+    pub(in crate::core) fn part_for(
+        &self,
+        session: &Session,
+        lent: Lent<'_>,
+        reply: &[u8],
+    ) -> Option<Part> {
+        let block = lent.block.filter(|_| reply.len() >= lent.len_min)?;
+        let busy = session.busy.as_ref()?;
+        let is_plain = session.relay.is_none() && session.tracking.is_none() && !session.is_monitor;
+        let has_room = busy.parts_count() < self.plan.limits.parts_max(block.len());
+        // What waits for a client that takes no more pins little but itself.
+        let may_wait = !session.send_blocked || reply.len() >= block.len() / 4 * 3;
+        if is_plain && has_room && may_wait { Part::of(block, reply) } else { None }
+    }
+
+    /// Puts a reply into its place in a session without copying it.
+    #[cold]
+    fn complete_with(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+        part: Part,
+    ) {
+        let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
+        let before = busy.undelivered();
+        busy.order.complete_with(sequence, &mut busy.output, part);
+        self.after_completion(key, session, sequence, before);
+    }
+
+    /// Hands a reply that was put aside to whoever waits for it.
+    #[inline(never)]
+    pub(in crate::core) fn deliver_aside(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        server: (u16, u16),
+        exchange: &Exchange,
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        self.deliver(sessions, server, exchange, (kind, Lent::NONE), reply);
+    }
+
+    /// Hands a backend's reply to whoever waits for it.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "once per reply, called from one place beside the above"
+    )]
+    fn deliver(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (pool, backend): (u16, u16),
+        exchange: &Exchange,
+        (kind, lent): (Kind, Lent<'_>),
+        reply: &[u8],
+    ) {
+        let cells = self.cells.pool(pool as usize).backend(backend as usize);
+        let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
+        if kind == Kind::Error && is_counted {
+            cells.error_replies.add(1);
+        }
+        match exchange.owner {
+            Owner::Session { session: key, sequence } => {
+                let latency = Latency::between(exchange.started, self.clock.now);
+                cells.latency.add(latency, 1);
+                let Some(session) = sessions.get_mut(key) else {
+                    return cells.unclaimed_replies.add(1);
+                };
+                let cells = self.request_cells(pool, exchange.counted);
+                cells.latencies(latency, 1);
+                if kind == Kind::Error {
+                    cells.error_reply();
+                }
+                if reply.len() >= lent.len_min
+                    && kind != Kind::Error
+                    && let Some(part) = self.part_for(session, lent, reply)
+                {
+                    return self.complete_with(key, session, sequence, part);
+                }
+                self.complete(key, session, sequence, |out| out.extend_from_slice(reply));
+            }
+            Owner::Join { join, fragment } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.deliver_fragment(sessions, (join, fragment), kind, reply);
+            }
+            Owner::Gather { gather, fragment } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_gather_reply(sessions, (gather, fragment), reply);
+            }
+            Owner::Warming { warming, haul } => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_warming_reply(warming, haul, Ok(reply));
+            }
+            Owner::Errand(errand) => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.on_errand_reply(sessions, errand, kind, reply);
+            }
+            Owner::Unheard(session) => {
+                cells.latency.record(exchange.started, self.clock.now);
+                self.end_unheard(sessions, session);
+            }
+            Owner::Hedged { .. } => {
+                self.on_hedged_reply(sessions, (pool, backend), exchange, kind, reply);
+            }
+            Owner::None => cells.late_replies.add(1),
+            Owner::Internal(Internal::Unasked) => cells.unasked_pushes.add(1),
+            Owner::Internal(_) => {}
+        }
+    }
+
+    /// Hands a split request the reply to a part of it.
+    #[inline]
+    pub(in crate::core) fn deliver_fragment(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (key, fragment): (Key<Box<Join>>, u16),
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let join = self.joins.get_mut(key);
+        if join.is_some_and(|join| join.on_reply(fragment, kind, reply)) {
+            self.finish_join(sessions, key);
+        }
+    }
+
+    /// Counts the reply to a command that waited as it was asked to: how long is
+    /// nobody's latency. There is no `counted` with a part of a request: the whole
+    /// is counted.
+    #[cold]
+    fn deliver_waited(&self, (pool, backend): (u16, u16), counted: Option<Counted>, kind: Kind) {
+        if kind == Kind::Error {
+            let backends = self.cells.pool(usize::from(pool));
+            backends.backend(usize::from(backend)).error_replies.add(1);
+            if let Some(counted) = counted {
+                self.request_cells(pool, counted).error_reply();
+            }
+        }
+    }
+
+    /// Puts a reply into its place in a session.
+    #[inline]
+    pub(in crate::core) fn complete(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
+        let before = busy.undelivered();
+        let errors = &self.plan.pools[usize::from(session.pool)].errors;
+        busy.order.complete(sequence, &mut busy.output, |out| errors.watch(out, write));
+        self.after_completion(key, session, sequence, before);
+    }
+
+    /// What follows when a reply has got its place; `before` were undelivered until then.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "once per reply: a call costs 3 % of its instructions")]
+    fn after_completion(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+        sequence: u32,
+        before: usize,
+    ) {
+        let busy = session.busy.as_mut().expect("a session with requests in flight has buffers");
+        session.reply_size.note(busy.undelivered().saturating_sub(before));
+        if session.identity.pin_due.is_some() {
+            let is_last = busy.order.is_empty() && session.unheard == 0;
+            session.identity.on_reply(sequence, is_last, self.clock.now);
+        }
+        // An empty reply may be the last one. A session at its end is closed then, and a session at
+        // rest gives its buffers back.
+        let has_to_do = !busy.output.is_empty() || session.closing || busy.is_empty();
+        if has_to_do || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
+            self.mark_session_dirty(key, session);
+        }
+        if session.paused && !session.waits_for_link {
+            self.mark_session_resuming(key, session);
+        }
+        if session.passing.is_some_and(|passing| passing.sequence == sequence) {
+            self.end_reply(key, session);
+        }
+    }
+
+    /// A request without a reply is over: its session may wait for that.
+    #[cold]
+    pub(in crate::core) fn end_unheard(&mut self, sessions: &mut Slab<Session>, key: Key<Session>) {
+        let Some(session) = sessions.get_mut(key) else { return };
+        session.unheard -= 1;
+        session.identity.pin_anew(self.clock.now);
+        if session.unheard == 0 && session.paused && !session.waits_for_link {
+            self.mark_session_resuming(key, session);
+        }
+    }
+
+    /// Answers an exchange that gets no reply from its backend; of a command that
+    /// waits as it was asked to (`is_blocking`) how long is nobody's latency.
+    #[cold]
+    pub(in crate::core) fn fail(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (pool, backend): (u16, u16),
+        (exchange, is_blocking): (&Exchange, bool),
+        fault: Fault,
+    ) {
+        let is_counted = !matches!(exchange.owner, Owner::None | Owner::Internal(_));
+        if let (true, Fault::Backend { fault, .. }) = (is_counted, fault) {
+            self.cells.pool(pool as usize).backend(backend as usize).errors.of(fault).add(1);
+        }
+        let is_timeout = matches!(fault, Fault::Backend { fault: BackendFault::Timeout, .. });
+        let Some(exchange) = &self.settle_hedge(exchange, is_timeout) else { return };
+        match exchange.owner {
+            Owner::Session { session: key, sequence } => {
+                let Some(session) = sessions.get_mut(key) else { return };
+                if session.passing.is_some() && self.cut_short(key, session, sequence) {
+                    return self.count_fault(pool, exchange.counted, fault);
+                }
+                self.count_fault(pool, exchange.counted, fault);
+                if !is_blocking {
+                    let cells = self.request_cells(pool, exchange.counted);
+                    cells.latency(exchange.started, self.clock.now);
+                }
+                session.note_fault(fault);
+                let text = self.describe_backend(pool, backend);
+                let speaks_memcached = session.memcached.is_some();
+                self.complete(key, session, sequence, |out| match speaks_memcached {
+                    true => write_text_failure(out, fault, &text),
+                    false => write_fault(fault, &text, out),
+                });
+            }
+            Owner::Join { join, fragment } => {
+                let Some(waiting) = self.joins.get_mut(join) else { return };
+                if waiting.on_fault(fragment, fault) {
+                    self.finish_join(sessions, join);
+                } else if waiting.is_waiting {
+                    self.across.due.push(Due::EndWait(join));
+                }
+            }
+            Owner::Gather { gather, fragment } => {
+                self.on_gather_fault(sessions, (gather, fragment), fault);
+            }
+            Owner::Warming { warming, haul } => {
+                self.on_warming_reply(warming, haul, Err(fault));
+            }
+            Owner::Errand(errand) => {
+                self.on_errand_fault(sessions, (pool, backend), errand, fault);
+            }
+            Owner::Unheard(session) => self.end_unheard(sessions, session),
+            Owner::Internal(Internal::Cluster(number)) => {
+                self.miss_of_cluster((pool, backend), number, fault);
+            }
+            Owner::Internal(Internal::Names) => self.cluster.note_unnamed((pool, backend)),
+            Owner::Internal(_) | Owner::Hedged { .. } | Owner::None => {}
+        }
+    }
+
+    /// Answers a split request whose last fragment has come.
+    pub(in crate::core) fn finish_join(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        key: Key<Box<Join>>,
+    ) {
+        let Some(mut join) = self.joins.remove(key) else { return };
+        self.learn(key, &join);
+        if join.is_unheard {
+            self.end_unheard(sessions, join.session);
+        } else if let Some(session) = sessions.get_mut(join.session) {
+            self.note_join(&join);
+            if let Some(fault) = join.fault() {
+                session.note_fault(fault);
+            }
+            let plan = Arc::clone(&self.plan);
+            let (owner, sequence) = (join.session, join.sequence);
+            self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
+        }
+        self.joins_free.give(join);
+    }
+
+    /// The same for a join that ends while its session is being parsed.
+    pub(in crate::core) fn finish_join_now(
+        &mut self,
+        key: Key<Box<Join>>,
+        session: &mut Session,
+        busy: &mut Busy,
+    ) {
+        let Some(mut join) = self.joins.remove(key) else { return };
+        self.learn(key, &join);
+        if join.is_unheard {
+            session.unheard -= 1;
+        } else {
+            self.note_join(&join);
+            if let Some(fault) = join.fault() {
+                session.note_fault(fault);
+            }
+            let sequence = join.sequence;
+            let plan = &self.plan;
+            let errors = &plan.pools[usize::from(session.pool)].errors;
+            busy.order.complete(sequence, &mut busy.output, |out| {
+                errors.watch(out, |out| write_join(plan, &mut join, out));
+            });
+        }
+        self.joins_free.give(join);
+    }
+
+    fn note_join(&self, join: &Join) {
+        let cells = self.request_cells(join.pool, join.counted);
+        if join.report.is_some() {
+            // It tells of a server that failed, and does not fail itself.
+        } else if let Some(fault) = join.fault() {
+            self.count_fault(join.pool, join.counted, fault);
+        } else if join.has_errors() {
+            cells.error_reply();
+        }
+        if !join.is_waiting {
+            cells.latency(join.started, self.clock.now);
+        }
+    }
+}
+
+fn write_join(plan: &crate::Plan, join: &mut Join, out: &mut Vec<u8>) {
+    if join.report.is_some() {
+        return crate::core::pools::servers::info::write_report(plan, join, out);
+    }
+    let kind = &plan.pools[join.pool as usize].kind;
+    let servers = kind.upstream().map_or(0, |upstream| upstream.servers.servers.len());
+    let labels: Vec<_> = if join.fault().is_some() || join.has_errors() {
+        (0..servers).map(|server| kind.label(server)).collect()
+    } else {
+        Vec::new()
+    };
+    join.write_reply(
+        out,
+        |server| labels.get(usize::from(server)).map_or("", String::as_str),
+        |_, fault| {
+            let mut text = Vec::new();
+            write_fault(fault, "", &mut text);
+            let text = String::from_utf8_lossy(&text);
+            text.trim_start_matches("-ERR backend ").trim().to_owned()
+        },
+    );
+}
