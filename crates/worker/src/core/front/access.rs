@@ -19,7 +19,7 @@ impl Plane {
     /// Looks at a request of a client that may not do everything. `None` where it may be
     /// made, and here.
     #[inline(never)]
-    pub(in crate::core) fn look_at(
+    pub(in crate::core::front) fn look_at(
         &mut self,
         links: &mut [LinkSlot],
         (key, session): (Key<Session>, &mut Session),
@@ -184,7 +184,7 @@ impl Plane {
 }
 
 /// What a command that needs no server may read and change.
-pub(in crate::core) fn local_context<'a>(
+pub(in crate::core::front) fn local_context<'a>(
     plan: &'a Plan,
     clock: Clock,
     pool: &PoolPlan,

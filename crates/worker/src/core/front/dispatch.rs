@@ -376,7 +376,7 @@ impl Plane {
     /// Whether a pause of the pool holds a request back; the session is then
     /// resumed at its end.
     #[cold]
-    pub(in crate::core) fn holds_back(
+    pub(in crate::core::front) fn holds_back(
         &mut self,
         pool: &PoolPlan,
         (key, session): (Key<Session>, &mut Session),

@@ -21,7 +21,7 @@ pub(in crate::core) struct Noting {
     left: u32,
     every: u32,
     /// Bytes of a request or reply from which its values are looked at.
-    pub(in crate::core) big_from: usize,
+    pub(in crate::core::observe) big_from: usize,
     /// Bytes of a reply of a store from which it is looked at.
     pub(in crate::core) look_from: usize,
     /// Room for a request of memcached.

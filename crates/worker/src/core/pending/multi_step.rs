@@ -608,7 +608,7 @@ impl Plane {
         ServersInUse::new(self.plan.topology.pools()[index].servers(), is_used)
     }
 
-    pub(in crate::core) fn no_server(
+    pub(in crate::core::pending) fn no_server(
         &mut self,
         session: &mut Session,
         busy: &mut Busy,

@@ -171,7 +171,7 @@ impl Plane {
 
     /// Ends a WAIT of which a server was lost, and what the others were asked for it.
     #[cold]
-    pub(in crate::core) fn end_wait(
+    pub(in crate::core::pending) fn end_wait(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut [LinkSlot],

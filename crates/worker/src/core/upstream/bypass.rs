@@ -70,7 +70,7 @@ impl Plane {
     /// clients of which the connection owes replies to such writes; `is_apart` tells that the next
     /// requests of its client go by another connection.
     #[cold]
-    pub(in crate::core) fn note_late(
+    pub(in crate::core::upstream) fn note_late(
         &self,
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
@@ -93,7 +93,7 @@ impl Plane {
 
     /// Notes that a large reply comes by a link, if others use it.
     #[cold]
-    pub(in crate::core) fn note_obstructed(&mut self, index: LinkIndex, slot: &LinkSlot) {
+    pub(in crate::core::upstream) fn note_obstructed(&mut self, index: LinkIndex, slot: &LinkSlot) {
         let is_shared = !slot.is_private && !slot.is_bulk;
         let is_obstructed = is_shared && slot.is_obstructed(self.plan.limits.pass_len());
         if is_obstructed && !self.obstructed.contains(&index) {
@@ -141,7 +141,7 @@ impl LinkSlot {
     }
 
     /// Forgets whose writes have timed out once the connection owes no reply to any.
-    pub(in crate::core) fn forget_late(&mut self) {
+    pub(in crate::core::upstream) fn forget_late(&mut self) {
         if !self.late_of.is_empty() && !self.link.owes_late_write() {
             self.late_of.clear();
         }
@@ -207,7 +207,7 @@ pub(in crate::core) fn late_apart(
 /// is on its way, also none that it gets no reply to, and no copy of one; and none may still be
 /// executed late.
 #[cold]
-pub(in crate::core) fn may_change_links(
+pub(in crate::core::upstream) fn may_change_links(
     links: &[LinkSlot],
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {

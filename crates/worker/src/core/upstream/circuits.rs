@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Requests to one server that failed together.
 #[derive(Clone, Copy, Default)]
-pub(in crate::core) struct Failed {
+pub(in crate::core::upstream) struct Failed {
     count: u32,
     /// When the latest of them began.
     began: Time,
@@ -21,7 +21,7 @@ pub(in crate::core) struct Failed {
 
 impl Failed {
     /// Notes one more, unless nobody asked but the worker.
-    pub(in crate::core) fn add(&mut self, exchange: &Exchange) {
+    pub(in crate::core::upstream) fn add(&mut self, exchange: &Exchange) {
         if !matches!(exchange.owner, Owner::None | Owner::Internal(_)) {
             self.count += 1;
             self.began = self.began.max(exchange.started);
@@ -33,7 +33,7 @@ impl Core {
     /// Follows the circuits, once a turn: who waits for a server that is not asked any
     /// more need not.
     #[inline]
-    pub(in crate::core) fn follow_circuits(&mut self) {
+    pub(in crate::core::upstream) fn follow_circuits(&mut self) {
         let epoch = self.plane.plan.health.circuits().epoch();
         if epoch != self.plane.circuit_epoch {
             self.plane.circuit_epoch = epoch;
@@ -144,7 +144,12 @@ impl Plane {
     /// Requests to the server of a link were answered in time; `refused` of them with
     /// words that tell of the server and not of the request.
     #[inline]
-    pub(in crate::core) fn note_answers(&self, slot: &LinkSlot, count: usize, refused: Failed) {
+    pub(in crate::core::upstream) fn note_answers(
+        &self,
+        slot: &LinkSlot,
+        count: usize,
+        refused: Failed,
+    ) {
         if !slot.is_watched {
             return;
         }
@@ -159,7 +164,7 @@ impl Plane {
 
     /// Requests to the server of a link have failed.
     #[inline]
-    pub(in crate::core) fn note_failed(
+    pub(in crate::core::upstream) fn note_failed(
         &self,
         slot: &LinkSlot,
         failed: Failed,
@@ -181,7 +186,7 @@ impl Plane {
     }
 
     /// Requests were lost with their connection.
-    pub(in crate::core) fn note_lost<'e>(
+    pub(in crate::core::upstream) fn note_lost<'e>(
         &self,
         slot: &LinkSlot,
         lost: impl Iterator<Item = &'e Exchange>,
@@ -198,7 +203,7 @@ impl Plane {
 
     /// Notes how long a server has taken, where one of several is chosen.
     #[inline]
-    pub(in crate::core) fn note_latency(&self, slot: &LinkSlot) {
+    pub(in crate::core::upstream) fn note_latency(&self, slot: &LinkSlot) {
         // What waits on a link of its own does so as it was asked to.
         if !slot.is_watched || slot.is_private {
             return;
@@ -211,7 +216,7 @@ impl Plane {
 
     /// Leaves outliers out of the servers that reads go to, once a second, and lets them
     /// come back.
-    pub(in crate::core) fn tend_outliers(&mut self) {
+    pub(in crate::core::upstream) fn tend_outliers(&mut self) {
         let now = self.clock.now;
         for (index, state) in self.pools.iter().enumerate() {
             let Some(readers) = state.readers() else { continue };

@@ -467,7 +467,7 @@ impl Plane {
 
     /// A request was answered in time.
     #[inline]
-    pub(in crate::core) fn note_success(&mut self, slot: &mut LinkSlot) {
+    pub(in crate::core::upstream) fn note_success(&mut self, slot: &mut LinkSlot) {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
@@ -525,7 +525,11 @@ impl Plane {
     /// A reply to the handshake came: if it was the last, requests that waited
     /// for it go out, and their timeouts are this connection's.
     #[cold]
-    pub(in crate::core) fn after_handshake(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(in crate::core::upstream) fn after_handshake(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
         if slot.link.state() != LinkState::Ready {
             // What was answered may have been the first part of it.
             return self.mark_link_dirty(index, slot);
@@ -556,7 +560,7 @@ impl Plane {
     /// A request is refused at once, as its server cannot be reached: the
     /// attempt to connect has failed, and was counted. Returns why.
     #[cold]
-    pub(in crate::core) fn note_refused(&self, slot: &LinkSlot) -> Fault {
+    pub(in crate::core::upstream) fn note_refused(&self, slot: &LinkSlot) -> Fault {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
         let refusal = &self.failures.get(slot.id).refusal;
         let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
@@ -595,7 +599,7 @@ impl Plane {
 
     /// Asks a backend on a connection that stands whether it answers: a failing backend, or an
     /// unknown one that this worker is to ask. A PING does not show that a backend refuses writes.
-    pub(in crate::core) fn knock(&mut self, slot: &mut LinkSlot) {
+    pub(in crate::core::upstream) fn knock(&mut self, slot: &mut LinkSlot) {
         let health = &self.plan.health;
         let is_told = match health.state(slot.id) {
             HealthState::Failing => health.reason(slot.id) != Some(FailureReason::ReadOnly),
@@ -614,7 +618,7 @@ impl Plane {
 
     /// A backend has answered what it was asked by [`Plane::send_probe`] or
     /// [`Plane::knock`].
-    pub(in crate::core) fn on_probed(&mut self, slot: &mut LinkSlot) {
+    pub(in crate::core::upstream) fn on_probed(&mut self, slot: &mut LinkSlot) {
         if slot.rejoining.is_some() {
             return self.on_rejoined(slot);
         }

@@ -59,7 +59,7 @@ impl ConnectionFailures {
 
     /// It has answered a request.
     #[inline]
-    pub(in crate::core) fn note_spoken(&mut self) {
+    pub(in crate::core::upstream) fn note_spoken(&mut self) {
         (self.lost, self.mute, self.has_spoken) = (0, Mute::No, true);
     }
 
@@ -85,7 +85,7 @@ pub(in crate::core) use log_at;
 impl Plane {
     /// Notes what the server said against a connection that is over, or that it
     /// said nothing against one that never worked.
-    pub(in crate::core) fn note_refusal(&mut self, slot: &LinkSlot, fault: BackendFault) {
+    pub(in crate::core::upstream) fn note_refusal(&mut self, slot: &LinkSlot, fault: BackendFault) {
         // What it refuses to a tracked client it may grant to others.
         if slot.role.is_some() || slot.link.has_answered() {
             return;
@@ -118,7 +118,7 @@ impl Plane {
     }
 
     /// A connection to a server stands.
-    pub(in crate::core) fn note_reached(&mut self, slot: &LinkSlot) {
+    pub(in crate::core::upstream) fn note_reached(&mut self, slot: &LinkSlot) {
         self.failures.get_mut(slot.id).unreached = None;
     }
 
@@ -207,7 +207,7 @@ impl Plane {
 
     /// Notes why a connection could not be made; in words.
     #[cold]
-    pub(in crate::core) fn note_connect_fault(
+    pub(in crate::core::upstream) fn note_connect_fault(
         &mut self,
         (pool, backend): (u16, u16),
         fault: ConnectFault,
@@ -254,7 +254,7 @@ impl Plane {
 
     /// Tells the log why a connection could not be made.
     #[cold]
-    pub(in crate::core) fn log_cannot_connect(
+    pub(in crate::core::upstream) fn log_cannot_connect(
         &mut self,
         (pool, backend): (u16, u16),
         reason: &str,

@@ -12,7 +12,7 @@ const SECRET_LEN: usize = 8;
 impl Plane {
     /// Notes what a server said that has broken the protocol before its first reply.
     #[cold]
-    pub(in crate::core) fn note_foreign(
+    pub(in crate::core::upstream) fn note_foreign(
         &self,
         slot: &LinkSlot,
         fault: BackendFault,

@@ -318,7 +318,7 @@ impl Plane {
 
     /// The request of a session on a private link has expired before it was
     /// sent: what the session had there never began, or counts as ended.
-    pub(in crate::core) fn on_private_expired(
+    pub(in crate::core::upstream) fn on_private_expired(
         &mut self,
         sessions: &mut Slab<Session>,
         index: LinkIndex,

@@ -9,14 +9,14 @@ use keyway_topology::HealthState;
 /// Returns whether an error reply says that the connection has given no password. Such a server refuses
 /// every request, whatever its key and command.
 #[cold]
-pub(in crate::core) fn is_locked(reply: &[u8]) -> bool {
+pub(in crate::core::upstream) fn is_locked(reply: &[u8]) -> bool {
     reply.starts_with(b"-NOAUTH ")
 }
 
 impl Plane {
     /// Tells the log that a server wants a password, once a minute for each pool.
     #[cold]
-    pub(in crate::core) fn tell_locked(&self, slot: &LinkSlot) {
+    pub(in crate::core::upstream) fn tell_locked(&self, slot: &LinkSlot) {
         let pool = &self.plan.pools[usize::from(slot.pool)];
         if !pool.notices.locked.is_due(self.clock.now) {
             return;
@@ -34,7 +34,7 @@ impl Plane {
     /// Tells the log that a server refuses PING to the pool's user, once a minute for each pool.
     /// The server may grant every other command, so it counts as up.
     #[cold]
-    pub(in crate::core) fn tell_ping_denied(&self, slot: &LinkSlot) {
+    pub(in crate::core::upstream) fn tell_ping_denied(&self, slot: &LinkSlot) {
         let state = self.plan.health.state(slot.id);
         let is_news = matches!(state, HealthState::Unknown | HealthState::Failing);
         let notices = &self.plan.pools[usize::from(slot.pool)].notices;

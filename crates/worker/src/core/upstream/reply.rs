@@ -251,7 +251,7 @@ pub(in crate::core) fn release_waiting(
 }
 
 /// As `release_waiting`, and refuses a session's request that has waited for `timeout`.
-pub(in crate::core) fn release_overdue(
+pub(in crate::core::upstream) fn release_overdue(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
     slot: &mut LinkSlot,
@@ -297,16 +297,17 @@ fn error_reason(reply: &[u8]) -> Option<FailureReason> {
 
 /// What was read, as far as parts of it may be held.
 #[derive(Clone, Copy)]
-pub(in crate::core) struct Lent<'b> {
+pub(in crate::core::upstream) struct Lent<'b> {
     block: Option<&'b Block>,
     /// Replies from this length on are worth it.
     len_min: usize,
 }
 
 impl<'b> Lent<'b> {
-    pub(in crate::core) const NONE: Lent<'static> = Lent { block: None, len_min: usize::MAX };
+    pub(in crate::core::upstream) const NONE: Lent<'static> =
+        Lent { block: None, len_min: usize::MAX };
 
-    pub(in crate::core) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
+    pub(in crate::core::upstream) fn of(block: Option<&'b Block>, limits: &Limits) -> Self {
         match block {
             Some(_) => Lent { block, len_min: limits.refer_len as usize },
             None => Lent::NONE,
@@ -318,7 +319,7 @@ impl Plane {
     /// The place of a reply in a block, if it is long and its session may have it without
     /// a copy: nobody but its client looks at what is on its way there.
     #[cold]
-    pub(in crate::core) fn part_for(
+    pub(in crate::core::upstream) fn part_for(
         &self,
         session: &Session,
         lent: Lent<'_>,

@@ -182,7 +182,7 @@ impl Core {
     /// # Errors
     /// When it does not end as it should.
     #[cold]
-    pub(in crate::core) fn pass_on<'b>(
+    pub(in crate::core::upstream) fn pass_on<'b>(
         &mut self,
         index: LinkIndex,
         bytes: &'b [u8],
@@ -235,7 +235,7 @@ impl Core {
     /// Lets the reply pass through of which a part has come, if it is a large one and
     /// nobody is to look at it.
     #[cold]
-    pub(in crate::core) fn try_passing(&mut self, index: LinkIndex) {
+    pub(in crate::core::upstream) fn try_passing(&mut self, index: LinkIndex) {
         self.begin_passing(index);
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
@@ -366,7 +366,7 @@ impl Plane {
     /// Ends a client whose reply failed when a part of it had left: what it would be
     /// told now it would take for the rest. Returns whether it was so.
     #[cold]
-    pub(in crate::core) fn cut_short(
+    pub(in crate::core::upstream) fn cut_short(
         &mut self,
         key: Key<Session>,
         session: &mut Session,
@@ -460,7 +460,7 @@ impl Plane {
 
     /// Has the links read on behind which others have waited for long enough; a few
     /// times a second, and before anything times out.
-    pub(in crate::core) fn release_held(&mut self, links: &mut [LinkSlot]) {
+    pub(in crate::core::upstream) fn release_held(&mut self, links: &mut [LinkSlot]) {
         let mut held = std::mem::take(&mut self.passing.held);
         held.retain(|&index| self.stays_held(index, &mut links[index]));
         self.passing.held = held;
@@ -564,7 +564,11 @@ impl Plane {
     }
 
     /// Lets sessions whose replies are small again have the connections of most.
-    pub(in crate::core) fn tend_bulk(&mut self, links: &[LinkSlot], sessions: &mut Slab<Session>) {
+    pub(in crate::core::upstream) fn tend_bulk(
+        &mut self,
+        links: &[LinkSlot],
+        sessions: &mut Slab<Session>,
+    ) {
         let small = self.plan.limits.pass_len() / 8;
         let mut bulk = std::mem::take(&mut self.passing.bulk);
         bulk.retain(|&key| {

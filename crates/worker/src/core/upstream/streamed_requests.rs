@@ -161,7 +161,7 @@ impl Plane {
     }
 
     /// Whether clients that wait for room on a link may go on.
-    pub(in crate::core) fn takes_more(&self, slot: &LinkSlot) -> bool {
+    pub(in crate::core::upstream) fn takes_more(&self, slot: &LinkSlot) -> bool {
         let has_window =
             !slot.is_streamed || slot.link.unsent_len() <= self.plan.limits.pass_len() / 2;
         let is_gone = (slot.is_lost | slot.is_watched) && self.is_gone(slot);

@@ -204,7 +204,11 @@ impl Plane {
 
     /// Sees to a primary that is gone: it is tried as often as pauses allow, and its pool's
     /// servers are asked who has come in its place.
-    pub(in crate::core) fn tend_gone(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(in crate::core::pools::cluster) fn tend_gone(
+        &mut self,
+        index: LinkIndex,
+        slot: &mut LinkSlot,
+    ) {
         let now = self.clock.now;
         if slot.is_lost && slot.link.wants_connection(now) && !slot.is_connecting {
             slot.is_connecting = true;

@@ -460,7 +460,7 @@ impl Core {
     }
 
     /// Tells whoever waits what the server has said.
-    pub(in crate::core) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
+    pub(in crate::core::pools::cluster) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
         if one.reply.is_empty() {

@@ -86,7 +86,7 @@ pub(crate) struct State {
 
 /// The parts of a request, and of each key its part and its place there; no places
 /// where it goes whole.
-pub(in crate::core) type Lots = (Vec<Part>, Vec<(u16, u32)>);
+pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<(u16, u32)>);
 
 /// What a relay speaks.
 #[derive(Clone, Copy)]
@@ -110,12 +110,12 @@ impl Language {
 #[derive(Clone, Copy)]
 pub(in crate::core) struct Whose {
     /// The client.
-    pub(in crate::core) client: Key<Session>,
+    pub(in crate::core::pools::routed) client: Key<Session>,
     /// How many trips are above.
-    pub(in crate::core) level: u8,
+    pub(in crate::core::pools::routed) level: u8,
     /// Which of the connections to a server it takes.
-    pub(in crate::core) lane: u32,
-    pub(in crate::core) language: Language,
+    pub(in crate::core::pools::routed) lane: u32,
+    pub(in crate::core::pools::routed) language: Language,
 }
 
 impl Whose {
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Whether another request may be held.
-    pub(in crate::core) fn has_room(&self) -> bool {
+    pub(in crate::core::pools::routed) fn has_room(&self) -> bool {
         self.held < HELD_MAX && self.trips.len() < TRIPS_MAX
     }
 

@@ -31,7 +31,7 @@ pub(in crate::core) struct Wants<'s> {
 }
 
 impl<'s> Wants<'s> {
-    pub(in crate::core) fn of(
+    pub(in crate::core::pools::routed) fn of(
         request: &Request,
         identity: &'s mut Identity,
         place: u32,

@@ -52,7 +52,7 @@ impl Awaited {
     }
 
     /// Notes a message for another worker.
-    pub(in crate::core) fn note_sent(&mut self, worker: u16, number: u64) {
+    pub(in crate::core::pools::store) fn note_sent(&mut self, worker: u16, number: u64) {
         self.sent_count += 1;
         match self.sent.iter_mut().find(|(of, _)| *of == worker) {
             Some((_, last)) => *last = number,
@@ -61,7 +61,7 @@ impl Awaited {
     }
 
     /// Number of messages left for other workers since the start.
-    pub(in crate::core) fn sent_count(&self) -> u64 {
+    pub(in crate::core::pools::store) fn sent_count(&self) -> u64 {
         self.sent_count
     }
 

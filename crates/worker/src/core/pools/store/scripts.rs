@@ -340,13 +340,13 @@ impl Plane {
 
     /// Whether the reply just composed, if it is an error of a script, was counted when
     /// a command of the script was answered so.
-    pub(in crate::core) fn takes_counted(&mut self) -> bool {
+    pub(in crate::core::pools::store) fn takes_counted(&mut self) -> bool {
         std::mem::take(&mut self.store_scripts.is_counted)
     }
 
     /// Appends the reply to a command about scripts; what remains to be told of
     /// what a script has done.
-    pub(in crate::core) fn compose_script(
+    pub(in crate::core::pools::store) fn compose_script(
         &mut self,
         pool: &PoolPlan,
         session: &mut Session,

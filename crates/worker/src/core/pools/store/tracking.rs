@@ -233,7 +233,7 @@ impl Plane {
 
     /// Publishes what a request has changed, and takes what remains to be told
     /// of it, as the one that has just been executed.
-    pub(in crate::core) fn gather(
+    pub(in crate::core::pools::store) fn gather(
         &mut self,
         pool: u16,
         (store, request): (&Store, &Request),
@@ -679,7 +679,7 @@ fn prefixes_of(tracking: Option<&Tracking>) -> BTreeSet<Vec<u8>> {
 }
 
 /// Whether a command changes what may be under any key.
-pub(in crate::core) fn is_of_everything(verb: Verb) -> bool {
+pub(in crate::core::pools::store) fn is_of_everything(verb: Verb) -> bool {
     matches!(verb, Verb::Flushall | Verb::Flushdb | Verb::Swapdb)
 }
 

@@ -132,7 +132,7 @@ impl Plane {
 
     /// The server of a command about channels inside a transaction.
     #[cold]
-    pub(in crate::core) fn server_of_published(
+    pub(in crate::core::pools::servers) fn server_of_published(
         &self,
         asked: &RequestContext,
         name: &str,

@@ -83,7 +83,7 @@ impl Plane {
     }
 
     /// Notes what a session is told of from now on, for others to see.
-    pub(in crate::core) fn set_tracking(
+    pub(in crate::core::pools::servers) fn set_tracking(
         &mut self,
         session: &mut Session,
         tracking: Option<Box<Tracking>>,
@@ -186,7 +186,7 @@ impl Plane {
     /// Ends the tracking that a session had under its last protocol, and begins
     /// it anew. A client for which there is no room any more is closed: it
     /// relies on being told.
-    pub(in crate::core) fn change_tracking(
+    pub(in crate::core::pools::servers) fn change_tracking(
         &mut self,
         links: &mut Vec<LinkSlot>,
         asked: &mut RequestContext,
