@@ -163,19 +163,19 @@ impl<I: Io> Worker<I> {
         if self.core.plane.routes.has_work() {
             self.core.continue_routes();
         }
-        if self.core.plane.pubsub.has_work() {
+        if self.core.plane.servers.pubsub.has_work() {
             self.serve_subscribers();
         }
-        if self.core.plane.store_blocking.has_work() {
+        if self.core.plane.store.blocking.has_work() {
             self.core.deliver_handouts();
         }
-        if self.core.plane.store_tracking.has_work() {
+        if self.core.plane.store.tracking.has_work() {
             self.core.deliver_invalidations();
         }
-        if self.core.plane.awaited.is_in_use() {
+        if self.core.plane.store.awaited.is_in_use() {
             self.core.plane.settle_awaited();
         }
-        if self.core.plane.monitoring.has_work() {
+        if self.core.plane.observe.monitoring.has_work() {
             self.core.deliver_monitored();
         }
         self.start_connecting();
@@ -183,17 +183,17 @@ impl<I: Io> Worker<I> {
             self.flush_links();
         }
         self.flush_sessions();
-        if self.core.plane.store_tracking.owes_word {
+        if self.core.plane.store.tracking.owes_word {
             self.core.plane.acknowledge_told();
         }
-        if self.core.plane.served.has_any() {
+        if self.core.plane.observe.served.has_any() {
             // The one other look at the clock: with the turn's own, all of
             // them would have taken no time.
             let now = self.io.clock().now;
-            self.core.plane.served.record(&self.core.plane.cells, now);
+            self.core.plane.observe.served.record(&self.core.plane.cells, now);
         }
-        if !self.core.plane.kills.is_empty() {
-            let kills = std::mem::take(&mut self.core.plane.kills);
+        if !self.core.plane.clients.kills.is_empty() {
+            let kills = std::mem::take(&mut self.core.plane.clients.kills);
             self.kill(&Vec::from_iter(kills));
         }
         let cells = &self.core.plane.cells;
@@ -223,20 +223,20 @@ impl<I: Io> Worker<I> {
 
     fn wait(&self) -> Option<Duration> {
         let plane = &self.core.plane;
-        let work = !plane.resumes.is_empty()
+        let work = !plane.clients.resuming.is_empty()
             || !self.rereads.is_empty()
             || !self.link_rereads.is_empty()
             || !self.subscriber_rereads.is_empty()
-            || plane.pubsub.has_work()
-            || plane.store_tracking.has_work()
-            || plane.store_blocking.has_work()
-            || plane.monitoring.has_work()
+            || plane.servers.pubsub.has_work()
+            || plane.store.tracking.has_work()
+            || plane.store.blocking.has_work()
+            || plane.observe.monitoring.has_work()
             || plane.routes.has_work()
-            || plane.tracking.has_work()
-            || !plane.dirty_sessions.is_empty()
-            || !plane.dirty_links.is_empty()
-            || !plane.connects.is_empty()
-            || !plane.discards.is_empty()
+            || plane.servers.tracking.has_work()
+            || !plane.clients.dirty.is_empty()
+            || !plane.upstream.dirty_links.is_empty()
+            || !plane.upstream.connects.is_empty()
+            || !plane.upstream.discards.is_empty()
             || self.core.has_errands_due()
             || self.core.has_heard_of_clusters()
             || self.core.has_freed()
@@ -487,22 +487,22 @@ impl<I: Io> Worker<I> {
     }
 
     fn resume(&mut self) {
-        if !self.core.plane.resumes.is_empty() {
+        if !self.core.plane.clients.resuming.is_empty() {
             self.core.resume_sessions(&mut self.rereads);
         }
     }
 
     /// What the turn's requests and replies left to do about private links.
     fn settle_private(&mut self) {
-        while let Some(unblock) = self.core.plane.unblocks.pop() {
+        while let Some(unblock) = self.core.plane.clients.unblocks.pop() {
             if !self.core.unblock(unblock) {
                 self.plan.post_unblock(self.index, unblock);
             }
         }
-        if self.core.plane.tracking.has_work() {
+        if self.core.plane.servers.tracking.has_work() {
             self.settle_tracking();
         }
-        while let Some(index) = self.core.plane.discards.pop() {
+        while let Some(index) = self.core.plane.upstream.discards.pop() {
             if self.core.is_to_be_discarded(index) {
                 self.lose_link(index, BackendFault::Closed);
             }
@@ -599,7 +599,7 @@ impl<I: Io> Worker<I> {
     }
 
     fn start_connecting(&mut self) {
-        let mut connects = std::mem::take(&mut self.core.plane.connects);
+        let mut connects = std::mem::take(&mut self.core.plane.upstream.connects);
         for index in connects.drain(..) {
             if !self.core.wants_connection(index) {
                 // Given up, or asked for twice.
@@ -614,7 +614,7 @@ impl<I: Io> Worker<I> {
                 None => self.lose_link(index, BackendFault::Closed),
             }
         }
-        self.core.plane.connects = connects;
+        self.core.plane.upstream.connects = connects;
     }
 
     /// Connects to a server of a pool, as the pool says.
@@ -645,11 +645,11 @@ impl<I: Io> Worker<I> {
             }
         }
         // Who found this mailbox full has told nothing.
-        self.core.plane.pubsub.has_mail = true;
-        self.core.plane.store_tracking.has_mail = true;
-        self.core.plane.store_blocking.has_mail = true;
-        self.core.plane.monitoring.has_mail = true;
-        self.core.plane.tracking.has_mail = true;
+        self.core.plane.servers.pubsub.has_mail = true;
+        self.core.plane.store.tracking.has_mail = true;
+        self.core.plane.store.blocking.has_mail = true;
+        self.core.plane.observe.monitoring.has_mail = true;
+        self.core.plane.servers.tracking.has_mail = true;
     }
 
     /// Stops accepting, when all who wait are in; what was received is answered,
@@ -715,7 +715,7 @@ impl<I: Io> Worker<I> {
                 || session.is_monitor
                 || session.streaming.is_some()
                 || session.memcached.is_some_and(|client| client.skip > 0)
-                || self.core.plane.store_tracking.is_tracker(session.identity.id);
+                || self.core.plane.store.tracking.is_tracker(session.identity.id);
             let is_bound = session.closing || session.unread || has_state;
             if is_bound || !session.is_at_rest() || !self.core.may_change_links(key) {
                 continue;

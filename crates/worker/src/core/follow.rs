@@ -51,7 +51,7 @@ impl Core {
         let old = std::mem::replace(&mut self.plane.plan, Arc::clone(plan));
         self.plane.cells.follow(registry);
         self.plane.ended.retain(|&pool| plan.retired(pool).is_some());
-        self.plane.failures.follow(&plan.topology);
+        self.plane.upstream.failures.follow(&plan.topology);
         for index in 0..plan.pools.len() {
             let is_same =
                 old.pools.get(index).is_some_and(|was| Arc::ptr_eq(was, &plan.pools[index]));
@@ -60,10 +60,10 @@ impl Core {
                 false => self.begin_pool(index),
             }
         }
-        self.plane.served = crate::core::observe::served::Served::new();
-        self.plane.served.on_poll(self.plane.clock.now);
+        self.plane.observe.served = crate::core::observe::served::Served::new();
+        self.plane.observe.served.on_poll(self.plane.clock.now);
         self.plane.cluster.follow(plan);
-        self.plane.noting = crate::core::observe::hot_keys::Noting::new(&plan.limits);
+        self.plane.observe.hot_keys = crate::core::observe::hot_keys::Noting::new(&plan.limits);
         let keys = self.sessions.keys();
         keys.into_iter().filter_map(|key| Some((key, self.bring_over(&old, key)?))).collect()
     }
@@ -73,7 +73,7 @@ impl Core {
         let Core { links, plane, .. } = self;
         let plan = Arc::clone(&plane.plan);
         for id in plan.topology.backend_ids(index) {
-            *plane.failures.get_mut(id) = Default::default();
+            *plane.upstream.failures.get_mut(id) = Default::default();
             plane.end_return(id);
         }
         let state = PoolState::new(&plan, index, links);
@@ -82,7 +82,7 @@ impl Core {
             Some(place) => *place = state,
             None => plane.pools.push(state),
         }
-        plane.pubsub.begin_pool(&plan, index);
+        plane.servers.pubsub.begin_pool(&plan, index);
         if plan.retired(index as u16).is_some() {
             // Of a version that this worker has not seen: nobody is in it.
             plane.ended.push(index as u16);
@@ -129,7 +129,7 @@ impl Core {
             let is_over = now >= retired.until;
             if session.is_blocked() && (is_over || !retired.is_replaced) {
                 let (id, reason) = (session.identity.id, UnblockReason::Displaced);
-                plane.unblocks.push(Unblock { id, reason });
+                plane.clients.unblocks.push(Unblock { id, reason });
             } else if now > retired.until + LAST_WORDS || (is_over && plane.has_begun(session)) {
                 left.overdue.push(key);
             }
@@ -151,8 +151,9 @@ impl Core {
                 }
             }
         }
-        let slots = self.plane.pubsub.slots_of(pool);
-        left.subscribers.extend(slots.filter(|&at| self.plane.pubsub.slots[at].link.is_standing()));
+        let slots = self.plane.servers.pubsub.slots_of(pool);
+        left.subscribers
+            .extend(slots.filter(|&at| self.plane.servers.pubsub.slots[at].link.is_standing()));
         if is_used || !left.links.is_empty() || !left.subscribers.is_empty() {
             return Some(left);
         }
@@ -172,7 +173,7 @@ impl Core {
             (slot.is_spare, slot.is_free, slot.is_private) = (true, true, true);
         }
         plane.pools[usize::from(pool)] = PoolState::Ended;
-        plane.pubsub.end_pool(pool);
+        plane.servers.pubsub.end_pool(pool);
         plane.ended.push(pool);
         // ORDER: pairs with the load of who gives its place to another.
         retired.left.fetch_sub(1, Ordering::Release);

@@ -72,7 +72,9 @@ impl Core {
         Leftovers {
             sessions: self.sessions.len() - plane.routes.relays(),
             sockets: 0,
-            listed: plane.dirty_sessions.len() + plane.resumes.len() + plane.kills.len(),
+            listed: plane.clients.dirty.len()
+                + plane.clients.resuming.len()
+                + plane.clients.kills.len(),
             relays: plane.routes.relays(),
             trips: plane.routes.trips() - plane.routes.relays(),
             trip_bytes: plane.routes.held(),
@@ -80,25 +82,25 @@ impl Core {
             exchanges: links().map(|slot| slot.link.owned()).sum(),
             link_waiters: links().map(|slot| slot.waiting.len()).sum(),
             leases: self.leases(),
-            unblocks: plane.unblocks.len() + plane.unblocking.len(),
-            joins: plane.joins.len(),
+            unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
+            joins: plane.pending.joins.len(),
             gathers: plane.memcached.gathers(),
             warmings: plane.memcached.warmings(),
-            errands: plane.across.len(),
+            errands: plane.pending.multi_step.len(),
             hedges: self.hedges(),
             cluster: plane.cluster.held(),
-            held_back: plane.held_back.len() + plane.logins.len(),
-            passing: plane.passing.len() + takes_large.count(),
-            unwritten: plane.unwritten.len(),
-            subscriptions: plane.pubsub.subscriptions()
-                + plane.pubsub.waiting()
-                + plane.pubsub.connections(),
-            blocked: plane.store_blocking.len(),
-            tracked: plane.tracking.tracked_len()
-                + plane.tracking.untold()
-                + plane.store_tracking.len(),
-            monitors: plane.monitoring.len(),
-            landings: plane.landings.len(),
+            held_back: plane.clients.held_back.len() + plane.clients.logins.len(),
+            passing: plane.upstream.passing.len() + takes_large.count(),
+            unwritten: plane.observe.unwritten.len(),
+            subscriptions: plane.servers.pubsub.subscriptions()
+                + plane.servers.pubsub.waiting()
+                + plane.servers.pubsub.connections(),
+            blocked: plane.store.blocking.len(),
+            tracked: plane.servers.tracking.tracked_len()
+                + plane.servers.tracking.untold()
+                + plane.store.tracking.len(),
+            monitors: plane.observe.monitoring.len(),
+            landings: plane.upstream.landings.len(),
         }
     }
 }

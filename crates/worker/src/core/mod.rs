@@ -3,6 +3,7 @@
 //!
 //! | room | what happens there |
 //! | --- | --- |
+//! | `clients` | which clients a turn is to look at |
 //! | `front` | bytes of a client become requests, which go to a pool |
 //! | `pools` | what each kind of pool does with a request |
 //! | `pending` | requests that take several exchanges |
@@ -11,6 +12,7 @@
 //! | `follow` | the settings change: pools come and go |
 //! | `leftovers` | counts of what is held for clients: zero once they have left |
 
+mod clients;
 mod follow;
 mod front;
 mod leftovers;
@@ -29,35 +31,18 @@ use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
-use keyway_proxy::local::{Unblock, UnblockReason};
+use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::MemcachedClient;
-use keyway_proxy::{Busy, BusyPool, Identity, Join, JoinPool, Link, Session};
-use keyway_topology::{BackendId, PerServer, RejoinClaim};
-use observe::hot_keys::Noting;
-use observe::monitor::Monitoring;
-use observe::served::Served;
-use observe::slow::{SlowLines, Unwritten};
-use pending::{fan_out, multi_step};
+use keyway_proxy::{Busy, Identity, JoinPool, Link, Session};
+use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
-use pools::servers::pubsub::PubSub;
 pub(crate) use pools::servers::pubsub::SubscriberIndex;
 use pools::servers::scripts::Given;
 use pools::servers::tracking;
-use pools::store::ahead;
-use pools::store::awaited::Awaited;
-use pools::store::blocking::StoreBlocking;
-use pools::store::scripts::StoreScripts;
 use pools::store::slow::Looked;
-use pools::store::tracking::StoreTracking;
 use pools::{cluster, memcached, routed};
-use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
-use upstream::failures::ConnectionFailures;
-use upstream::leases::PrivateLinks;
 use upstream::streamed_replies;
-use upstream::streamed_requests::Landings;
 
 /// Position of a link in the worker.
 pub(crate) type LinkIndex = usize;
@@ -155,91 +140,33 @@ pub(crate) struct Plane {
     ended: Vec<u16>,
     pub(crate) cells: WorkerCells,
     pub(crate) clock: Clock,
-    pub(crate) busy_pool: BusyPool,
     pools: Vec<PoolState>,
-    /// What is known of each server's failures, by its place on the board.
-    failures: PerServer<ConnectionFailures>,
-    pub(crate) pubsub: PubSub,
-    pub(crate) store_tracking: StoreTracking,
-    pub(crate) awaited: Awaited,
-    pub(crate) store_blocking: StoreBlocking,
-    store_scripts: StoreScripts,
-    pub(crate) tracking: tracking::State,
-    joins: Slab<Box<Join>>,
-    joins_free: JoinPool,
-    /// Sessions with output to send, or at their end.
-    pub(crate) dirty_sessions: Vec<Key<Session>>,
-    /// Links with requests to send.
-    pub(crate) dirty_links: Vec<LinkIndex>,
-    /// Of these, the ones with so much to send that waiting for the end of the
-    /// turn gains nothing.
-    pub(crate) full_links: Vec<LinkIndex>,
-    /// Private links to be ended.
-    pub(crate) discards: Vec<LinkIndex>,
-    private: PrivateLinks,
-    /// Blocking commands to be ended, of clients of any worker.
-    pub(crate) unblocks: Vec<Unblock>,
-    /// Private links whose command is to be ended, with their generation: they
-    /// are seen to again until it has.
-    unblocking: Vec<(LinkIndex, u32)>,
-    /// Clients whose next request a pause holds back.
-    held_back: Vec<(Key<Session>, u16)>,
-    /// Clients whose login is being looked at.
-    logins: Vec<Key<Session>>,
-    /// Links that need a connection.
-    pub(crate) connects: Vec<LinkIndex>,
-    /// Sessions whose kept input can be parsed again.
-    pub(crate) resumes: Vec<Key<Session>>,
-    /// Clients to close, found by CLIENT KILL; they may be other workers'.
-    pub(crate) kills: BTreeSet<u64>,
-    /// The health board's epoch that the pools' rings are of.
-    health_epoch: u64,
-    /// The same of the circuits.
-    circuit_epoch: u64,
-    /// When the clock was read last, for a request of a store or by a poll.
-    looked: Looked,
-    /// How often slow requests were told of lately.
-    slow_lines: SlowLines,
-    /// Slow requests whose reply is on its way to its client.
-    unwritten: Vec<Unwritten>,
     /// When [`Core::handle_timeouts`] has something to do at the earliest.
     pub(crate) next_deadline: Option<Time>,
     /// Requests parsed in this turn.
     pub(crate) batch: u64,
     /// The last request among the bytes that are being parsed.
     last_verb: Option<Verb>,
-    pub(crate) served: Served,
     args: Vec<ByteRange>,
-    ahead: ahead::Scratch,
     inline: Vec<u8>,
     keys: Vec<u32>,
     scratch: Vec<u8>,
-    split: fan_out::Scratch,
     memcached: memcached::State,
     cluster: cluster::State,
-    /// For how long the client whose requests are being started has waited for a primary in
-    /// vain: they wait no more.
-    waited: Option<Duration>,
-    /// A request of that client was refused.
-    refused_in_vain: Cell<bool>,
-    /// Large values that go into stores as they come.
-    landings: Landings,
-    /// The session whose socket is read again: what is there has waited in it.
-    rereading: Option<Key<Session>>,
     pub(crate) routes: routed::State,
-    across: multi_step::State,
-    passing: streamed_replies::State,
-    /// Links that clients share by which a large reply comes: see `upstream::bypass`.
-    obstructed: Vec<LinkIndex>,
-    /// Links on which large requests are sent as they come.
-    streamed: Vec<LinkIndex>,
-    /// What the request that is executed sets, if that is not among its arguments.
-    draft: Option<Box<keyway_store::StreamedSet>>,
-    pub(crate) monitoring: Monitoring,
-    noting: Noting,
-    /// Room for the sums that gauges are of, by server.
-    gauge_sums: Vec<(u64, u64)>,
     random: u64,
+    /// Clients that are to be looked at.
+    pub(crate) clients: clients::State,
+    /// Connections to servers.
+    pub(crate) upstream: upstream::State,
+    /// Requests that take several exchanges.
+    pending: pending::State,
+    /// The embedded stores.
+    pub(crate) store: pools::store::State,
+    /// What pools with servers have in common.
+    pub(crate) servers: pools::servers::State,
+    /// What is counted, logged and shown.
+    pub(crate) observe: observe::State,
 }
 
 /// Bytes that are kept of what a client sends behind a command that blocks. A client with more is
@@ -261,69 +188,32 @@ impl Core {
         for index in 0..plan.pools.len() {
             pools.push(PoolState::new(&plan, index, &mut links));
         }
-        let served = Served::new();
-        let pubsub = PubSub::new(&plan);
         let cluster = cluster::State::new(&plan);
-        let noting = Noting::new(&plan.limits);
-        let failures = PerServer::new(&plan.topology, &plan.health);
+        let upstream = upstream::State::new(&plan);
+        let servers = pools::servers::State::new(&plan);
+        let observe = observe::State::new(&plan);
         let plane = Plane {
-            pubsub,
-            store_tracking: StoreTracking::default(),
-            awaited: Awaited::default(),
-            store_blocking: StoreBlocking::default(),
-            store_scripts: StoreScripts::default(),
-            tracking: tracking::State::default(),
             ended: plan.retired.iter().map(|retired| retired.pool).collect(),
             plan,
             cells,
             clock: Clock::default(),
-            busy_pool: BusyPool::default(),
             pools,
-            failures,
-            joins: Slab::new(),
-            joins_free: JoinPool::default(),
-            dirty_sessions: Vec::new(),
-            dirty_links: Vec::new(),
-            full_links: Vec::new(),
-            discards: Vec::new(),
-            private: PrivateLinks::default(),
-            unblocks: Vec::new(),
-            unblocking: Vec::new(),
-            held_back: Vec::new(),
-            logins: Vec::new(),
-            connects: Vec::new(),
-            resumes: Vec::new(),
-            kills: BTreeSet::new(),
-            health_epoch: 0,
-            circuit_epoch: 0,
-            looked: Looked::default(),
-            slow_lines: SlowLines::default(),
-            unwritten: Vec::new(),
             next_deadline: None,
             batch: 0,
             last_verb: None,
-            served,
             args: Vec::new(),
-            ahead: ahead::Scratch::default(),
             inline: Vec::new(),
             keys: Vec::new(),
             scratch: Vec::new(),
-            split: fan_out::Scratch::default(),
             memcached: memcached::State::default(),
             cluster,
-            waited: None,
-            refused_in_vain: Cell::new(false),
-            landings: Landings::default(),
-            rereading: None,
+            clients: clients::State::default(),
+            upstream,
+            pending: pending::State::default(),
+            store: pools::store::State::default(),
+            servers,
+            observe,
             routes: routed::State::default(),
-            across: multi_step::State::default(),
-            passing: streamed_replies::State::default(),
-            obstructed: Vec::new(),
-            streamed: Vec::new(),
-            draft: None,
-            monitoring: Monitoring::default(),
-            noting,
-            gauge_sums: Vec::new(),
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
@@ -333,8 +223,8 @@ impl Core {
 
     /// Notes the time; after each poll, before anything else.
     pub fn set_clock(&mut self, clock: Clock) {
-        self.plane.served.on_poll(clock.now);
-        self.plane.looked = Looked { at: clock.now, requests: self.plane.batch };
+        self.plane.observe.served.on_poll(clock.now);
+        self.plane.store.looked = Looked { at: clock.now, requests: self.plane.batch };
         self.plane.clock = clock;
     }
 
@@ -363,7 +253,7 @@ impl Core {
         if session.subscriptions.is_some() {
             self.plane.forget_subscriber(key, &mut session);
         }
-        if self.plane.store_tracking.is_tracker(session.identity.id) {
+        if self.plane.store.tracking.is_tracker(session.identity.id) {
             self.plane.forget_tracker(&mut session);
         }
         if session.is_monitor {
@@ -384,7 +274,7 @@ impl Core {
             clients.closed.of(reason).add(1);
         }
         if let Some(busy) = session.busy.filter(|busy| busy.is_empty()) {
-            self.plane.busy_pool.give(busy);
+            self.plane.clients.busy_pool.give(busy);
         }
     }
 
@@ -438,7 +328,7 @@ impl Core {
 
     /// Notes that the client's socket is about to be read.
     pub(crate) fn clear_unread(&mut self, key: Key<Session>) {
-        self.plane.rereading = Some(key);
+        self.plane.clients.rereading = Some(key);
         if let Some(session) = self.sessions.get_mut(key) {
             session.unread = false;
             session.is_reread = false;
@@ -448,7 +338,7 @@ impl Core {
     /// Notes that the client's socket was read again. If nothing was left there, the next request
     /// is a new one.
     pub(crate) fn end_reread(&mut self, key: Key<Session>) {
-        self.plane.rereading = None;
+        self.plane.clients.rereading = None;
         let Some(session) = self.sessions.get_mut(key) else { return };
         if !session.paused && !session.unread {
             (session.full_since, session.unread_since) = (None, None);
@@ -498,7 +388,7 @@ impl Core {
         }
         if at_rest {
             if let Some(busy) = session.busy.take() {
-                self.plane.busy_pool.give(busy);
+                self.plane.clients.busy_pool.give(busy);
             }
             return None;
         }
@@ -534,26 +424,26 @@ impl Core {
         if plane.inline.capacity() > KEPT_MAX {
             plane.inline = Vec::new();
         }
-        plane.split.trim(KEPT_MAX);
+        plane.pending.fan_out.trim(KEPT_MAX);
         plane.cluster.split.trim(KEPT_MAX);
-        plane.ahead.trim(KEPT_MAX);
+        plane.store.ahead.trim(KEPT_MAX);
         self.trim_hedges(KEPT_MAX);
         let plane = &mut self.plane;
         if self.sessions.is_empty() {
-            plane.busy_pool.trim();
-            plane.joins_free = JoinPool::default();
+            plane.clients.busy_pool.trim();
+            plane.pending.joins_free = JoinPool::default();
             self.links.iter_mut().for_each(|slot| slot.link.give_back_memory());
         }
     }
 
     /// Lets the clients go on whose pause is over.
     pub(crate) fn end_pauses(&mut self) {
-        if self.plane.held_back.is_empty() {
+        if self.plane.clients.held_back.is_empty() {
             return;
         }
         let plan = Arc::clone(&self.plane.plan);
         let now = self.plane.clock.now;
-        let mut held = std::mem::take(&mut self.plane.held_back);
+        let mut held = std::mem::take(&mut self.plane.clients.held_back);
         held.retain(|&(key, pool)| {
             let Some(session) = self.sessions.get_mut(key) else { return false };
             let end = plan.pools[usize::from(pool)].pause.end(now);
@@ -568,12 +458,12 @@ impl Core {
             }
             end.is_some()
         });
-        self.plane.held_back.append(&mut held);
+        self.plane.clients.held_back.append(&mut held);
     }
 
     /// Has those ask again whose logins were being looked at.
     pub fn resume_logins(&mut self) {
-        for key in std::mem::take(&mut self.plane.logins) {
+        for key in std::mem::take(&mut self.plane.clients.logins) {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.waits_for_link = false;
                 self.plane.mark_session_resuming(key, session);
@@ -614,7 +504,7 @@ impl Plane {
         if !session.is_dirty {
             session.is_dirty = true;
             match session.relay {
-                None => self.dirty_sessions.push(key),
+                None => self.clients.dirty.push(key),
                 Some(_) => self.routes.on_relay_dirty(key),
             }
         }
@@ -624,7 +514,7 @@ impl Plane {
     fn mark_session_resuming(&mut self, key: Key<Session>, session: &mut Session) {
         if !session.is_resuming {
             session.is_resuming = true;
-            self.resumes.push(key);
+            self.clients.resuming.push(key);
         }
     }
 
@@ -632,15 +522,17 @@ impl Plane {
     fn mark_link_dirty(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if !slot.link.is_dirty {
             slot.link.is_dirty = true;
-            self.dirty_links.push(index);
+            self.upstream.dirty_links.push(index);
         }
     }
 
     /// To be called when a request was appended to a link's output.
     #[inline]
     fn note_unsent(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        if slot.link.unsent_len() >= SEND_EARLY_LEN && self.full_links.last() != Some(&index) {
-            self.full_links.push(index);
+        if slot.link.unsent_len() >= SEND_EARLY_LEN
+            && self.upstream.full_links.last() != Some(&index)
+        {
+            self.upstream.full_links.push(index);
         }
     }
 

@@ -97,7 +97,7 @@ impl<I: Io> Worker<I> {
         let now = plane.clock.now;
         let is_deep = plane.batch > ready as u64 * HOLD_DEPTH_MAX;
         let holds = match self.links_held_until {
-            _ if is_deep || plane.dirty_links.is_empty() => false,
+            _ if is_deep || plane.upstream.dirty_links.is_empty() => false,
             // There may be no next turn.
             _ if self.drain_deadline.is_some() => false,
             None => ready >= HOLD_FROM,
@@ -112,13 +112,13 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn flush_links(&mut self) {
-        self.core.plane.full_links.clear();
-        let mut dirty = std::mem::take(&mut self.core.plane.dirty_links);
+        self.core.plane.upstream.full_links.clear();
+        let mut dirty = std::mem::take(&mut self.core.plane.upstream.dirty_links);
         for index in dirty.drain(..) {
             self.flush_link(index);
         }
-        if self.core.plane.dirty_links.is_empty() {
-            self.core.plane.dirty_links = dirty;
+        if self.core.plane.upstream.dirty_links.is_empty() {
+            self.core.plane.upstream.dirty_links = dirty;
         }
     }
 
@@ -126,7 +126,7 @@ impl<I: Io> Worker<I> {
     /// the processor's cache.
     #[cold]
     pub(super) fn send_full_links(&mut self) {
-        while let Some(index) = self.core.plane.full_links.pop() {
+        while let Some(index) = self.core.plane.upstream.full_links.pop() {
             self.send_link(index);
         }
     }
@@ -199,10 +199,10 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn flush_sessions(&mut self) {
-        for key in self.core.plane.store_tracking.take_told() {
+        for key in self.core.plane.store.tracking.take_told() {
             self.flush_session(key);
         }
-        let mut dirty = std::mem::take(&mut self.core.plane.dirty_sessions);
+        let mut dirty = std::mem::take(&mut self.core.plane.clients.dirty);
         dirty.append(&mut self.held);
         let now = self.core.clock().now;
         for key in dirty.drain(..) {
@@ -217,8 +217,8 @@ impl<I: Io> Worker<I> {
                 None => self.flush_session(key),
             }
         }
-        if self.core.plane.dirty_sessions.is_empty() {
-            self.core.plane.dirty_sessions = dirty;
+        if self.core.plane.clients.dirty.is_empty() {
+            self.core.plane.clients.dirty = dirty;
         }
     }
 

@@ -15,10 +15,10 @@ impl<I: Io> Worker<I> {
     #[cold]
     pub(super) fn follow(&mut self, follow: Follow) {
         let Follow { plan, registry, listeners } = follow;
-        if self.core.plane.served.has_any() {
+        if self.core.plane.observe.served.has_any() {
             // Their places are those of the pools so far.
             let now = self.io.clock().now;
-            self.core.plane.served.record(&self.core.plane.cells, now);
+            self.core.plane.observe.served.record(&self.core.plane.cells, now);
         }
         for (index, listener) in listeners {
             if self.drain_deadline.is_none() && !self.io.listen(ListenerIndex(index), listener) {

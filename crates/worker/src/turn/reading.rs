@@ -31,7 +31,7 @@ impl<I: Io> Worker<I> {
                     let len = bytes.len();
                     has_read = true;
                     self.core.on_client_bytes(key, bytes);
-                    if !self.core.plane.full_links.is_empty() {
+                    if !self.core.plane.upstream.full_links.is_empty() {
                         self.send_full_links();
                     }
                     if drained && !hangup {

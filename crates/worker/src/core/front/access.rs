@@ -73,7 +73,7 @@ impl Plane {
             return false;
         }
         session.waits_for_link = true;
-        self.logins.push(key);
+        self.clients.logins.push(key);
         true
     }
 
@@ -83,7 +83,7 @@ impl Plane {
             || session.tracking.is_some()
             || session.subscriptions.is_some()
             || session.is_monitor
-            || self.store_tracking.is_tracker(session.identity.id)
+            || self.store.tracking.is_tracker(session.identity.id)
     }
 
     /// Makes a client one of the pool of its user, once every reply is here; its request

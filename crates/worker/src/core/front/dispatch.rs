@@ -163,7 +163,7 @@ impl Plane {
         let beside = match store.has_script() {
             false => None,
             // It is asked for whole.
-            true if self.draft.is_some() => return Step::Wait,
+            true if self.store.streamed_set.is_some() => return Step::Wait,
             true => match self.hold_beside_script(store, asked) {
                 Some(held) => {
                     // Waiting for a script is nobody's work.
@@ -173,7 +173,8 @@ impl Plane {
                 None => return Step::Started,
             },
         };
-        let may_be_slow = self.draft.is_some() || is_timed(&pool.slow_log, asked.request);
+        let may_be_slow =
+            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, asked.request);
         let mut work = match may_be_slow {
             true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
             false => None,
@@ -188,8 +189,11 @@ impl Plane {
         // What relays bring is put into other replies.
         let has_client = session.relay.is_none() && !Self::is_silent(session);
         let lends = has_client && busy.order.is_empty();
-        assert!(lends || self.draft.is_none(), "a draft is for who waits for nothing else");
-        let transfer = Transfer::new(store, self.draft.take());
+        assert!(
+            lends || self.store.streamed_set.is_none(),
+            "a draft is for who waits for nothing else"
+        );
+        let transfer = Transfer::new(store, self.store.streamed_set.take());
         self.answer(session, busy, |out| {
             let start = out.len();
             match beside {
@@ -204,7 +208,7 @@ impl Plane {
         if let Some(lent) = transfer.into_zero_copy() {
             len += insert_lent(&mut busy.output, *lent);
         }
-        if len >= self.noting.look_from {
+        if len >= self.observe.hot_keys.look_from {
             self.note_stored_reply(&pool.noted, request, len);
             work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
         }
@@ -396,7 +400,7 @@ impl Plane {
     ) -> bool {
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
-            self.held_back.push((key, session.pool));
+            self.clients.held_back.push((key, session.pool));
             session.is_held_back = true;
             self.plan.clients.set_paused(session.identity.id, true);
             self.note_deadline(Some(until));
@@ -488,7 +492,7 @@ impl Plane {
     pub(in crate::core) fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
         if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
             slot.is_connecting = true;
-            self.connects.push(index);
+            self.upstream.connects.push(index);
         }
         if slot.link.state() != LinkState::Ready {
             self.note_patience(slot);
@@ -573,9 +577,9 @@ impl Plane {
                     ids.swap_remove(own);
                     session.closing = true;
                 }
-                self.kills.extend(ids);
+                self.clients.kills.extend(ids);
             }
-            After::Unblock(unblock) => self.unblocks.push(unblock),
+            After::Unblock(unblock) => self.clients.unblocks.push(unblock),
             After::Pause { millis, writes_only } => {
                 let now = self.clock.now;
                 pool.pause.extend(now + Duration::from_millis(millis), writes_only, now);
@@ -725,10 +729,10 @@ impl Plane {
         let address = address.map_or_else(|| label.clone(), |address| address.to_string());
         let id = self.plan.topology.backend_id(usize::from(index), usize::from(backend));
         let name = if label == address { address } else { format!("{label} ({address})") };
-        if let Some(waited) = self.waited {
+        if let Some(waited) = self.cluster.waited {
             return format!("{name} ({})", Self::waited_words(waited));
         }
-        let trouble = self.failures.get(id);
+        let trouble = self.upstream.failures.get(id);
         let pool = &self.plan.pools[index as usize].name;
         if trouble.refusal.is_none()
             && let Some(said) = self.foreign_words((index, backend))

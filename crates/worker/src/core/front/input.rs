@@ -60,7 +60,7 @@ impl Core {
         let Some(session) = sessions.get_mut(key) else { return };
         let clients = &plane.cells.pool(session.pool as usize).clients;
         clients.received_bytes.add(bytes.len() as u64);
-        let mut busy = session.busy.take().unwrap_or_else(|| plane.busy_pool.take());
+        let mut busy = session.busy.take().unwrap_or_else(|| plane.clients.busy_pool.take());
         busy.hold.note_asked(plane.clock.now);
         let mut bytes = bytes;
         while !bytes.is_empty() {
@@ -76,7 +76,7 @@ impl Core {
     /// Parses kept input of the sessions that have room again. Returns those
     /// whose socket may hold unread bytes, in `reread`.
     pub fn resume_sessions(&mut self, reread: &mut Vec<Key<Session>>) {
-        let mut resumes = std::mem::take(&mut self.plane.resumes);
+        let mut resumes = std::mem::take(&mut self.plane.clients.resuming);
         for key in resumes.drain(..) {
             let Core { sessions, links, plane } = self;
             let Some(session) = sessions.get_mut(key) else { continue };
@@ -107,8 +107,8 @@ impl Core {
             }
             plane.settle(key, session, busy);
         }
-        if self.plane.resumes.is_empty() {
-            self.plane.resumes = resumes;
+        if self.plane.clients.resuming.is_empty() {
+            self.plane.clients.resuming = resumes;
         }
     }
 
@@ -234,11 +234,11 @@ impl Plane {
         let mut pos = 0;
         // Up to where the store knows which keys will come.
         let mut ahead = 0;
-        let mut next = NextRequest::of(session, self.rereading == Some(key));
+        let mut next = NextRequest::of(session, self.clients.rereading == Some(key));
         let may_have_waited = next.was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
-        let led_from = std::mem::replace(&mut self.waited, waited);
+        let led_from = std::mem::replace(&mut self.cluster.waited, waited);
         busy.input_needed = 0;
         self.last_verb = None;
         while pos < bytes.len() {
@@ -291,7 +291,7 @@ impl Plane {
                 Step::Started => {
                     if pos == 0 && may_have_waited {
                         since = self.waited_since((key, &*session));
-                        if self.waited.is_some() {
+                        if self.cluster.waited.is_some() {
                             self.end_wait_in_vain(key);
                         }
                     } else if next.was_full && since.is_none() {
@@ -299,7 +299,7 @@ impl Plane {
                     }
                     pos += consumed;
                     next.is_new = true;
-                    if self.noting.is_due(consumed) {
+                    if self.observe.hot_keys.is_due(consumed) {
                         self.note_request((plan.pools.as_slice(), session), frame, &args);
                     }
                 }
@@ -352,7 +352,7 @@ impl Plane {
         let has_waited = since.is_some() || !next.is_new || (next.was_full && pos > 0);
         let is_over = next.is_new || (pos > 0 && !is_full);
         self.settle_wait((key, session), is_over, has_waited && !is_held_up);
-        self.waited = led_from;
+        self.cluster.waited = led_from;
         session.identity.live.note_request(self.last_verb, self.clock.now);
         // No use reading what cannot be started.
         session.paused |= session.is_fenced(busy);
@@ -404,7 +404,7 @@ impl Plane {
             if is_over {
                 let unread = session.unread_since.take();
                 // All that is read from the socket now has been there as long.
-                session.full_since = match self.rereading == Some(key) {
+                session.full_since = match self.clients.rereading == Some(key) {
                     true => session.full_since.filter(|_| has_waited),
                     false => unread.filter(|_| has_waited && session.unread),
                 };

@@ -77,13 +77,13 @@ impl Plane {
         let keeps_all = user.as_ref().is_some_and(|user| user.may_all_of(&before));
         if !keeps_all && session.is_blocked() {
             let (id, reason) = (session.identity.id, UnblockReason::Denied);
-            self.unblocks.push(Unblock { id, reason });
+            self.clients.unblocks.push(Unblock { id, reason });
         }
         let is_cut = session.is_monitor && !user.as_ref().is_some_and(|it| it.may(Verb::Monitor));
         let subscriptions = session.subscriptions.as_deref();
         let is_deaf = subscriptions.is_some_and(|them| !may_hear_all(user.as_deref(), them));
         let caches =
-            session.tracking.is_some() || self.store_tracking.is_tracker(session.identity.id);
+            session.tracking.is_some() || self.store.tracking.is_tracker(session.identity.id);
         (is_cut || is_deaf || caches && !keeps_all).then_some(Loss::Rights)
     }
 }

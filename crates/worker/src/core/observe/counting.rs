@@ -40,7 +40,7 @@ impl Plane {
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a few instructions, once per request")]
     pub(in crate::core) fn note_served(&mut self, pool: u16, counted: Counted) {
-        self.served.note(pool, counted);
+        self.observe.served.note(pool, counted);
     }
 
     /// Counts a request that was answered with an error of Keyway's own.

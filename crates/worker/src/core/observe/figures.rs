@@ -52,14 +52,14 @@ impl Core {
     pub fn figures(&self, now: Time) -> Figures {
         let mut figures = Figures {
             sessions: self.sessions.len(),
-            joins: self.plane.joins.len(),
+            joins: self.plane.pending.joins.len(),
             hedges: self.hedges(),
             trips: self.plane.routes.trips(),
             private_links: self.private_links(),
             leases: self.leases(),
-            subscriptions: self.plane.pubsub.subscriptions(),
-            subscriber_links: self.plane.pubsub.connections(),
-            tracked: self.plane.tracking.tracked_len(),
+            subscriptions: self.plane.servers.pubsub.subscriptions(),
+            subscriber_links: self.plane.servers.pubsub.connections(),
+            tracked: self.plane.servers.tracking.tracked_len(),
             ..Figures::default()
         };
         for (_, session) in self.sessions.iter() {

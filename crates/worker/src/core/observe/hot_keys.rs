@@ -107,7 +107,7 @@ impl Plane {
         ranges: &[ByteRange],
     ) {
         let random = self.next_random();
-        let weight = self.noting.take_turn(random);
+        let weight = self.observe.hot_keys.take_turn(random);
         let Ok(request) = Request::resolve(Args::new(frame, ranges)) else { return };
         let identity = &session.identity;
         let may = |user: &Arc<keyway_users::User>| user.judge(&request).is_ok();
@@ -124,7 +124,7 @@ impl Plane {
                 picked.iter().map(|(index, access)| (argument(&request, index), access, weight));
             noted.hot.note(self.worker(), self.clock.now, keys);
         }
-        if frame.len() >= self.noting.big_from {
+        if frame.len() >= self.observe.hot_keys.big_from {
             self.note_big_request(noted, &request);
         }
     }
@@ -135,7 +135,7 @@ impl Plane {
         let mut before: Option<(usize, bool)> = None;
         let tell = |(key, writes): (usize, bool), end: usize| {
             let bytes: usize = (key + 1..end).map(|index| argument(request, index).len()).sum();
-            if writes && bytes >= self.noting.big_from {
+            if writes && bytes >= self.observe.hot_keys.big_from {
                 noted.big.note(&BigSight {
                     key: argument(request, key),
                     bytes: bytes as u64,
@@ -167,7 +167,7 @@ impl Plane {
         bytes: &[u8],
     ) {
         let random = self.next_random();
-        let weight = self.noting.take_turn(random);
+        let weight = self.observe.hot_keys.take_turn(random);
         let verb = request.head.verb;
         let Some(command) = command_of(verb) else { return };
         if request.keys.is_empty()
@@ -190,7 +190,7 @@ impl Plane {
             pool.noted.hot.note(self.worker(), self.clock.now, keys);
         }
         let value = request.value.of(bytes).len();
-        if verb.stores() && value >= self.noting.big_from {
+        if verb.stores() && value >= self.observe.hot_keys.big_from {
             let sight = (request.key(bytes, 0), command, Direction::Request);
             self.note_sight(&pool.noted, sight, value);
         }
@@ -213,7 +213,7 @@ impl Plane {
         sight: (&[u8], &'static str, Direction),
         len: usize,
     ) {
-        if len >= self.noting.big_from {
+        if len >= self.observe.hot_keys.big_from {
             self.note_sight(noted, sight, len);
         }
     }
@@ -227,7 +227,7 @@ impl Plane {
         request: &Request,
         len: usize,
     ) {
-        if len < self.noting.big_from {
+        if len < self.observe.hot_keys.big_from {
             return;
         }
         let mut keys = (0, 0);
@@ -249,7 +249,7 @@ impl Plane {
         bytes: &[u8],
         len: usize,
     ) {
-        if len < self.noting.big_from {
+        if len < self.observe.hot_keys.big_from {
             return;
         }
         if let (Some(command), 1) = (command_of(request.head.verb), request.keys.len()) {
@@ -264,7 +264,7 @@ impl Plane {
     pub(in crate::core) fn note_big_reply(&mut self, pool: u16, big: &BigReply) {
         let plan = Arc::clone(&self.plan.pools[usize::from(pool)]);
         let Some(Upstream { options, .. }) = plan.kind.upstream() else { return };
-        if (big.whole as usize) < self.noting.big_from {
+        if (big.whole as usize) < self.observe.hot_keys.big_from {
             return;
         }
         if options.memcached.is_some() {
@@ -293,13 +293,13 @@ impl Plane {
     fn note_big_item(&mut self, pool: u16, big: &BigReply) {
         let Some(&first) = big.request.first() else { return };
         let limits = memcache::ParseLimits::of(&self.plan.limits, u32::MAX);
-        let mut request = std::mem::take(&mut self.noting.item);
+        let mut request = std::mem::take(&mut self.observe.hot_keys.item);
         let wire = memcache::Wire::of(first);
         let parsed = memcache::parse_request(&big.request, wire, &limits, &mut request);
         if matches!(parsed, memcache::Parsed::Ready { .. }) {
             self.note_large_item(pool, &request, &big.request, big.whole as usize);
         }
-        self.noting.item = request;
+        self.observe.hot_keys.item = request;
     }
 }
 

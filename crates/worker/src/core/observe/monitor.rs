@@ -78,7 +78,7 @@ impl Plane {
             // What has come before is not for this one.
             self.hand_on_shown();
             let pool = asked.session.pool;
-            self.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
+            self.observe.monitoring.watchers.push(Watcher { pool, session: asked.key, lost: 0 });
             let pause = &self.plan.pools[usize::from(pool)].pause;
             self.plan.monitors.add((pool, self.worker()), pause);
         }
@@ -89,7 +89,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn end_monitor(&mut self, key: Key<Session>, session: &mut Session) {
         session.is_monitor = false;
-        self.monitoring.watchers.retain(|watcher| watcher.session != key);
+        self.observe.monitoring.watchers.retain(|watcher| watcher.session != key);
         let pause = &self.plan.pools[usize::from(session.pool)].pause;
         self.plan.monitors.remove((session.pool, self.worker()), pause);
     }
@@ -106,10 +106,10 @@ impl Plane {
             return;
         }
         let identity = &session.identity;
-        let line = &mut self.monitoring.line;
+        let line = &mut self.observe.monitoring.line;
         line.clear();
         write_line(request, self.clock, identity.database, &identity.addr, line);
-        self.monitoring.held.push((key, session.pool, line.as_slice().into()));
+        self.observe.monitoring.held.push((key, session.pool, line.as_slice().into()));
     }
 
     /// The same for a request of a memcached client.
@@ -125,21 +125,21 @@ impl Plane {
             return;
         }
         let identity = &session.identity;
-        let line = &mut self.monitoring.line;
+        let line = &mut self.observe.monitoring.line;
         line.clear();
         write_memcached_line(request, bytes, (self.clock, &identity.addr), line);
-        self.monitoring.held.push((key, session.pool, line.as_slice().into()));
+        self.observe.monitoring.held.push((key, session.pool, line.as_slice().into()));
     }
 
     /// Shows the request before this one: it has started.
     #[cold]
     pub(in crate::core) fn commit_shown(&mut self) {
-        let Monitoring { held, started, started_len, .. } = &mut self.monitoring;
+        let Monitoring { held, started, started_len, .. } = &mut self.observe.monitoring;
         for (_, pool, line) in held.drain(..) {
             *started_len += line.len();
             started.push((pool, line));
         }
-        if self.monitoring.started_len > STARTED_LEN_MAX {
+        if self.observe.monitoring.started_len > STARTED_LEN_MAX {
             self.hand_on_shown();
         }
     }
@@ -154,11 +154,11 @@ impl Plane {
     /// Hands the lines of a turn to the workers that have monitors, at once:
     /// all workers share what they are handed through.
     fn hand_on_shown(&mut self) {
-        let lines = std::mem::take(&mut self.monitoring.started);
-        self.monitoring.started_len = 0;
+        let lines = std::mem::take(&mut self.observe.monitoring.started);
+        self.observe.monitoring.started_len = 0;
         for worker in self.plan.monitors.show(lines) {
             match worker == self.worker() {
-                true => self.monitoring.has_mail = true,
+                true => self.observe.monitoring.has_mail = true,
                 false => self.plan.post_published(worker),
             }
         }
@@ -167,7 +167,7 @@ impl Plane {
     /// Does not show the request of this client now, as it has to wait.
     #[inline]
     pub(in crate::core) fn retract_shown(&mut self, key: Key<Session>) {
-        self.monitoring.held.retain(|(shown, ..)| *shown != key);
+        self.observe.monitoring.held.retain(|(shown, ..)| *shown != key);
     }
 }
 
@@ -178,9 +178,11 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         plane.commit_shown();
         plane.hand_on_shown();
-        plane.monitoring.has_mail = false;
+        plane.observe.monitoring.has_mail = false;
         let (lines, lost) = plane.plan.monitors.take(plane.worker());
-        let Plane { monitoring, busy_pool, dirty_sessions, clock, .. } = plane;
+        let Plane { observe, clients, clock, .. } = plane;
+        let (monitoring, busy_pool, dirty) =
+            (&mut observe.monitoring, &mut clients.busy_pool, &mut clients.dirty);
         for watcher in &mut monitoring.watchers {
             let Some(session) = sessions.get_mut(watcher.session) else { continue };
             if session.closing {
@@ -203,7 +205,7 @@ impl Core {
             }
             if !session.is_dirty {
                 session.is_dirty = true;
-                dirty_sessions.push(watcher.session);
+                dirty.push(watcher.session);
             }
         }
     }

@@ -32,10 +32,10 @@ impl Plane {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
             Owner::Join { join, .. } => {
-                let join = self.joins.get(join).filter(|join| !join.is_unheard)?;
+                let join = self.pending.joins.get(join).filter(|join| !join.is_unheard)?;
                 Some((join.session, join.sequence))
             }
-            Owner::Errand(errand) => self.across.place_of(errand),
+            Owner::Errand(errand) => self.pending.multi_step.place_of(errand),
             Owner::Gather { gather, .. } => self.memcached.place_of_gather(gather),
             Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
             Owner::Warming { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
@@ -46,8 +46,8 @@ impl Plane {
     pub(in crate::core) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
-            Owner::Join { join, .. } => Some(self.joins.get(join)?.session),
-            Owner::Errand(errand) => self.across.session_of(errand),
+            Owner::Join { join, .. } => Some(self.pending.joins.get(join)?.session),
+            Owner::Errand(errand) => self.pending.multi_step.session_of(errand),
             Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather),
             Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming),
             Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
@@ -111,11 +111,11 @@ impl Plane {
         if place.is_none() {
             return self.tell_slow(unwritten, None);
         }
-        if self.unwritten.len() == UNWRITTEN_MAX {
-            let oldest = self.unwritten.remove(0);
+        if self.observe.unwritten.len() == UNWRITTEN_MAX {
+            let oldest = self.observe.unwritten.remove(0);
             self.tell_slow(oldest, None);
         }
-        self.unwritten.push(unwritten);
+        self.observe.unwritten.push(unwritten);
     }
 
     /// Has the writing of a session's replies watched.
@@ -135,7 +135,9 @@ impl Plane {
     #[cold]
     pub(crate) fn mark_unwritten(&mut self, key: Key<Session>, session: &Session) {
         let Some(busy) = &session.busy else { return };
-        for it in self.unwritten.iter_mut().filter(|it| it.place.0 == key && it.left.is_none()) {
+        for it in
+            self.observe.unwritten.iter_mut().filter(|it| it.place.0 == key && it.left.is_none())
+        {
             if busy.order.has_passed(it.place.1.wrapping_add(1)) {
                 it.left = Some(busy.output.len());
             }
@@ -147,13 +149,13 @@ impl Plane {
     #[cold]
     pub(crate) fn note_written(&mut self, key: Key<Session>, taken: usize, now: Time) -> bool {
         let (mut index, mut has_more) = (0, false);
-        while let Some(it) = self.unwritten.get_mut(index) {
+        while let Some(it) = self.observe.unwritten.get_mut(index) {
             let is_here = it.place.0 == key;
             if let (true, Some(left)) = (is_here, &mut it.left) {
                 *left = left.saturating_sub(taken);
             }
             if is_here && it.left == Some(0) {
-                let done = self.unwritten.remove(index);
+                let done = self.observe.unwritten.remove(index);
                 self.tell_slow(done, Some(now));
             } else {
                 has_more |= is_here;
@@ -166,8 +168,8 @@ impl Plane {
     /// Forgets the slow requests of a client that is gone.
     #[cold]
     pub(in crate::core) fn forget_unwritten(&mut self, key: Key<Session>) {
-        while let Some(index) = self.unwritten.iter().position(|it| it.place.0 == key) {
-            let it = self.unwritten.remove(index);
+        while let Some(index) = self.observe.unwritten.iter().position(|it| it.place.0 == key) {
+            let it = self.observe.unwritten.remove(index);
             self.tell_slow(it, None);
         }
     }
@@ -183,7 +185,7 @@ impl Plane {
             it.log.note_written(it.id, micros);
         }
         let Some(Told { pool, mut entry }) = it.told else { return };
-        let Some(left_out) = self.slow_lines.take(self.clock.now) else { return };
+        let Some(left_out) = self.observe.slow_lines.take(self.clock.now) else { return };
         entry.write_micros = write;
         tracing::debug!(
             trace = format!("{:016x}", entry.trace),

@@ -66,9 +66,9 @@ impl Plane {
         request: &Request,
         split: Split,
     ) -> Step {
-        let mut scratch = std::mem::take(&mut self.split);
+        let mut scratch = std::mem::take(&mut self.pending.fan_out);
         let step = self.split_with(&mut scratch, links, key, session, busy, (request, split));
-        self.split = scratch;
+        self.pending.fan_out = scratch;
         step
     }
 
@@ -122,7 +122,7 @@ impl Plane {
         let plan = Arc::clone(&self.plan);
         let index = usize::from(session.pool);
         let servers = 0..plan.topology.pools()[index].servers().len();
-        let mut scratch = std::mem::take(&mut self.split);
+        let mut scratch = std::mem::take(&mut self.pending.fan_out);
         scratch.servers.clear();
         scratch.counts.clear();
         scratch
@@ -135,7 +135,7 @@ impl Plane {
             let work = Work { request, cut: Cut::Whole, rule };
             self.send_fragments(&mut scratch, links, key, session, busy, work)
         };
-        self.split = scratch;
+        self.pending.fan_out = scratch;
         step
     }
 
@@ -233,7 +233,7 @@ impl Plane {
             let keys = (request, args_per_key);
             self.copy_keys(scratch, links, session, keys, &mut join);
         }
-        let join_key = self.joins.insert(join);
+        let join_key = self.pending.joins.insert(join);
         if matches!(work.cut, Cut::Whole) {
             self.keep_lesson(join_key);
         }
@@ -249,7 +249,8 @@ impl Plane {
             }
         }
         for (fragment, fault) in down {
-            let last = self.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
+            let last =
+                self.pending.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
             if last {
                 self.finish_join_now(join_key, session, busy);
             }
@@ -268,7 +269,7 @@ impl Plane {
         rule: Rule,
     ) -> Box<Join> {
         self.count(session, request);
-        let mut join = self.joins_free.take();
+        let mut join = self.pending.joins_free.take();
         join.restart(rule);
         join.session = key;
         join.is_unheard = Self::is_silent(session);

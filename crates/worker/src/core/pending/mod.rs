@@ -9,3 +9,15 @@
 pub(in crate::core) mod fan_out;
 pub(in crate::core) mod multi_step;
 pub(in crate::core) mod wait;
+
+use keyway_base::Slab;
+use keyway_proxy::{Join, JoinPool};
+
+/// The requests of a worker that take several exchanges.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(in crate::core) joins: Slab<Box<Join>>,
+    pub(in crate::core) joins_free: JoinPool,
+    pub(in crate::core) fan_out: fan_out::Scratch,
+    pub(in crate::core) multi_step: multi_step::State,
+}

@@ -155,7 +155,7 @@ impl Core {
     /// Asks the next question of the errands that have one; once a turn,
     /// before the links' output is sent.
     pub(crate) fn continue_errands(&mut self) {
-        let mut due = std::mem::take(&mut self.plane.across.due);
+        let mut due = std::mem::take(&mut self.plane.pending.multi_step.due);
         for due in due.drain(..) {
             let Core { sessions, links, plane } = self;
             match due {
@@ -166,15 +166,15 @@ impl Core {
                 Due::EndWait(join) => plane.end_wait(sessions, links, join),
             }
         }
-        if self.plane.across.due.is_empty() {
-            self.plane.across.due = due;
+        if self.plane.pending.multi_step.due.is_empty() {
+            self.plane.pending.multi_step.due = due;
         }
     }
 
     /// Whether an errand waits for [`Core::continue_errands`].
     #[inline]
     pub(crate) fn has_errands_due(&self) -> bool {
-        !self.plane.across.due.is_empty()
+        !self.plane.pending.multi_step.due.is_empty()
     }
 }
 
@@ -233,7 +233,7 @@ impl Plane {
         };
         let text = match walk.decode(&request.args[1]) {
             Ok(Some(at)) => {
-                let mut errand = self.across.take(Work::Scan(walk));
+                let mut errand = self.pending.multi_step.take(Work::Scan(walk));
                 errand.server = at.server;
                 let out = &mut errand.request;
                 reply::array(out, request.args.len());
@@ -285,8 +285,10 @@ impl Plane {
             0 => servers().nth(drawn % count).unwrap_or_default(),
             sound => up[drawn % sound],
         };
-        let mut errand =
-            self.across.take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
+        let mut errand = self
+            .pending
+            .multi_step
+            .take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
         errand.server = server;
         errand.request.extend_from_slice(request.args.buf());
         self.start_errand(links, key, session, busy, request, (errand, None))
@@ -343,7 +345,7 @@ impl Plane {
         let has_room = slot.link.has_room(self.link_options(slot.pool));
         let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
         if !has_room || is_down || self.is_full(slot) || !self.lets_through(slot) {
-            self.across.give(errand);
+            self.pending.multi_step.give(errand);
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
         }
@@ -357,7 +359,7 @@ impl Plane {
         errand.pool = session.pool;
         errand.database = session.identity.database;
         errand.protocol = session.identity.protocol;
-        errand.caching = self.tracking.caching;
+        errand.caching = self.servers.tracking.caching;
         Self::end_skip(session);
         self.prepare_link(index, slot, errand.database);
         if let Some((digest, body)) = preload {
@@ -375,7 +377,7 @@ impl Plane {
         (asked, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
-        let mut errand = self.across.take(work);
+        let mut errand = self.pending.multi_step.take(work);
         errand.session = asked.key;
         errand.is_unheard = matches!(owner, Owner::Unheard(_));
         errand.sequence = match owner {
@@ -390,7 +392,7 @@ impl Plane {
         errand.protocol = asked.session.identity.protocol;
         errand.server = slot.backend;
         errand.link = index;
-        Owner::Errand(self.across.errands.insert(errand))
+        Owner::Errand(self.pending.multi_step.errands.insert(errand))
     }
 
     /// Appends an errand's question to a link that is ready to take it.
@@ -404,7 +406,7 @@ impl Plane {
             _ => out.extend_from_slice(&errand.request),
         }
         let (counted, len) = (errand.counted, out.len() - start);
-        let owner = Owner::Errand(self.across.errands.insert(errand));
+        let owner = Owner::Errand(self.pending.multi_step.errands.insert(errand));
         slot.link.enqueue(owner, counted, len, self.clock.now);
         self.note_unsent(index, slot);
     }
@@ -417,7 +419,7 @@ impl Plane {
         links: &mut [LinkSlot],
         key: Key<Box<Errand>>,
     ) {
-        let Some(mut errand) = self.across.errands.remove(key) else { return };
+        let Some(mut errand) = self.pending.multi_step.errands.remove(key) else { return };
         if let Work::RandomKey { .. } = errand.work {
             let in_use = self.in_use(errand.pool);
             let next = in_use.first_from(usize::from(errand.server) + 1);
@@ -432,7 +434,7 @@ impl Plane {
         let slot = &mut links[index];
         if let Some(fault) = self.refused(slot) {
             let (pool, backend) = (slot.pool, slot.backend);
-            let key = self.across.errands.insert(errand);
+            let key = self.pending.multi_step.errands.insert(errand);
             return self.on_errand_fault(sessions, (pool, backend), key, fault);
         }
         self.prepare_link(index, slot, errand.database);
@@ -456,10 +458,10 @@ impl Plane {
         kind: Kind,
         bytes: &[u8],
     ) {
-        let Some(errand) = self.across.errands.get_mut(key) else { return };
+        let Some(errand) = self.pending.multi_step.errands.get_mut(key) else { return };
         let next = errand.on_reply(kind, bytes);
         if next == Next::Again && self.may_ask_again(sessions, key) {
-            self.across.due.push(Due::Ask(key));
+            self.pending.multi_step.due.push(Due::Ask(key));
             return;
         }
         self.end_errand(sessions, key, (kind, bytes), next);
@@ -473,7 +475,7 @@ impl Plane {
         (kind, bytes): (Kind, &[u8]),
         next: Next,
     ) {
-        let Some(errand) = self.across.errands.remove(key) else { return };
+        let Some(errand) = self.pending.multi_step.errands.remove(key) else { return };
         let cells = self.request_cells(errand.pool, errand.counted);
         if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
             cells.error_reply();
@@ -498,7 +500,7 @@ impl Plane {
             let pool = self.cells.pool(errand.pool as usize);
             pool.backend(errand.server as usize).unclaimed_replies.add(1);
         }
-        self.across.give(errand);
+        self.pending.multi_step.give(errand);
     }
 
     /// Whether another question is to be asked. A script is not run again
@@ -506,12 +508,12 @@ impl Plane {
     /// it is, nothing later is sent.
     #[cold]
     fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Errand>>) -> bool {
-        let Some(errand) = self.across.errands.get(key) else { return false };
+        let Some(errand) = self.pending.multi_step.errands.get(key) else { return false };
         if !matches!(errand.work, Work::Script { .. } | Work::Transaction) {
             return true;
         }
         // Whoever lacks one lacks all.
-        self.across.due.push(Due::Scripts(errand.link));
+        self.pending.multi_step.due.push(Due::Scripts(errand.link));
         let Work::Script { digest, .. } = errand.work else { return false };
         if errand.is_unheard {
             return false;
@@ -535,13 +537,13 @@ impl Plane {
         key: Key<Box<Errand>>,
         fault: Fault,
     ) {
-        let Some(errand) = self.across.errands.get_mut(key) else { return };
+        let Some(errand) = self.pending.multi_step.errands.get_mut(key) else { return };
         match errand.on_fault() {
-            Next::Again => return self.across.due.push(Due::Ask(key)),
+            Next::Again => return self.pending.multi_step.due.push(Due::Ask(key)),
             Next::Said => return self.end_errand(sessions, key, (Kind::Error, &[]), Next::Said),
             _ => {}
         }
-        let Some(errand) = self.across.errands.remove(key) else { return };
+        let Some(errand) = self.pending.multi_step.errands.remove(key) else { return };
         self.fail_errand(sessions, place, errand, fault);
     }
 
@@ -565,17 +567,17 @@ impl Plane {
                 false => write_fault(fault, &text, out),
             });
         }
-        self.across.give(errand);
+        self.pending.multi_step.give(errand);
     }
 
     /// To be called when a request is sent everywhere: what is to follow from
     /// the replies.
     pub(in crate::core) fn keep_lesson(&mut self, key: Key<Box<Join>>) {
-        match (self.across.lesson.take(), self.joins.get_mut(key)) {
+        match (self.pending.multi_step.lesson.take(), self.pending.joins.get_mut(key)) {
             (Some(Conclusion::Certain(certain)), Some(join)) => join.certain = certain,
             (Some(Conclusion::Report(report)), Some(join)) => join.report = Some(report),
             (Some(lesson), Some(_)) => {
-                self.across.lessons.insert(key.to_bits(), lesson);
+                self.pending.multi_step.lessons.insert(key.to_bits(), lesson);
             }
             _ => {}
         }
@@ -583,19 +585,20 @@ impl Plane {
 
     /// What is sent everywhere next is to become one text.
     pub(in crate::core) fn expect_report(&mut self, report: Report) {
-        self.across.lesson = Some(Conclusion::Report(Box::new(report)));
+        self.pending.multi_step.lesson = Some(Conclusion::Report(Box::new(report)));
     }
 
     /// Nothing more follows from what is sent everywhere.
     pub(in crate::core) fn expect_nothing(&mut self) {
-        self.across.lesson = None;
+        self.pending.multi_step.lesson = None;
     }
 
     /// To be called when a join is complete.
     #[inline]
     pub(in crate::core) fn learn(&mut self, key: Key<Box<Join>>, join: &Join) {
-        if !self.across.lessons.is_empty()
-            && let Some(Conclusion::Loads(loads)) = self.across.lessons.remove(&key.to_bits())
+        if !self.pending.multi_step.lessons.is_empty()
+            && let Some(Conclusion::Loads(loads)) =
+                self.pending.multi_step.lessons.remove(&key.to_bits())
         {
             self.learn_loads(join, loads);
         }

@@ -132,7 +132,7 @@ impl Plane {
     ) {
         self.count(asked.session, asked.request);
         let counted = asked.request.command.counted();
-        let mut join = self.joins_free.take();
+        let mut join = self.pending.joins_free.take();
         join.restart(Rule::Min);
         join.session = asked.key;
         join.sequence = asked.busy.order.reserve();
@@ -145,7 +145,7 @@ impl Plane {
         leased.iter().for_each(|(server, _)| {
             join.add_fragment(*server, 1);
         });
-        let join_key = self.joins.insert(join);
+        let join_key = self.pending.joins.insert(join);
         let mut blocked_on = Vec::with_capacity(leased.len());
         let is_over = leased.iter().any(|(_, index)| index.is_err());
         for (fragment, (_, index)) in (0..).zip(leased) {
@@ -157,7 +157,10 @@ impl Plane {
                     blocked_on.push(*index);
                 }
                 Err(fault) => {
-                    self.joins.get_mut(join_key).map(|join| join.on_fault(fragment, *fault));
+                    self.pending
+                        .joins
+                        .get_mut(join_key)
+                        .map(|join| join.on_fault(fragment, *fault));
                 }
             }
         }
@@ -177,7 +180,7 @@ impl Plane {
         links: &mut [LinkSlot],
         join: Key<Box<Join>>,
     ) {
-        let Some(owner) = self.joins.get(join).map(|join| join.session) else { return };
+        let Some(owner) = self.pending.joins.get(join).map(|join| join.session) else { return };
         self.finish_join(sessions, join);
         let Some(session) = sessions.get_mut(owner) else { return };
         let Some(stateful) = &mut session.stateful else { return };
@@ -185,7 +188,7 @@ impl Plane {
         for index in stateful.blocked_on.drain(..) {
             // Only the end of the connection ends the command on the server.
             if links[index].lease.take_if(|key| *key == owner).is_some() {
-                self.discards.push(index);
+                self.upstream.discards.push(index);
             }
         }
         self.plan.clients.set_blocked(session.identity.id, false);
@@ -228,7 +231,7 @@ impl Plane {
     /// Whether it is a server's part of WAIT.
     pub(in crate::core) fn is_wait(&self, owner: Owner) -> bool {
         let Owner::Join { join, .. } = owner else { return false };
-        self.joins.get(join).is_some_and(|join| join.is_waiting)
+        self.pending.joins.get(join).is_some_and(|join| join.is_waiting)
     }
 }
 

@@ -22,7 +22,7 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         busy: &Busy,
     ) {
-        if !self.obstructed.is_empty() || session.lane == DETOUR {
+        if !self.upstream.obstructed.is_empty() || session.lane == DETOUR {
             self.look_for_way(links, (key, session), busy);
         }
     }
@@ -35,7 +35,7 @@ impl Plane {
         busy: &Busy,
     ) {
         let len_min = self.plan.limits.pass_len();
-        self.obstructed.retain(|&index| links[index].is_obstructed(len_min));
+        self.upstream.obstructed.retain(|&index| links[index].is_obstructed(len_min));
         // The rest of a request that is sent as it comes is not to wait for its own reply.
         let is_at_work = session.streaming.is_some() || session.is_special();
         if session.lane == BULK || is_at_work || session.relay.is_some() {
@@ -46,7 +46,7 @@ impl Plane {
                 let is_spoken = slot.link.protocol() == session.identity.protocol;
                 slot.pool == session.pool && slot.is_detour == is_detour && is_spoken
             };
-            self.obstructed.iter().filter(|&&index| is_such(&links[index])).count()
+            self.upstream.obstructed.iter().filter(|&&index| is_such(&links[index])).count()
         };
         // Of two that are obstructed one is as good as the other.
         let lane = match session.lane {
@@ -96,8 +96,8 @@ impl Plane {
     pub(in crate::core::upstream) fn note_obstructed(&mut self, index: LinkIndex, slot: &LinkSlot) {
         let is_shared = !slot.is_private && !slot.is_bulk;
         let is_obstructed = is_shared && slot.is_obstructed(self.plan.limits.pass_len());
-        if is_obstructed && !self.obstructed.contains(&index) {
-            self.obstructed.push(index);
+        if is_obstructed && !self.upstream.obstructed.contains(&index) {
+            self.upstream.obstructed.push(index);
         }
     }
 }

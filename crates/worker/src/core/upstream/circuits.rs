@@ -35,8 +35,8 @@ impl Core {
     #[inline]
     pub(in crate::core::upstream) fn follow_circuits(&mut self) {
         let epoch = self.plane.plan.health.circuits().epoch();
-        if epoch != self.plane.circuit_epoch {
-            self.plane.circuit_epoch = epoch;
+        if epoch != self.plane.upstream.circuit_epoch {
+            self.plane.upstream.circuit_epoch = epoch;
             let Core { sessions, links, plane } = self;
             for slot in links.iter_mut().filter(|slot| slot.is_watched) {
                 release_all(sessions, plane, slot);
@@ -66,13 +66,13 @@ impl Plane {
             return None;
         }
         let fault = self.refuse_or_try(slot);
-        self.refused_in_vain.set(self.refused_in_vain.get() | fault.is_some());
+        self.cluster.refused_in_vain.set(self.cluster.refused_in_vain.get() | fault.is_some());
         fault
     }
 
     #[cold]
     fn refuse_or_try(&self, slot: &LinkSlot) -> Option<Fault> {
-        let was_waited_for = slot.is_lost && self.waited.is_some();
+        let was_waited_for = slot.is_lost && self.cluster.waited.is_some();
         if slot.link.is_down(self.clock.now) || was_waited_for {
             return Some(self.note_refused(slot));
         }

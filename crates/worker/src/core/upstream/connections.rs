@@ -24,7 +24,7 @@ impl Core {
             let is_first = slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
             if is_first && is_preconnected(&self.plane, slot.pool) {
                 self.links[index].is_connecting = true;
-                self.plane.connects.push(index);
+                self.plane.upstream.connects.push(index);
             }
         }
     }
@@ -34,8 +34,8 @@ impl Core {
     pub fn refresh_health(&mut self) {
         self.follow_circuits();
         let epoch = self.plane.plan.health.epoch();
-        if epoch != self.plane.health_epoch {
-            self.plane.health_epoch = epoch;
+        if epoch != self.plane.upstream.health_epoch {
+            self.plane.upstream.health_epoch = epoch;
             let plan = Arc::clone(&self.plane.plan);
             let mut changed = Vec::new();
             for (index, state) in self.plane.pools.iter_mut().enumerate() {
@@ -49,7 +49,7 @@ impl Core {
                 self.watch_held(pool);
             }
             self.take_back_displaced();
-            self.plane.pubsub.is_moving = true;
+            self.plane.servers.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
             for slot in links {
@@ -181,7 +181,7 @@ impl Core {
             slot.link.on_backoff(&options, plane.clock.now, jitter);
         } else if slot.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
             slot.is_connecting = true;
-            plane.connects.push(index);
+            plane.upstream.connects.push(index);
         }
         if !has_left {
             plane.note_gone(index, slot);
@@ -247,14 +247,14 @@ impl Core {
                 let fault = Fault::Backend { fault, sent };
                 if is_held {
                     plane.note_in_vain(pool);
-                    plane.waited = Some(now.since(exchange.asked()));
+                    plane.cluster.waited = Some(now.since(exchange.asked()));
                 }
                 if ready {
                     let is_apart = is_private && !is_own;
                     plane.note_late(sessions, exchange, (&mut slot.late_of, is_apart));
                 }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
-                plane.waited = None;
+                plane.cluster.waited = None;
                 has_expired = true;
                 // The request may have waited behind other clients' requests, or on another link.
                 let had_time = options.timeout.is_some_and(|it| now >= exchange.started + it);
@@ -322,7 +322,7 @@ impl Core {
                 }
                 LinkState::Idle | LinkState::Backoff { .. } if !slot.is_connecting => {
                     slot.is_connecting = true;
-                    plane.connects.push(index);
+                    plane.upstream.connects.push(index);
                 }
                 _ => {}
             }
@@ -349,7 +349,7 @@ impl Core {
                     plane.mark_link_dirty(index, slot);
                 } else {
                     slot.is_connecting = true;
-                    plane.connects.push(index);
+                    plane.upstream.connects.push(index);
                 }
             }
         }
@@ -361,7 +361,7 @@ impl Core {
         let Core { links, plane, .. } = self;
         // In flight and unsent of each server. Private links are many, so all
         // are looked at once.
-        let mut sums = std::mem::take(&mut plane.gauge_sums);
+        let mut sums = std::mem::take(&mut plane.upstream.gauge_sums);
         sums.clear();
         sums.resize(plane.plan.topology.backend_count(), (0, 0));
         for slot in links.iter().filter(|slot| !slot.is_free) {
@@ -383,7 +383,7 @@ impl Core {
                 plane.publish_circuit(pool, backend, id);
             }
         }
-        plane.gauge_sums = sums;
+        plane.upstream.gauge_sums = sums;
     }
 
     fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
@@ -471,7 +471,7 @@ impl Plane {
         if let Some(change) = self.plan.health.note_success(slot.id) {
             self.log_change(&change);
         }
-        self.failures.get_mut(slot.id).note_spoken();
+        self.upstream.failures.get_mut(slot.id).note_spoken();
     }
 
     /// Since when what a connection tells of its server by its end is so: one on
@@ -551,7 +551,7 @@ impl Plane {
         cells.reconnects.add(u64::from(slot.was_connected));
         slot.is_lost = false;
         slot.link.begin_held(self.clock.now);
-        let trouble = self.failures.get_mut(slot.id);
+        let trouble = self.upstream.failures.get_mut(slot.id);
         (trouble.refusal, trouble.tls) = (None, None);
         slot.was_connected = true;
         slot.is_counted_ready = true;
@@ -562,7 +562,7 @@ impl Plane {
     #[cold]
     pub(in crate::core::upstream) fn note_refused(&self, slot: &LinkSlot) -> Fault {
         let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        let refusal = &self.failures.get(slot.id).refusal;
+        let refusal = &self.upstream.failures.get(slot.id).refusal;
         let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }

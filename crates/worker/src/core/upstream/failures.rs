@@ -93,7 +93,7 @@ impl Plane {
         let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
         let said = if is_refusal { self.refusal_text(slot) } else { None };
         let (is_mute, now) = (self.ends_unanswered(slot, fault), self.clock.now);
-        let trouble = self.failures.get_mut(slot.id);
+        let trouble = self.upstream.failures.get_mut(slot.id);
         let was_mute = trouble.is_mute();
         trouble.mute = match is_mute {
             true => trouble.mute.after(slot.attempted, now),
@@ -113,25 +113,25 @@ impl Plane {
         let is_plain = self.plan.pools[usize::from(slot.pool)].kind.tls().is_none();
         let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
         let is_asked = slot.link.in_flight() > 0 || slot.link.state() != LinkState::Ready;
-        let has_spoken = self.failures.get(slot.id).has_spoken || slot.link.has_answered();
+        let has_spoken = self.upstream.failures.get(slot.id).has_spoken || slot.link.has_answered();
         is_plain && is_closed && is_asked && slot.role.is_none() && !has_spoken
     }
 
     /// A connection to a server stands.
     pub(in crate::core::upstream) fn note_reached(&mut self, slot: &LinkSlot) {
-        self.failures.get_mut(slot.id).unreached = None;
+        self.upstream.failures.get_mut(slot.id).unreached = None;
     }
 
     /// Why a server cannot be connected to, if that is so.
     pub(in crate::core) fn unreached(&self, (pool, backend): (u16, u16)) -> Option<ConnectFault> {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        self.failures.get(id).unreached
+        self.upstream.failures.get(id).unreached
     }
 
     /// Forgets what was known of the server at a place: another one is there.
     pub(in crate::core) fn forget_troubles(&mut self, pool: u16, backend: u16) {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        *self.failures.get_mut(id) = ConnectionFailures::default();
+        *self.upstream.failures.get_mut(id) = ConnectionFailures::default();
     }
 
     /// Tells the log that a connection, or the attempt to make it, is over.
@@ -141,7 +141,7 @@ impl Plane {
         state: LinkState,
         fault: BackendFault,
     ) {
-        let trouble = self.failures.get(slot.id);
+        let trouble = self.upstream.failures.get(slot.id);
         let (is_known, has_spoken) = (trouble.lost > 0, trouble.has_spoken);
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
@@ -170,7 +170,7 @@ impl Plane {
                     "the backend wants a password: write password, and user, in the pool's table"
                 }
                 BackendFault::Handshake if is_memcached => "the backend refused the password",
-                BackendFault::Closed if self.failures.get(slot.id).is_mute() => {
+                BackendFault::Closed if self.upstream.failures.get(slot.id).is_mute() => {
                     "the backend closed the connection before its first answer: does it speak TLS \
                      on this port?"
                 }
@@ -190,7 +190,7 @@ impl Plane {
                     "connecting failed"
                 }
             };
-            let is_first = self.failures.get_mut(slot.id).is_first();
+            let is_first = self.upstream.failures.get_mut(slot.id).is_first();
             let said = self.refusal_text(slot);
             let name = self.name_backend(slot.pool, slot.backend);
             log_at!(
@@ -213,7 +213,7 @@ impl Plane {
         fault: ConnectFault,
     ) -> Cow<'static, str> {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        let trouble = self.failures.get_mut(id);
+        let trouble = self.upstream.failures.get_mut(id);
         let ConnectFault::Tls(fault) = fault else {
             (trouble.tls, trouble.unreached) = (None, Some(fault));
             return fault.text().into();
@@ -260,7 +260,7 @@ impl Plane {
         reason: &str,
     ) {
         let id = self.plan.topology.backend_id(usize::from(pool), usize::from(backend));
-        let is_first = self.failures.get_mut(id).is_first();
+        let is_first = self.upstream.failures.get_mut(id).is_first();
         let name = self.name_backend(pool, backend);
         log_at!(
             is_first,

@@ -54,7 +54,7 @@ impl Core {
             }
             LinkState::Idle | LinkState::Backoff { .. } if !slot.is_connecting => {
                 slot.is_connecting = true;
-                plane.connects.push(index);
+                plane.upstream.connects.push(index);
             }
             // The link asks when the connection stands.
             _ => {}
@@ -116,8 +116,9 @@ mod tests {
 
     /// Lets time pass with upkeep, as a worker does, until the server is asked.
     fn ask(core: &mut Core) -> u64 {
-        let is_asked =
-            |core: &Core| core.links[0].link.in_flight() > 0 || core.plane.connects.contains(&0);
+        let is_asked = |core: &Core| {
+            core.links[0].link.in_flight() > 0 || core.plane.upstream.connects.contains(&0)
+        };
         let asked = (1..=6).map(|round| round * 100).find(|&millis| {
             pass_to(core, millis);
             core.tend_health();
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(core.links[0].link.in_flight(), 1);
         core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
         assert_eq!(state(&core), HealthState::Up);
-        assert!(core.links[0].link.in_flight() == 0 && core.plane.connects.is_empty());
+        assert!(core.links[0].link.in_flight() == 0 && core.plane.upstream.connects.is_empty());
     }
 
     #[test]

@@ -79,12 +79,12 @@ impl Plane {
 
     /// Whether there may be so many more private links.
     fn has_private(&self, count: usize) -> bool {
-        self.private.count + count <= PRIVATE_MAX
+        self.upstream.leases.count + count <= PRIVATE_MAX
     }
 
     /// Whether tracked sessions may have so many more.
     pub(in crate::core) fn has_own(&self, count: usize) -> bool {
-        self.private.own + count <= OWN_MAX && self.has_private(count)
+        self.upstream.leases.own + count <= OWN_MAX && self.has_private(count)
     }
 
     /// A link that a session keeps as long as it is tracked.
@@ -95,7 +95,7 @@ impl Plane {
         place: (u16, u16),
         protocol: Protocol,
     ) -> LinkIndex {
-        self.private.own += 1;
+        self.upstream.leases.own += 1;
         self.add_private(links, session, place, protocol)
     }
 
@@ -107,8 +107,8 @@ impl Plane {
         (pool, server): (u16, u16),
         protocol: Protocol,
     ) -> LinkIndex {
-        self.private.count += 1;
-        let index = self.private.places.pop().unwrap_or(links.len());
+        self.upstream.leases.count += 1;
+        let index = self.upstream.leases.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
         let follows = self.cluster_state(pool).is_some();
         let mut slot = LinkSlot::new((pool, server), id, protocol)
@@ -144,7 +144,7 @@ impl Plane {
         // still be on its way, and must not meet another's command.
         let is_spoilt = slot.unblock.take().is_some() || slot.is_streamed || is_cut;
         if is_spoilt || slot.link.state() != LinkState::Ready {
-            return self.discards.push(index);
+            return self.upstream.discards.push(index);
         }
         self.give_back(index, slot);
     }
@@ -163,7 +163,7 @@ impl Plane {
         let idle = state.idle_mut(slot.backend);
         if idle.len() > IDLE_MAX && slot.link.in_flight() == 0 {
             idle.retain(|&one| one != index);
-            self.discards.push(index);
+            self.upstream.discards.push(index);
         }
     }
 
@@ -188,7 +188,7 @@ impl Plane {
         for &index in &stateful.blocked_on {
             // Only the end of the connection ends the command on the server.
             if links[index].lease.take_if(|owner| *owner == key).is_some() {
-                self.discards.push(index);
+                self.upstream.discards.push(index);
             }
         }
         if was_waiting {
@@ -282,7 +282,7 @@ impl Plane {
     ) {
         if why.is_some() {
             slot.unblock = why;
-            self.unblocking.push((index, slot.generation));
+            self.upstream.unblocking.push((index, slot.generation));
         }
     }
 
@@ -336,7 +336,7 @@ impl Plane {
         }
         if slot.link.state() != LinkState::Ready {
             self.end_lease(sessions, index, slot);
-            self.discards.push(index);
+            self.upstream.discards.push(index);
         } else if was_blocking && !slot.link.is_blocking {
             // The server owes a reply that nobody needs.
             self.end_lease(sessions, index, slot);
@@ -397,7 +397,7 @@ impl Core {
         slot.link = Link::default();
         slot.is_connecting = false;
         if slot.role.take().is_some() {
-            plane.private.own -= 1;
+            plane.upstream.leases.own -= 1;
         }
         slot.client_id = None;
         slot.unblock = None;
@@ -406,8 +406,8 @@ impl Core {
             state.idle_mut(backend).retain(|&idle| idle != index);
         }
         slot.is_free = true;
-        plane.private.places.push(index);
-        plane.private.count -= 1;
+        plane.upstream.leases.places.push(index);
+        plane.upstream.leases.count -= 1;
         socket
     }
 
@@ -431,9 +431,9 @@ impl Core {
                 let place = (slot.pool, slot.backend);
                 slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
                 plane.end_lease(sessions, index, slot);
-                plane.discards.push(index);
+                plane.upstream.discards.push(index);
             } else if is_astray && slot.unblock.replace(UnblockReason::Displaced).is_none() {
-                plane.unblocking.push((index, slot.generation));
+                plane.upstream.unblocking.push((index, slot.generation));
                 self.send_unblock(index);
             }
         }
@@ -452,7 +452,7 @@ impl Core {
 
     /// Private links in use or idle, for tests.
     pub fn private_links(&self) -> usize {
-        self.plane.private.count
+        self.plane.upstream.leases.count
     }
 }
 

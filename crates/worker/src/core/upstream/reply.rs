@@ -439,7 +439,7 @@ impl Plane {
         kind: Kind,
         reply: &[u8],
     ) {
-        let join = self.joins.get_mut(key);
+        let join = self.pending.joins.get_mut(key);
         if join.is_some_and(|join| join.on_reply(fragment, kind, reply)) {
             self.finish_join(sessions, key);
         }
@@ -552,11 +552,11 @@ impl Plane {
                 });
             }
             Owner::Join { join, fragment } => {
-                let Some(waiting) = self.joins.get_mut(join) else { return };
+                let Some(waiting) = self.pending.joins.get_mut(join) else { return };
                 if waiting.on_fault(fragment, fault) {
                     self.finish_join(sessions, join);
                 } else if waiting.is_waiting {
-                    self.across.due.push(Due::EndWait(join));
+                    self.pending.multi_step.due.push(Due::EndWait(join));
                 }
             }
             Owner::Gather { gather, fragment } => {
@@ -583,7 +583,7 @@ impl Plane {
         sessions: &mut Slab<Session>,
         key: Key<Box<Join>>,
     ) {
-        let Some(mut join) = self.joins.remove(key) else { return };
+        let Some(mut join) = self.pending.joins.remove(key) else { return };
         self.learn(key, &join);
         if join.is_unheard {
             self.end_unheard(sessions, join.session);
@@ -596,7 +596,7 @@ impl Plane {
             let (owner, sequence) = (join.session, join.sequence);
             self.complete(owner, session, sequence, |out| write_join(&plan, &mut join, out));
         }
-        self.joins_free.give(join);
+        self.pending.joins_free.give(join);
     }
 
     /// The same for a join that ends while its session is being parsed.
@@ -606,7 +606,7 @@ impl Plane {
         session: &mut Session,
         busy: &mut Busy,
     ) {
-        let Some(mut join) = self.joins.remove(key) else { return };
+        let Some(mut join) = self.pending.joins.remove(key) else { return };
         self.learn(key, &join);
         if join.is_unheard {
             session.unheard -= 1;
@@ -622,7 +622,7 @@ impl Plane {
                 errors.watch(out, |out| write_join(plan, &mut join, out));
             });
         }
-        self.joins_free.give(join);
+        self.pending.joins_free.give(join);
     }
 
     fn note_join(&self, join: &Join) {

@@ -105,7 +105,7 @@ impl Core {
             // the link.
             if slot.link.is_held() {
                 slot.link.let_go(patience.most, now);
-                plane.passing.held.retain(|&held| held != index);
+                plane.upstream.passing.held.retain(|&held| held != index);
             }
             return false;
         }
@@ -116,8 +116,8 @@ impl Core {
             plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
         }
         // A link may have been lost, and held anew, since it was noted.
-        if !plane.passing.held.contains(&index) {
-            plane.passing.held.push(index);
+        if !plane.upstream.passing.held.contains(&index) {
+            plane.upstream.passing.held.push(index);
         }
         true
     }
@@ -143,8 +143,8 @@ impl Core {
         let len = beyond_window(session, limits.pass_len(), false) as u64;
         let Some(busy) = &mut session.busy else { return };
         let counted = std::mem::replace(&mut busy.counted, len);
-        plane.passing.beyond += len.saturating_sub(counted);
-        if plane.passing.beyond > limits.released_len_max() {
+        plane.upstream.passing.beyond += len.saturating_sub(counted);
+        if plane.upstream.passing.beyond > limits.released_len_max() {
             plane.sum_beyond(sessions);
         }
     }
@@ -153,7 +153,7 @@ impl Core {
     pub fn tend_large(&mut self) {
         self.plane.release_held(&mut self.links);
         self.plane.tend_bulk(&self.links, &mut self.sessions);
-        if !self.plane.passing.bulk.is_empty() {
+        if !self.plane.upstream.passing.bulk.is_empty() {
             self.plane.bound_beyond(&mut self.sessions);
         }
     }
@@ -162,19 +162,19 @@ impl Core {
     #[cold]
     pub(crate) fn look_at_hold(&mut self, index: LinkIndex) {
         if !self.plane.stays_held(index, &mut self.links[index]) {
-            self.plane.passing.held.retain(|&held| held != index);
+            self.plane.upstream.passing.held.retain(|&held| held != index);
         }
     }
 
     /// The link to be read on next, of those that were held.
     #[inline]
     pub(crate) fn next_freed(&mut self) -> Option<LinkIndex> {
-        self.plane.passing.freed.pop()
+        self.plane.upstream.passing.freed.pop()
     }
 
     /// Whether there is one.
     pub(crate) fn has_freed(&self) -> bool {
-        !self.plane.passing.freed.is_empty()
+        !self.plane.upstream.passing.freed.is_empty()
     }
 
     /// Hands on what came of a large reply. Returns what came behind it.
@@ -274,8 +274,8 @@ impl Core {
                 session.lane = BULK;
             }
             // A client that stays is looked after like the others.
-            if !plane.passing.bulk.contains(&key) {
-                plane.passing.bulk.push(key);
+            if !plane.upstream.passing.bulk.contains(&key) {
+                plane.upstream.passing.bulk.push(key);
             }
         }
         plane.append_passing(key, session, &part, Lent::NONE);
@@ -408,7 +408,7 @@ impl Plane {
         (key, session): (Key<Session>, &Session),
     ) {
         let Some(passing) = session.passing else { return };
-        self.passing.behind.retain(|(whose, _)| *whose != key);
+        self.upstream.passing.behind.retain(|(whose, _)| *whose != key);
         let slot = &mut links[passing.link];
         if slot.is_held_for(key) {
             let most = self.patience(slot).most;
@@ -425,7 +425,7 @@ impl Plane {
         protocol: Protocol,
         push: &[u8],
     ) {
-        let behind = &mut self.passing.behind;
+        let behind = &mut self.upstream.passing.behind;
         let at = behind.iter().position(|(whose, _)| *whose == key).unwrap_or_else(|| {
             behind.push((key, Vec::new()));
             behind.len() - 1
@@ -444,26 +444,27 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn end_reply(&mut self, key: Key<Session>, session: &mut Session) {
         session.passing = None;
-        let Some(at) = self.passing.behind.iter().position(|(whose, _)| *whose == key) else {
+        let Some(at) = self.upstream.passing.behind.iter().position(|(whose, _)| *whose == key)
+        else {
             return;
         };
-        let (_, kept) = self.passing.behind.swap_remove(at);
-        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let (_, kept) = self.upstream.passing.behind.swap_remove(at);
+        let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         busy.output.buf().extend_from_slice(&kept);
         self.mark_session_dirty(key, session);
     }
 
     fn free_link(&mut self, index: LinkIndex) {
-        self.passing.held.retain(|&held| held != index);
-        self.passing.freed.push(index);
+        self.upstream.passing.held.retain(|&held| held != index);
+        self.upstream.passing.freed.push(index);
     }
 
     /// Has the links read on behind which others have waited for long enough; a few
     /// times a second, and before anything times out.
     pub(in crate::core::upstream) fn release_held(&mut self, links: &mut [LinkSlot]) {
-        let mut held = std::mem::take(&mut self.passing.held);
+        let mut held = std::mem::take(&mut self.upstream.passing.held);
         held.retain(|&index| self.stays_held(index, &mut links[index]));
-        self.passing.held = held;
+        self.upstream.passing.held = held;
     }
 
     /// Returns whether a link stays held. If others wait, it is looked at again when they have
@@ -477,7 +478,7 @@ impl Plane {
                 true
             }
             Held::Over => {
-                self.passing.freed.push(index);
+                self.upstream.passing.freed.push(index);
                 false
             }
             // Its connection is lost.
@@ -514,7 +515,7 @@ impl Plane {
     /// Bounds what waits for clients that do not take it, unless that was done a moment ago.
     #[cold]
     fn sum_beyond(&mut self, sessions: &mut Slab<Session>) {
-        if self.clock.now >= self.passing.next_sum {
+        if self.clock.now >= self.upstream.passing.next_sum {
             self.bound_beyond(sessions);
         }
     }
@@ -532,34 +533,34 @@ impl Plane {
             beyond_window(session, limits.pass_len(), is_early_counted) as u64
         };
         let there = |key: &Key<Session>| Some((*key, sessions.get(*key)?));
-        let mut waiting: Vec<_> = (self.passing.bulk.iter().filter_map(there))
+        let mut waiting: Vec<_> = (self.upstream.passing.bulk.iter().filter_map(there))
             .map(|(key, session)| (session.blocked_since, key, beyond(session)))
             .filter(|&(_, _, len)| len > 0)
             .collect();
-        for &key in &self.passing.bulk {
+        for &key in &self.upstream.passing.bulk {
             let session = sessions.get_mut(key);
             if let Some(busy) = session.and_then(|session| session.busy.as_mut()) {
                 busy.counted = busy.output.len().saturating_sub(limits.pass_len()) as u64;
             }
         }
-        self.passing.beyond = waiting.iter().map(|&(_, _, len)| len).sum();
-        if self.passing.beyond <= limits.released_len_max() {
+        self.upstream.passing.beyond = waiting.iter().map(|&(_, _, len)| len).sum();
+        if self.upstream.passing.beyond <= limits.released_len_max() {
             return;
         }
         waiting.sort_unstable_by_key(|&(since, _, _)| since);
         for (_, key, len) in waiting {
             let Some(session) = sessions.get_mut(key) else { continue };
             if is_stalled_for(session, STALLED_FOR, now)
-                && self.passing.beyond > limits.released_len_max()
+                && self.upstream.passing.beyond > limits.released_len_max()
             {
-                self.passing.beyond -= len;
+                self.upstream.passing.beyond -= len;
                 session.is_cut = true;
                 self.mark_session_dirty(key, session);
             }
         }
-        if self.passing.beyond > limits.released_len_max() {
+        if self.upstream.passing.beyond > limits.released_len_max() {
             // Every client has taken something of late.
-            self.passing.next_sum = now + SUMMED_EVERY;
+            self.upstream.passing.next_sum = now + SUMMED_EVERY;
         }
     }
 
@@ -570,7 +571,7 @@ impl Plane {
         sessions: &mut Slab<Session>,
     ) {
         let small = self.plan.limits.pass_len() / 8;
-        let mut bulk = std::mem::take(&mut self.passing.bulk);
+        let mut bulk = std::mem::take(&mut self.upstream.passing.bulk);
         bulk.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
             if session.passing.is_some_and(|passing| passing.cut_at.is_some()) {
@@ -591,7 +592,7 @@ impl Plane {
             }
             true
         });
-        self.passing.bulk = bulk;
+        self.upstream.passing.bulk = bulk;
     }
 }
 

@@ -149,15 +149,15 @@ impl Plane {
         links[index].awaited_keys = self.hashes_of(asked);
         self.send_private(links, asked, index);
         self.note_deadline(links[index].link.deadline(self.link_options(asked.session.pool)));
-        self.streamed.push(index);
+        self.upstream.streamed.push(index);
         self.batch += 1;
     }
 
     /// Whether another large request may be sent to a server as it comes.
     fn has_room_for_large(&mut self, links: &[LinkSlot], server: (u16, u16)) -> bool {
-        self.streamed.retain(|&index| links[index].takes_large && !links[index].is_free);
+        self.upstream.streamed.retain(|&index| links[index].takes_large && !links[index].is_free);
         let is_there = |&&index: &&LinkIndex| (links[index].pool, links[index].backend) == server;
-        self.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
+        self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
     }
 
     /// Whether clients that wait for room on a link may go on.
@@ -185,8 +185,8 @@ impl Plane {
         let lands = streaming.lands;
         if lands {
             let context = self.session_context(session);
-            if !self.landings.take_part(key, part, context) {
-                self.landings.remove(key);
+            if !self.upstream.landings.take_part(key, part, context) {
+                self.upstream.landings.remove(key);
                 self.on_broken_frame(session, busy, |out| RequestFault::BulkEnd.write_error(out));
                 return &[];
             }
@@ -303,7 +303,7 @@ impl Plane {
         if let Some(index) = self.streamed_link(links, key, streaming) {
             streaming.link = None;
             links[index].lease = None;
-            self.discards.push(index);
+            self.upstream.discards.push(index);
         }
     }
 
@@ -318,7 +318,7 @@ impl Plane {
     ) {
         let Some(streaming) = session.streaming.take() else { return };
         if streaming.lands {
-            self.landings.remove(key);
+            self.upstream.landings.remove(key);
         }
         if let Some(index) = self.streamed_link(links, key, &streaming) {
             links[index].link.abandon(|exchange| {
@@ -327,7 +327,7 @@ impl Plane {
                 }
             });
             links[index].lease = None;
-            self.discards.push(index);
+            self.upstream.discards.push(index);
         }
     }
 }

@@ -35,7 +35,7 @@ impl Core {
             if slot.unblock.is_none() {
                 slot.unblock = Some(UnblockReason::Displaced);
                 slot.link.set_moving(true);
-                plane.unblocking.push((index, slot.generation));
+                plane.upstream.unblocking.push((index, slot.generation));
             }
             if !plane.is_serving(pool, usize::from(slot.backend)) {
                 let options = plane.link_options(pool);
@@ -80,7 +80,7 @@ impl Core {
         let place = (slot.pool, slot.backend);
         slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
         plane.end_lease(sessions, index, slot);
-        plane.discards.push(index);
+        plane.upstream.discards.push(index);
     }
 
     /// Has a command of which nothing was executed wait where its keys are now, for as
@@ -108,7 +108,7 @@ impl Core {
         if owner.is_some() && slot.lease == owner {
             // Nobody has the keys: its client was told.
             plane.end_lease(sessions, from, slot);
-            plane.discards.push(from);
+            plane.upstream.discards.push(from);
         }
     }
 }

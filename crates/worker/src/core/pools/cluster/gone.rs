@@ -106,7 +106,7 @@ impl Plane {
     /// reached, or is not asked for now.
     #[cold]
     pub(in crate::core) fn is_gone(&self, slot: &LinkSlot) -> bool {
-        self.waited.is_none()
+        self.cluster.waited.is_none()
             && self.holds_unsent(slot)
             && !self.is_kept_from(slot)
             && (slot.is_lost || !self.admits(slot))
@@ -122,7 +122,7 @@ impl Plane {
     /// Returns whether no connection of a shared link has told yet whether its primary, for which
     /// requests wait, can be reached.
     fn is_unmet(&self, slot: &LinkSlot) -> bool {
-        self.waited.is_none()
+        self.cluster.waited.is_none()
             && matches!(slot.link.state(), LinkState::Idle | LinkState::Connecting { .. })
             && self.holds_unsent(slot)
             && !self.is_kept_from(slot)
@@ -189,7 +189,7 @@ impl Plane {
         }
         if is_unmet && slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
             slot.is_connecting = true;
-            self.connects.push(index);
+            self.upstream.connects.push(index);
         }
         let until = self.waits_until((key, slot.pool));
         if !session.waits_for_link {
@@ -212,7 +212,7 @@ impl Plane {
         let now = self.clock.now;
         if slot.is_lost && slot.link.wants_connection(now) && !slot.is_connecting {
             slot.is_connecting = true;
-            self.connects.push(index);
+            self.upstream.connects.push(index);
         }
         if let Some(state) = self.cluster_state(slot.pool) {
             state.shared.ask_about_unowned(now);
@@ -239,7 +239,7 @@ impl Plane {
     /// Returns how long a client has waited for a primary in vain, if the client is to be told.
     #[inline]
     pub(in crate::core) fn waited_in_vain(&self, key: Key<Session>) -> Option<Duration> {
-        self.refused_in_vain.set(false);
+        self.cluster.refused_in_vain.set(false);
         match self.cluster.unowned.is_empty() {
             true => None,
             false => self.looks_in_vain(key),
@@ -259,10 +259,10 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn end_wait_in_vain(&mut self, key: Key<Session>) {
         let Some(wait) = self.cluster.unowned.get_mut(&key.to_bits()) else { return };
-        if !self.refused_in_vain.get() {
+        if !self.cluster.refused_in_vain.get() {
             if !wait.is_over {
                 self.cluster.unowned.remove(&key.to_bits());
-                self.waited = None;
+                self.cluster.waited = None;
             }
             return;
         }

@@ -52,8 +52,10 @@ use keyway_proxy::{Budget, LinkState, Session};
 use keyway_resp::Protocol;
 use keyway_route::ScanParts;
 use keyway_topology::{ClusterMap, ReadFrom, Ring, SLOT_COUNT};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What this worker knows of one cluster.
 pub(in crate::core) struct ClusterState {
@@ -69,6 +71,11 @@ pub(in crate::core) struct ClusterState {
 /// What this worker has to do with clusters.
 #[derive(Default)]
 pub(in crate::core) struct State {
+    /// For how long the client whose requests are being started has waited for a primary in
+    /// vain: they wait no more.
+    pub(in crate::core) waited: Option<Duration>,
+    /// A request of that client was refused.
+    pub(in crate::core) refused_in_vain: Cell<bool>,
     /// Positions of the pools that are one.
     pools: Vec<u16>,
     /// What servers said about theirs.
@@ -281,7 +288,7 @@ impl Core {
     /// Has names subscribed where they live now; servers that work are as good as any.
     fn move_subscriptions(&mut self, pool: u16) {
         let Core { links, plane, .. } = self;
-        plane.pubsub.is_moving = true;
+        plane.servers.pubsub.is_moving = true;
         let Some(state) = plane.pools[usize::from(pool)].found() else { return };
         let place_count = state.cluster.map.place_count();
         let is_ready = |place: &u16| {
@@ -484,7 +491,7 @@ impl Plane {
         }
         // This client waits no longer than any request may take.
         let until = self.waits_until((key, session.pool));
-        if until <= self.clock.now || self.waited.is_some() {
+        if until <= self.clock.now || self.cluster.waited.is_some() {
             return false;
         }
         self.note_waiting((key, session), until);
@@ -496,7 +503,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn unknown_server(&self, pool: u16, is_left_out: bool) -> Option<String> {
         let state = self.cluster_state(pool)?;
-        self.refused_in_vain.set(true);
+        self.cluster.refused_in_vain.set(true);
         let name = &self.plan.pools[usize::from(pool)].name;
         let why = state.shared.trouble_in(name);
         let readers = self.pools[usize::from(pool)].readers();
@@ -525,7 +532,7 @@ impl Plane {
                 )
             }
         };
-        Some(match self.waited {
+        Some(match self.cluster.waited {
             Some(waited) => format!("{said} ({})", Self::waited_words(waited)),
             None => said,
         })

@@ -245,7 +245,7 @@ impl Core {
             links[index].link.begin_last_anew(plane.clock.now);
         }
         if let Owner::Errand(errand) = one.exchange.owner {
-            plane.across.note_moved(errand, place, index);
+            plane.pending.multi_step.note_moved(errand, place, index);
         }
     }
 

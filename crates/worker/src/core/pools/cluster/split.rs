@@ -183,12 +183,12 @@ impl Plane {
             join.add_fragment(fragment.server, fragment.keys);
         }
         scratch.of_key.iter().for_each(|&fragment| join.add_owner(fragment));
-        let join = self.joins.insert(join);
+        let join = self.pending.joins.insert(join);
         for (number, fragment) in scratch.fragments.iter().enumerate() {
             let index = self.link_of(session, fragment.server);
             let slot = &mut links[index];
             if let Some(fault) = self.refused(slot) {
-                let waiting = self.joins.get_mut(join);
+                let waiting = self.pending.joins.get_mut(join);
                 if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
                     self.finish_join_now(join, session, busy);
                 }

@@ -153,9 +153,9 @@ fn a_part_that_is_sent_elsewhere_ends_also_when_its_client_has_gone() {
     send(&mut core, 2);
     core.remove_session(client, None);
     hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
-    assert_eq!(core.plane.joins.len(), 1);
+    assert_eq!(core.plane.pending.joins.len(), 1);
     hear(&mut core, 2, "-MOVED 15495 h:1\r\n");
-    assert_eq!(core.plane.joins.len(), 0);
+    assert_eq!(core.plane.pending.joins.len(), 0);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
 /// Connects the private link that is about to be, and takes what is sent on it. Its
 /// server answers `CLIENT ID`.
 fn connect_private(core: &mut Core) -> LinkIndex {
-    let index = core.plane.connects.pop().unwrap();
+    let index = core.plane.upstream.connects.pop().unwrap();
     assert!(core.links[index].is_private);
     core.on_connecting(index);
     core.on_connected(index, Socket(100));
@@ -349,7 +349,7 @@ fn who_waits_at_a_server_that_lost_its_slots_waits_on_for_what_is_left_at_the_ne
         core.on_backend_bytes(index, b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n")
             .unwrap();
         assert_eq!(output(&core, client), "");
-        let next = *core.plane.connects.last().unwrap();
+        let next = *core.plane.upstream.connects.last().unwrap();
         assert_eq!(core.links[next].backend, core.links[link(&core, 1)].backend);
         core.on_connecting(next);
         core.on_connected(next, Socket(101));
@@ -370,7 +370,7 @@ fn what_was_given_out_before_a_server_lost_its_slots_is_delivered() {
     assert_eq!(output(&core, client), r"*2\r\n$1\r\na\r\n$1\r\nv\r\n");
     pass_to(&mut core, 5000);
     core.send_retries();
-    assert_eq!((core.leases(), core.plane.connects.len()), (0, 0));
+    assert_eq!((core.leases(), core.plane.upstream.connects.len()), (0, 0));
 }
 
 #[test]
@@ -379,12 +379,12 @@ fn who_waits_at_a_deposed_server_that_is_silent_leaves_it() {
     let (client, index) = displaced(&mut core, "BLPOP a 0\r\n");
     pass_to(&mut core, 1100);
     core.send_retries();
-    assert_eq!(core.plane.connects.len(), 0, "it has a second");
+    assert_eq!(core.plane.upstream.connects.len(), 0, "it has a second");
     pass_to(&mut core, 1300);
     core.send_retries();
-    assert_eq!((core.leases(), core.plane.connects.len()), (1, 1));
-    assert!(core.plane.discards.contains(&index) && core.is_to_be_discarded(index));
-    let next = core.plane.connects[0];
+    assert_eq!((core.leases(), core.plane.upstream.connects.len()), (1, 1));
+    assert!(core.plane.upstream.discards.contains(&index) && core.is_to_be_discarded(index));
+    let next = core.plane.upstream.connects[0];
     assert!(core.links[next].link.is_blocking);
     // What the silent one says in the end is nobody's.
     core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
@@ -585,7 +585,7 @@ fn a_part_that_was_not_sent_yet_ends_also_when_its_client_has_gone() {
     learn(&mut core, &[(0, 16383, 1)]);
     send(&mut core, 1);
     hear(&mut core, 1, "*1\r\n$1\r\nb\r\n");
-    assert_eq!(core.plane.joins.len(), 0);
+    assert_eq!(core.plane.pending.joins.len(), 0);
 }
 
 /// Nobody has the slots of the second server.

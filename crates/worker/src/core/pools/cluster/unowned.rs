@@ -65,7 +65,7 @@ impl Plane {
             None => self.begin_wait((key, session.pool)),
         };
         let Some(state) = self.cluster_state(session.pool) else { return false };
-        if until <= now || self.waited.is_some() {
+        if until <= now || self.cluster.waited.is_some() {
             state.shared.totals.given_up.fetch_add(1, Relaxed);
             return false;
         }

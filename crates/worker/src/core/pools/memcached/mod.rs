@@ -187,11 +187,11 @@ impl Plane {
         let pool = &plan.pools[usize::from(session.pool)];
         self.choose_lane(links, (key, session), busy);
         let mut pos = 0;
-        let mut next = NextRequest::of(session, self.rereading == Some(key));
+        let mut next = NextRequest::of(session, self.clients.rereading == Some(key));
         let may_have_waited = next.was_full || self.cluster.has_waiting();
         let (mut is_full, mut is_held_up, mut since) = (false, false, None);
         let waited = self.waited_in_vain(key);
-        let led_from = std::mem::replace(&mut self.waited, waited);
+        let led_from = std::mem::replace(&mut self.cluster.waited, waited);
         busy.input_needed = 0;
         while pos < bytes.len() {
             if session.closing {
@@ -279,7 +279,7 @@ impl Plane {
             }
             if pos == 0 && may_have_waited {
                 since = self.waited_since((key, &*session));
-                if self.waited.is_some() {
+                if self.cluster.waited.is_some() {
                     self.end_wait_in_vain(key);
                 }
             } else if next.was_full && since.is_none() {
@@ -287,7 +287,7 @@ impl Plane {
             }
             next.is_new = true;
             pos += consumed;
-            if self.noting.is_due(consumed) {
+            if self.observe.hot_keys.is_due(consumed) {
                 self.note_memcached(pool, session, request, bytes);
             }
         }
@@ -303,7 +303,7 @@ impl Plane {
             self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
         }
         self.memcached.ahead = requests;
-        self.waited = led_from;
+        self.cluster.waited = led_from;
         pos
     }
 
@@ -525,7 +525,7 @@ impl Plane {
             }
             return false;
         };
-        self.held_back.push((call.key, call.session.pool));
+        self.clients.held_back.push((call.key, call.session.pool));
         call.session.is_held_back = true;
         self.plan.clients.set_paused(call.session.identity.id, true);
         call.session.waits_for_link = true;

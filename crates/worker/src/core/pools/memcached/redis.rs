@@ -128,7 +128,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn on_gather_refused(&mut self, index: LinkIndex, said: &[u8]) {
         if said.starts_with(b"-NOSCRIPT") {
-            self.across.due.push(Due::Loads(index));
+            self.pending.multi_step.due.push(Due::Loads(index));
         }
     }
 }

@@ -62,7 +62,7 @@ impl Plane {
             if let Some(lent) = transfer.into_zero_copy() {
                 len += insert_lent(&mut call.busy.output, *lent);
             }
-            if len >= self.noting.look_from {
+            if len >= self.observe.hot_keys.look_from {
                 self.note_large_item(call.session.pool, call.request, call.bytes, len);
                 work = work.or_else(|| self.began_lately(log, call.session, call.busy));
             }

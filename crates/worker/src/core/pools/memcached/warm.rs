@@ -158,7 +158,7 @@ impl Plane {
             is_held_up: false,
         };
         let key = self.memcached.warmings.insert(warming);
-        self.across.due.push(Due::Warm(key));
+        self.pending.multi_step.due.push(Due::Warm(key));
         Step::Started
     }
 
@@ -279,7 +279,7 @@ impl Plane {
             is_held_up: false,
         };
         let key = self.memcached.warmings.insert(warming);
-        self.across.due.push(Due::Warm(key));
+        self.pending.multi_step.due.push(Due::Warm(key));
         None
     }
 
@@ -320,7 +320,7 @@ impl Plane {
             Err(fault) => haul.on_fault(fault),
         }
         if !std::mem::replace(&mut warming.is_due, true) {
-            self.across.due.push(Due::Warm(key));
+            self.pending.multi_step.due.push(Due::Warm(key));
         }
     }
 
@@ -397,7 +397,7 @@ impl Plane {
             let Some(warming) = warmings.get_mut(key) else { continue };
             warming.is_held_up = false;
             if !std::mem::replace(&mut warming.is_due, true) {
-                return self.across.due.push(Due::Warm(key));
+                return self.pending.multi_step.due.push(Due::Warm(key));
             }
         }
     }

@@ -262,17 +262,17 @@ impl Core {
 
     /// Relays that have room again go first: what a client sent later is behind them.
     fn resume_relays(&mut self) {
-        if self.plane.routes.relays == 0 || self.plane.resumes.is_empty() {
+        if self.plane.routes.relays == 0 || self.plane.clients.resuming.is_empty() {
             return;
         }
         let (sessions, plane) = (&self.sessions, &mut self.plane);
         let is_relay =
             |key: &Key<Session>| sessions.get(*key).is_some_and(|session| session.relay.is_some());
-        let resumes = std::mem::take(&mut plane.resumes);
+        let resumes = std::mem::take(&mut plane.clients.resuming);
         let (relays, clients): (Vec<_>, Vec<_>) = resumes.into_iter().partition(is_relay);
-        plane.resumes = relays;
+        plane.clients.resuming = relays;
         self.resume_sessions(&mut Vec::new());
-        self.plane.resumes.extend(clients);
+        self.plane.clients.resuming.extend(clients);
     }
 
     /// Asks, or keeps the question until its level has room.
@@ -359,7 +359,7 @@ impl Core {
         let key = self.sessions.insert(session);
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
-        let mut busy = plane.busy_pool.take();
+        let mut busy = plane.clients.busy_pool.take();
         let left = plane.feed_relay(links, key, session, &mut busy, bytes);
         session.busy = Some(busy);
         plane.mark_session_dirty(key, session);
@@ -426,7 +426,7 @@ impl Core {
         let len = busy.output.len();
         busy.output.advance(len);
         if busy.is_empty() {
-            self.plane.busy_pool.give(busy);
+            self.plane.clients.busy_pool.give(busy);
         }
         self.keep_relay(session);
     }

@@ -15,3 +15,19 @@ pub(in crate::core) mod scripts;
 pub(in crate::core) mod stateful;
 pub(in crate::core) mod tracking;
 pub(in crate::core) mod unblock;
+
+use crate::Plan;
+use pubsub::PubSub;
+
+/// What a worker has for clients of all pools with servers.
+pub(crate) struct State {
+    pub(crate) pubsub: PubSub,
+    pub(crate) tracking: tracking::State,
+}
+
+impl State {
+    /// The state of a worker without clients.
+    pub(in crate::core) fn new(plan: &Plan) -> State {
+        State { pubsub: PubSub::new(plan), tracking: tracking::State::default() }
+    }
+}

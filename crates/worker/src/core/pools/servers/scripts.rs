@@ -133,10 +133,10 @@ impl Plane {
         asked: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
-        self.across.lesson = Some(Conclusion::Loads(loads));
+        self.pending.multi_step.lesson = Some(Conclusion::Loads(loads));
         let RequestContext { key, session, busy, request } = asked;
         let step = self.send_everywhere(links, *key, session, busy, request, rule);
-        self.across.lesson = None;
+        self.pending.multi_step.lesson = None;
         step
     }
 
@@ -154,9 +154,9 @@ impl Plane {
             Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
         };
         let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
-        self.across.lesson = Some(Conclusion::Certain(certain));
+        self.pending.multi_step.lesson = Some(Conclusion::Certain(certain));
         let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
-        self.across.lesson = None;
+        self.pending.multi_step.lesson = None;
         step
     }
 
@@ -220,7 +220,7 @@ impl Plane {
             preload = Some((digest, body));
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
-        let mut errand = self.across.take(work);
+        let mut errand = self.pending.multi_step.take(work);
         errand.server = server;
         errand.request.extend_from_slice(request.args.buf());
         self.start_errand(links, key, session, busy, request, (errand, preload))
@@ -234,7 +234,7 @@ impl Plane {
         hasher.write_u64(scripts.losses());
         hasher.write(body);
         let hash = hasher.finish();
-        let place = &mut self.across.shown.0[hash as usize % SHOWN];
+        let place = &mut self.pending.multi_step.shown.0[hash as usize % SHOWN];
         if *place != hash {
             *place = hash;
             scripts.see(body);
@@ -302,7 +302,7 @@ impl Plane {
     pub(in crate::core) fn on_load_refused(&mut self, index: LinkIndex, said: &[u8]) {
         let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
         if passing.iter().any(|code| said.starts_with(code)) {
-            self.across.due.push(Due::Loads(index));
+            self.pending.multi_step.due.push(Due::Loads(index));
         }
     }
 
@@ -438,7 +438,7 @@ mod tests {
     }
 
     fn reconnect(core: &mut Core) {
-        core.plane.connects.clear();
+        core.plane.upstream.connects.clear();
         core.on_connecting(0);
         core.on_connected(0, Socket(2));
     }

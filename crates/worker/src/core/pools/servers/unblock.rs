@@ -31,7 +31,7 @@ impl Core {
             let slot = &mut self.links[index];
             slot.link.set_moving(false);
             if slot.unblock.replace(unblock.reason).is_none() {
-                self.plane.unblocking.push((index, slot.generation));
+                self.plane.upstream.unblocking.push((index, slot.generation));
             }
             self.send_unblock(index);
         }
@@ -41,7 +41,7 @@ impl Core {
     /// Asks again to end the commands that go on although they were to end: the
     /// first request may have overtaken the command, or got lost.
     pub(crate) fn retry_unblocks(&mut self) {
-        let mut unblocking = std::mem::take(&mut self.plane.unblocking);
+        let mut unblocking = std::mem::take(&mut self.plane.upstream.unblocking);
         unblocking.retain(|&(index, generation)| {
             let slot = &self.links[index];
             let goes_on = slot.generation == generation && slot.lease.is_some();
@@ -50,7 +50,7 @@ impl Core {
             }
             goes_on
         });
-        self.plane.unblocking = unblocking;
+        self.plane.upstream.unblocking = unblocking;
     }
 
     /// Has the server end the command that waits on a private link: a reply
@@ -96,7 +96,7 @@ impl Core {
         let is_asked = on.peek().is_some() && on.all(|is_asked| is_asked);
         if !is_asked {
             let id = session.identity.id;
-            self.plane.unblocks.push(Unblock { id, reason: UnblockReason::Stopping });
+            self.plane.clients.unblocks.push(Unblock { id, reason: UnblockReason::Stopping });
         }
     }
 

@@ -41,7 +41,7 @@ impl Plane {
         let Some(store) = self.plan.pools[session.pool as usize].kind.store() else {
             return usize::MAX / 2;
         };
-        let Scratch { args, hints } = &mut self.ahead;
+        let Scratch { args, hints } = &mut self.store.ahead;
         hints.clear();
         let mut end = 0;
         for _ in 0..REQUESTS_MAX {

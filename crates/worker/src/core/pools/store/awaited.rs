@@ -96,7 +96,7 @@ impl Plane {
     #[inline]
     pub(crate) fn held_until(&self, session: &mut Session, now: Time) -> Option<Time> {
         if session.awaited != 0 {
-            if let Some(until) = self.awaited.until(session.awaited) {
+            if let Some(until) = self.store.awaited.until(session.awaited) {
                 return Some(until);
             }
             session.awaited = 0;
@@ -109,21 +109,21 @@ impl Plane {
     #[cold]
     pub(crate) fn settle_awaited(&mut self) {
         let now = self.clock.now;
-        self.awaited.close(now);
+        self.store.awaited.close(now);
         let invalidations = &self.plan.invalidations;
-        while let Some(first) = self.awaited.open.front_mut() {
+        while let Some(first) = self.store.awaited.open.front_mut() {
             first.places.retain(|(worker, number)| !invalidations.is_delivered(*worker, *number));
             if !first.places.is_empty() && now < first.until {
                 return;
             }
-            self.awaited.open.pop_front();
+            self.store.awaited.open.pop_front();
         }
     }
 
     /// Tells the waiting workers that the messages for this worker were sent.
     #[cold]
     pub(crate) fn acknowledge_told(&mut self) {
-        self.store_tracking.owes_word = false;
+        self.store.tracking.owes_word = false;
         for worker in self.plan.invalidations.acknowledge(self.worker()) {
             self.plan.post_published(worker);
         }

@@ -148,9 +148,9 @@ impl Plane {
         let deadline = (patience > 0).then(|| self.clock.now + Duration::from_millis(patience));
         let sequence = asked.busy.order.reserve();
         let waiting = Waiting { session: asked.key, sequence, waiter, deadline, _share: share };
-        self.store_blocking.waiting.insert(client, waiting);
+        self.store.blocking.waiting.insert(client, waiting);
         if let Some(deadline) = deadline {
-            self.store_blocking.deadlines.insert((deadline, client));
+            self.store.blocking.deadlines.insert((deadline, client));
             self.note_deadline(Some(deadline));
         }
         asked.session.stateful.get_or_insert_default().waits_on_store = true;
@@ -169,7 +169,7 @@ impl Plane {
             }
             let handout = Handout { client, reply };
             if its == worker {
-                self.store_blocking.outbox.push(handout);
+                self.store.blocking.outbox.push(handout);
             } else if self.plan.handouts.post(its, handout) {
                 self.plan.post_published(its);
             }
@@ -178,9 +178,9 @@ impl Plane {
 
     /// Takes a client off those that wait; where its reply goes.
     fn end_waiting(&mut self, client: u64) -> Option<(Key<Session>, u32)> {
-        let waiting = self.store_blocking.waiting.swap_remove(&client)?;
+        let waiting = self.store.blocking.waiting.swap_remove(&client)?;
         if let Some(deadline) = waiting.deadline {
-            self.store_blocking.deadlines.remove(&(deadline, client));
+            self.store.blocking.deadlines.remove(&(deadline, client));
         }
         self.plan.clients.set_blocked(client, false);
         Some((waiting.session, waiting.sequence))
@@ -189,7 +189,7 @@ impl Plane {
     /// Ends the waiting of a client that leaves.
     pub(in crate::core) fn forget_waiting(&mut self, session: &Session) {
         let client = session.identity.id;
-        let Some(waiting) = self.store_blocking.waiting.get(&client) else { return };
+        let Some(waiting) = self.store.blocking.waiting.get(&client) else { return };
         if let Some(store) = self.plan.pools[usize::from(session.pool)].kind.store() {
             store.cancel(&waiting.waiter);
         }
@@ -216,7 +216,7 @@ impl Plane {
         client: u64,
         write: impl FnOnce(&Waiter, &mut Vec<u8>),
     ) {
-        let Some(waiting) = self.store_blocking.waiting.get(&client) else { return };
+        let Some(waiting) = self.store.blocking.waiting.get(&client) else { return };
         let Some(session) = sessions.get(waiting.session) else { return };
         let Some(store) = self.plan.pools[usize::from(session.pool)].kind.store() else {
             return;
@@ -234,22 +234,22 @@ impl Core {
     #[cold]
     pub(crate) fn deliver_handouts(&mut self) {
         let Core { sessions, plane, .. } = self;
-        let mut outbox = std::mem::take(&mut plane.store_blocking.outbox);
-        if std::mem::take(&mut plane.store_blocking.has_mail) {
+        let mut outbox = std::mem::take(&mut plane.store.blocking.outbox);
+        if std::mem::take(&mut plane.store.blocking.has_mail) {
             plane.plan.handouts.take(plane.worker(), &mut outbox);
         }
         outbox.drain(..).for_each(|handout| plane.hand_out(sessions, &handout));
-        plane.store_blocking.outbox = outbox;
+        plane.store.blocking.outbox = outbox;
     }
 
     /// Ends the waiting of those whose time is up.
     pub(in crate::core) fn end_overdue_waits(&mut self) {
         let Core { sessions, plane, .. } = self;
-        while let Some(&(deadline, client)) = plane.store_blocking.deadlines.first() {
+        while let Some(&(deadline, client)) = plane.store.blocking.deadlines.first() {
             if deadline > plane.clock.now {
                 return plane.note_deadline(Some(deadline));
             }
-            plane.store_blocking.deadlines.pop_first();
+            plane.store.blocking.deadlines.pop_first();
             plane.cut_waiting(sessions, client, |waiter, out| waiter.write_timeout(out));
         }
     }

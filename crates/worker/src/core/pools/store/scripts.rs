@@ -341,7 +341,7 @@ impl Plane {
     /// Whether the reply just composed, if it is an error of a script, was counted when
     /// a command of the script was answered so.
     pub(in crate::core::pools::store) fn takes_counted(&mut self) -> bool {
-        std::mem::take(&mut self.store_scripts.is_counted)
+        std::mem::take(&mut self.store.scripts.is_counted)
     }
 
     /// Appends the reply to a command about scripts; what remains to be told of
@@ -354,7 +354,7 @@ impl Plane {
         out: &mut Vec<u8>,
     ) -> Option<Settlement> {
         let index = session.pool;
-        let engines = &mut self.store_scripts.engines;
+        let engines = &mut self.store.scripts.engines;
         let (relief, mailers, worker) = (&self.plan.relief, &self.plan.mailers, self.cells.index());
         let new = || {
             let (relief, mailers) = (Arc::clone(relief), Arc::clone(mailers));
@@ -387,7 +387,7 @@ impl Plane {
                 None
             }
         };
-        self.store_scripts.engines.insert(index, engine);
+        self.store.scripts.engines.insert(index, engine);
         settlement
     }
 
@@ -546,10 +546,10 @@ impl Plane {
             self.show_started();
         }
         work(Rc::clone(&host) as Rc<dyn Host>, run, out);
-        self.store_scripts.is_counted = host.is_counted.get();
+        self.store.scripts.is_counted = host.is_counted.get();
         let effects = host.effects.take();
-        self.pubsub.has_mail |= effects.has_own_messages;
-        self.monitoring.has_mail |= effects.has_own_lines;
+        self.servers.pubsub.has_mail |= effects.has_own_messages;
+        self.observe.monitoring.has_mail |= effects.has_own_lines;
         // As long as nothing that was read can change.
         let settlement = (store.notifies() || effects.is_of_everything || tracks)
             .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));

@@ -43,7 +43,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn look(&mut self, log: &SlowLog) -> Option<Time> {
         let at = log.now()?;
-        self.looked = Looked { at, requests: self.batch };
+        self.store.looked = Looked { at, requests: self.batch };
         Some(at)
     }
 
@@ -57,7 +57,7 @@ impl Plane {
         session: &Session,
         busy: &Busy,
     ) -> Option<Work> {
-        if self.looked.requests + 1 < self.batch {
+        if self.store.looked.requests + 1 < self.batch {
             self.look(log)?;
         }
         // A reply to who has no client is on its way to another pool.
@@ -75,7 +75,7 @@ impl Plane {
         session: &Session,
         busy: &Busy,
     ) -> Option<Work> {
-        if self.looked.requests + LATELY < self.batch {
+        if self.store.looked.requests + LATELY < self.batch {
             self.look(log);
             return None;
         }
@@ -122,7 +122,7 @@ impl Plane {
 
     /// When a request began, and when it was over, if it was slow.
     fn ended_slow(&mut self, log: &SlowLog) -> Option<(Time, Time)> {
-        let began = self.looked.at;
+        let began = self.store.looked.at;
         let now = self.look(log)?;
         (now.since(began) >= log.slower_than()).then_some((began, now))
     }

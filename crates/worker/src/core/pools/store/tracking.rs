@@ -108,7 +108,7 @@ impl StoreTracking {
 impl Plane {
     fn table(&mut self, pool: u16) -> &Arc<Table> {
         let plan = &self.plan;
-        let tables = &mut self.store_tracking.tables;
+        let tables = &mut self.store.tracking.tables;
         tables.entry(pool).or_insert_with(|| plan.invalidations.table(pool))
     }
 
@@ -145,7 +145,7 @@ impl Plane {
         // Before the first key is entered, or read: whoever changes it later
         // must know that changes are watched.
         table.join(id, worker, || store.watch_changes(true));
-        self.store_tracking.trackers.insert(id, asked.key);
+        self.store.tracking.trackers.insert(id, asked.key);
         let old = prefixes_of(asked.session.tracking.as_deref());
         let new = prefixes_of(tracking.as_deref());
         table.change_prefixes(id, (&old, &new));
@@ -157,7 +157,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn forget_tracker(&mut self, session: &mut Session) {
         let id = session.identity.id;
-        if self.store_tracking.trackers.swap_remove(&id).is_none() {
+        if self.store.tracking.trackers.swap_remove(&id).is_none() {
             return;
         }
         let plan = Arc::clone(&self.plan);
@@ -166,8 +166,8 @@ impl Plane {
         let prefixes = prefixes_of(session.tracking.as_deref());
         table.change_prefixes(id, (&prefixes, &BTreeSet::new()));
         table.leave(id, || store.watch_changes(false));
-        self.store_tracking.late.swap_remove(&(id, false));
-        self.store_tracking.late.swap_remove(&(id, true));
+        self.store.tracking.late.swap_remove(&(id, false));
+        self.store.tracking.late.swap_remove(&(id, true));
     }
 
     /// What a client's tracking has to do with a request that it now begins:
@@ -200,7 +200,7 @@ impl Plane {
         if request.keys(&mut keys).is_ok() {
             for &index in &keys {
                 let is_new = self.enter_read(session, &request.args[index as usize]);
-                self.store_tracking.reads.push((index, is_new));
+                self.store.tracking.reads.push((index, is_new));
             }
         }
         self.keys = keys;
@@ -240,14 +240,14 @@ impl Plane {
         is_refused: bool,
     ) -> Settlement {
         let mut settlement = Settlement {
-            events: std::mem::take(&mut self.store_tracking.events),
+            events: std::mem::take(&mut self.store.tracking.events),
             reads: BTreeMap::new(),
             is_of_everything: is_of_everything(request.command.verb) && !is_refused,
         };
         store.take_events(self.worker(), &mut settlement.events);
         self.publish_events(pool, store, &mut settlement.events);
         // Of a key that is read twice the first counts.
-        for (index, is_new) in self.store_tracking.reads.drain(..).rev() {
+        for (index, is_new) in self.store.tracking.reads.drain(..).rev() {
             if !settlement.events.is_empty() {
                 settlement.reads.insert(request.args[index as usize].into(), is_new);
             }
@@ -270,7 +270,7 @@ impl Plane {
             // Of a key that is read twice the first counts.
             entered.entry(key).or_insert(is_new);
         }
-        let mut events = std::mem::take(&mut self.store_tracking.events);
+        let mut events = std::mem::take(&mut self.store.tracking.events);
         store.take_events(self.worker(), &mut events);
         self.publish_events(session.pool, store, &mut events);
         Settlement { events, reads: entered, is_of_everything }
@@ -286,7 +286,7 @@ impl Plane {
         let (pool, own) = (session.pool, session.identity.id);
         let Settlement { mut events, reads, is_of_everything } = settlement;
         let table = Arc::clone(self.table(pool));
-        let sent_before = self.awaited.sent_count();
+        let sent_before = self.store.awaited.sent_count();
         let is_broadcast = table.has_prefixes() && !events.is_empty();
         for event in events.drain(..) {
             let is_own = changed_by_client(&event);
@@ -308,17 +308,17 @@ impl Plane {
         if is_of_everything {
             self.note_everything(&table, session, busy);
         }
-        if is_of_everything || is_broadcast || self.awaited.sent_count() != sent_before {
-            self.awaited.note_writer(session);
+        if is_of_everything || is_broadcast || self.store.awaited.sent_count() != sent_before {
+            self.store.awaited.note_writer(session);
         }
         // Its room is used again, unless a script has made it large.
         events.shrink_to(EVENTS_KEPT_MAX);
-        self.store_tracking.events = events;
+        self.store.tracking.events = events;
     }
 
     /// Tells of what the store's upkeep has changed.
     pub(in crate::core) fn settle_upkeep(&mut self, pool: u16, store: &Store) {
-        let mut events = std::mem::take(&mut self.store_tracking.events);
+        let mut events = std::mem::take(&mut self.store.tracking.events);
         store.take_events(NO_WORKER, &mut events);
         self.publish_events(pool, store, &mut events);
         let table = Arc::clone(self.table(pool));
@@ -327,17 +327,17 @@ impl Plane {
             let readers = table.take(&event.key, None);
             self.tell_readers(&table, &readers, &event.key);
         }
-        self.store_tracking.events = events;
+        self.store.tracking.events = events;
         if store.take_delayed_flush() {
             table.clear();
-            self.store_tracking.flushed.insert(pool, None);
+            self.store.tracking.flushed.insert(pool, None);
         }
         self.serve_waiters(pool, store);
     }
 
     /// Tells of what serving a command that waited has changed.
     pub(in crate::core) fn tell_served(&mut self, pool: u16, store: &Store, waiter: &Waiter) {
-        let mut events = std::mem::take(&mut self.store_tracking.events);
+        let mut events = std::mem::take(&mut self.store.tracking.events);
         store.take_events(self.worker(), &mut events);
         self.publish_events(pool, store, &mut events);
         let table = Arc::clone(self.table(pool));
@@ -351,7 +351,7 @@ impl Plane {
             }
             self.tell_readers(&table, &readers, &event.key);
         }
-        self.store_tracking.events = events;
+        self.store.tracking.events = events;
     }
 
     /// Goes on forgetting who has left; whether there is more to do at once.
@@ -362,7 +362,7 @@ impl Plane {
     /// Notes a changed key for those who are told of prefixes.
     fn note_changed(&mut self, pool: u16, table: &Table, event: &KeyEvent, by: Option<Client>) {
         if table.has_prefixes() {
-            let changed = self.store_tracking.changed.entry(pool).or_default();
+            let changed = self.store.tracking.changed.entry(pool).or_default();
             // Who is not told of its own changes is told of a key that another
             // has changed as well, in whatever order.
             let changer = changed.entry(event.key.clone()).or_insert(by);
@@ -394,7 +394,7 @@ impl Plane {
             self.push_own(session, busy, &everything());
         }
         let by = is_told.then_some(own);
-        let flushed = self.store_tracking.flushed.entry(session.pool).or_insert(by);
+        let flushed = self.store.tracking.flushed.entry(session.pool).or_insert(by);
         if *flushed != by {
             *flushed = None;
         }
@@ -403,7 +403,7 @@ impl Plane {
     /// Tells everybody of the pools in which everything has changed, but the
     /// one who alone has done it and knows.
     fn tell_everybody(&mut self) {
-        for (pool, by) in std::mem::take(&mut self.store_tracking.flushed) {
+        for (pool, by) in std::mem::take(&mut self.store.tracking.flushed) {
             let table = Arc::clone(self.table(pool));
             let push = everything();
             for place in table.everybody() {
@@ -427,7 +427,7 @@ impl Plane {
         }
         if !self.can_push_own(session, busy) {
             let client = session.identity.id;
-            self.store_tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
+            self.store.tracking.outbox.push(Told { client, what: What::Changed(Arc::clone(push)) });
         } else if session.identity.protocol == Protocol::Resp3 {
             busy.output.buf().extend_from_slice(push);
         }
@@ -437,11 +437,11 @@ impl Plane {
     fn send(&mut self, (client, worker): (Client, u16), what: What) {
         let told = Told { client, what };
         if worker == self.worker() {
-            self.store_tracking.outbox.push(told);
+            self.store.tracking.outbox.push(told);
         } else {
             let own = self.worker();
             let (wakes, number) = self.plan.invalidations.post_awaited(worker, told, own);
-            self.awaited.note_sent(worker, number);
+            self.store.awaited.note_sent(worker, number);
             if wakes {
                 self.plan.post_published(worker);
             }
@@ -450,12 +450,12 @@ impl Plane {
 
     /// Tells those who are told of prefixes what has changed in this turn.
     fn broadcast(&mut self, sessions: &Slab<Session>) {
-        for (pool, changed) in std::mem::take(&mut self.store_tracking.changed) {
+        for (pool, changed) in std::mem::take(&mut self.store.tracking.changed) {
             let table = Arc::clone(self.table(pool));
             for told in table.broadcasts(&changed) {
                 let all = push_of_keys(told.keys.iter().map(|(key, _)| *key).collect());
                 for (client, worker) in told.clients {
-                    let place = self.store_tracking.trackers.get(&client);
+                    let place = self.store.tracking.trackers.get(&client);
                     let session = place.and_then(|place| sessions.get(*place));
                     // Who is elsewhere has changed nothing here.
                     let tracking = session.and_then(|session| session.tracking.as_deref());
@@ -552,7 +552,7 @@ impl Plane {
         // Who has left has missed nothing: who redirects to it is told so.
         let Some(worker) = self.plan.clients.worker(client) else { return };
         if worker == self.worker() {
-            self.store_tracking.late.insert((client, true));
+            self.store.tracking.late.insert((client, true));
         } else if self.plan.invalidations.miss(worker, client) {
             self.plan.post_published(worker);
         }
@@ -563,7 +563,7 @@ impl Plane {
         sessions: &'a mut Slab<Session>,
         client: Client,
     ) -> Option<(Key<Session>, &'a mut Session)> {
-        let key = *self.store_tracking.trackers.get(&client)?;
+        let key = *self.store.tracking.trackers.get(&client)?;
         Some((key, sessions.get_mut(key)?))
     }
 
@@ -573,7 +573,7 @@ impl Plane {
         sessions: &'a mut Slab<Session>,
         client: Client,
     ) -> Option<(Key<Session>, &'a mut Session)> {
-        let targets = &mut self.store_tracking.targets;
+        let targets = &mut self.store.tracking.targets;
         let is_it = |session: &Session| session.identity.id == client;
         let known = targets.get(&client).copied();
         let known = known.filter(|key| sessions.get(*key).is_some_and(is_it));
@@ -602,22 +602,22 @@ impl Plane {
         let protocol = session.identity.protocol;
         let is_subscriber = || session.subscriptions.as_ref().is_some_and(|it| it.is_subscriber());
         let can_be_told = protocol == Protocol::Resp3 || is_redirected && is_subscriber();
-        let is_late = self.store_tracking.late.contains(&(session.identity.id, is_redirected));
+        let is_late = self.store.tracking.late.contains(&(session.identity.id, is_redirected));
         if !can_be_told || is_late || session.closing {
             return;
         }
-        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         let room = self.plan.limits.session_output_len_soft as usize;
         if busy.undelivered() + push.len() > room {
-            self.store_tracking.late.insert((session.identity.id, is_redirected));
+            self.store.tracking.late.insert((session.identity.id, is_redirected));
         } else if is_redirected && push.starts_with(b">2\r\n$10") {
             write_redirected(busy.output.buf(), protocol, push);
         } else {
             busy.output.buf().extend_from_slice(push);
         }
         self.mark_session_dirty(key, session);
-        if self.store_tracking.told.last() != Some(&key) {
-            self.store_tracking.told.push(key);
+        if self.store.tracking.told.last() != Some(&key) {
+            self.store.tracking.told.push(key);
         }
     }
 }
@@ -629,16 +629,16 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         plane.tell_everybody();
         plane.broadcast(sessions);
-        let mut outbox = std::mem::take(&mut plane.store_tracking.outbox);
+        let mut outbox = std::mem::take(&mut plane.store.tracking.outbox);
         outbox.drain(..).for_each(|told| plane.deliver_told(sessions, &told));
-        if plane.store_tracking.outbox.is_empty() {
-            plane.store_tracking.outbox = outbox;
+        if plane.store.tracking.outbox.is_empty() {
+            plane.store.tracking.outbox = outbox;
         }
-        if std::mem::take(&mut plane.store_tracking.has_mail) {
+        if std::mem::take(&mut plane.store.tracking.has_mail) {
             let (messages, missed) = plane.plan.invalidations.take(plane.worker());
-            plane.store_tracking.owes_word |= !messages.is_empty() || !missed.is_empty();
+            plane.store.tracking.owes_word |= !messages.is_empty() || !missed.is_empty();
             messages.iter().for_each(|told| plane.deliver_told(sessions, told));
-            plane.store_tracking.late.extend(missed);
+            plane.store.tracking.late.extend(missed);
         }
     }
 
@@ -647,7 +647,7 @@ impl Core {
     pub(in crate::core) fn tell_late(&mut self) {
         let Core { sessions, plane, .. } = self;
         let room = plane.plan.limits.session_output_len_soft as usize / 2;
-        for (client, is_redirected) in std::mem::take(&mut plane.store_tracking.late) {
+        for (client, is_redirected) in std::mem::take(&mut plane.store.tracking.late) {
             let found = match is_redirected {
                 true => plane.target(sessions, client),
                 false => plane.tracker(sessions, client),
@@ -660,7 +660,7 @@ impl Core {
             };
             let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered());
             if undelivered > room {
-                plane.store_tracking.late.insert((client, is_redirected));
+                plane.store.tracking.late.insert((client, is_redirected));
                 continue;
             }
             let push = everything();
@@ -733,11 +733,11 @@ mod tests {
         let here = core.plane.worker();
         plan.clients.insert(5, entry(here + 1));
         plan.clients.insert(6, entry(here));
-        core.plane.store_tracking.late.extend([(5, true), (6, true), (7, true)]);
+        core.plane.store.tracking.late.extend([(5, true), (6, true), (7, true)]);
         core.tell_late();
         let (messages, missed) = plan.invalidations.take(here + 1);
         assert_eq!((messages, missed), (Vec::new(), IndexSet::from_iter([(5, true)])));
         // On its way here.
-        assert!(core.plane.store_tracking.late.iter().eq([&(6, true)]));
+        assert!(core.plane.store.tracking.late.iter().eq([&(6, true)]));
     }
 }

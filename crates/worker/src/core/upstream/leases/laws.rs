@@ -12,7 +12,7 @@ const PRIVATE: LinkIndex = 6;
 
 /// Connects every private link that is about to be; returns how many stand.
 fn connect_all(core: &mut Core) -> usize {
-    let connects = std::mem::take(&mut core.plane.connects);
+    let connects = std::mem::take(&mut core.plane.upstream.connects);
     for &index in &connects {
         core.on_connecting(index);
         core.on_connected(index, Socket(index as i32 + 100));
@@ -31,7 +31,7 @@ fn sent(core: &mut Core, index: LinkIndex) -> String {
 /// What a worker's turn does once its requests and replies are handled.
 fn settle(core: &mut Core) {
     core.resume_sessions(&mut Vec::new());
-    while let Some(index) = core.plane.discards.pop() {
+    while let Some(index) = core.plane.upstream.discards.pop() {
         if core.is_to_be_discarded(index) {
             core.on_link_lost(index, BackendFault::Closed);
         }
@@ -191,7 +191,7 @@ fn a_server_without_room_for_a_private_link_is_quoted_and_not_ejected() {
     for _ in 0..20 {
         let client = client(&mut core);
         core.on_client_bytes(client, b"BLPOP k 0\r\n");
-        let index = *core.plane.connects.last().unwrap();
+        let index = *core.plane.upstream.connects.last().unwrap();
         connect_all(&mut core);
         sent(&mut core, index);
         let said = core.on_backend_bytes(index, b"-ERR max number of clients reached\r\n");
@@ -293,9 +293,9 @@ fn a_held_client_is_looked_at_again_only_when_its_reply_is_here() {
         core.on_client_bytes(client, format!("ECHO a\r\n{waits}\r\nECHO b\r\n").as_bytes());
         for _ in 0..3 {
             // Its socket takes nothing of what it is sent.
-            core.plane.resumes.clear();
+            core.plane.clients.resuming.clear();
             assert_eq!(core.after_flush(client), None);
-            assert!(core.plane.resumes.is_empty(), "{waits}");
+            assert!(core.plane.clients.resuming.is_empty(), "{waits}");
         }
     }
 }

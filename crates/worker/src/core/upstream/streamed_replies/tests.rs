@@ -27,7 +27,7 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     hold(&mut core, first, None);
     core.on_link_lost(0, BackendFault::Closed);
     pass_to(&mut core, 5000);
-    core.plane.connects.clear();
+    core.plane.upstream.connects.clear();
     core.on_connecting(0);
     core.on_connected(0, Socket(2));
     // Whether it serves again is looked at first.
@@ -36,12 +36,12 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     let second = client(&mut core);
     let third = client(&mut core);
     hold(&mut core, second, Some(third));
-    assert_eq!(core.plane.passing.held, [0]);
+    assert_eq!(core.plane.upstream.passing.held, [0]);
     assert_eq!(core.links[0].link.in_flight(), 2);
     pass_to(&mut core, 8000);
     core.tend_large();
     assert_eq!((core.next_freed(), core.next_freed()), (Some(0), None));
-    assert!(core.plane.passing.held.is_empty());
+    assert!(core.plane.upstream.passing.held.is_empty());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
             pass_to(&mut core, freed_at);
         }
         assert_eq!(core.next_freed(), Some(0), "{case}");
-        assert!(core.plane.passing.held.is_empty());
+        assert!(core.plane.upstream.passing.held.is_empty());
     }
 }
 
@@ -130,13 +130,13 @@ fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
     core.plane.keep_behind(client, Protocol::Resp3, told);
     for _ in 0..BEHIND_LEN_MAX / 20 {
         core.plane.keep_behind(client, Protocol::Resp3, told);
-        assert!(core.plane.passing.behind[0].1.len() <= BEHIND_LEN_MAX);
+        assert!(core.plane.upstream.passing.behind[0].1.len() <= BEHIND_LEN_MAX);
     }
     let mut end = vec![b'x'; 48];
     end.extend_from_slice(b"\r\n");
     core.on_backend_bytes(0, &end).unwrap();
     assert!(core.session(client).unwrap().passing.is_none());
-    assert!(core.plane.passing.behind.is_empty());
+    assert!(core.plane.upstream.passing.behind.is_empty());
     let busy = core.session(client).unwrap().busy.as_ref().unwrap();
     let (reply, behind) = busy.output.unsent().split_at(whole_len);
     assert!(reply.starts_with(b"$") && reply.ends_with(b"x\r\n"));
@@ -157,10 +157,10 @@ fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
     pass_to(&mut core, 1900);
     assert_eq!(core.after_flush(client), None);
     pass_to(&mut core, 2100);
-    core.plane.dirty_sessions.clear();
+    core.plane.clients.dirty.clear();
     core.sessions.get_mut(client).unwrap().is_dirty = false;
     core.tend_large();
-    assert!(core.plane.dirty_sessions.contains(&client), "it is looked at again");
+    assert!(core.plane.clients.dirty.contains(&client), "it is looked at again");
     assert_eq!(core.after_flush(client), Some(keyway_metrics::CloseReason::Backend));
 }
 
@@ -198,7 +198,7 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
     let new = client(&mut core);
     core.on_client_bytes(new, b"GET e\r\n");
     assert_eq!((core.links[0].link.in_flight(), with_unsent(&core).len()), (1, 2));
-    assert!(core.plane.obstructed.is_empty());
+    assert!(core.plane.upstream.obstructed.is_empty());
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_reply_behind_one_that_was_read_on_holds_the_link_no_longer_than_any() {
     core.on_backend_bytes(0, &[&[b'x'; 48][..], b"\r\n"].concat()).unwrap();
     core.tend_large();
     hold(&mut core, second, Some(third));
-    assert_eq!(core.plane.passing.held, [0]);
+    assert_eq!(core.plane.upstream.passing.held, [0]);
     pass_to(&mut core, 8000);
     core.tend_large();
     assert_eq!(core.next_freed(), Some(0));
@@ -303,5 +303,5 @@ fn a_client_that_stays_on_its_connection_is_looked_after_while_it_gets_a_large_r
     core.on_backend_bytes(0, &part).unwrap();
     let session = core.session(client).unwrap();
     assert!(session.passing.is_some() && session.lane != BULK && gets_large_replies(session));
-    assert_eq!(core.plane.passing.bulk, [client]);
+    assert_eq!(core.plane.upstream.passing.bulk, [client]);
 }

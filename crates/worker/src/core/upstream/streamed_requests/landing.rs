@@ -115,7 +115,7 @@ impl Plane {
             line_end,
             counted,
         };
-        self.landings.insert(key, landing);
+        self.upstream.landings.insert(key, landing);
         session.streaming = Some(Box::new(Streaming {
             lands: true,
             left: end - bytes.len(),
@@ -132,7 +132,7 @@ impl Plane {
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         streaming: Streaming,
     ) {
-        let Some(landing) = self.landings.remove(key) else { return };
+        let Some(landing) = self.upstream.landings.remove(key) else { return };
         let Landing { draft, mut head, mut args, counted, .. } = *landing;
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(session.pool)];
@@ -154,10 +154,10 @@ impl Plane {
         let behind = head.len();
         head.extend_from_slice(tail);
         args.extend(words_of(&streaming.tail, behind, &self.plan.limits));
-        self.draft = Some(draft);
+        self.store.streamed_set = Some(draft);
         let step = self.dispatch(links, (&plan, pool), (key, session), busy, &head, &args);
         session.identity.live.note_request(self.last_verb, self.clock.now);
-        match (self.draft.take(), step) {
+        match (self.store.streamed_set.take(), step) {
             (None, _) => self.note_landed((&plan, pool, session), (&head, &args), value_len),
             // It was refused.
             (Some(_), Step::Started) => {}
@@ -178,7 +178,7 @@ impl Plane {
         let Ok(request) = Request::resolve(Args::new(frame, args)) else { return };
         let sight = (&request.args[1], request.command.name, Direction::Request);
         self.note_large(&pool.noted, sight, value_len);
-        if self.noting.is_due(0) {
+        if self.observe.hot_keys.is_due(0) {
             self.note_request((plan.pools.as_slice(), session), frame, args);
         }
     }

@@ -25,7 +25,7 @@ fn frame(args: &[&[u8]]) -> Vec<u8> {
 fn begin(core: &mut Core, client: Key<Session>, part: &[u8]) {
     core.on_client_bytes(client, part);
     assert_eq!(core.leases(), 1, "it is sent as it comes");
-    for index in std::mem::take(&mut core.plane.connects) {
+    for index in std::mem::take(&mut core.plane.upstream.connects) {
         core.on_connecting(index);
         core.on_connected(index, Socket(index as i32 + 100));
     }
@@ -195,7 +195,7 @@ fn a_write_waits_for_a_large_one_that_has_timed_out() {
     pass_to(&mut core, 5_200);
     core.resume_sessions(&mut Vec::new());
     assert!(output(&core, client).contains("did not answer in time"), "{}", output(&core, client));
-    assert!(core.plane.discards.is_empty(), "the connection stays");
+    assert!(core.plane.upstream.discards.is_empty(), "the connection stays");
     core.on_client_bytes(client, b"SET k 2\r\n");
     assert!(sent(&mut core, 0).is_empty());
     core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
@@ -217,7 +217,7 @@ fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
         core.on_client_bytes(client, &whole[300_000..]);
         all.extend(sent(&mut core, PRIVATE));
         assert!(!all.ends_with(&whole));
-        assert_eq!(core.plane.discards, [PRIVATE]);
+        assert_eq!(core.plane.upstream.discards, [PRIVATE]);
         core.on_link_lost(PRIVATE, BackendFault::Closed);
         assert!(output(&core, client).starts_with('-'), "{}", output(&core, client));
         let session = core.session(client).unwrap();
@@ -239,7 +239,7 @@ fn a_client_that_ends_within_a_request_has_no_reply_to_it() {
     let mut core = connected_core();
     let client = begun(&mut core, &whole, 300_000);
     core.on_client_end(client);
-    assert_eq!(core.plane.discards, [PRIVATE]);
+    assert_eq!(core.plane.upstream.discards, [PRIVATE]);
     core.on_link_lost(PRIVATE, BackendFault::Closed);
     assert_eq!(output(&core, client), "");
     let session = core.session(client).unwrap();
@@ -254,7 +254,7 @@ fn what_is_broken_behind_a_value_is_told() {
     let mut core = connected_core();
     let client = begun(&mut core, &whole, 300_000);
     core.on_client_bytes(client, &whole[300_000..]);
-    assert_eq!(core.plane.discards, [PRIVATE]);
+    assert_eq!(core.plane.upstream.discards, [PRIVATE]);
     core.on_link_lost(PRIVATE, BackendFault::Closed);
     let told = output(&core, client);
     assert!(

@@ -81,8 +81,8 @@ fn a_command_with_a_connection_of_its_own_waits_for_a_primary_that_cannot_be_rea
         let client = client(&mut core);
         ask(&mut core, client, words);
         let index = link(&core, 1);
-        assert_eq!(core.plane.connects, [index], "{words}");
-        core.plane.connects.clear();
+        assert_eq!(core.plane.upstream.connects, [index], "{words}");
+        core.plane.upstream.connects.clear();
         core.on_connecting(index);
         core.on_connect_failed(index, ConnectFault::Refused);
         for millis in [10, 1500] {
@@ -114,7 +114,7 @@ fn a_short_wait_for_a_primary_ends_no_request_earlier_than_without_it() {
     learn(&mut core, &[(0, 16383, 1)]);
     assert_eq!(told_at(&mut core, 510), "");
     let index = link(&core, 1);
-    assert_eq!(core.plane.connects, [index]);
+    assert_eq!(core.plane.upstream.connects, [index]);
     core.on_connecting(index);
     assert_eq!(told_at(&mut core, 600), "", "the first connection is waited for");
     core.on_connect_failed(index, ConnectFault::Refused);
@@ -165,8 +165,8 @@ fn a_client_that_waits_for_room_waits_for_the_primary_when_its_connection_is_los
     core.on_link_lost(index, BackendFault::Closed);
     assert_eq!(core.links[index].link.in_flight(), 0);
     core.resume_sessions(&mut Vec::new());
-    assert_eq!(core.plane.connects, [index], "the worker sees to the link");
-    core.plane.connects.clear();
+    assert_eq!(core.plane.upstream.connects, [index], "the worker sees to the link");
+    core.plane.upstream.connects.clear();
     core.on_connecting(index);
     core.on_connect_failed(index, ConnectFault::Refused);
     pass_to(&mut core, 3001);

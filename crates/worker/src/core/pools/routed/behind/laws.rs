@@ -213,7 +213,7 @@ impl World {
 
     /// What is on links reaches their servers.
     fn flush(&mut self) {
-        while let Some(index) = self.core.plane.connects.pop() {
+        while let Some(index) = self.core.plane.upstream.connects.pop() {
             self.sockets += 1;
             self.core.on_connecting(index);
             self.core.on_connected(index, Socket(self.sockets));

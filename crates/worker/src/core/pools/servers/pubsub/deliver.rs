@@ -18,13 +18,13 @@ impl Core {
     /// Delivers what clients of the embedded stores have published.
     pub(crate) fn deliver_published(&mut self) {
         let Core { sessions, plane, .. } = self;
-        if !std::mem::take(&mut plane.pubsub.has_mail) {
+        if !std::mem::take(&mut plane.servers.pubsub.has_mail) {
             return;
         }
-        let mut messages = std::mem::take(&mut plane.pubsub.inbox);
+        let mut messages = std::mem::take(&mut plane.servers.pubsub.inbox);
         let missed = plane.plan.channels.take(plane.worker(), &mut messages);
         messages.drain(..).for_each(|message| plane.deliver_one(sessions, &message));
-        plane.pubsub.inbox = messages;
+        plane.servers.pubsub.inbox = messages;
         if !missed.is_empty() {
             plane.drop_missing(sessions, missed);
         }
@@ -32,7 +32,7 @@ impl Core {
 
     /// Takes the subscribers that are to be closed.
     pub(crate) fn take_dropped(&mut self) -> Vec<(Key<Session>, &'static str)> {
-        std::mem::take(&mut self.plane.pubsub.dropped)
+        std::mem::take(&mut self.plane.servers.pubsub.dropped)
     }
 }
 
@@ -66,7 +66,7 @@ impl Plane {
         let place = (pool, self.worker());
         let receivers = self.plan.channels.publish(place, kind, channel, payload);
         receivers.wake.iter().for_each(|worker| self.plan.post_published(*worker));
-        self.pubsub.has_mail |= receivers.has_own;
+        self.servers.pubsub.has_mail |= receivers.has_own;
         receivers.count
     }
 
@@ -100,12 +100,12 @@ impl Plane {
     fn deliver_one(&mut self, sessions: &mut Slab<Session>, message: &Arc<Published>) {
         let (pool, kind) = (message.pool, message.kind);
         let (channel, payload) = (message.channel(), message.payload());
-        let mut frame = std::mem::take(&mut self.pubsub.frame);
+        let mut frame = std::mem::take(&mut self.servers.pubsub.frame);
         frame.clear();
         write_message(&mut frame, kind, None, channel, payload);
         self.fan_out(sessions, pool, kind, channel, &frame);
         if kind == SubscriptionKind::Channel {
-            let registry = &self.pubsub.pools[pool as usize].registry;
+            let registry = &self.servers.pubsub.pools[pool as usize].registry;
             let patterns: Vec<_> = registry.matching(channel).cloned().collect();
             for pattern in patterns {
                 frame.clear();
@@ -114,7 +114,7 @@ impl Plane {
                 self.fan_out(sessions, pool, kind, &pattern, &frame);
             }
         }
-        self.pubsub.frame = frame;
+        self.servers.pubsub.frame = frame;
     }
 
     /// Appends `frame` to the output of everybody who has subscribed to
@@ -127,7 +127,9 @@ impl Plane {
         name: &[u8],
         frame: &[u8],
     ) {
-        let Plane { pubsub, busy_pool, dirty_sessions, plan, cells, clock, .. } = self;
+        let Plane { servers, clients, plan, cells, clock, .. } = self;
+        let (pubsub, busy_pool, dirty) =
+            (&mut servers.pubsub, &mut clients.busy_pool, &mut clients.dirty);
         let mut delivered = 0;
         for key in pubsub.pools[pool as usize].registry.subscribers(kind, name) {
             let Some(session) = sessions.get_mut(key) else { continue };
@@ -154,7 +156,7 @@ impl Plane {
             }
             if !session.is_dirty {
                 session.is_dirty = true;
-                dirty_sessions.push(key);
+                dirty.push(key);
             }
         }
         cells.pool(pool as usize).pubsub.delivered.add(delivered);
@@ -164,8 +166,8 @@ impl Plane {
     pub(super) fn tend_lagging(&mut self, sessions: &mut Slab<Session>, now: Time) {
         let limits = self.plan.limits;
         let patience = Duration::from_secs(u64::from(limits.pubsub_output_soft_secs));
-        let dropped = &mut self.pubsub.dropped;
-        self.pubsub.over_soft.retain(|&key| {
+        let dropped = &mut self.servers.pubsub.dropped;
+        self.servers.pubsub.over_soft.retain(|&key| {
             let Some(session) = sessions.get_mut(key) else { return false };
             let undelivered = session.busy.as_ref().map_or(0, |busy| busy.undelivered() as u64);
             let Some(subscriptions) = session.subscriptions.as_mut() else { return false };
@@ -201,7 +203,7 @@ impl Plane {
         (kind, name): (SubscriptionKind, &[u8]),
         reason: &'static str,
     ) {
-        let PubSub { pools, dropped, .. } = &mut self.pubsub;
+        let PubSub { pools, dropped, .. } = &mut self.servers.pubsub;
         for key in pools[pool as usize].registry.subscribers(kind, name) {
             let subscriptions = sessions.get_mut(key).and_then(|it| it.subscriptions.as_mut());
             let Some(subscriptions) = subscriptions else { continue };
@@ -217,7 +219,7 @@ impl Plane {
         for (pool, kind, channel) in missed.channels {
             self.drop_subscribers(sessions, pool, (kind, &channel), OVERRUN);
             if kind == SubscriptionKind::Channel {
-                let registry = &self.pubsub.pools[pool as usize].registry;
+                let registry = &self.servers.pubsub.pools[pool as usize].registry;
                 let patterns: Vec<_> = registry.matching(&channel).cloned().collect();
                 for pattern in patterns {
                     let pattern = (SubscriptionKind::Pattern, &pattern[..]);
@@ -236,7 +238,7 @@ impl Plane {
             let Some(subscriptions) = session.subscriptions.as_mut() else { continue };
             if session.pool == pool && subscriptions.is_subscriber() && !subscriptions.is_dropped {
                 subscriptions.is_dropped = true;
-                self.pubsub.dropped.push((key, OVERRUN));
+                self.servers.pubsub.dropped.push((key, OVERRUN));
             }
         }
     }

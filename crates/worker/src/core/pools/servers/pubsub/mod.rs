@@ -252,7 +252,7 @@ impl Plane {
     /// Brings the gauges of subscriptions up to date.
     pub(in crate::core) fn publish_pubsub_gauges(&self) {
         use SubscriptionKind::{Channel, Pattern, Shard};
-        for (index, pool) in self.pubsub.pools.iter().enumerate() {
+        for (index, pool) in self.servers.pubsub.pools.iter().enumerate() {
             if self.plan.retired(index as u16).is_some() {
                 continue;
             }
@@ -261,7 +261,7 @@ impl Plane {
             cells.channels.set(names(Channel) + names(Shard));
             cells.patterns.set(names(Pattern));
             cells.clients.set(pool.clients);
-            let slots = &self.pubsub.slots[pool.slots.clone()];
+            let slots = &self.servers.pubsub.slots[pool.slots.clone()];
             cells.upstream.set(slots.iter().map(|slot| slot.link.wanted() as u64).sum());
         }
     }

@@ -239,7 +239,7 @@ impl Plane {
         if !self.change_counts(session.pool, &subscriptions, kind, &names, subscribes) {
             // Who gets what was published before has been decided.
             session.subscriptions = Some(subscriptions).filter(|them| !them.is_idle());
-            self.pubsub.has_mail = true;
+            self.servers.pubsub.has_mail = true;
             self.mark_session_resuming(key, session);
             return Step::Wait;
         }
@@ -255,7 +255,7 @@ impl Plane {
             } else {
                 pending.sequence = busy.order.reserve();
                 subscriptions.pending = Some(Box::new(pending));
-                self.pubsub.pending.insert(key);
+                self.servers.pubsub.pending.insert(key);
             }
         } else {
             let shape = shape_of(session);
@@ -319,7 +319,7 @@ impl Plane {
                 return Outcome::Fine;
             }
             // What is active may end before the last name is: it is held.
-            self.pubsub.pools[pool as usize].waiters.add(kind, name, key);
+            self.servers.pubsub.pools[pool as usize].waiters.add(kind, name, key);
             self.want(pool, kind, name)
         })
     }
@@ -336,7 +336,7 @@ impl Plane {
     ) {
         let (shape, kind, pool) = (shape_of(session), pending.kind, session.pool);
         for (name, outcome) in pending.names() {
-            let channels = &mut self.pubsub.pools[pool as usize];
+            let channels = &mut self.servers.pubsub.pools[pool as usize];
             channels.waiters.remove(kind, name, key);
             match outcome {
                 Outcome::Failed(error) => {
@@ -356,12 +356,12 @@ impl Plane {
 
     /// Counts a client that has become a subscriber, or is none any more.
     pub(super) fn note_subscriber(&mut self, pool: u16, was: bool, is: bool) {
-        let clients = &mut self.pubsub.pools[pool as usize].clients;
+        let clients = &mut self.servers.pubsub.pools[pool as usize].clients;
         *clients = (*clients + u64::from(is)).saturating_sub(u64::from(was));
     }
 
     fn remove_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name, key: Key<Session>) {
-        let registry = &mut self.pubsub.pools[pool as usize].registry;
+        let registry = &mut self.servers.pubsub.pools[pool as usize].registry;
         if registry.remove(kind, name, key) {
             self.release_name(pool, kind, name);
         }
@@ -373,9 +373,9 @@ impl Plane {
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
         let (pool, worker) = (session.pool, self.worker());
         if let Some(pending) = subscriptions.pending.take() {
-            self.pubsub.pending.swap_remove(&key);
+            self.servers.pubsub.pending.swap_remove(&key);
             for (name, _) in pending.names() {
-                self.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
+                self.servers.pubsub.pools[pool as usize].waiters.remove(pending.kind, name, key);
                 self.release_name(pool, pending.kind, name);
             }
         }

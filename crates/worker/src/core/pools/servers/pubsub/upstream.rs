@@ -48,7 +48,7 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), BackendFault> {
         let Core { sessions, plane, .. } = self;
-        let slot = &mut plane.pubsub.slots[index];
+        let slot = &mut plane.servers.pubsub.slots[index];
         let (pool, backend, id) = (slot.pool, slot.backend, slot.id);
         let is_sentinel = slot.is_sentinel;
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
@@ -73,37 +73,39 @@ impl Core {
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
             }
         });
-        let slot = &mut plane.pubsub.slots[index];
+        let slot = &mut plane.servers.pubsub.slots[index];
         slot.link = link;
         if has_confirmed {
-            plane.failures.get_mut(id).lost = 0;
+            plane.upstream.failures.get_mut(id).lost = 0;
             if let Some(change) = plane.plan.health.note_success(id) {
                 plane.log_change(&change);
             }
         }
-        if !plane.pubsub.slots[index].link.unsent().is_empty() {
-            plane.pubsub.touch(index);
+        if !plane.servers.pubsub.slots[index].link.unsent().is_empty() {
+            plane.servers.pubsub.touch(index);
         }
         outcome
     }
 
     /// Notes that a subscriber's connection is being made.
     pub(crate) fn on_subscriber_connecting(&mut self, index: SubscriberIndex) {
-        let options = Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].pool));
+        let options =
+            Arc::clone(self.plane.link_options(self.plane.servers.pubsub.slots[index].pool));
         let now = self.plane.clock.now;
-        let slot = &mut self.plane.pubsub.slots[index];
+        let slot = &mut self.plane.servers.pubsub.slots[index];
         slot.attempted = now;
         slot.link.on_connecting(&options, now);
     }
 
     /// A subscriber's connection stands.
     pub(crate) fn on_subscriber_connected(&mut self, index: SubscriberIndex, socket: Socket) {
-        let options = Arc::clone(self.plane.link_options(self.plane.pubsub.slots[index].pool));
+        let options =
+            Arc::clone(self.plane.link_options(self.plane.servers.pubsub.slots[index].pool));
         let now = self.plane.clock.now;
-        let slot = &mut self.plane.pubsub.slots[index];
+        let slot = &mut self.plane.servers.pubsub.slots[index];
         slot.socket = Some(socket);
         slot.link.on_connected(&options, now);
-        self.plane.pubsub.touch(index);
+        self.plane.servers.pubsub.touch(index);
     }
 
     /// A subscriber's connection could not be made.
@@ -115,7 +117,7 @@ impl Core {
         if let ConnectFault::Tls(fault) = fault {
             self.on_subscriber_tls_fault(index, fault);
         }
-        let slot = &self.plane.pubsub.slots[index];
+        let slot = &self.plane.servers.pubsub.slots[index];
         let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
@@ -129,7 +131,7 @@ impl Core {
     /// A subscriber's connection was not secured, or not after all.
     #[cold]
     pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
-        let slot = &self.plane.pubsub.slots[index];
+        let slot = &self.plane.servers.pubsub.slots[index];
         let place = (slot.pool, slot.backend);
         self.plane.on_tls_fault(place, fault);
     }
@@ -144,10 +146,10 @@ impl Core {
     ) -> Option<Socket> {
         let Core { sessions, plane, .. } = self;
         let jitter = plane.next_random();
-        let pool = plane.pubsub.slots[index].pool;
+        let pool = plane.servers.pubsub.slots[index].pool;
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
-        let slot = &mut plane.pubsub.slots[index];
+        let slot = &mut plane.servers.pubsub.slots[index];
         slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
         let is_needed = slot.link.is_needed();
         slot.link.on_lost(&options, now, jitter);
@@ -157,7 +159,7 @@ impl Core {
             plane.avoid(index);
             plane.fail_waiting(sessions, index, fault);
         }
-        plane.pubsub.touch(index);
+        plane.servers.pubsub.touch(index);
         socket
     }
 
@@ -167,16 +169,16 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         let now = plane.clock.now;
         // For mail that came while this worker could not be told.
-        plane.pubsub.has_mail = true;
+        plane.servers.pubsub.has_mail = true;
         plane.tend_lagging(sessions, now);
         plane.tend_pending(sessions, now);
-        for index in 0..plane.pubsub.slots.len() {
-            let link = &mut plane.pubsub.slots[index].link;
+        for index in 0..plane.servers.pubsub.slots.len() {
+            let link = &mut plane.servers.pubsub.slots[index].link;
             link.ask_again(now);
             match link.handle_timeout(now) {
                 Err(fault) => dead.push((index, fault)),
                 Ok(()) if link.wants_connection(now) || !link.unsent().is_empty() => {
-                    plane.pubsub.touch(index);
+                    plane.servers.pubsub.touch(index);
                 }
                 Ok(()) => {}
             }
@@ -187,15 +189,15 @@ impl Core {
     /// server has changed.
     pub(crate) fn settle_upstream(&mut self) {
         let Core { sessions, plane, .. } = self;
-        for (pool, kind, name) in std::mem::take(&mut plane.pubsub.releases) {
+        for (pool, kind, name) in std::mem::take(&mut plane.servers.pubsub.releases) {
             if !plane.is_used(pool, kind, &name) {
-                for index in plane.pubsub.pools[pool as usize].slots.clone() {
+                for index in plane.servers.pubsub.pools[pool as usize].slots.clone() {
                     plane.unwant(index, kind, &name);
                 }
             }
         }
-        if std::mem::take(&mut plane.pubsub.is_moving) {
-            for pool in 0..plane.pubsub.pools.len() as u16 {
+        if std::mem::take(&mut plane.servers.pubsub.is_moving) {
+            for pool in 0..plane.servers.pubsub.pools.len() as u16 {
                 plane.move_names(sessions, pool);
             }
         }
@@ -239,9 +241,9 @@ impl Plane {
         if !self.is_heard_anywhere(pool, kind, name) {
             return None;
         }
-        let mut slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        let mut slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         slots.find(|&index| {
-            let slot = &self.pubsub.slots[index];
+            let slot = &self.servers.pubsub.slots[index];
             slot.link.is_active(kind, name)
                 && !slot.is_avoided
                 && self.is_member(pool, usize::from(slot.backend))
@@ -263,7 +265,8 @@ impl Plane {
     /// The server to hear of what all of a cluster tell: this one, or the next behind it
     /// whose connection was not lost.
     fn one_that_tells(&self, pool: u16, server: u16) -> u16 {
-        let slots = &self.pubsub.slots[self.pubsub.pools[usize::from(pool)].slots.clone()];
+        let slots =
+            &self.servers.pubsub.slots[self.servers.pubsub.pools[usize::from(pool)].slots.clone()];
         let fits = |&place: &usize| {
             !slots[place].is_avoided
                 && (place == usize::from(server) || self.is_server_used(pool, place))
@@ -275,26 +278,26 @@ impl Plane {
 
     /// Has names that any server of a cluster tells asked of others than this.
     fn avoid(&mut self, index: SubscriberIndex) {
-        let pool = self.pubsub.slots[index].pool;
+        let pool = self.servers.pubsub.slots[index].pool;
         if !self.has_slots(pool) {
             return;
         }
-        self.pubsub.slots[index].is_avoided = true;
-        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
+        self.servers.pubsub.slots[index].is_avoided = true;
+        let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         let is_left = |slot: &SubscriberSlot| {
             !slot.is_avoided && self.is_server_used(pool, usize::from(slot.backend))
         };
-        if !self.pubsub.slots[slots.clone()].iter().any(is_left) {
+        if !self.servers.pubsub.slots[slots.clone()].iter().any(is_left) {
             // All of them were lost once: any may be there again.
-            self.pubsub.slots[slots].iter_mut().for_each(|slot| slot.is_avoided = false);
+            self.servers.pubsub.slots[slots].iter_mut().for_each(|slot| slot.is_avoided = false);
         }
-        self.pubsub.is_moving = true;
+        self.servers.pubsub.is_moving = true;
     }
 
     /// Slots have come to other servers: those that work are as good as any again.
     pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
-        let slots = self.pubsub.pools[usize::from(pool)].slots.clone();
-        for slot in &mut self.pubsub.slots[slots] {
+        let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
+        for slot in &mut self.servers.pubsub.slots[slots] {
             slot.is_avoided &= !working.contains(&slot.backend);
         }
     }
@@ -304,13 +307,13 @@ impl Plane {
         if let Some(index) = self.telling(pool, kind, name) {
             return vec![index];
         }
-        let slots = self.pubsub.pools[pool as usize].slots.clone();
+        let slots = self.servers.pubsub.pools[pool as usize].slots.clone();
         match self.home(pool, kind, name) {
             None => Vec::new(),
             Some(Home::Server(server)) => vec![slots.start + usize::from(server)],
             Some(Home::Everywhere) => slots
                 .filter(|&index| {
-                    self.is_server_used(pool, usize::from(self.pubsub.slots[index].backend))
+                    self.is_server_used(pool, usize::from(self.servers.pubsub.slots[index].backend))
                 })
                 .collect(),
         }
@@ -325,31 +328,31 @@ impl Plane {
             return Outcome::Failed(error);
         }
         let now = self.clock.now;
-        let down = slots.iter().find(|&&index| self.pubsub.slots[index].link.is_down(now));
+        let down = slots.iter().find(|&&index| self.servers.pubsub.slots[index].link.is_down(now));
         if let Some(&index) = down {
             return Outcome::Failed(self.fault_text(index, BackendFault::Connect));
         }
         let mut is_active = true;
         for index in slots {
-            let link = &mut self.pubsub.slots[index].link;
+            let link = &mut self.servers.pubsub.slots[index].link;
             link.want(kind, name, now);
             is_active &= link.is_active(kind, name);
-            self.pubsub.touch(index);
+            self.servers.pubsub.touch(index);
         }
         if is_active { Outcome::Fine } else { Outcome::Waiting }
     }
 
     fn unwant(&mut self, index: SubscriberIndex, kind: SubscriptionKind, name: &Name) {
         let now = self.clock.now;
-        let link = &mut self.pubsub.slots[index].link;
+        let link = &mut self.servers.pubsub.slots[index].link;
         if link.wants(kind, name) {
             link.unwant(kind, name, now);
-            self.pubsub.touch(index);
+            self.servers.pubsub.touch(index);
         }
     }
 
     fn fault_text(&self, index: SubscriberIndex, fault: BackendFault) -> Vec<u8> {
-        let slot = &self.pubsub.slots[index];
+        let slot = &self.servers.pubsub.slots[index];
         let mut error = Vec::new();
         let backend = self.describe_backend(slot.pool, slot.backend);
         write_fault(Fault::Backend { fault, sent: Sent::No }, &backend, &mut error);
@@ -357,14 +360,14 @@ impl Plane {
     }
 
     fn is_used(&self, pool: u16, kind: SubscriptionKind, name: &[u8]) -> bool {
-        let channels = &self.pubsub.pools[pool as usize];
+        let channels = &self.servers.pubsub.pools[pool as usize];
         channels.registry.contains(kind, name) || channels.waiters.contains(kind, name)
     }
 
     /// Notes that perhaps nobody wants `name` any more.
     pub(super) fn release_name(&mut self, pool: u16, kind: SubscriptionKind, name: &Name) {
         if !self.is_store(pool) {
-            self.pubsub.releases.push((pool, kind, Name::clone(name)));
+            self.servers.pubsub.releases.push((pool, kind, Name::clone(name)));
         }
     }
 
@@ -376,8 +379,8 @@ impl Plane {
         kind: SubscriptionKind,
         name: &Name,
     ) {
-        let channels = &self.pubsub.pools[pool as usize];
-        let mut slots = self.pubsub.slots[channels.slots.clone()].iter();
+        let channels = &self.servers.pubsub.pools[pool as usize];
+        let mut slots = self.servers.pubsub.slots[channels.slots.clone()].iter();
         let is_waiting = |link: &keyway_proxy::pubsub::SubscriberLink| {
             link.wants(kind, name) && !link.is_active(kind, name)
         };
@@ -396,7 +399,7 @@ impl Plane {
         outcome: &Outcome,
     ) {
         let waiters: Vec<Key<Session>> =
-            self.pubsub.pools[pool as usize].waiters.subscribers(kind, name).collect();
+            self.servers.pubsub.pools[pool as usize].waiters.subscribers(kind, name).collect();
         for key in waiters {
             let pending = sessions
                 .get_mut(key)
@@ -413,7 +416,7 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(mut subscriptions) = session.subscriptions.take() else { return };
         if let Some(pending) = subscriptions.pending.take() {
-            self.pubsub.pending.swap_remove(&key);
+            self.servers.pubsub.pending.swap_remove(&key);
             let was_subscriber = subscriptions.is_subscriber();
             let sequence = pending.sequence;
             let mut out = Vec::new();
@@ -432,9 +435,9 @@ impl Plane {
         index: SubscriberIndex,
         fault: BackendFault,
     ) {
-        let slot = &self.pubsub.slots[index];
+        let slot = &self.servers.pubsub.slots[index];
         let pool = slot.pool;
-        let waiters = &self.pubsub.pools[pool as usize].waiters;
+        let waiters = &self.servers.pubsub.pools[pool as usize].waiters;
         if waiters.is_empty() {
             return;
         }
@@ -449,10 +452,10 @@ impl Plane {
 
     /// Answers requests to subscribe whose time is up.
     fn tend_pending(&mut self, sessions: &mut Slab<Session>, now: Time) {
-        if self.pubsub.pending.is_empty() {
+        if self.servers.pubsub.pending.is_empty() {
             return;
         }
-        let waiting: Vec<Key<Session>> = self.pubsub.pending.iter().copied().collect();
+        let waiting: Vec<Key<Session>> = self.servers.pubsub.pending.iter().copied().collect();
         for key in waiting {
             let Some(session) = sessions.get_mut(key) else { continue };
             let pool = session.pool;
@@ -460,9 +463,9 @@ impl Plane {
             let Some(pending) = pending.filter(|pending| now >= pending.deadline) else { continue };
             let kind = pending.kind;
             for name in pending.waited_for().cloned().collect::<Vec<_>>() {
-                let slots = self.pubsub.pools[pool as usize].slots.clone();
+                let slots = self.servers.pubsub.pools[pool as usize].slots.clone();
                 let silent = slots.clone().find(|&index| {
-                    let link = &self.pubsub.slots[index].link;
+                    let link = &self.servers.pubsub.slots[index].link;
                     link.wants(kind, &name) && !link.is_active(kind, &name)
                 });
                 let at = silent.unwrap_or(slots.start);
@@ -475,12 +478,12 @@ impl Plane {
 
     /// Moves the names of a pool to where they live now.
     fn move_names(&mut self, sessions: &mut Slab<Session>, pool: u16) {
-        let all = self.pubsub.pools[pool as usize].slots.clone();
+        let all = self.servers.pubsub.pools[pool as usize].slots.clone();
         if all.is_empty() {
             return;
         }
         for kind in SubscriptionKind::ALL {
-            let channels = &self.pubsub.pools[pool as usize];
+            let channels = &self.servers.pubsub.pools[pool as usize];
             let mut names: Vec<Name> = channels.registry.names(kind).cloned().collect();
             names.extend(channels.waiters.names(kind).cloned());
             for name in names {
@@ -492,8 +495,8 @@ impl Plane {
                 for index in all.clone() {
                     if homes.contains(&index) {
                         let now = self.clock.now;
-                        self.pubsub.slots[index].link.want(kind, &name, now);
-                        self.pubsub.touch(index);
+                        self.servers.pubsub.slots[index].link.want(kind, &name, now);
+                        self.servers.pubsub.touch(index);
                     } else {
                         self.unwant(index, kind, &name);
                     }
@@ -505,8 +508,8 @@ impl Plane {
 
     #[cold]
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let slot = &self.pubsub.slots[index];
-        let is_first = self.failures.get_mut(slot.id).is_first();
+        let slot = &self.servers.pubsub.slots[index];
+        let is_first = self.upstream.failures.get_mut(slot.id).is_first();
         let (pool, backend, names) = (slot.pool, slot.backend, slot.link.wanted());
         let name = self.name_backend(pool, backend);
         crate::core::upstream::failures::log_at!(
@@ -529,8 +532,8 @@ fn waiters_of(
     index: SubscriberIndex,
     kind: SubscriptionKind,
 ) -> Vec<Name> {
-    let link = &plane.pubsub.slots[index].link;
-    let waiters = &plane.pubsub.pools[pool as usize].waiters;
+    let link = &plane.servers.pubsub.slots[index].link;
+    let waiters = &plane.servers.pubsub.pools[pool as usize].waiters;
     let is_waited_for = |name: &&Name| link.wants(kind, name) && !link.is_active(kind, name);
     waiters.names(kind).filter(is_waited_for).cloned().collect()
 }

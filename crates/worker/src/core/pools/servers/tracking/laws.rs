@@ -40,7 +40,7 @@ fn register(core: &Core, id: u64) {
 /// Leaves room for so many links of tracked clients.
 fn leave_room(core: &mut Core, links: usize) {
     while core.plane.has_own(links + 1) {
-        core.plane.private.own += 1;
+        core.plane.upstream.leases.own += 1;
     }
 }
 
@@ -84,7 +84,7 @@ fn however_many_are_tracked_others_may_watch_keys() {
 /// Connects a link and has its server say so much, to one request after the
 /// other.
 fn stand(core: &mut Core, index: LinkIndex, replies: &[&str]) {
-    core.plane.connects.retain(|&one| one != index);
+    core.plane.upstream.connects.retain(|&one| one != index);
     core.on_connecting(index);
     core.on_connected(index, Socket(index as i32 + 100));
     for reply in replies {
@@ -138,11 +138,11 @@ fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_mor
     let lines = b"CLIENT TRACKING ON REDIRECT 1\r\nCLIENT REPLY OFF\r\nSET a 1\r\n";
     core.on_client_bytes(client, lines);
     // What a turn does with links that need a connection.
-    assert!(core.plane.connects.contains(&OWN));
-    core.plane.connects.clear();
+    assert!(core.plane.upstream.connects.contains(&OWN));
+    core.plane.upstream.connects.clear();
     assert!(!core.wants_connection(OWN), "its server has not named the receiver");
     core.remove_session(client, None);
-    assert!(core.plane.connects.contains(&OWN) && core.wants_connection(OWN));
+    assert!(core.plane.upstream.connects.contains(&OWN) && core.wants_connection(OWN));
     stand(&mut core, OWN, &[OK]);
     assert!(core.links[OWN].link.unsent().ends_with(b"$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"));
 }

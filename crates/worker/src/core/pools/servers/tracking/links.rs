@@ -92,7 +92,7 @@ impl Plane {
         let way = asked.session.tracking.as_mut().and_then(|tracking| tracking.way.as_mut());
         if let Some(way) = way {
             way.is_renewed = true;
-            self.tracking.forget(asked.key, false);
+            self.servers.tracking.forget(asked.key, false);
         }
     }
 
@@ -120,7 +120,7 @@ impl Plane {
             let servers = self.plan.topology.pools()[usize::from(pool)].servers().len();
             let way = self.lay(links, key, (pool, servers as u16), (&tracking, protocol));
             tracking.way = Some(Box::new(way));
-            self.tracking.tracked.insert(key.to_bits());
+            self.servers.tracking.tracked.insert(key.to_bits());
             self.connect_eager(links, &mut tracking, pool);
         }
         self.set_tracking(asked.session, Some(tracking));
@@ -179,7 +179,7 @@ impl Plane {
             return;
         }
         slot.is_connecting = true;
-        self.connects.push(index);
+        self.upstream.connects.push(index);
         if matches!(slot.role, Some(Role::Receiver { .. })) && slot.link.in_flight() == 0 {
             let out = slot.link.request_buf();
             let start = out.len();
@@ -213,7 +213,7 @@ impl Plane {
             }
         }
         if has_way {
-            self.tracking.tracked.remove(&key.to_bits());
+            self.servers.tracking.tracked.remove(&key.to_bits());
         }
         self.set_tracking(session, None);
     }
@@ -229,7 +229,7 @@ impl Plane {
             slot.link.announce(announcement(tracking, None));
             if waits {
                 slot.is_connecting = true;
-                self.connects.push(index);
+                self.upstream.connects.push(index);
             }
         }
         self.discard_unused(slot, index);
@@ -238,7 +238,7 @@ impl Plane {
     /// Ends a link that its session has given up, once nothing is on its way.
     pub(in crate::core) fn discard_unused(&mut self, slot: &LinkSlot, index: LinkIndex) {
         if slot.lease.is_none() && slot.link.in_flight() == 0 {
-            self.discards.push(index);
+            self.upstream.discards.push(index);
         }
     }
 
@@ -267,7 +267,7 @@ impl Core {
         let was_awaited = way.awaited.remove(&index);
         if bcast && (!was_awaited || way.is_renewed) {
             // It was not told of what changed before.
-            plane.tracking.forget(key, false);
+            plane.servers.tracking.forget(key, false);
         }
         self.answer_awaiting(key);
     }
@@ -296,7 +296,11 @@ impl Core {
         let Some(Role::Receiver { of }) = links[index].role else { return };
         let Some(id) = id else {
             let generation = links[index].generation;
-            return plane.tracking.losses.push((index, generation, BackendFault::Handshake));
+            return plane.servers.tracking.losses.push((
+                index,
+                generation,
+                BackendFault::Handshake,
+            ));
         };
         let session = links[index].lease.and_then(|key| sessions.get(key));
         let Some(tracking) = session.and_then(|session| session.tracking.as_ref()) else { return };
@@ -367,11 +371,11 @@ impl Core {
         let Some(key) = links[index].lease else { return };
         let Some(session) = sessions.get_mut(key) else { return };
         if was_ready {
-            plane.tracking.forget(key, false);
+            plane.servers.tracking.forget(key, false);
         }
         let asked = match role {
             Some(Role::Receiver { of }) => {
-                plane.tracking.losses.push((of, links[of].generation, fault));
+                plane.servers.tracking.losses.push((of, links[of].generation, fault));
                 of
             }
             _ => {
@@ -399,15 +403,15 @@ impl Core {
     /// Upkeep of the links of tracked sessions, a few times a second.
     pub(crate) fn tend_tracking(&mut self) {
         // A client may have been on its way from one worker to another.
-        self.plane.tracking.has_mail = true;
+        self.plane.servers.tracking.has_mail = true;
         self.deliver_redirected();
         let now = self.plane.clock.now;
-        let is_ping_due = now >= self.plane.tracking.next_ping;
+        let is_ping_due = now >= self.plane.servers.tracking.next_ping;
         if is_ping_due {
-            self.plane.tracking.next_ping = now + PING_EVERY;
+            self.plane.servers.tracking.next_ping = now + PING_EVERY;
         }
         let Core { sessions, links, plane } = self;
-        let tracked = std::mem::take(&mut plane.tracking.tracked);
+        let tracked = std::mem::take(&mut plane.servers.tracking.tracked);
         for key in tracked.iter().map(|&bits| Key::from_bits(bits)) {
             let Some(session) = sessions.get(key) else { continue };
             let Some(tracking) = &session.tracking else { continue };
@@ -434,7 +438,7 @@ impl Core {
                 }
             }
         }
-        plane.tracking.tracked = tracked;
+        plane.servers.tracking.tracked = tracked;
     }
 }
 
@@ -450,10 +454,10 @@ impl Plane {
         if let Some(since) = slot.link.owes_since() {
             let is_silent = self.clock.now >= since + SILENT_MAX;
             if is_silent && slot.link.is_waited_for() {
-                self.tracking.forget(key, false);
+                self.servers.tracking.forget(key, false);
             } else if is_silent {
                 let loss = (index, slot.generation, BackendFault::Timeout);
-                self.tracking.losses.push(loss);
+                self.servers.tracking.losses.push(loss);
             }
             return;
         }

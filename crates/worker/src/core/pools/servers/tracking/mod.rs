@@ -154,9 +154,9 @@ impl Plane {
         };
         let own = own.to_vec();
         let before: Vec<usize> = own.iter().map(|&index| links[index].link.in_flight()).collect();
-        self.tracking.caching = Some(word);
+        self.servers.tracking.caching = Some(word);
         let step = self.send_on_own(links, pool, sharded, asked);
-        self.tracking.caching = None;
+        self.servers.tracking.caching = None;
         if !matches!(step, Step::Started) {
             return step;
         }

@@ -54,7 +54,7 @@ impl Core {
     /// A link that is to end because another did, if it has not by itself: its
     /// place may be another's.
     pub(crate) fn next_loss(&mut self) -> Option<(LinkIndex, BackendFault)> {
-        while let Some((index, generation, fault)) = self.plane.tracking.losses.pop() {
+        while let Some((index, generation, fault)) = self.plane.servers.tracking.losses.pop() {
             if self.links[index].generation == generation {
                 return Some((index, fault));
             }
@@ -67,7 +67,7 @@ impl Core {
     #[cold]
     pub(in crate::core) fn on_ring_changed(&mut self, pool: u16) {
         let Core { sessions, plane, .. } = self;
-        let State { tracked, forgets, .. } = &mut plane.tracking;
+        let State { tracked, forgets, .. } = &mut plane.servers.tracking;
         let tracked = tracked.iter().map(|&bits| Key::from_bits(bits));
         let is_of_pool = |&key: &Key<Session>| sessions.get(key).is_some_and(|it| it.pool == pool);
         // What a server that has left answers now is of the past too.
@@ -77,7 +77,7 @@ impl Core {
 
     /// Tells this worker's clients what other workers have for them.
     pub(crate) fn deliver_redirected(&mut self) {
-        if !std::mem::take(&mut self.plane.tracking.has_mail) {
+        if !std::mem::take(&mut self.plane.servers.tracking.has_mail) {
             return;
         }
         let Core { sessions, plane, .. } = self;
@@ -103,7 +103,7 @@ impl Core {
         let Core { sessions, plane, .. } = self;
         let mut push = Vec::new();
         write_everything(&mut push);
-        let mut forgets = std::mem::take(&mut plane.tracking.forgets);
+        let mut forgets = std::mem::take(&mut plane.servers.tracking.forgets);
         forgets.dedup();
         for (key, twice) in forgets {
             plane.invalidate(sessions, key, &push);
@@ -126,7 +126,7 @@ impl Plane {
         if tracking.held.is_empty() {
             return;
         }
-        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         let (order, output) = (&busy.order, &mut busy.output);
         let has_passed = |place| order.has_passed(place);
         if tracking.redirect.is_none() || tells_itself(tracking, &session.identity) {
@@ -137,7 +137,7 @@ impl Plane {
         let mut released = Vec::new();
         tracking.held.release(has_passed, &mut released);
         if !released.is_empty() {
-            self.tracking.forget(key, false);
+            self.servers.tracking.forget(key, false);
         }
     }
 
@@ -211,17 +211,17 @@ impl Plane {
     /// here.
     fn tell_target(&mut self, sessions: &mut Slab<Session>, target: u64, push: &[u8]) -> bool {
         let is_it = |session: &Session| session.identity.id == target;
-        let known = self.tracking.targets.get(&target).copied();
+        let known = self.servers.tracking.targets.get(&target).copied();
         let key = known
             .filter(|&key| sessions.get(key).is_some_and(is_it))
             .or_else(|| sessions.iter().find(|(_, session)| is_it(session)).map(|(key, _)| key));
         let Some(key) = key else {
-            self.tracking.targets.remove(&target);
+            self.servers.tracking.targets.remove(&target);
             return false;
         };
         if known != Some(key) {
-            self.tracking.targets.retain(|_, &mut key| sessions.get(key).is_some());
-            self.tracking.targets.insert(target, key);
+            self.servers.tracking.targets.retain(|_, &mut key| sessions.get(key).is_some());
+            self.servers.tracking.targets.insert(target, key);
         }
         let Some(session) = sessions.get_mut(key) else { return false };
         let protocol = session.identity.protocol;
@@ -231,7 +231,7 @@ impl Plane {
                 self.keep_behind(key, protocol, push);
                 return true;
             }
-            let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+            let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
             write_redirected(busy.output.buf(), protocol, push);
             self.mark_session_dirty(key, session);
         }
@@ -245,7 +245,7 @@ impl Plane {
             return;
         }
         let Some(tracking) = &mut session.tracking else { return };
-        let busy = session.busy.get_or_insert_with(|| self.busy_pool.take());
+        let busy = session.busy.get_or_insert_with(|| self.clients.busy_pool.take());
         if tracking.held.must_hold(&busy.order) {
             tracking.held.hold(busy.order.next_place(), push);
         } else {
