@@ -46,7 +46,7 @@ pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};
 pub use session::{
     Busy, BusyPool, ClientLive, ClientState, Identity, Passes, PinDue, ReplyMode, ReplySize,
-    Session,
+    Session, WaitFor,
 };
 pub use session::{
     PrivateLink, QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch,

@@ -63,6 +63,21 @@ pub struct Streaming {
     pub tail_at_least: usize,
 }
 
+/// What a client waits for before its next request starts. Whoever holds the client in a list wakes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// Room on a connection to a server, or that the connection stands. It is in the connection's list.
+    Connection,
+    /// Room among the requests on their way over other pools.
+    Routes,
+    /// That a server is known for its keys.
+    Owner,
+    /// The end of a pause of its pool.
+    Pause,
+    /// The verdict on its password.
+    Login,
+}
+
 /// One client's connection.
 #[derive(Debug)]
 pub struct Session {
@@ -92,14 +107,12 @@ pub struct Session {
     pub is_reread: bool,
     /// Unparsed input waits for room (own pipeline, own output or a link).
     pub paused: bool,
-    /// In the list of a link that it waits for, or of those a pause holds back.
-    pub waits_for_link: bool,
+    /// What its next request waits for.
+    pub waits_for: Option<WaitFor>,
     /// Time since which its next request finds no room on a link.
     pub full_since: Option<Time>,
     /// Time since which the socket may hold requests behind one that finds no room on a link.
     pub unread_since: Option<Time>,
-    /// A pause of its pool holds it back.
-    pub is_held_back: bool,
     /// Replies to slow requests are on their way to it, and it is noted when it has them.
     pub has_unwritten: bool,
     /// In the worker's list of sessions with output or at their end.
@@ -171,10 +184,9 @@ impl Session {
             unread: false,
             is_reread: false,
             paused: false,
-            waits_for_link: false,
+            waits_for: None,
             full_since: None,
             unread_since: None,
-            is_held_back: false,
             has_unwritten: false,
             is_dirty: false,
             awaited: 0,
@@ -244,7 +256,7 @@ impl Session {
 
     /// Returns whether the client waits for others: in a blocking command, or for the end of a pause.
     pub fn awaits_others(&self) -> bool {
-        self.is_blocked() || self.is_held_back
+        self.is_blocked() || self.waits_for == Some(WaitFor::Pause)
     }
 
     /// Brings what `CLIENT LIST` tells of it up to date.

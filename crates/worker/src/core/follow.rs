@@ -244,9 +244,8 @@ impl Plane {
                 return self.end_astray(key, session);
             }
             self.bring_wait(key, own);
-            if session.waits_for_link {
+            if session.waits_for.take().is_some() {
                 // For what was there: it asks again where it is now.
-                (session.waits_for_link, session.is_held_back) = (false, false);
                 self.plan.clients.set_paused(session.identity.id, false);
                 self.mark_session_resuming(key, session);
             }

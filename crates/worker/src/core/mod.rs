@@ -396,7 +396,7 @@ impl Core {
             self.plane.read_on(&mut self.links, (key, &*session));
         }
         if session.paused
-            && !session.waits_for_link
+            && session.waits_for.is_none()
             && session.is_waiting_for_itself(&self.plane.plan.limits)
         {
             self.plane.mark_session_resuming(key, session);
@@ -450,10 +450,8 @@ impl Core {
             match end {
                 Some(end) => self.plane.note_deadline(Some(end)),
                 None => {
-                    session.is_held_back = false;
                     plan.clients.set_paused(session.identity.id, false);
-                    session.waits_for_link = false;
-                    self.plane.mark_session_resuming(key, session);
+                    self.plane.wake(key, session);
                 }
             }
             end.is_some()
@@ -465,8 +463,7 @@ impl Core {
     pub fn resume_logins(&mut self) {
         for key in std::mem::take(&mut self.plane.clients.logins) {
             if let Some(session) = self.sessions.get_mut(key) {
-                session.waits_for_link = false;
-                self.plane.mark_session_resuming(key, session);
+                self.plane.wake(key, session);
             }
         }
     }
@@ -508,6 +505,12 @@ impl Plane {
                 Some(_) => self.routes.on_relay_dirty(key),
             }
         }
+    }
+
+    /// Ends what a client waits for: its next request is looked at again.
+    fn wake(&mut self, key: Key<Session>, session: &mut Session) {
+        session.waits_for = None;
+        self.mark_session_resuming(key, session);
     }
 
     #[inline]

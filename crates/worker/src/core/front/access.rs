@@ -6,6 +6,7 @@ use crate::core::{LinkSlot, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Clock, Fault, Key, LimitFault};
 use keyway_command::{Flags, Request, Verb};
+use keyway_proxy::WaitFor;
 use keyway_proxy::local::{self, LocalContext, refuse_denied};
 use keyway_proxy::{Busy, Session, write_fault};
 use keyway_resp::reply;
@@ -72,7 +73,7 @@ impl Plane {
         if prepared == Prepared::Ready {
             return false;
         }
-        session.waits_for_link = true;
+        session.waits_for = Some(WaitFor::Login);
         self.clients.logins.push(key);
         true
     }

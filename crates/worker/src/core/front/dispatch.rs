@@ -13,6 +13,7 @@ use keyway_base::{ByteRange, Fault, Key, Part};
 use keyway_command::{
     Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
 };
+use keyway_proxy::WaitFor;
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
     Busy, Identity, LinkState, Output, Owner, ReplyMode, Session, Translation, write_crossslot,
@@ -66,7 +67,6 @@ impl Plane {
             return step;
         }
         if !pool.pause.is_unused() && self.holds_back(pool, (key, session), &request) {
-            session.waits_for_link = true;
             return Step::Wait;
         }
         self.batch += 1;
@@ -103,7 +103,6 @@ impl Plane {
         let is_held = !pool.pause.is_unused()
             && self.holds_back_led(pool, (asked.key, asked.session), asked.request);
         if is_held {
-            asked.session.waits_for_link = true;
             return Step::Wait;
         }
         let (upstream, finds_servers) = match &pool.kind {
@@ -401,7 +400,7 @@ impl Plane {
         let until = pool.pause.holds(request, self.clock.now);
         if let Some(until) = until {
             self.clients.held_back.push((key, session.pool));
-            session.is_held_back = true;
+            session.waits_for = Some(WaitFor::Pause);
             self.plan.clients.set_paused(session.identity.id, true);
             self.note_deadline(Some(until));
         } else if session.is_monitor && request.command.verb == Verb::Reset {

@@ -4,6 +4,7 @@ use crate::core::upstream::streamed_requests::Begun;
 use crate::core::{Core, LinkIndex, LinkSlot, Plane, reads_on};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Verb;
+use keyway_proxy::WaitFor;
 use keyway_proxy::{Busy, Owner, Session, write_fault};
 use keyway_resp::{ParseLimits, Parsed, parse_request, reply};
 use std::sync::Arc;
@@ -337,8 +338,8 @@ impl Plane {
                     }
                     is_full = true;
                     session.paused = true;
-                    if !session.waits_for_link {
-                        session.waits_for_link = true;
+                    if session.waits_for.is_none() {
+                        session.waits_for = Some(WaitFor::Connection);
                         links[link].waiting.push(key);
                     }
                     break;

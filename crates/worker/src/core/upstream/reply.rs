@@ -273,8 +273,7 @@ pub(in crate::core) fn release_all(
     slot.waiting_due = None;
     for key in slot.waiting.drain(..) {
         if let Some(session) = sessions.get_mut(key) {
-            session.waits_for_link = false;
-            plane.mark_session_resuming(key, session);
+            plane.wake(key, session);
         }
     }
 }
@@ -497,7 +496,7 @@ impl Plane {
         if has_to_do || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
-        if session.paused && !session.waits_for_link {
+        if session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(key, session);
         }
         if session.passing.is_some_and(|passing| passing.sequence == sequence) {
@@ -511,7 +510,7 @@ impl Plane {
         let Some(session) = sessions.get_mut(key) else { return };
         session.unheard -= 1;
         session.identity.pin_anew(self.clock.now);
-        if session.unheard == 0 && session.paused && !session.waits_for_link {
+        if session.unheard == 0 && session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(key, session);
         }
     }

@@ -21,6 +21,7 @@ use crate::core::{LinkIndex, LinkSlot, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
+use keyway_proxy::WaitFor;
 use keyway_proxy::noted::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
@@ -281,9 +282,9 @@ impl Plane {
         slot.link.extend_last(part);
         self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
         self.mark_link_dirty(index, slot);
-        if slot.link.unsent_len() >= self.plan.limits.pass_len() && !session.waits_for_link {
+        if slot.link.unsent_len() >= self.plan.limits.pass_len() && session.waits_for.is_none() {
             session.paused = true;
-            session.waits_for_link = true;
+            session.waits_for = Some(WaitFor::Connection);
             slot.waiting.push(key);
         }
     }

@@ -15,6 +15,7 @@
 use crate::Cluster;
 use crate::core::{Core, LinkIndex, LinkSlot, Plane};
 use keyway_base::{Key, Slab, Time};
+use keyway_proxy::WaitFor;
 use keyway_proxy::{LinkState, Redirected, Redirection, Session};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -192,8 +193,8 @@ impl Plane {
             self.upstream.connects.push(index);
         }
         let until = self.waits_until((key, slot.pool));
-        if !session.waits_for_link {
-            session.waits_for_link = true;
+        if session.waits_for.is_none() {
+            session.waits_for = Some(WaitFor::Connection);
             slot.waiting.push(key);
         }
         slot.waiting_due = Some(slot.waiting_due.map_or(until, |first| first.min(until)));

@@ -273,8 +273,7 @@ impl Core {
         let Core { sessions, links, plane } = self;
         for key in waiting {
             if let Some(session) = sessions.get_mut(key) {
-                session.waits_for_link = false;
-                plane.mark_session_resuming(key, session);
+                plane.wake(key, session);
             }
         }
         // Requests that wait for a link, or for a primary, may go elsewhere now.

@@ -11,6 +11,7 @@ use crate::core::{Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::Request;
 use keyway_proxy::Session;
+use keyway_proxy::WaitFor;
 use keyway_topology::ClusterMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -80,7 +81,7 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
         until: Time,
     ) {
-        session.waits_for_link = true;
+        session.waits_for = Some(WaitFor::Owner);
         self.cluster.waiting.push(key);
         self.note_waiting_until(until);
     }
@@ -231,8 +232,7 @@ impl Core {
             if plane.may_wait_on(key, session.pool) {
                 plane.cluster.waiting.push(key);
             } else {
-                session.waits_for_link = false;
-                plane.mark_session_resuming(key, session);
+                plane.wake(key, session);
             }
         }
     }

@@ -13,6 +13,7 @@ mod store;
 mod warm;
 
 pub(in crate::core) use access::was_let;
+use keyway_proxy::WaitFor;
 
 use crate::core::front::input::{NextRequest, Step, waited_for_room};
 use crate::core::{LinkSlot, Plane};
@@ -361,8 +362,8 @@ impl Plane {
             Step::Crowded => self.wait_among_trips(key, session),
             Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => {}
             Step::Full(link) => {
-                if !session.waits_for_link {
-                    session.waits_for_link = true;
+                if session.waits_for.is_none() {
+                    session.waits_for = Some(WaitFor::Connection);
                     links[link].waiting.push(key);
                 }
             }
@@ -526,9 +527,8 @@ impl Plane {
             return false;
         };
         self.clients.held_back.push((call.key, call.session.pool));
-        call.session.is_held_back = true;
         self.plan.clients.set_paused(call.session.identity.id, true);
-        call.session.waits_for_link = true;
+        call.session.waits_for = Some(WaitFor::Pause);
         self.note_deadline(Some(until));
         true
     }

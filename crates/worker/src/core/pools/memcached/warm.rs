@@ -483,7 +483,7 @@ impl Plane {
         session.pool = own;
         session.busy = Some(busy);
         self.mark_session_dirty(warming.session, session);
-        if session.paused && !session.waits_for_link {
+        if session.paused && session.waits_for.is_none() {
             self.mark_session_resuming(warming.session, session);
         }
     }

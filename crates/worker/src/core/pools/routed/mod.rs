@@ -27,6 +27,7 @@ mod retired;
 mod split;
 mod trip;
 
+use keyway_proxy::WaitFor;
 pub(in crate::core) use redis::{PARTS_MAX, course_of};
 pub(in crate::core) use retired::reports_to;
 pub(in crate::core) use split::Wants;
@@ -368,9 +369,10 @@ impl Plane {
     /// take.
     #[cold]
     pub(in crate::core) fn wait_among_trips(&mut self, key: Key<Session>, session: &mut Session) {
-        if std::mem::replace(&mut session.waits_for_link, true) {
+        if session.waits_for.is_some() {
             return;
         }
+        session.waits_for = Some(WaitFor::Routes);
         let since = session.full_since.unwrap_or(self.clock.now);
         let until = self.longest_timeout(session.pool).map(|timeout| since + timeout);
         self.note_deadline(until);
@@ -419,8 +421,7 @@ impl Core {
                 plane.note_deadline(Some(until));
                 return true;
             }
-            session.waits_for_link = false;
-            plane.mark_session_resuming(key, session);
+            plane.wake(key, session);
             false
         });
         plane.routes.waiting = waiting;

@@ -230,8 +230,7 @@ impl Core {
         if !self.plane.routes.waiting.is_empty() && self.plane.routes.has_drained() {
             for (key, _) in std::mem::take(&mut self.plane.routes.waiting) {
                 if let Some(session) = self.sessions.get_mut(key) {
-                    session.waits_for_link = false;
-                    self.plane.mark_session_resuming(key, session);
+                    self.plane.wake(key, session);
                 }
             }
         }

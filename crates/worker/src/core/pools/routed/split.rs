@@ -190,7 +190,6 @@ impl Plane {
         let is_held = !own.pause.is_unused()
             && self.holds_back_led(own, (asked.key, asked.session), asked.request);
         if is_held {
-            asked.session.waits_for_link = true;
             return Some(Step::Wait);
         }
         let is_queueing =

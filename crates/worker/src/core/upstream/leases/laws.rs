@@ -1,5 +1,6 @@
 use super::*;
 use crate::core::tests::{client, connected_core, connected_core_with, output, pass_to};
+use keyway_proxy::WaitFor;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_topology::ServerOptions;
 use std::time::Duration;
@@ -261,9 +262,9 @@ fn a_client_that_waits_for_a_private_link_goes_on_when_that_is_lost() {
     core.on_client_bytes(client, b"WATCH k\r\n");
     connect_all(&mut core);
     core.links[PRIVATE].waiting.push(client);
-    core.sessions.get_mut(client).unwrap().waits_for_link = true;
+    core.sessions.get_mut(client).unwrap().waits_for = Some(WaitFor::Connection);
     core.on_private_lost(PRIVATE, BackendFault::Closed);
-    assert!(!core.session(client).unwrap().waits_for_link);
+    assert!(core.session(client).unwrap().waits_for.is_none());
 }
 
 #[test]
