@@ -275,11 +275,11 @@ impl<I: Io> Worker<I> {
                         self.on_subscriber_ready(token, writable, readable || hangup);
                         continue;
                     };
-                    let slot = &mut self.core.links[index];
-                    if writable && slot.link.send_blocked {
-                        slot.link.send_blocked = false;
+                    let connection = &mut self.core.links[index];
+                    if writable && connection.link.send_blocked {
+                        connection.link.send_blocked = false;
                         // The server has taken what was sent before.
-                        slot.link.note_progress(self.core.plane.clock.now);
+                        connection.link.note_progress(self.core.plane.clock.now);
                         self.core.mark_link_dirty(index);
                     }
                     if (readable || hangup) && !self.link_rereads.contains(&index) {
@@ -428,9 +428,9 @@ impl<I: Io> Worker<I> {
     }
 
     fn lose_link(&mut self, index: LinkIndex, fault: BackendFault) {
-        let slot = &self.core.links[index];
-        if matches!(slot.link.state(), LinkState::Connecting { .. }) {
-            self.io.cancel_connect(link_token(index, slot.generation));
+        let connection = &self.core.links[index];
+        if matches!(connection.link.state(), LinkState::Connecting { .. }) {
+            self.io.cancel_connect(link_token(index, connection.generation));
         }
         if let Some(socket) = self.core.end_link(index, fault) {
             self.io.close(socket);
@@ -451,8 +451,8 @@ impl<I: Io> Worker<I> {
             return None;
         }
         let index = token.0 as u32 as usize;
-        let slot = self.core.links.get(index)?;
-        (link_token(index, slot.generation) == token).then_some(index)
+        let connection = self.core.links.get(index)?;
+        (link_token(index, connection.generation) == token).then_some(index)
     }
 
     /// Reads on where reading stopped for fairness or for want of room.
@@ -606,10 +606,10 @@ impl<I: Io> Worker<I> {
                 continue;
             }
             self.core.on_connecting(index);
-            let slot = &self.core.links[index];
-            let token = link_token(index, slot.generation);
+            let connection = &self.core.links[index];
+            let token = link_token(index, connection.generation);
             match self.core.address_of(index) {
-                Some(address) => self.connect(slot.pool, &address, token),
+                Some(address) => self.connect(connection.pool, &address, token),
                 // The server has left its cluster.
                 None => self.lose_link(index, BackendFault::Closed),
             }

@@ -13,7 +13,7 @@
 //! reply, as with a login that leads to another pool ([`super::access`]).
 
 use super::pools::PoolState;
-use super::{Core, LinkIndex, LinkSlot, Plane, SubscriberIndex};
+use super::{Connection, Core, LinkIndex, Plane, SubscriberIndex};
 use crate::core::front::rights::Loss;
 use crate::core::pools::routed::reports_to;
 use crate::core::upstream::bypass::owes_late_write;
@@ -143,9 +143,9 @@ impl Core {
         if is_used || is_led_to() || is_warming() {
             return Some(left);
         }
-        for (index, slot) in self.links.iter().enumerate() {
-            if slot.pool == pool && !slot.is_free && !is_at_end(slot) {
-                match gives_up || slot.link.live() == 0 {
+        for (index, connection) in self.links.iter().enumerate() {
+            if connection.pool == pool && !connection.is_free && !is_at_end(connection) {
+                match gives_up || connection.link.live() == 0 {
                     true => left.links.push(index),
                     false => is_used = true,
                 }
@@ -166,11 +166,18 @@ impl Core {
         let pool = retired.pool;
         self.end_cluster(pool);
         let Core { links, plane, .. } = self;
-        for slot in links.iter_mut().filter(|slot| slot.pool == pool && !slot.is_free) {
-            let generation = crate::core::upstream::connections::next_generation(slot.generation);
-            *slot = LinkSlot::new((pool, slot.backend), slot.id, slot.link.protocol());
-            slot.generation = generation;
-            (slot.is_spare, slot.is_free, slot.is_private) = (true, true, true);
+        for connection in
+            links.iter_mut().filter(|connection| connection.pool == pool && !connection.is_free)
+        {
+            let generation =
+                crate::core::upstream::connections::next_generation(connection.generation);
+            *connection = Connection::new(
+                (pool, connection.backend),
+                connection.id,
+                connection.link.protocol(),
+            );
+            connection.generation = generation;
+            (connection.is_spare, connection.is_free, connection.is_private) = (true, true, true);
         }
         plane.pools[usize::from(pool)] = PoolState::Ended;
         plane.servers.pubsub.end_pool(pool);
@@ -212,9 +219,9 @@ fn is_of(session: &Session, pool: u16) -> bool {
 }
 
 /// Whether a link has no connection and wants none.
-fn is_at_end(slot: &LinkSlot) -> bool {
-    let is_down = matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. });
-    is_down && slot.socket.is_none() && slot.link.in_flight() == 0
+fn is_at_end(connection: &Connection) -> bool {
+    let is_down = matches!(connection.link.state(), LinkState::Idle | LinkState::Backoff { .. });
+    is_down && connection.socket.is_none() && connection.link.in_flight() == 0
 }
 
 impl Plane {
@@ -226,7 +233,7 @@ impl Plane {
 
     /// Takes a session to its pool if it may go now, and sees to it that it goes before its
     /// next request otherwise.
-    fn take_over(&mut self, links: &[LinkSlot], (key, session): (Key<Session>, &mut Session)) {
+    fn take_over(&mut self, links: &[Connection], (key, session): (Key<Session>, &mut Session)) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         let own = self.own_pool(session);
         if home.unwrap_or(session.pool) == own {
@@ -257,7 +264,7 @@ impl Plane {
     /// next write goes by the same connections, so that it is executed later.
     pub(super) fn stays_for_order(
         &self,
-        links: &[LinkSlot],
+        links: &[Connection],
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
         let is_open = self.plan.retired(session.pool).is_some_and(|it| self.clock.now < it.until);

@@ -68,7 +68,8 @@ impl Core {
     pub(crate) fn leftovers(&self) -> Leftovers {
         let plane = &self.plane;
         let links = || self.links.iter();
-        let takes_large = links().filter(|slot| slot.takes_large && !slot.is_free);
+        let takes_large =
+            links().filter(|connection| connection.takes_large && !connection.is_free);
         Leftovers {
             sessions: self.sessions.len() - plane.routes.relays(),
             sockets: 0,
@@ -79,8 +80,8 @@ impl Core {
             trips: plane.routes.trips() - plane.routes.relays(),
             trip_bytes: plane.routes.held(),
             trips_queued: plane.routes.queued(),
-            exchanges: links().map(|slot| slot.link.owned()).sum(),
-            link_waiters: links().map(|slot| slot.waiting.len()).sum(),
+            exchanges: links().map(|connection| connection.link.owned()).sum(),
+            link_waiters: links().map(|connection| connection.waiting.len()).sum(),
             leases: self.leases(),
             unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
             joins: plane.pending.joins.len(),

@@ -53,7 +53,7 @@ pub(crate) type LinkIndex = usize;
 const SEND_EARLY_LEN: usize = 64 << 10;
 
 /// A link with what the worker knows of it.
-pub(crate) struct LinkSlot {
+pub(crate) struct Connection {
     pub(crate) link: Link,
     pub(crate) pool: u16,
     pub(crate) backend: u16,
@@ -129,7 +129,7 @@ pub(crate) struct LinkSlot {
 /// All of a worker but its sockets.
 pub struct Core {
     pub(crate) sessions: Slab<Session>,
-    pub(crate) links: Vec<LinkSlot>,
+    pub(crate) links: Vec<Connection>,
     pub(crate) plane: Plane,
 }
 
@@ -432,7 +432,7 @@ impl Core {
         if self.sessions.is_empty() {
             plane.clients.busy_pool.trim();
             plane.pending.joins_free = JoinPool::default();
-            self.links.iter_mut().for_each(|slot| slot.link.give_back_memory());
+            self.links.iter_mut().for_each(|connection| connection.link.give_back_memory());
         }
     }
 
@@ -522,17 +522,17 @@ impl Plane {
     }
 
     #[inline]
-    fn mark_link_dirty(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
-        if !slot.link.is_dirty {
-            slot.link.is_dirty = true;
+    fn mark_link_dirty(&mut self, index: LinkIndex, connection: &mut Connection) {
+        if !connection.link.is_dirty {
+            connection.link.is_dirty = true;
             self.upstream.dirty_links.push(index);
         }
     }
 
     /// To be called when a request was appended to a link's output.
     #[inline]
-    fn note_unsent(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        if slot.link.unsent_len() >= SEND_EARLY_LEN
+    fn note_unsent(&mut self, index: LinkIndex, connection: &Connection) {
+        if connection.link.unsent_len() >= SEND_EARLY_LEN
             && self.upstream.full_links.last() != Some(&index)
         {
             self.upstream.full_links.push(index);

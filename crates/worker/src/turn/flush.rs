@@ -1,7 +1,7 @@
 //! The end of a turn: what links and sessions have to say goes to their sockets.
 
 use super::Worker;
-use crate::core::{Core, LinkIndex, LinkSlot};
+use crate::core::{Connection, Core, LinkIndex};
 use crate::{Plan, PoolKind};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::{CloseReason, Counter};
@@ -24,8 +24,8 @@ const HOLD_DEPTH_MAX: u64 = 4;
 
 /// Returns whether the server is a memcached server on TLS. Output to it is cut into records that
 /// memcached reads whole.
-fn needs_records(plan: &Plan, slot: &LinkSlot) -> bool {
-    let kind = &plan.pools[usize::from(slot.pool)].kind;
+fn needs_records(plan: &Plan, connection: &Connection) -> bool {
+    let kind = &plan.pools[usize::from(connection.pool)].kind;
     matches!(kind, PoolKind::Memcached(_)) && kind.tls().is_some()
 }
 
@@ -149,15 +149,15 @@ impl<I: Io> Worker<I> {
 
     #[inline(never)]
     fn send_to_memcached(&mut self, index: LinkIndex) {
-        let slot = &self.core.links[index];
-        if !needs_records(&self.plan, slot) {
+        let connection = &self.core.links[index];
+        if !needs_records(&self.plan, connection) {
             self.send_some(index, usize::MAX);
             return;
         }
-        if slot.link.send_blocked {
+        if connection.link.send_blocked {
             return;
         }
-        let mut cut = slot.link.first_record();
+        let mut cut = connection.link.first_record();
         loop {
             let len = self.core.links[index].link.next_record(&mut cut);
             if len == 0 || !self.send_some(index, len) {
@@ -170,9 +170,11 @@ impl<I: Io> Worker<I> {
     /// that.
     #[inline]
     fn send_some(&mut self, index: LinkIndex, len_max: usize) -> bool {
-        let slot = &mut self.core.links[index];
-        let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return false };
-        let unsent = slot.link.unsent();
+        let connection = &mut self.core.links[index];
+        let (Some(socket), false) = (connection.socket, connection.link.send_blocked) else {
+            return false;
+        };
+        let unsent = connection.link.unsent();
         if unsent.is_empty() {
             return false;
         }
@@ -181,13 +183,13 @@ impl<I: Io> Worker<I> {
         self.core.plane.cells.send_calls.add(1);
         match self.io.send(socket, unsent) {
             Send::Taken(taken) => {
-                slot.link.advance(taken);
-                slot.link.send_blocked = taken < len;
-                if taken > 0 && (taken < len || slot.takes_large) {
-                    slot.link.note_progress(self.core.plane.clock.now);
+                connection.link.advance(taken);
+                connection.link.send_blocked = taken < len;
+                if taken > 0 && (taken < len || connection.takes_large) {
+                    connection.link.note_progress(self.core.plane.clock.now);
                 }
-                let cells = self.core.plane.cells.pool(slot.pool as usize);
-                cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
+                let cells = self.core.plane.cells.pool(connection.pool as usize);
+                cells.backend(connection.backend as usize).sent_bytes.add(taken as u64);
                 self.core.release_waiting(index);
                 taken == len
             }

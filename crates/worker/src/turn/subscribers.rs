@@ -20,17 +20,17 @@ impl<I: Io> Worker<I> {
             return None;
         }
         let index = (told.0 as u32 & !(SUBSCRIBER as u32)) as usize;
-        let slot = self.core.plane.servers.pubsub.slots.get(index)?;
-        (token(index, slot.generation) == told).then_some(index)
+        let connection = self.core.plane.servers.pubsub.slots.get(index)?;
+        (token(index, connection.generation) == told).then_some(index)
     }
 
     /// A socket that is no link's and no client's is ready.
     #[cold]
     pub(super) fn on_subscriber_ready(&mut self, told: Token, writable: bool, readable: bool) {
         let Some(index) = self.subscriber_of(told) else { return };
-        let slot = &mut self.core.plane.servers.pubsub.slots[index];
-        if writable && slot.link.send_blocked {
-            slot.link.send_blocked = false;
+        let connection = &mut self.core.plane.servers.pubsub.slots[index];
+        if writable && connection.link.send_blocked {
+            connection.link.send_blocked = false;
             self.send_subscriber(index);
         }
         if readable {
@@ -87,9 +87,9 @@ impl<I: Io> Worker<I> {
     }
 
     pub(super) fn lose_subscriber(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let slot = &self.core.plane.servers.pubsub.slots[index];
-        if matches!(slot.link.state(), SubscriberState::Connecting { .. }) {
-            self.io.cancel_connect(token(index, slot.generation));
+        let connection = &self.core.plane.servers.pubsub.slots[index];
+        if matches!(connection.link.state(), SubscriberState::Connecting { .. }) {
+            self.io.cancel_connect(token(index, connection.generation));
         }
         if let Some(socket) = self.core.on_subscriber_lost(index, fault) {
             self.io.close(socket);
@@ -131,16 +131,16 @@ impl<I: Io> Worker<I> {
 
     fn serve_subscriber(&mut self, index: SubscriberIndex) {
         let now = self.core.clock().now;
-        let slot = &self.core.plane.servers.pubsub.slots[index];
-        if !slot.link.is_needed() {
-            if !matches!(slot.link.state(), SubscriberState::Idle) {
+        let connection = &self.core.plane.servers.pubsub.slots[index];
+        if !connection.link.is_needed() {
+            if !matches!(connection.link.state(), SubscriberState::Idle) {
                 self.lose_subscriber(index, BackendFault::Closed);
             }
             return;
         }
-        if slot.link.wants_connection(now) {
-            let (pool, backend) = (slot.pool, slot.backend);
-            let told = token(index, slot.generation);
+        if connection.link.wants_connection(now) {
+            let (pool, backend) = (connection.pool, connection.backend);
+            let told = token(index, connection.generation);
             self.core.on_subscriber_connecting(index);
             match self.core.server_address(pool, backend) {
                 Some(address) => self.connect(pool, &address, told),
@@ -153,9 +153,11 @@ impl<I: Io> Worker<I> {
     }
 
     fn send_subscriber(&mut self, index: SubscriberIndex) {
-        let slot = &mut self.core.plane.servers.pubsub.slots[index];
-        let (Some(socket), false) = (slot.socket, slot.link.send_blocked) else { return };
-        let unsent = slot.link.unsent();
+        let connection = &mut self.core.plane.servers.pubsub.slots[index];
+        let (Some(socket), false) = (connection.socket, connection.link.send_blocked) else {
+            return;
+        };
+        let unsent = connection.link.unsent();
         if unsent.is_empty() {
             return;
         }
@@ -163,10 +165,10 @@ impl<I: Io> Worker<I> {
         self.core.plane.cells.send_calls.add(1);
         match self.io.send(socket, unsent) {
             Send::Taken(taken) => {
-                slot.link.advance(taken);
-                slot.link.send_blocked = taken < len;
-                let cells = self.core.plane.cells.pool(slot.pool as usize);
-                cells.backend(slot.backend as usize).sent_bytes.add(taken as u64);
+                connection.link.advance(taken);
+                connection.link.send_blocked = taken < len;
+                let cells = self.core.plane.cells.pool(connection.pool as usize);
+                cells.backend(connection.backend as usize).sent_bytes.add(taken as u64);
             }
             Send::Failed => self.lose_subscriber(index, BackendFault::Closed),
         }

@@ -7,7 +7,7 @@ use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::transactions::{tells_of_all, unserved};
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, LinkIndex, Plane};
 use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
 use keyway_base::{ByteRange, Fault, Key, Part};
 use keyway_command::{
@@ -33,7 +33,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request; one of its two callers is cold")]
     pub(in crate::core) fn dispatch(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         (plan, pool): (&Plan, &PoolPlan),
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
@@ -95,7 +95,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn dispatch_led(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         asked: &mut RequestContext,
     ) -> Step {
@@ -128,7 +128,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     fn serve(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         pool: &PoolPlan,
         store: &Arc<Store>,
         asked: &mut RequestContext,
@@ -227,7 +227,7 @@ impl Plane {
     #[cold]
     fn dispatch_special(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -251,7 +251,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from few places")]
     pub(in crate::core) fn send_on<const TRACKED: bool>(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -285,7 +285,7 @@ impl Plane {
     #[inline(never)]
     fn send_to_reader(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         primary: u16,
     ) -> Step {
@@ -313,7 +313,7 @@ impl Plane {
     #[inline(never)]
     fn send_elsewhere(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         asked: &mut RequestContext,
         route: Route,
@@ -354,7 +354,7 @@ impl Plane {
     #[cold]
     fn refuse_unresolved(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         (session, busy): (&mut Session, &mut Busy),
         args: Args,
@@ -415,7 +415,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn forward(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -427,32 +427,32 @@ impl Plane {
         {
             return Step::Full(late);
         }
-        let slot = &mut links[index];
-        if self.is_full(slot) {
+        let connection = &mut links[index];
+        if self.is_full(connection) {
             return Step::Full(index);
         }
         self.count(session, request);
-        if let Some(fault) = self.refused(slot) {
-            let backend = self.describe_backend(slot.pool, slot.backend);
+        if let Some(fault) = self.refused(connection) {
+            let backend = self.describe_backend(connection.pool, connection.backend);
             session.note_fault(fault);
             self.count_fault(session.pool, request.command.counted(), fault);
             self.note_served(session.pool, request.command.counted());
             self.answer(session, busy, |out| write_fault(fault, &backend, out));
             return Step::Started;
         }
-        self.prepare_link(index, slot, session.identity.database);
+        self.prepare_link(index, connection, session.identity.database);
         let frame = request.args.buf();
-        slot.link.request_buf().extend_from_slice(frame);
+        connection.link.request_buf().extend_from_slice(frame);
         let owner = match Self::is_silent(session) {
             false => Owner::Session { session: key, sequence: busy.order.reserve() },
             true => Self::unheard(key, session),
         };
         Self::end_skip(session);
-        slot.link.enqueue(owner, request.command.counted(), frame.len(), self.clock.now);
-        if slot.link.protocol() == Protocol::Resp3 {
-            slot.link.set_translation(Translation::of(request));
+        connection.link.enqueue(owner, request.command.counted(), frame.len(), self.clock.now);
+        if connection.link.protocol() == Protocol::Resp3 {
+            connection.link.set_translation(Translation::of(request));
         }
-        self.note_unsent(index, slot);
+        self.note_unsent(index, connection);
         Step::Started
     }
 
@@ -468,35 +468,38 @@ impl Plane {
     pub(in crate::core) fn prepare_link(
         &mut self,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         database: u32,
     ) {
-        self.mark_link_dirty(index, slot);
-        if !slot.link.is_awaited() {
-            self.wake_link(index, slot);
+        self.mark_link_dirty(index, connection);
+        if !connection.link.is_awaited() {
+            self.wake_link(index, connection);
         }
-        let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        let Some(Upstream { options, .. }) =
+            self.plan.pools[connection.pool as usize].kind.upstream()
         else {
             return;
         };
         // A client counts databases from the pool's own.
         let database = options.database + database;
-        slot.link.select(database, options, self.clock.now);
-        let backend = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        connection.link.select(database, options, self.clock.now);
+        let backend =
+            self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
         backend.requests.add(1);
     }
 
     /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
-    pub(in crate::core) fn wake_link(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
-        if slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
-            slot.is_connecting = true;
+    pub(in crate::core) fn wake_link(&mut self, index: LinkIndex, connection: &mut Connection) {
+        if connection.link.wants_connection(self.clock.now) && !connection.is_connecting {
+            connection.is_connecting = true;
             self.upstream.connects.push(index);
         }
-        if slot.link.state() != LinkState::Ready {
-            self.note_patience(slot);
+        if connection.link.state() != LinkState::Ready {
+            self.note_patience(connection);
         }
-        if let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        if let Some(Upstream { options, .. }) =
+            self.plan.pools[connection.pool as usize].kind.upstream()
         {
             let timeout = options.timeout.unwrap_or(options.connect_timeout);
             self.note_deadline(Some(self.clock.now + timeout));

@@ -1,7 +1,7 @@
 use crate::core::pools::BULK;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::upstream::streamed_requests::Begun;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane, reads_on};
+use crate::core::{Connection, Core, LinkIndex, Plane, reads_on};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Verb;
 use keyway_proxy::WaitFor;
@@ -148,7 +148,7 @@ impl Plane {
     /// Takes bytes of a client, or the first of them: returns the rest, to be taken next.
     fn take_input<'b>(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -185,7 +185,7 @@ impl Plane {
     /// Parses what the session has kept.
     pub(in crate::core) fn parse_kept(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -216,7 +216,7 @@ impl Plane {
     /// how many bytes they took.
     pub(in crate::core) fn parse(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -371,14 +371,14 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn note_no_room(
         &self,
-        slot: &LinkSlot,
+        connection: &Connection,
         session: &mut Session,
         next: &mut NextRequest,
     ) {
         let is_from_socket = std::mem::take(&mut next.is_from_socket);
         if std::mem::take(&mut next.is_new) || is_from_socket {
             let since = session.full_since.filter(|_| next.was_full);
-            let silent_since = slot.link.silent_since().unwrap_or(self.clock.now);
+            let silent_since = connection.link.silent_since().unwrap_or(self.clock.now);
             let since = since.map_or(self.clock.now, |since| since.max(silent_since));
             session.full_since = Some(since);
         }
@@ -431,15 +431,15 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn bring_waited(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         since: Time,
     ) {
-        for slot in links {
+        for connection in links {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
-            let since = self.counts_from(slot.pool, since);
-            if slot.link.backdate_last(is_its, (since, self.clock.now)) {
-                let timeout = self.plan.pools[usize::from(slot.pool)].kind.timeout();
+            let since = self.counts_from(connection.pool, since);
+            if connection.link.backdate_last(is_its, (since, self.clock.now)) {
+                let timeout = self.plan.pools[usize::from(connection.pool)].kind.timeout();
                 self.note_deadline(timeout.map(|timeout| since + timeout));
             }
         }
@@ -458,14 +458,14 @@ impl Plane {
     #[cold]
     fn refuses_late(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         link: LinkIndex,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
     ) -> bool {
-        let slot = &mut links[link];
-        let Some(fault) = self.lateness(slot, session) else { return false };
+        let connection = &mut links[link];
+        let Some(fault) = self.lateness(connection, session) else { return false };
         session.note_fault(fault);
-        let backend = self.describe_backend(slot.pool, slot.backend);
+        let backend = self.describe_backend(connection.pool, connection.backend);
         match self.last_verb {
             // Its commands are dropped, as nothing of them was sent.
             Some(Verb::Exec) => self.end_transaction(links, key, session),
@@ -482,23 +482,25 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn lateness(
         &mut self,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         session: &Session,
     ) -> Option<Fault> {
-        let options = self.link_options(slot.pool);
+        let options = self.link_options(connection.pool);
         let due =
             session.full_since.zip(options.timeout).map(|(since, timeout)| since + timeout)?;
-        let due = match slot.link.at_work_until(options).filter(|_| slot.role.is_some()) {
+        let due = match connection.link.at_work_until(options).filter(|_| connection.role.is_some())
+        {
             Some(until) => due.max(until),
             None => due,
         };
         if self.clock.now < due {
-            slot.waiting_due = Some(slot.waiting_due.map_or(due, |first| first.min(due)));
+            connection.waiting_due =
+                Some(connection.waiting_due.map_or(due, |first| first.min(due)));
             self.note_deadline(Some(due));
-            self.note_waiting_behind(slot);
+            self.note_waiting_behind(connection);
             return None;
         }
-        let cells = self.cells.pool(slot.pool.into()).backend(slot.backend.into());
+        let cells = self.cells.pool(connection.pool.into()).backend(connection.backend.into());
         cells.errors.of(BackendFault::Timeout).add(1);
         Some(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No })
     }

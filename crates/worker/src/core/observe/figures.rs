@@ -70,14 +70,14 @@ impl Core {
             raise(&mut figures.session_output_max, busy.undelivered());
             figures.stalled_output += self.stalled_output(session, now);
         }
-        for slot in &self.links {
-            let link = &slot.link;
+        for connection in &self.links {
+            let link = &connection.link;
             figures.in_flight += link.in_flight();
             raise(&mut figures.link_in_flight_max, link.in_flight());
             raise(&mut figures.link_output_max, link.unsent_len());
             raise(&mut figures.link_input_max, link.input_len());
             let Some(Upstream { options, .. }) =
-                self.plane.plan.pools[slot.pool as usize].kind.upstream()
+                self.plane.plan.pools[connection.pool as usize].kind.upstream()
             else {
                 continue;
             };

@@ -6,7 +6,7 @@ use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use keyway_base::Key;
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Busy, Join, Owner, Session};
@@ -59,7 +59,7 @@ impl Plane {
     /// Splits a request over the servers of its keys.
     pub(in crate::core) fn split(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -75,7 +75,7 @@ impl Plane {
     fn split_with(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -107,7 +107,7 @@ impl Plane {
     /// Sends a request whole to every server in use.
     pub(in crate::core) fn send_everywhere(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -173,7 +173,7 @@ impl Plane {
     fn send_fragments(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -212,14 +212,14 @@ impl Plane {
             }
             let fragment = join.add_fragment(server as u16, count);
             let index = self.link_of(session, server as u16);
-            let slot = &mut links[index];
-            if let Some(fault) = self.refused(slot) {
+            let connection = &mut links[index];
+            if let Some(fault) = self.refused(connection) {
                 down.push((fragment, fault));
                 continue;
             }
             scratch.fragments[server] = fragment;
-            self.prepare_link(index, slot, session.identity.database);
-            let out = slot.link.request_buf();
+            self.prepare_link(index, connection, session.identity.database);
+            let out = connection.link.request_buf();
             scratch.starts[server] = out.len();
             match work.cut {
                 Cut::Whole => out.extend_from_slice(request.args.buf()),
@@ -241,11 +241,11 @@ impl Plane {
             let fragment = scratch.fragments[server];
             if fragment != NO_FRAGMENT {
                 let index = self.link_of(session, server as u16);
-                let slot = &mut links[index];
-                let len = slot.link.request_buf().len() - scratch.starts[server];
+                let connection = &mut links[index];
+                let len = connection.link.request_buf().len() - scratch.starts[server];
                 let owner = Owner::Join { join: join_key, fragment };
-                slot.link.enqueue(owner, counted, len, self.clock.now);
-                self.note_unsent(index, slot);
+                connection.link.enqueue(owner, counted, len, self.clock.now);
+                self.note_unsent(index, connection);
             }
         }
         for (fragment, fault) in down {
@@ -288,7 +288,7 @@ impl Plane {
     fn copy_keys(
         &mut self,
         scratch: &Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         session: &Session,
         (request, stride): (&Request, usize),
         join: &mut Join,

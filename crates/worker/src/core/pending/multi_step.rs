@@ -12,7 +12,7 @@ use crate::core::pools::servers::info::Report;
 use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_script};
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::caching_request;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::Warming;
@@ -182,7 +182,7 @@ impl Plane {
     /// Starts a request that concerns the servers together.
     pub(in crate::core) fn across(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -218,7 +218,7 @@ impl Plane {
 
     fn scan(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -255,7 +255,7 @@ impl Plane {
 
     fn random_key(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -275,8 +275,8 @@ impl Plane {
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let is_up = |&server: &u16| {
             let id = topology.backend_id(usize::from(session.pool), usize::from(server));
-            let slot = &links[self.link_of(session, server)];
-            let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
+            let connection = &links[self.link_of(session, server)];
+            let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
             health.state(id).is_sound() && !is_down
         };
         let up: Vec<u16> = servers().filter(is_up).collect();
@@ -298,7 +298,7 @@ impl Plane {
     /// of its servers may be other pools'.
     fn flush(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -333,7 +333,7 @@ impl Plane {
     /// Sends an errand's first question, after the script its server lacks.
     pub(in crate::core) fn start_errand(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -341,10 +341,10 @@ impl Plane {
         (mut errand, preload): (Box<Errand>, Option<Preload>),
     ) -> Step {
         let index = self.link_of(session, errand.server);
-        let slot = &mut links[index];
-        let has_room = slot.link.has_room(self.link_options(slot.pool));
-        let is_down = slot.link.is_down(self.clock.now) || !self.admits(slot);
-        if !has_room || is_down || self.is_full(slot) || !self.lets_through(slot) {
+        let connection = &mut links[index];
+        let has_room = connection.link.has_room(self.link_options(connection.pool));
+        let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
+        if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
             self.pending.multi_step.give(errand);
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
@@ -361,9 +361,9 @@ impl Plane {
         errand.protocol = session.identity.protocol;
         errand.caching = self.servers.tracking.caching;
         Self::end_skip(session);
-        self.prepare_link(index, slot, errand.database);
+        self.prepare_link(index, connection, errand.database);
         if let Some((digest, body)) = preload {
-            give_script(slot, digest, &body, self.clock.now);
+            give_script(connection, digest, &body, self.clock.now);
         }
         self.ask(links, index, errand);
         Step::Started
@@ -373,7 +373,7 @@ impl Plane {
     /// question is not kept.
     pub(in crate::core) fn own_as_errand(
         &mut self,
-        (slot, index): (&LinkSlot, LinkIndex),
+        (connection, index): (&Connection, LinkIndex),
         (asked, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
@@ -390,16 +390,16 @@ impl Plane {
         errand.pool = asked.session.pool;
         errand.database = asked.session.identity.database;
         errand.protocol = asked.session.identity.protocol;
-        errand.server = slot.backend;
+        errand.server = connection.backend;
         errand.link = index;
         Owner::Errand(self.pending.multi_step.errands.insert(errand))
     }
 
     /// Appends an errand's question to a link that is ready to take it.
-    fn ask(&mut self, links: &mut [LinkSlot], index: LinkIndex, mut errand: Box<Errand>) {
+    fn ask(&mut self, links: &mut [Connection], index: LinkIndex, mut errand: Box<Errand>) {
         errand.link = index;
-        let slot = &mut links[index];
-        let out = slot.link.request_buf();
+        let connection = &mut links[index];
+        let out = connection.link.request_buf();
         let start = out.len();
         match errand.work {
             Work::Script { digest, step: ScriptStep::Look } => digest.ask_whether_known(out),
@@ -407,8 +407,8 @@ impl Plane {
         }
         let (counted, len) = (errand.counted, out.len() - start);
         let owner = Owner::Errand(self.pending.multi_step.errands.insert(errand));
-        slot.link.enqueue(owner, counted, len, self.clock.now);
-        self.note_unsent(index, slot);
+        connection.link.enqueue(owner, counted, len, self.clock.now);
+        self.note_unsent(index, connection);
     }
 
     /// The next question of an errand.
@@ -416,7 +416,7 @@ impl Plane {
     fn ask_again(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Box<Errand>>,
     ) {
         let Some(mut errand) = self.pending.multi_step.errands.remove(key) else { return };
@@ -431,17 +431,17 @@ impl Plane {
         let lane = session.map_or(errand.session.index(), |it| it.lane);
         let shared = || state.link(errand.server, lane, errand.protocol);
         let index = own.unwrap_or_else(shared);
-        let slot = &mut links[index];
-        if let Some(fault) = self.refused(slot) {
-            let (pool, backend) = (slot.pool, slot.backend);
+        let connection = &mut links[index];
+        if let Some(fault) = self.refused(connection) {
+            let (pool, backend) = (connection.pool, connection.backend);
             let key = self.pending.multi_step.errands.insert(errand);
             return self.on_errand_fault(sessions, (pool, backend), key, fault);
         }
-        self.prepare_link(index, slot, errand.database);
+        self.prepare_link(index, connection, errand.database);
         if let Work::Script { digest, step: ScriptStep::Again } = errand.work
             && let Some(body) = self.scripts(errand.pool).script(&digest)
         {
-            give_script(slot, digest, &body, self.clock.now);
+            give_script(connection, digest, &body, self.clock.now);
         }
         let caching = errand.caching.filter(|_| own.is_some());
         self.ask(links, index, errand);

@@ -10,7 +10,7 @@
 use crate::core::front::input::Step;
 use crate::core::pools::cluster::{ClusterState, Waits};
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
@@ -53,7 +53,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn operate(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
     ) -> Step {
         match asked.request.command.verb {
@@ -63,7 +63,7 @@ impl Plane {
         }
     }
 
-    fn wait(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
+    fn wait(&mut self, links: &mut Vec<Connection>, asked: &mut RequestContext) -> Step {
         if let Some(text) = wait_refusal(&asked.request.args) {
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Step::Started;
@@ -98,7 +98,7 @@ impl Plane {
     /// reached; `None` when there are too many.
     fn lease_each(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &RequestContext,
         servers: &[u16],
     ) -> Option<Vec<(u16, Result<LinkIndex, Fault>)>> {
@@ -126,7 +126,7 @@ impl Plane {
 
     fn send_waits(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         leased: &[(u16, Result<LinkIndex, Fault>)],
     ) {
@@ -177,7 +177,7 @@ impl Plane {
     pub(in crate::core::pending) fn end_wait(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         join: Key<Box<Join>>,
     ) {
         let Some(owner) = self.pending.joins.get(join).map(|join| join.session) else { return };
@@ -197,26 +197,26 @@ impl Plane {
 
     fn send_wait(
         &mut self,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         index: LinkIndex,
         asked: &RequestContext,
         (join, fragment): (Key<Box<Join>>, u16),
     ) {
         let until = self.answered_by(asked);
-        slot.link.is_blocking = true;
-        slot.link.blocks_until = until;
+        connection.link.is_blocking = true;
+        connection.link.blocks_until = until;
         self.note_deadline(until);
-        self.prepare_link(index, slot, asked.session.identity.database);
-        let tag = self.tag_of_server(slot.pool, slot.backend);
-        let out = slot.link.request_buf();
+        self.prepare_link(index, connection, asked.session.identity.database);
+        let tag = self.tag_of_server(connection.pool, connection.backend);
+        let out = connection.link.request_buf();
         let start = out.len();
         move_offset(out, tag);
         reply::array(out, asked.request.args.len());
         asked.request.args.from(0).for_each(|arg| reply::bulk(out, arg));
         let len = out.len() - start;
         let (owner, counted) = (Owner::Join { join, fragment }, asked.request.command.counted());
-        slot.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
-        self.note_unsent(index, slot);
+        connection.link.enqueue_batch(owner, counted, (len, REPLIES_BEFORE_WAIT), self.clock.now);
+        self.note_unsent(index, connection);
     }
 
     /// A number whose slot a server of a cluster has.

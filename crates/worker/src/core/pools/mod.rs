@@ -14,7 +14,7 @@ pub(in crate::core) mod routed;
 pub(in crate::core) mod servers;
 pub(in crate::core) mod store;
 
-use super::{LinkIndex, LinkSlot};
+use super::{Connection, LinkIndex};
 use crate::core::pools::cluster::{ClusterState, Hedging, Readers};
 use crate::core::pools::servers::scripts::Given;
 use crate::core::upstream::connections::next_generation;
@@ -83,16 +83,16 @@ pub(super) struct FoundState {
 }
 
 impl PoolState {
-    pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<LinkSlot>) -> Self {
+    pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<Connection>) -> Self {
         if plan.retired(index as u16).is_some() {
             return PoolState::Ended;
         }
         let redis = &[Protocol::Resp2, Protocol::Resp3][..];
-        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Vec<LinkSlot>| {
+        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Vec<Connection>| {
             let ring = build_ring(plan, index, &upstream.servers);
             ServersState::new((plan, index), (upstream, protocols, false), ring, links)
         };
-        let found = |found: &DiscoveredPlan, links: &mut Vec<LinkSlot>| {
+        let found = |found: &DiscoveredPlan, links: &mut Vec<Connection>| {
             let cluster = ClusterState::new(&found.cluster);
             let ring = cluster.ring();
             FoundState {
@@ -203,26 +203,26 @@ impl PoolState {
 }
 
 /// Puts a pool's links in a row among the others, where another pool's were if they fit.
-fn room_for(links: &mut Vec<LinkSlot>, own: Vec<LinkSlot>) -> LinkIndex {
+fn room_for(links: &mut Vec<Connection>, own: Vec<Connection>) -> LinkIndex {
     let mut first = 0;
     while let Some(row) = links.get(first..first + own.len()) {
-        match row.iter().rposition(|slot| !slot.is_spare) {
+        match row.iter().rposition(|connection| !connection.is_spare) {
             None => break,
             Some(taken) => first += taken + 1,
         }
     }
     if first + own.len() > links.len() {
         // Those that stand at the end begin the row.
-        let at_end = links.iter().rev().take_while(|slot| slot.is_spare).count();
+        let at_end = links.iter().rev().take_while(|connection| connection.is_spare).count();
         first = links.len() - at_end;
     }
-    for (index, mut slot) in (first..).zip(own) {
+    for (index, mut connection) in (first..).zip(own) {
         match links.get_mut(index) {
             Some(place) => {
-                slot.generation = next_generation(place.generation);
-                *place = slot;
+                connection.generation = next_generation(place.generation);
+                *place = connection;
             }
-            None => links.push(slot),
+            None => links.push(connection),
         }
     }
     first
@@ -239,26 +239,28 @@ impl ServersState {
         (plan, index): (&Plan, usize),
         (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
         ring: Ring,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
     ) -> Self {
         let count = upstream.servers.servers.len();
         let connections = usize::from(upstream.servers.options.server_connections.max(1));
-        let slot = |backend: usize, protocol: Protocol| {
+        let connection = |backend: usize, protocol: Protocol| {
             let id = plan.topology.backend_id(index, backend);
-            LinkSlot::new((index as u16, backend as u16), id, protocol)
+            Connection::new((index as u16, backend as u16), id, protocol)
                 .following(follows)
                 .watched(plan.health.watches(id))
         };
         let each = || protocols.iter().flat_map(|&it| (0..count).map(move |server| (server, it)));
-        let mut own: Vec<LinkSlot> = each()
-            .flat_map(|(server, protocol)| (0..connections).map(move |_| slot(server, protocol)))
+        let mut own: Vec<Connection> = each()
+            .flat_map(|(server, protocol)| {
+                (0..connections).map(move |_| connection(server, protocol))
+            })
             .collect();
         let (shared, beside) = (own.len(), protocols.len() * count);
         for is_detour in [false, true] {
-            own.extend(each().map(|(server, protocol)| LinkSlot {
+            own.extend(each().map(|(server, protocol)| Connection {
                 is_bulk: !is_detour,
                 is_detour,
-                ..slot(server, protocol)
+                ..connection(server, protocol)
             }));
         }
         let first_link = room_for(links, own);
@@ -327,7 +329,7 @@ impl ServersState {
     }
 }
 
-impl LinkSlot {
+impl Connection {
     /// The same, whose requests may be sent elsewhere by its server.
     pub(super) fn following(mut self, follows: bool) -> Self {
         if follows {

@@ -8,7 +8,7 @@
 
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::pools::{BULK, DETOUR};
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
@@ -18,7 +18,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn choose_lane(
         &mut self,
-        links: &[LinkSlot],
+        links: &[Connection],
         (key, session): (Key<Session>, &mut Session),
         busy: &Busy,
     ) {
@@ -30,7 +30,7 @@ impl Plane {
     #[cold]
     fn look_for_way(
         &mut self,
-        links: &[LinkSlot],
+        links: &[Connection],
         (key, session): (Key<Session>, &mut Session),
         busy: &Busy,
     ) {
@@ -42,9 +42,9 @@ impl Plane {
             return;
         }
         let count = |is_detour: bool| {
-            let is_such = |slot: &LinkSlot| {
-                let is_spoken = slot.link.protocol() == session.identity.protocol;
-                slot.pool == session.pool && slot.is_detour == is_detour && is_spoken
+            let is_such = |connection: &Connection| {
+                let is_spoken = connection.link.protocol() == session.identity.protocol;
+                connection.pool == session.pool && connection.is_detour == is_detour && is_spoken
             };
             self.upstream.obstructed.iter().filter(|&&index| is_such(&links[index])).count()
         };
@@ -93,9 +93,13 @@ impl Plane {
 
     /// Notes that a large reply comes by a link, if others use it.
     #[cold]
-    pub(in crate::core::upstream) fn note_obstructed(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        let is_shared = !slot.is_private && !slot.is_bulk;
-        let is_obstructed = is_shared && slot.is_obstructed(self.plan.limits.pass_len());
+    pub(in crate::core::upstream) fn note_obstructed(
+        &mut self,
+        index: LinkIndex,
+        connection: &Connection,
+    ) {
+        let is_shared = !connection.is_private && !connection.is_bulk;
+        let is_obstructed = is_shared && connection.is_obstructed(self.plan.limits.pass_len());
         if is_obstructed && !self.upstream.obstructed.contains(&index) {
             self.upstream.obstructed.push(index);
         }
@@ -108,16 +112,17 @@ impl Core {
     /// clear. If none is, the question waits there: until the reply is through, or its client was
     /// cut off ([`streamed_replies`](crate::core::upstream::streamed_replies)).
     pub(in crate::core) fn clear_link(&self, index: LinkIndex) -> LinkIndex {
-        let (slot, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
-        let is_shared = !slot.is_private && !slot.is_beside();
-        if !is_shared || !slot.is_obstructed(len_min) {
+        let (connection, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
+        let is_shared = !connection.is_private && !connection.is_beside();
+        if !is_shared || !connection.is_obstructed(len_min) {
             return index;
         }
-        let Some(state) = self.plane.pools[usize::from(slot.pool)].servers() else {
+        let Some(state) = self.plane.pools[usize::from(connection.pool)].servers() else {
             return index;
         };
         let lanes = [DETOUR, BULK].into_iter().chain(0..state.connections() as u32);
-        let mut others = lanes.map(|lane| state.link(slot.backend, lane, slot.link.protocol()));
+        let mut others =
+            lanes.map(|lane| state.link(connection.backend, lane, connection.link.protocol()));
         others.find(|&other| !self.links[other].is_obstructed(len_min)).unwrap_or(index)
     }
 }
@@ -130,7 +135,7 @@ impl Core {
     }
 }
 
-impl LinkSlot {
+impl Connection {
     fn is_obstructed(&self, len_min: usize) -> bool {
         self.link.is_passing() || self.link.has_part_of(len_min)
     }
@@ -151,17 +156,17 @@ impl LinkSlot {
 /// Returns whether a connection owes the reply to a write of a client that has timed out.
 #[cold]
 pub(in crate::core) fn owes_late_write(
-    links: &[LinkSlot],
+    links: &[Connection],
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {
-    session.has_late_write &= links.iter().any(|slot| slot.is_late_for(key));
+    session.has_late_write &= links.iter().any(|connection| connection.is_late_for(key));
     session.has_late_write
 }
 
 /// Notes that the requests of a client go by other connections from now on.
 #[cold]
 pub(in crate::core) fn note_changed_links(
-    links: &[LinkSlot],
+    links: &[Connection],
     (key, session): (Key<Session>, &mut Session),
 ) {
     session.has_late_apart = owes_late_write(links, (key, session));
@@ -172,14 +177,16 @@ pub(in crate::core) fn note_changed_links(
 /// reply.
 #[cold]
 pub(in crate::core) fn late_link(
-    links: &[LinkSlot],
+    links: &[Connection],
     (key, session): (Key<Session>, &mut Session),
     server: (u16, u16),
 ) -> Option<LinkIndex> {
     if !owes_late_write(links, (key, session)) {
         return None;
     }
-    links.iter().position(|slot| (slot.pool, slot.backend) == server && slot.is_late_for(key))
+    links.iter().position(|connection| {
+        (connection.pool, connection.backend) == server && connection.is_late_for(key)
+    })
 }
 
 /// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
@@ -188,7 +195,7 @@ pub(in crate::core) fn late_link(
 /// reply: else it could be executed before the earlier one.
 #[cold]
 pub(in crate::core) fn late_apart(
-    links: &[LinkSlot],
+    links: &[Connection],
     (key, session): (Key<Session>, &mut Session),
     (at, request): (LinkIndex, &Request),
 ) -> Option<LinkIndex> {
@@ -197,8 +204,10 @@ pub(in crate::core) fn late_apart(
         return None;
     }
     let server = (links[at].pool, links[at].backend);
-    let is_its = |&(index, slot): &(LinkIndex, &LinkSlot)| {
-        index != at && (slot.pool, slot.backend) == server && slot.is_late_for(key)
+    let is_its = |&(index, connection): &(LinkIndex, &Connection)| {
+        index != at
+            && (connection.pool, connection.backend) == server
+            && connection.is_late_for(key)
     };
     links.iter().enumerate().find(is_its).map(|(index, _)| index)
 }
@@ -208,7 +217,7 @@ pub(in crate::core) fn late_apart(
 /// executed late.
 #[cold]
 pub(in crate::core::upstream) fn may_change_links(
-    links: &[LinkSlot],
+    links: &[Connection],
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));

@@ -3,7 +3,7 @@
 
 use crate::core::upstream::connections::failure_reason;
 use crate::core::upstream::reply::release_all;
-use crate::core::{Core, LinkSlot, Plane};
+use crate::core::{Connection, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_proxy::{Exchange, Owner};
 use keyway_topology::{
@@ -48,9 +48,11 @@ impl Core {
     pub(in crate::core) fn watch_held(&mut self, pool: u16) {
         let health = &self.plane.plan.health;
         // Places that wait to be used again say what they were of another version's.
-        let is_of = |slot: &&mut LinkSlot| slot.pool == pool && !slot.is_free && !slot.is_spare;
-        for slot in self.links.iter_mut().filter(is_of) {
-            slot.is_watched = health.watches(slot.id);
+        let is_of = |connection: &&mut Connection| {
+            connection.pool == pool && !connection.is_free && !connection.is_spare
+        };
+        for connection in self.links.iter_mut().filter(is_of) {
+            connection.is_watched = health.watches(connection.id);
         }
     }
 }
@@ -60,57 +62,58 @@ impl Plane {
     /// If not, the request must be sent: it may be one of few that find out whether the
     /// server answers again.
     #[inline]
-    pub(in crate::core) fn refused(&self, slot: &LinkSlot) -> Option<Fault> {
-        let is_asked = (!slot.is_watched || self.is_asked_freely(slot)) && !slot.is_lost;
-        if is_asked && !slot.link.is_down(self.clock.now) {
+    pub(in crate::core) fn refused(&self, connection: &Connection) -> Option<Fault> {
+        let is_asked =
+            (!connection.is_watched || self.is_asked_freely(connection)) && !connection.is_lost;
+        if is_asked && !connection.link.is_down(self.clock.now) {
             return None;
         }
-        let fault = self.refuse_or_try(slot);
+        let fault = self.refuse_or_try(connection);
         self.cluster.refused_in_vain.set(self.cluster.refused_in_vain.get() | fault.is_some());
         fault
     }
 
     #[cold]
-    fn refuse_or_try(&self, slot: &LinkSlot) -> Option<Fault> {
-        let was_waited_for = slot.is_lost && self.cluster.waited.is_some();
-        if slot.link.is_down(self.clock.now) || was_waited_for {
-            return Some(self.note_refused(slot));
+    fn refuse_or_try(&self, connection: &Connection) -> Option<Fault> {
+        let was_waited_for = connection.is_lost && self.cluster.waited.is_some();
+        if connection.link.is_down(self.clock.now) || was_waited_for {
+            return Some(self.note_refused(connection));
         }
-        (!self.lets_through(slot)).then(|| self.note_not_asked(slot))
+        (!self.lets_through(connection)).then(|| self.note_not_asked(connection))
     }
 
     /// Whether neither a circuit nor an operator keeps requests from the server of a link.
     #[inline]
-    fn is_asked_freely(&self, slot: &LinkSlot) -> bool {
+    fn is_asked_freely(&self, connection: &Connection) -> bool {
         let health = &self.plan.health;
-        health.circuits().is_closed(slot.id) && !self.is_kept_from(slot)
+        health.circuits().is_closed(connection.id) && !self.is_kept_from(connection)
     }
 
     /// Whether an operator has ejected a server whose keys no other has. Elsewhere the ring
     /// leaves it out, and what it was given before is answered.
     #[inline]
-    pub(in crate::core) fn is_kept_from(&self, slot: &LinkSlot) -> bool {
-        self.plan.health.is_held(slot.id) && self.cluster_state(slot.pool).is_some()
+    pub(in crate::core) fn is_kept_from(&self, connection: &Connection) -> bool {
+        self.plan.health.is_held(connection.id) && self.cluster_state(connection.pool).is_some()
     }
 
     /// Whether a request would be let through to a server; nothing changes by asking.
     #[cold]
-    pub(in crate::core) fn admits(&self, slot: &LinkSlot) -> bool {
-        !slot.is_watched
-            || (self.plan.health.circuits().admits(slot.id, self.clock.now)
-                && !self.is_kept_from(slot))
+    pub(in crate::core) fn admits(&self, connection: &Connection) -> bool {
+        !connection.is_watched
+            || (self.plan.health.circuits().admits(connection.id, self.clock.now)
+                && !self.is_kept_from(connection))
     }
 
     /// Lets a request through to a server, or not.
     #[inline]
-    pub(in crate::core) fn lets_through(&self, slot: &LinkSlot) -> bool {
-        if !slot.is_watched || self.is_asked_freely(slot) {
+    pub(in crate::core) fn lets_through(&self, connection: &Connection) -> bool {
+        if !connection.is_watched || self.is_asked_freely(connection) {
             return true;
         }
-        if self.is_kept_from(slot) {
+        if self.is_kept_from(connection) {
             return false;
         }
-        let (passes, change) = self.plan.health.circuits().admit(slot.id, self.clock.now);
+        let (passes, change) = self.plan.health.circuits().admit(connection.id, self.clock.now);
         if let Some(change) = change {
             self.log_circuit(&change);
         }
@@ -120,23 +123,24 @@ impl Plane {
     /// Returns whether clients have to wait for room on a link, or for the server at its other end.
     /// A client whose requests are refused at once does not wait.
     #[inline]
-    pub(in crate::core) fn is_full(&self, slot: &LinkSlot) -> bool {
-        self.has_no_room(slot) || ((slot.is_lost | slot.is_watched) && self.is_gone(slot))
+    pub(in crate::core) fn is_full(&self, connection: &Connection) -> bool {
+        self.has_no_room(connection)
+            || ((connection.is_lost | connection.is_watched) && self.is_gone(connection))
     }
 
     /// The same for what tells of each server, whether that can be reached or not.
     #[inline]
-    pub(in crate::core) fn has_no_room(&self, slot: &LinkSlot) -> bool {
-        !slot.link.has_room(self.link_options(slot.pool)) && self.admits(slot)
+    pub(in crate::core) fn has_no_room(&self, connection: &Connection) -> bool {
+        !connection.link.has_room(self.link_options(connection.pool)) && self.admits(connection)
     }
 
     #[cold]
-    fn note_not_asked(&self, slot: &LinkSlot) -> Fault {
-        let fault = match self.is_kept_from(slot) {
+    fn note_not_asked(&self, connection: &Connection) -> Fault {
+        let fault = match self.is_kept_from(connection) {
             true => BackendFault::Ejected,
             false => BackendFault::CircuitOpen,
         };
-        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }
     }
@@ -146,18 +150,18 @@ impl Plane {
     #[inline]
     pub(in crate::core::upstream) fn note_answers(
         &self,
-        slot: &LinkSlot,
+        connection: &Connection,
         count: usize,
         refused: Failed,
     ) {
-        if !slot.is_watched {
+        if !connection.is_watched {
             return;
         }
-        self.note_failed(slot, refused, FailureReason::Loading);
+        self.note_failed(connection, refused, FailureReason::Loading);
         let count = (count as u32).saturating_sub(refused.count);
         let health = &self.plan.health;
-        health.reads().note_answers(slot.id, count);
-        if let Some(change) = health.circuits().note_answers(slot.id, count, self.clock.now) {
+        health.reads().note_answers(connection.id, count);
+        if let Some(change) = health.circuits().note_answers(connection.id, count, self.clock.now) {
             self.log_circuit(&change);
         }
     }
@@ -166,20 +170,21 @@ impl Plane {
     #[inline]
     pub(in crate::core::upstream) fn note_failed(
         &self,
-        slot: &LinkSlot,
+        connection: &Connection,
         failed: Failed,
         reason: FailureReason,
     ) {
         // What fails for want of something on this side says nothing of the server.
-        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
-        if !slot.is_watched || failed.count == 0 || is_our_own {
+        let is_our_own = connection.is_starved && reason == FailureReason::Connect;
+        if !connection.is_watched || failed.count == 0 || is_our_own {
             return;
         }
         let Failed { count, began } = failed;
         let (health, times) = (&self.plan.health, (began, self.clock.now));
-        health.reads().note_failures(slot.id, count, times);
-        if let Some(change) = health.circuits().note_failures(slot.id, count, reason, times) {
-            let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        health.reads().note_failures(connection.id, count, times);
+        if let Some(change) = health.circuits().note_failures(connection.id, count, reason, times) {
+            let cells =
+                self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
             cells.circuit_opens.add(1);
             self.log_circuit(&change);
         }
@@ -188,29 +193,32 @@ impl Plane {
     /// Requests were lost with their connection.
     pub(in crate::core::upstream) fn note_lost<'e>(
         &self,
-        slot: &LinkSlot,
+        connection: &Connection,
         lost: impl Iterator<Item = &'e Exchange>,
         fault: BackendFault,
     ) {
         // A client that asks for too much at once is not the server's fault, and one that
         // left its cluster is asked no more.
-        if slot.is_watched && !matches!(fault, BackendFault::Reply(_)) && !self.has_left(slot) {
+        if connection.is_watched
+            && !matches!(fault, BackendFault::Reply(_))
+            && !self.has_left(connection)
+        {
             let mut failed = Failed::default();
             lost.for_each(|exchange| failed.add(exchange));
-            self.note_failed(slot, failed, failure_reason(fault));
+            self.note_failed(connection, failed, failure_reason(fault));
         }
     }
 
     /// Notes how long a server has taken, where one of several is chosen.
     #[inline]
-    pub(in crate::core::upstream) fn note_latency(&self, slot: &LinkSlot) {
+    pub(in crate::core::upstream) fn note_latency(&self, connection: &Connection) {
         // What waits on a link of its own does so as it was asked to.
-        if !slot.is_watched || slot.is_private {
+        if !connection.is_watched || connection.is_private {
             return;
         }
-        if let Some(began) = slot.link.owes_since() {
+        if let Some(began) = connection.link.owes_since() {
             let micros = self.clock.now.since(began).as_micros() as u64;
-            self.plan.health.reads().note_latency(slot.id, micros, self.clock.now);
+            self.plan.health.reads().note_latency(connection.id, micros, self.clock.now);
         }
     }
 

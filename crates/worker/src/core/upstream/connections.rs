@@ -2,7 +2,7 @@ use crate::Upstream;
 use crate::core::pools::servers::scripts::Given;
 use crate::core::upstream::circuits::Failed;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
 use keyway_memcache::Verb;
@@ -20,9 +20,9 @@ impl Core {
     pub(in crate::core) fn preconnect(&mut self, among: Range<LinkIndex>) {
         for index in among {
             // Those for RESP3 wait until a client speaks it.
-            let slot = &self.links[index];
-            let is_first = slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
-            if is_first && is_preconnected(&self.plane, slot.pool) {
+            let connection = &self.links[index];
+            let is_first = connection.link.protocol() == Protocol::Resp2 && !connection.is_beside();
+            if is_first && is_preconnected(&self.plane, connection.pool) {
                 self.links[index].is_connecting = true;
                 self.plane.upstream.connects.push(index);
             }
@@ -60,49 +60,50 @@ impl Core {
 
     /// Whether a link that was to be connected still is.
     pub fn wants_connection(&self, index: LinkIndex) -> bool {
-        let slot = &self.links[index];
-        slot.is_connecting
-            && matches!(slot.link.state(), LinkState::Idle | LinkState::Backoff { .. })
-            && Plane::may_connect(&self.links, slot)
+        let connection = &self.links[index];
+        connection.is_connecting
+            && matches!(connection.link.state(), LinkState::Idle | LinkState::Backoff { .. })
+            && Plane::may_connect(&self.links, connection)
     }
 
     /// Marks a link as connecting.
     pub fn on_connecting(&mut self, index: LinkIndex) {
         let options = self.options(index);
-        let slot = &mut self.links[index];
-        slot.link.on_connecting(&options, self.plane.clock.now);
-        slot.is_starved = false;
-        slot.attempted = self.plane.clock.now;
-        let slot = &self.links[index];
-        self.plane.note_deadline(slot.link.deadline(&options));
-        let cells = self.plane.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+        let connection = &mut self.links[index];
+        connection.link.on_connecting(&options, self.plane.clock.now);
+        connection.is_starved = false;
+        connection.attempted = self.plane.clock.now;
+        let connection = &self.links[index];
+        self.plane.note_deadline(connection.link.deadline(&options));
+        let cells =
+            self.plane.cells.pool(connection.pool as usize).backend(connection.backend as usize);
         cells.links_connecting.raise(1);
     }
 
     /// A connection stands.
     pub fn on_connected(&mut self, index: LinkIndex, socket: Socket) {
         let options = self.options(index);
-        let slot = &mut self.links[index];
-        slot.is_connecting = false;
-        slot.socket = Some(socket);
-        slot.heard = self.plane.clock.now;
-        slot.link.on_connected(&options, self.plane.clock.now);
+        let connection = &mut self.links[index];
+        connection.is_connecting = false;
+        connection.socket = Some(socket);
+        connection.heard = self.plane.clock.now;
+        connection.link.on_connected(&options, self.plane.clock.now);
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
-        plane.note_deadline(slot.link.deadline(&options));
-        plane.note_reached(slot);
-        if slot.link.state() == LinkState::Ready {
-            plane.note_established(slot);
-            plane.knock(slot);
-            plane.look_at_generation(index, slot, true);
+        let connection = &mut links[index];
+        plane.note_deadline(connection.link.deadline(&options));
+        plane.note_reached(connection);
+        if connection.link.state() == LinkState::Ready {
+            plane.note_established(connection);
+            plane.knock(connection);
+            plane.look_at_generation(index, connection, true);
         }
-        if slot.rejoining.is_some() {
-            plane.send_probe(slot);
+        if connection.rejoining.is_some() {
+            plane.send_probe(connection);
         }
-        plane.mark_link_dirty(index, slot);
+        plane.mark_link_dirty(index, connection);
         // What sessions wait behind may have expired by now: there may be
         // nothing to send whose sending would let them go on.
-        release_waiting(sessions, plane, slot);
+        release_waiting(sessions, plane, connection);
     }
 
     /// A connection could not be made.
@@ -126,50 +127,54 @@ impl Core {
     pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
         let redirected = self.links[index].link.take_redirected();
         self.redirect_all(index, redirected);
-        let slot = &self.links[index];
-        if slot.role.is_some() && slot.lease.is_some() {
+        let connection = &self.links[index];
+        if connection.role.is_some() && connection.lease.is_some() {
             return self.on_tracking_lost(index, fault);
         }
-        if slot.is_private {
+        if connection.is_private {
             return self.on_private_lost(index, fault);
         }
         let options = self.options(index);
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
-        let (pool, backend) = (slot.pool, slot.backend);
-        let state = slot.link.state();
+        let connection = &mut links[index];
+        let (pool, backend) = (connection.pool, connection.backend);
+        let state = connection.link.state();
         // What is still said of this connection, such as that it stands after
         // all, is about the past.
-        slot.generation = next_generation(slot.generation);
-        plane.end_counts(slot, state);
-        plane.note_refusal(slot, fault);
-        if !plane.has_left(slot) {
-            plane.log_link_end(slot, state, fault);
+        connection.generation = next_generation(connection.generation);
+        plane.end_counts(connection, state);
+        plane.note_refusal(connection, fault);
+        if !plane.has_left(connection) {
+            plane.log_link_end(connection, state, fault);
         }
         // Only a connection that worked is worth waiting for again, or a
         // server that accepts and closes would be connected to without pause.
-        let worked = slot.link.has_answered();
+        let worked = connection.link.has_answered();
         // What relies on a script that was loaded through it, or on another
         // database than the first, is not for another connection.
-        let keep_unsent = (worked || plane.holds_unsent(slot))
+        let keep_unsent = (worked || plane.holds_unsent(connection))
             && plane.plan.pools[pool as usize].databases <= 1
-            && slot.given.is_empty();
-        let has_left = plane.has_left(slot);
-        let keep_unsent = keep_unsent && !has_left && !plane.is_held_back(slot);
-        let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
-        slot.is_connecting = false;
-        slot.given = Given::default();
+            && connection.given.is_empty();
+        let has_left = plane.has_left(connection);
+        let keep_unsent = keep_unsent && !has_left && !plane.is_held_back(connection);
+        let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
+        connection.is_connecting = false;
+        connection.given = Given::default();
         let (mut lost, mut reads) = (Vec::new(), Vec::new());
         if keep_unsent && !worked {
             // They would keep what is before them from going out again.
-            slot.link.take_back_questions(|exchange| lost.push((*exchange, Sent::No)));
+            connection.link.take_back_questions(|exchange| lost.push((*exchange, Sent::No)));
         }
-        slot.link.on_lost(keep_unsent, |one| match one.read {
+        connection.link.on_lost(keep_unsent, |one| match one.read {
             Some(request) => reads.push((one.exchange, one.sent, Box::from(request))),
             None => lost.push((one.exchange, one.sent)),
         });
         let gone = lost.iter().map(|(exchange, _)| exchange);
-        plane.note_lost(slot, gone.chain(reads.iter().map(|(exchange, _, _)| exchange)), fault);
+        plane.note_lost(
+            connection,
+            gone.chain(reads.iter().map(|(exchange, _, _)| exchange)),
+            fault,
+        );
         for (exchange, sent) in lost {
             let why = lost_with(fault, sent);
             plane.fail(sessions, (pool, backend), (&exchange, false), why);
@@ -178,27 +183,27 @@ impl Core {
             // Its server is not of the cluster any more.
         } else if !worked && !is_idle {
             let jitter = plane.next_random();
-            slot.link.on_backoff(&options, plane.clock.now, jitter);
-        } else if slot.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
-            slot.is_connecting = true;
+            connection.link.on_backoff(&options, plane.clock.now, jitter);
+        } else if connection.link.in_flight() > 0 || (worked && is_preconnected(plane, pool)) {
+            connection.is_connecting = true;
             plane.upstream.connects.push(index);
         }
         if !has_left {
-            plane.note_gone(index, slot);
+            plane.note_gone(index, connection);
         }
         // A client that asks for too much at once gets no server ejected, nor
         // does the end of a connection that nobody used.
         let is_unused = is_idle && !worked && fault == BackendFault::Closed;
         if !matches!(fault, BackendFault::Reply(_)) && !is_unused && !has_left {
-            plane.doubt_cluster(slot);
-            let began = plane.began(slot, worked);
-            plane.note_failure(slot, failure_reason(fault), began);
+            plane.doubt_cluster(connection);
+            let began = plane.began(connection, worked);
+            plane.note_failure(connection, failure_reason(fault), began);
         }
-        if slot.rejoining.is_some() {
-            plane.on_rejoin_failed(slot, failure_reason(fault));
+        if connection.rejoining.is_some() {
+            plane.on_rejoin_failed(connection, failure_reason(fault));
         }
-        release_waiting(sessions, plane, slot);
-        let socket = slot.socket.take();
+        release_waiting(sessions, plane, connection);
+        let socket = connection.socket.take();
         self.repeat_reads(index, reads, fault);
         socket
     }
@@ -218,17 +223,17 @@ impl Core {
             }
             let options = self.options(index);
             let Core { sessions, links, plane } = self;
-            let slot = &mut links[index];
-            let (pool, backend) = (slot.pool, slot.backend);
+            let connection = &mut links[index];
+            let (pool, backend) = (connection.pool, connection.backend);
             let (mut expired, mut has_expired, mut probe_expired) = (None, false, false);
             let mut failed = Failed::default();
-            let ready = slot.link.state() == LinkState::Ready;
-            let (is_own, is_blocking) = (slot.role.is_some(), slot.link.is_blocking);
-            let is_private = slot.is_private;
-            slot.forget_late();
-            let is_at_work = ready && slot.link.is_at_work(&options, now);
-            let is_held = !ready && slot.is_lost;
-            let outcome = slot.link.handle_timeout(&options, now, |exchange| {
+            let ready = connection.link.state() == LinkState::Ready;
+            let (is_own, is_blocking) = (connection.role.is_some(), connection.link.is_blocking);
+            let is_private = connection.is_private;
+            connection.forget_late();
+            let is_at_work = ready && connection.link.is_at_work(&options, now);
+            let is_held = !ready && connection.is_lost;
+            let outcome = connection.link.handle_timeout(&options, now, |exchange| {
                 match exchange.owner {
                     Owner::Internal(
                         Internal::Select
@@ -251,7 +256,7 @@ impl Core {
                 }
                 if ready {
                     let is_apart = is_private && !is_own;
-                    plane.note_late(sessions, exchange, (&mut slot.late_of, is_apart));
+                    plane.note_late(sessions, exchange, (&mut connection.late_of, is_apart));
                 }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 plane.cluster.waited = None;
@@ -263,21 +268,21 @@ impl Core {
                     failed.add(exchange);
                 }
             });
-            plane.note_failed(slot, failed, FailureReason::Timeout);
-            if has_expired && slot.is_private {
-                plane.on_private_expired(sessions, index, (slot, is_blocking));
+            plane.note_failed(connection, failed, FailureReason::Timeout);
+            if has_expired && connection.is_private {
+                plane.on_private_expired(sessions, index, (connection, is_blocking));
             }
             if let Some(began) = expired {
-                plane.doubt_cluster(slot);
-                plane.note_failure(slot, FailureReason::Timeout, began);
+                plane.doubt_cluster(connection);
+                plane.note_failure(connection, FailureReason::Timeout, began);
             }
             if probe_expired {
-                plane.on_probe_expired(slot);
+                plane.on_probe_expired(connection);
             }
-            release_overdue(sessions, plane, slot);
-            plane.look_after_gone(sessions, index, slot);
+            release_overdue(sessions, plane, connection);
+            plane.look_after_gone(sessions, index, connection);
             match outcome {
-                Ok(()) => plane.note_deadline(slot.link.deadline(&options)),
+                Ok(()) => plane.note_deadline(connection.link.deadline(&options)),
                 Err(fault) => dead.push((index, fault)),
             }
         }
@@ -308,20 +313,20 @@ impl Core {
             let Some(state) = self.plane.pools[place.pool_index].servers() else { continue };
             let index = state.probe_link(place.server_index);
             let Core { links, plane, .. } = self;
-            let slot = &mut links[index];
+            let connection = &mut links[index];
             // An answer to an earlier question would pass for one to this return's.
-            if owes_health(slot) {
+            if owes_health(connection) {
                 continue;
             }
             let Some(claim) = health.try_claim_rejoin(id, now) else { continue };
-            slot.rejoining = Some(claim);
-            match slot.link.state() {
+            connection.rejoining = Some(claim);
+            match connection.link.state() {
                 LinkState::Ready | LinkState::Handshaking { .. } => {
-                    plane.send_probe(slot);
-                    plane.mark_link_dirty(index, slot);
+                    plane.send_probe(connection);
+                    plane.mark_link_dirty(index, connection);
                 }
-                LinkState::Idle | LinkState::Backoff { .. } if !slot.is_connecting => {
-                    slot.is_connecting = true;
+                LinkState::Idle | LinkState::Backoff { .. } if !connection.is_connecting => {
+                    connection.is_connecting = true;
                     plane.upstream.connects.push(index);
                 }
                 _ => {}
@@ -334,21 +339,25 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        let shared = links.iter_mut().enumerate().filter(|(_, slot)| !slot.is_private);
-        for (index, slot) in shared {
-            let is_first = before.replace(slot.id) != Some(slot.id);
-            let is_failing = || plane.plan.health.state(slot.id) == HealthState::Failing;
+        let shared = links.iter_mut().enumerate().filter(|(_, connection)| !connection.is_private);
+        for (index, connection) in shared {
+            let is_first = before.replace(connection.id) != Some(connection.id);
+            let is_failing = || plane.plan.health.state(connection.id) == HealthState::Failing;
             let now = plane.clock.now;
-            let is_at_rest = slot.link.state() == LinkState::Ready && slot.link.in_flight() == 0;
-            let is_due = now >= slot.next_try && (is_at_rest || slot.link.wants_connection(now));
-            let is_first = is_first && slot.link.protocol() == Protocol::Resp2 && !slot.is_beside();
-            if is_first && is_due && !slot.is_connecting && is_failing() {
-                slot.next_try = now + plane.link_options(slot.pool).backoff_max;
+            let is_at_rest =
+                connection.link.state() == LinkState::Ready && connection.link.in_flight() == 0;
+            let is_due =
+                now >= connection.next_try && (is_at_rest || connection.link.wants_connection(now));
+            let is_first = is_first
+                && connection.link.protocol() == Protocol::Resp2
+                && !connection.is_beside();
+            if is_first && is_due && !connection.is_connecting && is_failing() {
+                connection.next_try = now + plane.link_options(connection.pool).backoff_max;
                 if is_at_rest {
-                    plane.knock(slot);
-                    plane.mark_link_dirty(index, slot);
+                    plane.knock(connection);
+                    plane.mark_link_dirty(index, connection);
                 } else {
-                    slot.is_connecting = true;
+                    connection.is_connecting = true;
                     plane.upstream.connects.push(index);
                 }
             }
@@ -364,10 +373,10 @@ impl Core {
         let mut sums = std::mem::take(&mut plane.upstream.gauge_sums);
         sums.clear();
         sums.resize(plane.plan.topology.backend_count(), (0, 0));
-        for slot in links.iter().filter(|slot| !slot.is_free) {
-            let sum = &mut sums[slot.id.index()];
-            sum.0 += slot.link.live() as u64;
-            sum.1 += slot.link.unsent_len() as u64;
+        for connection in links.iter().filter(|connection| !connection.is_free) {
+            let sum = &mut sums[connection.id.index()];
+            sum.0 += connection.link.live() as u64;
+            sum.1 += connection.link.unsent_len() as u64;
         }
         for pool in 0..plane.plan.pools.len() {
             if plane.plan.retired(pool as u16).is_some() {
@@ -398,8 +407,10 @@ pub(in crate::core) fn next_generation(generation: u32) -> u32 {
 
 /// Returns whether a server owes an answer to a question about its health or to a step of its return,
 /// or any answer whose time was up: a question may be among those. It ends with the connection.
-fn owes_health(slot: &LinkSlot) -> bool {
-    [Internal::Probe, Internal::Flush, Internal::Return].into_iter().any(|it| slot.link.owes(it))
+fn owes_health(connection: &Connection) -> bool {
+    [Internal::Probe, Internal::Flush, Internal::Return]
+        .into_iter()
+        .any(|it| connection.link.owes(it))
 }
 
 fn is_preconnected(plane: &Plane, pool: u16) -> bool {
@@ -467,19 +478,19 @@ impl Plane {
 
     /// A request was answered in time.
     #[inline]
-    pub(in crate::core::upstream) fn note_success(&mut self, slot: &mut LinkSlot) {
-        if let Some(change) = self.plan.health.note_success(slot.id) {
+    pub(in crate::core::upstream) fn note_success(&mut self, connection: &mut Connection) {
+        if let Some(change) = self.plan.health.note_success(connection.id) {
             self.log_change(&change);
         }
-        self.upstream.failures.get_mut(slot.id).note_spoken();
+        self.upstream.failures.get_mut(connection.id).note_spoken();
     }
 
     /// Since when what a connection tells of its server by its end is so: one on
     /// which the server has `worked` stood until it was last heard; any other is
     /// an attempt to connect.
-    pub(in crate::core) fn began(&self, slot: &LinkSlot, worked: bool) -> Time {
-        let latest = if worked { slot.heard } else { slot.attempted };
-        self.began_attempt(slot.pool, slot.id, latest)
+    pub(in crate::core) fn began(&self, connection: &Connection, worked: bool) -> Time {
+        let latest = if worked { connection.heard } else { connection.attempted };
+        self.began_attempt(connection.pool, connection.id, latest)
     }
 
     /// Since when what fails now is a failure, having been `latest` tried or heard: so
@@ -499,22 +510,23 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn note_failure(
         &mut self,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         reason: FailureReason,
         began: Time,
     ) {
-        let is_our_own = slot.is_starved && reason == FailureReason::Connect;
-        if slot.rejoining.is_some() || is_our_own {
+        let is_our_own = connection.is_starved && reason == FailureReason::Connect;
+        if connection.rejoining.is_some() || is_our_own {
             return;
         }
         if let Some(change) =
-            self.plan.health.note_failure(slot.id, reason, (began, self.clock.now))
+            self.plan.health.note_failure(connection.id, reason, (began, self.clock.now))
         {
             if change.to == HealthState::Ejected {
-                let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+                let cells =
+                    self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
                 cells.ejections.add(1);
                 if change.from.is_usable() {
-                    let cell = self.plan.health.generation(slot.id);
+                    let cell = self.plan.health.generation(connection.id);
                     cell.note_ejected(self.clock.unix_millis());
                 }
             }
@@ -528,50 +540,50 @@ impl Plane {
     pub(in crate::core::upstream) fn after_handshake(
         &mut self,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
     ) {
-        if slot.link.state() != LinkState::Ready {
+        if connection.link.state() != LinkState::Ready {
             // What was answered may have been the first part of it.
-            return self.mark_link_dirty(index, slot);
+            return self.mark_link_dirty(index, connection);
         }
-        self.note_established(slot);
-        self.knock(slot);
-        self.look_at_generation(index, slot, true);
-        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_established(connection);
+        self.knock(connection);
+        self.look_at_generation(index, connection, true);
+        let deadline = connection.link.deadline(self.link_options(connection.pool));
         self.note_deadline(deadline);
-        self.mark_link_dirty(index, slot);
+        self.mark_link_dirty(index, connection);
     }
 
     /// A link takes requests from here on.
-    fn note_established(&mut self, slot: &mut LinkSlot) {
-        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
+    fn note_established(&mut self, connection: &mut Connection) {
+        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
         cells.links_connecting.lower(1);
         cells.links_ready.raise(1);
         cells.connects.add(1);
-        cells.reconnects.add(u64::from(slot.was_connected));
-        slot.is_lost = false;
-        slot.link.begin_held(self.clock.now);
-        let trouble = self.upstream.failures.get_mut(slot.id);
+        cells.reconnects.add(u64::from(connection.was_connected));
+        connection.is_lost = false;
+        connection.link.begin_held(self.clock.now);
+        let trouble = self.upstream.failures.get_mut(connection.id);
         (trouble.refusal, trouble.tls) = (None, None);
-        slot.was_connected = true;
-        slot.is_counted_ready = true;
+        connection.was_connected = true;
+        connection.is_counted_ready = true;
     }
 
     /// A request is refused at once, as its server cannot be reached: the
     /// attempt to connect has failed, and was counted. Returns why.
     #[cold]
-    pub(in crate::core::upstream) fn note_refused(&self, slot: &LinkSlot) -> Fault {
-        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        let refusal = &self.upstream.failures.get(slot.id).refusal;
+    pub(in crate::core::upstream) fn note_refused(&self, connection: &Connection) -> Fault {
+        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        let refusal = &self.upstream.failures.get(connection.id).refusal;
         let fault = refusal.as_ref().map_or(BackendFault::Connect, |(fault, _)| *fault);
         cells.errors.of(fault).add(1);
         Fault::Backend { fault, sent: Sent::No }
     }
 
     /// A link takes no requests any more, if it did.
-    pub(in crate::core) fn end_counts(&self, slot: &mut LinkSlot, state: LinkState) {
-        let cells = self.cells.pool(slot.pool as usize).backend(slot.backend as usize);
-        if std::mem::take(&mut slot.is_counted_ready) {
+    pub(in crate::core) fn end_counts(&self, connection: &mut Connection, state: LinkState) {
+        let cells = self.cells.pool(connection.pool as usize).backend(connection.backend as usize);
+        if std::mem::take(&mut connection.is_counted_ready) {
             cells.links_ready.lower(1);
         } else if !matches!(state, LinkState::Idle | LinkState::Backoff { .. }) {
             cells.links_connecting.lower(1);
@@ -580,49 +592,50 @@ impl Plane {
 
     /// Asks an ejected backend whether it is fit for use, after emptying it if
     /// that is the policy.
-    fn send_probe(&mut self, slot: &mut LinkSlot) {
-        let Some(claim) = &slot.rejoining else { return };
+    fn send_probe(&mut self, connection: &mut Connection) {
+        let Some(claim) = &connection.rejoining else { return };
         let is_flushed = claim.policy() == Rejoin::Flush;
-        if is_flushed && self.try_begin_return(slot) {
+        if is_flushed && self.try_begin_return(connection) {
             return;
         }
         if is_flushed {
-            self.ask_about(slot, Internal::Flush);
+            self.ask_about(connection, Internal::Flush);
         }
-        self.ask_about(slot, Internal::Probe);
-        if let Some(Upstream { options, .. }) = self.plan.pools[slot.pool as usize].kind.upstream()
+        self.ask_about(connection, Internal::Probe);
+        if let Some(Upstream { options, .. }) =
+            self.plan.pools[connection.pool as usize].kind.upstream()
         {
-            let deadline = slot.link.deadline(options);
+            let deadline = connection.link.deadline(options);
             self.note_deadline(deadline);
         }
     }
 
     /// Asks a backend on a connection that stands whether it answers: a failing backend, or an
     /// unknown one that this worker is to ask. A PING does not show that a backend refuses writes.
-    pub(in crate::core::upstream) fn knock(&mut self, slot: &mut LinkSlot) {
+    pub(in crate::core::upstream) fn knock(&mut self, connection: &mut Connection) {
         let health = &self.plan.health;
-        let is_told = match health.state(slot.id) {
-            HealthState::Failing => health.reason(slot.id) != Some(FailureReason::ReadOnly),
-            HealthState::Unknown => slot.is_to_knock,
+        let is_told = match health.state(connection.id) {
+            HealthState::Failing => health.reason(connection.id) != Some(FailureReason::ReadOnly),
+            HealthState::Unknown => connection.is_to_knock,
             _ => false,
         };
-        slot.is_to_knock = false;
+        connection.is_to_knock = false;
         // What is in flight will tell.
-        let is_busy = slot.link.in_flight() > 0 || slot.rejoining.is_some();
-        if !is_told || is_busy || slot.is_private {
+        let is_busy = connection.link.in_flight() > 0 || connection.rejoining.is_some();
+        if !is_told || is_busy || connection.is_private {
             return;
         }
-        self.ask_about(slot, Internal::Probe);
-        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+        self.ask_about(connection, Internal::Probe);
+        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
     }
 
     /// A backend has answered what it was asked by [`Plane::send_probe`] or
     /// [`Plane::knock`].
-    pub(in crate::core::upstream) fn on_probed(&mut self, slot: &mut LinkSlot) {
-        if slot.rejoining.is_some() {
-            return self.on_rejoined(slot);
+    pub(in crate::core::upstream) fn on_probed(&mut self, connection: &mut Connection) {
+        if connection.rejoining.is_some() {
+            return self.on_rejoined(connection);
         }
-        if let Some(change) = self.plan.health.note_reachable(slot.id) {
+        if let Some(change) = self.plan.health.note_reachable(connection.id) {
             self.log_change(&change);
         }
     }
@@ -630,24 +643,28 @@ impl Plane {
     /// Handles a probe of [`Plane::send_probe`] or [`Plane::knock`] that the backend has not
     /// answered in time.
     #[cold]
-    fn on_probe_expired(&mut self, slot: &mut LinkSlot) {
-        if self.plan.health.state(slot.id) == HealthState::Unknown {
-            self.note_failure(slot, FailureReason::Timeout, self.clock.now);
+    fn on_probe_expired(&mut self, connection: &mut Connection) {
+        if self.plan.health.state(connection.id) == HealthState::Unknown {
+            self.note_failure(connection, FailureReason::Timeout, self.clock.now);
         }
-        self.on_rejoin_failed(slot, FailureReason::Timeout);
+        self.on_rejoin_failed(connection, FailureReason::Timeout);
     }
 
-    pub(in crate::core) fn on_rejoined(&mut self, slot: &mut LinkSlot) {
-        self.end_return(slot.id);
-        let Some(claim) = slot.rejoining.take() else { return };
+    pub(in crate::core) fn on_rejoined(&mut self, connection: &mut Connection) {
+        self.end_return(connection.id);
+        let Some(claim) = connection.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoined(claim, self.clock.now) {
             self.log_change(&change);
         }
     }
 
-    pub(in crate::core) fn on_rejoin_failed(&mut self, slot: &mut LinkSlot, reason: FailureReason) {
-        self.end_return(slot.id);
-        let Some(claim) = slot.rejoining.take() else { return };
+    pub(in crate::core) fn on_rejoin_failed(
+        &mut self,
+        connection: &mut Connection,
+        reason: FailureReason,
+    ) {
+        self.end_return(connection.id);
+        let Some(claim) = connection.rejoining.take() else { return };
         if let Some(change) = self.plan.health.rejoin_failed(claim, reason, self.clock.now) {
             self.log_change(&change);
         }
@@ -656,18 +673,18 @@ impl Plane {
 
 impl Plane {
     /// Asks a server whether it is there, or has it emptied.
-    fn ask_about(&self, slot: &mut LinkSlot, which: Internal) {
+    fn ask_about(&self, connection: &mut Connection, which: Internal) {
         let is_flush = which == Internal::Flush;
-        if let Some(memcached) = &self.link_options(slot.pool).memcached {
+        if let Some(memcached) = &self.link_options(connection.pool).memcached {
             let verb = if is_flush { Verb::FlushAll } else { Verb::Version };
-            return slot.link.ask_memcached(memcached.dialect, verb, which, self.clock.now);
+            return connection.link.ask_memcached(memcached.dialect, verb, which, self.clock.now);
         }
-        let name = if is_flush { self.flush_command(slot.pool.into()) } else { "PING" };
-        let out = slot.link.request_buf();
+        let name = if is_flush { self.flush_command(connection.pool.into()) } else { "PING" };
+        let out = connection.link.request_buf();
         let start = out.len();
         reply::array(out, 1);
         reply::bulk(out, name.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Internal(which), Counted::OWN, len, self.clock.now);
+        connection.link.enqueue(Owner::Internal(which), Counted::OWN, len, self.clock.now);
     }
 }

@@ -3,7 +3,7 @@
 //! many clients a server ends.
 
 use crate::Upstream;
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use keyway_base::{BackendFault, ReplyBound, Time};
 use keyway_net::{Address, ConnectFault, TlsFault};
 use keyway_proxy::LinkState;
@@ -85,18 +85,22 @@ pub(in crate::core) use log_at;
 impl Plane {
     /// Notes what the server said against a connection that is over, or that it
     /// said nothing against one that never worked.
-    pub(in crate::core::upstream) fn note_refusal(&mut self, slot: &LinkSlot, fault: BackendFault) {
+    pub(in crate::core::upstream) fn note_refusal(
+        &mut self,
+        connection: &Connection,
+        fault: BackendFault,
+    ) {
         // What it refuses to a tracked client it may grant to others.
-        if slot.role.is_some() || slot.link.has_answered() {
+        if connection.role.is_some() || connection.link.has_answered() {
             return;
         }
         let is_refusal = matches!(fault, BackendFault::Handshake | BackendFault::NotReady);
-        let said = if is_refusal { self.refusal_text(slot) } else { None };
-        let (is_mute, now) = (self.ends_unanswered(slot, fault), self.clock.now);
-        let trouble = self.upstream.failures.get_mut(slot.id);
+        let said = if is_refusal { self.refusal_text(connection) } else { None };
+        let (is_mute, now) = (self.ends_unanswered(connection, fault), self.clock.now);
+        let trouble = self.upstream.failures.get_mut(connection.id);
         let was_mute = trouble.is_mute();
         trouble.mute = match is_mute {
-            true => trouble.mute.after(slot.attempted, now),
+            true => trouble.mute.after(connection.attempted, now),
             false => Mute::No,
         };
         let is_new = trouble.is_mute() && !was_mute;
@@ -109,17 +113,19 @@ impl Plane {
 
     /// Whether a server that never answered has closed a plain connection after it was asked
     /// something, as one does that speaks TLS.
-    fn ends_unanswered(&self, slot: &LinkSlot, fault: BackendFault) -> bool {
-        let is_plain = self.plan.pools[usize::from(slot.pool)].kind.tls().is_none();
+    fn ends_unanswered(&self, connection: &Connection, fault: BackendFault) -> bool {
+        let is_plain = self.plan.pools[usize::from(connection.pool)].kind.tls().is_none();
         let is_closed = matches!(fault, BackendFault::Closed | BackendFault::Protocol);
-        let is_asked = slot.link.in_flight() > 0 || slot.link.state() != LinkState::Ready;
-        let has_spoken = self.upstream.failures.get(slot.id).has_spoken || slot.link.has_answered();
-        is_plain && is_closed && is_asked && slot.role.is_none() && !has_spoken
+        let is_asked =
+            connection.link.in_flight() > 0 || connection.link.state() != LinkState::Ready;
+        let has_spoken =
+            self.upstream.failures.get(connection.id).has_spoken || connection.link.has_answered();
+        is_plain && is_closed && is_asked && connection.role.is_none() && !has_spoken
     }
 
     /// A connection to a server stands.
-    pub(in crate::core::upstream) fn note_reached(&mut self, slot: &LinkSlot) {
-        self.upstream.failures.get_mut(slot.id).unreached = None;
+    pub(in crate::core::upstream) fn note_reached(&mut self, connection: &Connection) {
+        self.upstream.failures.get_mut(connection.id).unreached = None;
     }
 
     /// Why a server cannot be connected to, if that is so.
@@ -137,16 +143,16 @@ impl Plane {
     /// Tells the log that a connection, or the attempt to make it, is over.
     pub(in crate::core) fn log_link_end(
         &mut self,
-        slot: &LinkSlot,
+        connection: &Connection,
         state: LinkState,
         fault: BackendFault,
     ) {
-        let trouble = self.upstream.failures.get(slot.id);
+        let trouble = self.upstream.failures.get(connection.id);
         let (is_known, has_spoken) = (trouble.lost > 0, trouble.has_spoken);
         if fault == BackendFault::Connect && !is_known {
             let reason = match state {
                 LinkState::Handshaking { .. } => "the handshake took longer than connect_timeout",
-                _ if self.plan.pools[usize::from(slot.pool)].kind.tls().is_none() => {
+                _ if self.plan.pools[usize::from(connection.pool)].kind.tls().is_none() => {
                     "connecting took longer than connect_timeout"
                 }
                 _ if has_spoken => {
@@ -157,20 +163,22 @@ impl Plane {
                      server speak TLS on this port?"
                 }
             };
-            self.log_cannot_connect((slot.pool, slot.backend), reason);
+            self.log_cannot_connect((connection.pool, connection.backend), reason);
         }
-        let in_flight = slot.link.in_flight();
+        let in_flight = connection.link.in_flight();
         if fault != BackendFault::Connect {
-            let is_memcached = self.link_options(slot.pool).memcached.is_some();
+            let is_memcached = self.link_options(connection.pool).memcached.is_some();
             let what = match fault {
                 BackendFault::Protocol if is_memcached => {
                     "the backend answered something that is not memcached's protocol"
                 }
-                BackendFault::Handshake if self.link_options(slot.pool).password.is_none() => {
+                BackendFault::Handshake
+                    if self.link_options(connection.pool).password.is_none() =>
+                {
                     "the backend wants a password: write password, and user, in the pool's table"
                 }
                 BackendFault::Handshake if is_memcached => "the backend refused the password",
-                BackendFault::Closed if self.upstream.failures.get(slot.id).is_mute() => {
+                BackendFault::Closed if self.upstream.failures.get(connection.id).is_mute() => {
                     "the backend closed the connection before its first answer: does it speak TLS \
                      on this port?"
                 }
@@ -190,9 +198,9 @@ impl Plane {
                     "connecting failed"
                 }
             };
-            let is_first = self.upstream.failures.get_mut(slot.id).is_first();
-            let said = self.refusal_text(slot);
-            let name = self.name_backend(slot.pool, slot.backend);
+            let is_first = self.upstream.failures.get_mut(connection.id).is_first();
+            let said = self.refusal_text(connection);
+            let name = self.name_backend(connection.pool, connection.backend);
             log_at!(
                 is_first,
                 pool = name.pool,
@@ -274,15 +282,15 @@ impl Plane {
 
     /// What the backend said against the handshake, fit for the log and for
     /// clients: in one line of bounded length, and without the password.
-    fn refusal_text(&self, slot: &LinkSlot) -> Option<String> {
+    fn refusal_text(&self, connection: &Connection) -> Option<String> {
         const LEN_MAX: usize = 200;
         const SECRET_LEN: usize = 8;
-        let line = slot.link.handshake_refusal();
+        let line = connection.link.handshake_refusal();
         if line.is_empty() {
             return None;
         }
         let text = String::from_utf8_lossy(line);
-        let Upstream { options, .. } = self.plan.pools[slot.pool as usize].kind.upstream()?;
+        let Upstream { options, .. } = self.plan.pools[connection.pool as usize].kind.upstream()?;
         // A server that repeats what it was sent may cut it off.
         let is_secret = |password: &String| {
             let begin: String = password.chars().take(SECRET_LEN).collect();

@@ -45,15 +45,15 @@ impl Core {
 
     fn ask_unknown(&mut self, index: LinkIndex) {
         let Core { links, plane, .. } = self;
-        let slot = &mut links[index];
-        slot.is_to_knock = true;
-        match slot.link.state() {
+        let connection = &mut links[index];
+        connection.is_to_knock = true;
+        match connection.link.state() {
             LinkState::Ready => {
-                plane.knock(slot);
-                plane.mark_link_dirty(index, slot);
+                plane.knock(connection);
+                plane.mark_link_dirty(index, connection);
             }
-            LinkState::Idle | LinkState::Backoff { .. } if !slot.is_connecting => {
-                slot.is_connecting = true;
+            LinkState::Idle | LinkState::Backoff { .. } if !connection.is_connecting => {
+                connection.is_connecting = true;
                 plane.upstream.connects.push(index);
             }
             // The link asks when the connection stands.

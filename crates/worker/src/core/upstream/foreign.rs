@@ -2,7 +2,7 @@
 
 use crate::Upstream;
 use crate::advice::advice_of_foreign;
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use keyway_base::BackendFault;
 use keyway_topology::FailureReason;
 
@@ -14,17 +14,17 @@ impl Plane {
     #[cold]
     pub(in crate::core::upstream) fn note_foreign(
         &self,
-        slot: &LinkSlot,
+        connection: &Connection,
         fault: BackendFault,
     ) -> BackendFault {
-        let said = slot.link.handshake_refusal();
-        if fault == BackendFault::Protocol && !said.is_empty() && !slot.link.has_answered() {
-            let pool = &self.plan.pools[usize::from(slot.pool)];
-            let said = match self.repeats_password(slot.pool, said) {
+        let said = connection.link.handshake_refusal();
+        if fault == BackendFault::Protocol && !said.is_empty() && !connection.link.has_answered() {
+            let pool = &self.plan.pools[usize::from(connection.pool)];
+            let said = match self.repeats_password(connection.pool, said) {
                 true => "it said what repeats the password".to_owned(),
                 false => advice_of_foreign(&pool.name, said),
             };
-            pool.notices.note_foreign(slot.backend, said, self.clock.now);
+            pool.notices.note_foreign(connection.backend, said, self.clock.now);
         }
         fault
     }

@@ -10,7 +10,7 @@
 //! ```
 
 use crate::core::upstream::reply::release_all;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_command::Counted;
 use keyway_net::Socket;
@@ -47,7 +47,7 @@ impl Plane {
     /// when there are too many. Follow with [`Plane::prepare_link`].
     pub(in crate::core) fn lease(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         session: Key<Session>,
         (pool, server): (u16, u16),
         protocol: Protocol,
@@ -90,7 +90,7 @@ impl Plane {
     /// A link that a session keeps as long as it is tracked.
     pub(in crate::core) fn add_own(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         session: Key<Session>,
         place: (u16, u16),
         protocol: Protocol,
@@ -102,7 +102,7 @@ impl Plane {
     /// Another link for `session` alone, that nothing was said on.
     fn add_private(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         session: Key<Session>,
         (pool, server): (u16, u16),
         protocol: Protocol,
@@ -111,57 +111,58 @@ impl Plane {
         let index = self.upstream.leases.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
         let follows = self.cluster_state(pool).is_some();
-        let mut slot = LinkSlot::new((pool, server), id, protocol)
+        let mut connection = Connection::new((pool, server), id, protocol)
             .following(follows)
             .watched(self.plan.health.watches(id));
-        slot.is_private = true;
-        slot.lease = Some(session);
+        connection.is_private = true;
+        connection.lease = Some(session);
         if index == links.len() {
-            links.push(slot);
+            links.push(connection);
         } else {
-            slot.generation = links[index].generation;
-            links[index] = slot;
+            connection.generation = links[index].generation;
+            links[index] = connection;
         }
         index
     }
 
     /// Takes a link back from its session, with replies nobody needs still to
     /// come at most.
-    pub(in crate::core) fn release(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
-        let slot = &mut links[index];
-        if slot.role.is_some() {
+    pub(in crate::core) fn release(&mut self, links: &mut [Connection], index: LinkIndex) {
+        let connection = &mut links[index];
+        if connection.role.is_some() {
             // It stays its session's as long as that is tracked.
             return;
         }
-        slot.lease = None;
-        slot.takes_large = false;
+        connection.lease = None;
+        connection.takes_large = false;
         // A server that answers half a request takes the rest for another.
-        let is_cut = std::mem::take(&mut slot.link.is_blocking) && slot.link.unsent_len() > 0;
-        (slot.link.blocks_until, slot.link.stays_when_late) = (None, false);
-        slot.awaits_retry = false;
-        slot.awaited_keys.clear();
+        let is_cut =
+            std::mem::take(&mut connection.link.is_blocking) && connection.link.unsent_len() > 0;
+        (connection.link.blocks_until, connection.link.stays_when_late) = (None, false);
+        connection.awaits_retry = false;
+        connection.awaited_keys.clear();
         // What is said to the server about the client of this connection may
         // still be on its way, and must not meet another's command.
-        let is_spoilt = slot.unblock.take().is_some() || slot.is_streamed || is_cut;
-        if is_spoilt || slot.link.state() != LinkState::Ready {
+        let is_spoilt = connection.unblock.take().is_some() || connection.is_streamed || is_cut;
+        if is_spoilt || connection.link.state() != LinkState::Ready {
             return self.upstream.discards.push(index);
         }
-        self.give_back(index, slot);
+        self.give_back(index, connection);
     }
 
     /// Keeps a link that no session has for the next one.
-    fn give_back(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
-        state.idle_mut(slot.backend).push(index);
-        self.trim_idle(index, slot);
+    fn give_back(&mut self, index: LinkIndex, connection: &Connection) {
+        let Some(state) = self.pools[connection.pool as usize].servers_mut() else { return };
+        state.idle_mut(connection.backend).push(index);
+        self.trim_idle(index, connection);
     }
 
     /// Ends an idle link if there are too many for its server, and nothing is
     /// in flight on it: that may be an `EXEC`.
-    fn trim_idle(&mut self, index: LinkIndex, slot: &LinkSlot) {
-        let Some(state) = self.pools[slot.pool as usize].servers_mut() else { return };
-        let idle = state.idle_mut(slot.backend);
-        if idle.len() > IDLE_MAX && slot.link.in_flight() == 0 {
+    fn trim_idle(&mut self, index: LinkIndex, connection: &Connection) {
+        let Some(state) = self.pools[connection.pool as usize].servers_mut() else { return };
+        let idle = state.idle_mut(connection.backend);
+        if idle.len() > IDLE_MAX && connection.link.in_flight() == 0 {
             idle.retain(|&one| one != index);
             self.upstream.discards.push(index);
         }
@@ -170,7 +171,7 @@ impl Plane {
     /// Ends what a session has begun on its connection, as it leaves or resets.
     pub(in crate::core) fn end_stateful(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -199,23 +200,23 @@ impl Plane {
     /// Ends the watch on a link, and the lease, if the session still has it.
     pub(in crate::core) fn unwatch(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         index: LinkIndex,
     ) {
-        let slot = &mut links[index];
-        if slot.lease != Some(key) {
+        let connection = &mut links[index];
+        if connection.lease != Some(key) {
             return;
         }
-        if slot.link.state() == LinkState::Ready {
-            let out = slot.link.request_buf();
+        if connection.link.state() == LinkState::Ready {
+            let out = connection.link.request_buf();
             let start = out.len();
             reply::array(out, 1);
             reply::bulk(out, b"UNWATCH");
             let len = out.len() - start;
-            slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
-            self.mark_link_dirty(index, slot);
-            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+            connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
+            self.mark_link_dirty(index, connection);
+            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
         }
         self.release(links, index);
     }
@@ -224,7 +225,7 @@ impl Plane {
     /// change to the keys.
     pub(in crate::core) fn lose_watch(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -239,19 +240,21 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
     ) {
-        let Some(session) = slot.lease.take().and_then(|key| sessions.get_mut(key)) else { return };
+        let Some(session) = connection.lease.take().and_then(|key| sessions.get_mut(key)) else {
+            return;
+        };
         let Some(stateful) = &mut session.stateful else { return };
         if let Some(watch) = stateful.watch.as_mut().filter(|watch| watch.link == Some(index)) {
             watch.link = None;
         }
         if let Some(place) = stateful.blocked_on.iter().position(|&link| link == index) {
             stateful.blocked_on.swap_remove(place);
-            if slot.awaits_retry {
+            if connection.awaits_retry {
                 // The command is sent again by another link: its client still waits.
                 stateful.unsent += 1;
-                stateful.unsent_end = stateful.unsent_end.or(asked_to_end(slot));
+                stateful.unsent_end = stateful.unsent_end.or(asked_to_end(connection));
             }
             if !stateful.is_blocked() {
                 self.plan.clients.set_blocked(session.identity.id, false);
@@ -277,41 +280,41 @@ impl Plane {
     pub(in crate::core) fn end_there(
         &mut self,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         why: Option<UnblockReason>,
     ) {
         if why.is_some() {
-            slot.unblock = why;
-            self.upstream.unblocking.push((index, slot.generation));
+            connection.unblock = why;
+            self.upstream.unblocking.push((index, connection.generation));
         }
     }
 
     /// Whether a command waits on this link for keys that live elsewhere now.
-    pub(in crate::core) fn is_displaced(&self, slot: &LinkSlot) -> bool {
-        let Some(state) = self.pools[usize::from(slot.pool)].servers() else { return false };
+    pub(in crate::core) fn is_displaced(&self, connection: &Connection) -> bool {
+        let Some(state) = self.pools[usize::from(connection.pool)].servers() else { return false };
         let server = |hash: &u32| state.ring().pick(*hash, 0);
-        slot.awaited_keys.iter().any(|hash| server(hash) != Some(slot.backend))
+        connection.awaited_keys.iter().any(|hash| server(hash) != Some(connection.backend))
     }
 
     /// A blocking command was answered: the session goes on.
     pub(in crate::core) fn after_private_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         index: LinkIndex,
     ) {
-        let slot = &mut links[index];
-        if slot.link.in_flight() > 0 || slot.awaits_retry {
+        let connection = &mut links[index];
+        if connection.link.in_flight() > 0 || connection.awaits_retry {
             return;
         }
-        if slot.role.is_some() {
-            return self.discard_unused(slot, index);
+        if connection.role.is_some() {
+            return self.discard_unused(connection, index);
         }
-        if slot.lease.is_none() {
-            return self.trim_idle(index, slot);
+        if connection.lease.is_none() {
+            return self.trim_idle(index, connection);
         }
-        if slot.link.is_blocking {
-            self.end_lease(sessions, index, slot);
+        if connection.link.is_blocking {
+            self.end_lease(sessions, index, connection);
             self.release(links, index);
         }
     }
@@ -322,32 +325,32 @@ impl Plane {
         &mut self,
         sessions: &mut Slab<Session>,
         index: LinkIndex,
-        (slot, was_blocking): (&mut LinkSlot, bool),
+        (connection, was_blocking): (&mut Connection, bool),
     ) {
-        if slot.role.is_some() {
-            let session = slot.lease.and_then(|key| sessions.get_mut(key));
-            if let Some(session) = session.filter(|_| slot.link.state() != LinkState::Ready) {
+        if connection.role.is_some() {
+            let session = connection.lease.and_then(|key| sessions.get_mut(key));
+            if let Some(session) = session.filter(|_| connection.link.state() != LinkState::Ready) {
                 crate::core::pools::servers::tracking::lose_watch_on(session, index);
             }
-            return self.discard_unused(slot, index);
+            return self.discard_unused(connection, index);
         }
-        if slot.lease.is_none() {
+        if connection.lease.is_none() {
             return;
         }
-        if slot.link.state() != LinkState::Ready {
-            self.end_lease(sessions, index, slot);
+        if connection.link.state() != LinkState::Ready {
+            self.end_lease(sessions, index, connection);
             self.upstream.discards.push(index);
-        } else if was_blocking && !slot.link.is_blocking {
+        } else if was_blocking && !connection.link.is_blocking {
             // The server owes a reply that nobody needs.
-            self.end_lease(sessions, index, slot);
-            self.give_back(index, slot);
+            self.end_lease(sessions, index, connection);
+            self.give_back(index, connection);
         }
     }
 }
 
 /// Why the command on a link is to end, wherever it waits.
-pub(in crate::core) fn asked_to_end(slot: &LinkSlot) -> Option<UnblockReason> {
-    slot.unblock.filter(|&why| why != UnblockReason::Displaced)
+pub(in crate::core) fn asked_to_end(connection: &Connection) -> Option<UnblockReason> {
+    connection.unblock.filter(|&why| why != UnblockReason::Displaced)
 }
 
 impl Core {
@@ -359,53 +362,54 @@ impl Core {
         fault: BackendFault,
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
-        let (pool, backend) = (slot.pool, slot.backend);
-        let state = slot.link.state();
-        let (worked, in_flight) = (slot.link.has_answered(), slot.link.in_flight());
-        slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
+        let connection = &mut links[index];
+        let (pool, backend) = (connection.pool, connection.backend);
+        let state = connection.link.state();
+        let (worked, in_flight) = (connection.link.has_answered(), connection.link.in_flight());
+        connection.generation =
+            crate::core::upstream::connections::next_generation(connection.generation);
         // A server may close what is idle; nobody is to hear of it.
-        let is_failure = slot.lease.is_some() && (in_flight > 0 || !worked);
-        plane.end_counts(slot, state);
+        let is_failure = connection.lease.is_some() && (in_flight > 0 || !worked);
+        plane.end_counts(connection, state);
         if is_failure {
-            plane.note_refusal(slot, fault);
-            plane.log_link_end(slot, state, fault);
+            plane.note_refusal(connection, fault);
+            plane.log_link_end(connection, state, fault);
         }
         // A server without room for another connection serves those it has.
         let is_blameless = matches!(fault, BackendFault::Reply(_) | BackendFault::Full);
-        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
-        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        let (is_blocking, mut lost) = (connection.link.is_blocking, Vec::new());
+        connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         // What a client that has left waited for is nobody's failure.
         if is_failure && !is_blameless {
-            plane.note_lost(slot, lost.iter().map(|(exchange, _)| exchange), fault);
+            plane.note_lost(connection, lost.iter().map(|(exchange, _)| exchange), fault);
         }
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
             plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
         }
         if is_failure && !is_blameless {
-            let began = plane.began(slot, worked);
+            let began = plane.began(connection, worked);
             plane.note_failure(
-                slot,
+                connection,
                 crate::core::upstream::connections::failure_reason(fault),
                 began,
             );
         }
-        plane.end_lease(sessions, index, slot);
-        release_all(sessions, plane, slot);
-        let socket = slot.socket.take();
-        slot.link = Link::default();
-        slot.is_connecting = false;
-        if slot.role.take().is_some() {
+        plane.end_lease(sessions, index, connection);
+        release_all(sessions, plane, connection);
+        let socket = connection.socket.take();
+        connection.link = Link::default();
+        connection.is_connecting = false;
+        if connection.role.take().is_some() {
             plane.upstream.leases.own -= 1;
         }
-        slot.client_id = None;
-        slot.unblock = None;
-        slot.awaits_retry = false;
+        connection.client_id = None;
+        connection.unblock = None;
+        connection.awaits_retry = false;
         if let Some(state) = plane.pools[usize::from(pool)].servers_mut() {
             state.idle_mut(backend).retain(|&idle| idle != index);
         }
-        slot.is_free = true;
+        connection.is_free = true;
         plane.upstream.leases.places.push(index);
         plane.upstream.leases.count -= 1;
         socket
@@ -415,25 +419,29 @@ impl Core {
     /// no longer live would wait for ever.
     #[cold]
     pub(in crate::core) fn end_displaced(&mut self, pool: u16) {
-        let is_blocked =
-            |slot: &LinkSlot| slot.pool == pool && slot.link.is_blocking && slot.lease.is_some();
+        let is_blocked = |connection: &Connection| {
+            connection.pool == pool && connection.link.is_blocking && connection.lease.is_some()
+        };
         for index in 0..self.links.len() {
             if !is_blocked(&self.links[index]) {
                 continue;
             }
             let Core { sessions, links, plane } = self;
-            let slot = &mut links[index];
-            let is_astray = plane.is_displaced(slot);
-            if !plane.plan.health.is_usable(slot.id) || (slot.is_streamed && is_astray) {
+            let connection = &mut links[index];
+            let is_astray = plane.is_displaced(connection);
+            if !plane.plan.health.is_usable(connection.id) || (connection.is_streamed && is_astray)
+            {
                 // It may never answer, not even that the command has ended; or it has half
                 // of one.
                 let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
-                let place = (slot.pool, slot.backend);
-                slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
-                plane.end_lease(sessions, index, slot);
+                let place = (connection.pool, connection.backend);
+                connection
+                    .link
+                    .abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
+                plane.end_lease(sessions, index, connection);
                 plane.upstream.discards.push(index);
-            } else if is_astray && slot.unblock.replace(UnblockReason::Displaced).is_none() {
-                plane.upstream.unblocking.push((index, slot.generation));
+            } else if is_astray && connection.unblock.replace(UnblockReason::Displaced).is_none() {
+                plane.upstream.unblocking.push((index, connection.generation));
                 self.send_unblock(index);
             }
         }
@@ -447,7 +455,7 @@ impl Core {
 
     /// Private links that a session has, for tests.
     pub fn leases(&self) -> usize {
-        self.links.iter().filter(|slot| slot.lease.is_some()).count()
+        self.links.iter().filter(|connection| connection.lease.is_some()).count()
     }
 
     /// Private links in use or idle, for tests.

@@ -3,7 +3,7 @@
 
 use crate::advice::advice;
 use crate::core::upstream::health_log::BackendName;
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use keyway_topology::HealthState;
 
 /// Returns whether an error reply says that the connection has given no password. Such a server refuses
@@ -16,13 +16,14 @@ pub(in crate::core::upstream) fn is_locked(reply: &[u8]) -> bool {
 impl Plane {
     /// Tells the log that a server wants a password, once a minute for each pool.
     #[cold]
-    pub(in crate::core::upstream) fn tell_locked(&self, slot: &LinkSlot) {
-        let pool = &self.plan.pools[usize::from(slot.pool)];
+    pub(in crate::core::upstream) fn tell_locked(&self, connection: &Connection) {
+        let pool = &self.plan.pools[usize::from(connection.pool)];
         if !pool.notices.locked.is_due(self.clock.now) {
             return;
         }
         let what = advice(&pool.name, "NOAUTH").unwrap_or_default();
-        let BackendName { pool, label, address } = self.name_backend(slot.pool, slot.backend);
+        let BackendName { pool, label, address } =
+            self.name_backend(connection.pool, connection.backend);
         tracing::warn!(
             pool,
             backend = &*label,
@@ -34,14 +35,15 @@ impl Plane {
     /// Tells the log that a server refuses PING to the pool's user, once a minute for each pool.
     /// The server may grant every other command, so it counts as up.
     #[cold]
-    pub(in crate::core::upstream) fn tell_ping_denied(&self, slot: &LinkSlot) {
-        let state = self.plan.health.state(slot.id);
+    pub(in crate::core::upstream) fn tell_ping_denied(&self, connection: &Connection) {
+        let state = self.plan.health.state(connection.id);
         let is_news = matches!(state, HealthState::Unknown | HealthState::Failing);
-        let notices = &self.plan.pools[usize::from(slot.pool)].notices;
+        let notices = &self.plan.pools[usize::from(connection.pool)].notices;
         if !is_news || !notices.ping_denied.is_due(self.clock.now) {
             return;
         }
-        let BackendName { pool, label, address } = self.name_backend(slot.pool, slot.backend);
+        let BackendName { pool, label, address } =
+            self.name_backend(connection.pool, connection.backend);
         tracing::warn!(
             pool,
             backend = &*label,

@@ -1,7 +1,7 @@
 use crate::core::pending::multi_step::Due;
 use crate::core::upstream::circuits::Failed;
 use crate::core::upstream::locked::is_locked;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
@@ -42,22 +42,23 @@ impl Core {
             },
         };
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
-        let (pool, backend) = (slot.pool, slot.backend);
+        let connection = &mut links[index];
+        let (pool, backend) = (connection.pool, connection.backend);
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
-        let was_ready = slot.link.state() == LinkState::Ready;
-        slot.heard = plane.clock.now;
-        plane.note_latency(slot);
+        let was_ready = connection.link.state() == LinkState::Ready;
+        connection.heard = plane.clock.now;
+        plane.note_latency(connection);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         let lent = Lent::of(block, &limits);
         let mut said = None;
         let (mut answered, mut not_ready) = (0, Failed::default());
         let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
         let (mut is_astray, mut denies_ping) = (false, false);
-        let (is_blocking, lease, mut slow_client) = (slot.link.is_blocking, slot.lease, None);
-        let ended_with = slot.unblock.and_then(UnblockReason::text);
-        let outcome = slot.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
+        let (is_blocking, lease, mut slow_client) =
+            (connection.link.is_blocking, connection.lease, None);
+        let ended_with = connection.unblock.and_then(UnblockReason::text);
+        let outcome = connection.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
             let reason = if kind == Kind::Error { error_reason(reply) } else { None };
             // What runs for a client may say so too: it tells nothing of the server.
             let is_doubtful = reason.is_some() && exchange.is_of_scripts();
@@ -142,59 +143,59 @@ impl Core {
                 }
             }
         });
-        outcome.map_err(|fault| plane.note_foreign(slot, fault))?;
+        outcome.map_err(|fault| plane.note_foreign(connection, fault))?;
         if is_astray {
             // It is another's, and so would be all that follow.
             return Err(BackendFault::Protocol);
         }
-        if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
+        if let (Some(slow), Some(client)) = (connection.link.take_slow(), slow_client) {
             plane.log_slow((pool, backend), slow, client);
             plane.await_written(sessions, client.1);
         }
-        if let Some(big) = slot.link.take_big() {
+        if let Some(big) = connection.link.take_big() {
             plane.note_big_reply(pool, big);
         }
         if !was_ready {
-            plane.after_handshake(index, slot);
+            plane.after_handshake(index, connection);
         }
         match said {
-            Some(None) => plane.note_success(slot),
+            Some(None) => plane.note_success(connection),
             Some(Some((reason, began))) => {
                 if reason == FailureReason::Handshake {
-                    plane.tell_locked(slot);
+                    plane.tell_locked(connection);
                 }
-                plane.note_failure(slot, reason, began);
+                plane.note_failure(connection, reason, began);
             }
             None => {}
         }
         if plane.has_heard_generation() {
-            plane.on_generation_heard(index, slot);
+            plane.on_generation_heard(index, connection);
         }
         // Who refuses a PING in words of its own can be reached.
-        let is_reached = probe == Some(false) && slot.rejoining.is_none() && said.is_none();
+        let is_reached = probe == Some(false) && connection.rejoining.is_none() && said.is_none();
         if is_reached {
             if denies_ping {
-                plane.tell_ping_denied(slot);
+                plane.tell_ping_denied(connection);
             }
-            plane.on_probed(slot);
+            plane.on_probed(connection);
         } else if flush_refused || probe == Some(false) {
             let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
-            plane.on_rejoin_failed(slot, reason);
+            plane.on_rejoin_failed(connection, reason);
         } else if probe == Some(true) {
-            plane.on_probed(slot);
+            plane.on_probed(connection);
         }
-        release_waiting(sessions, plane, slot);
-        let redirected = slot.link.take_redirected();
-        if slot.is_watched {
+        release_waiting(sessions, plane, connection);
+        let redirected = connection.link.take_redirected();
+        if connection.is_watched {
             let is_not_ready = |one: &&Redirected| {
                 Redirection::of(&one.reply) == Some(Redirection::NotReady)
                     && !one.reply.starts_with(b"-READONLY")
                     && !one.runs_scripts()
             };
             redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
-            plane.note_answers(slot, answered + redirected.len(), not_ready);
+            plane.note_answers(connection, answered + redirected.len(), not_ready);
         }
-        let (is_private, has_part) = (slot.is_private, slot.link.has_part());
+        let (is_private, has_part) = (connection.is_private, connection.link.has_part());
         if !redirected.is_empty() {
             self.redirect_all(index, redirected);
         }
@@ -240,13 +241,15 @@ fn read_integer(reply: &[u8]) -> Option<i64> {
 pub(in crate::core) fn release_waiting(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
-    slot: &mut LinkSlot,
+    connection: &mut Connection,
 ) {
-    if slot.waiting.is_empty() {
+    if connection.waiting.is_empty() {
         return;
     }
-    if plane.takes_more(slot) || (slot.waiting_due.is_none() && plane.is_gone(slot)) {
-        release_all(sessions, plane, slot);
+    if plane.takes_more(connection)
+        || (connection.waiting_due.is_none() && plane.is_gone(connection))
+    {
+        release_all(sessions, plane, connection);
     }
 }
 
@@ -254,11 +257,11 @@ pub(in crate::core) fn release_waiting(
 pub(in crate::core::upstream) fn release_overdue(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
-    slot: &mut LinkSlot,
+    connection: &mut Connection,
 ) {
-    release_waiting(sessions, plane, slot);
-    match slot.waiting_due {
-        Some(due) if due <= plane.clock.now => release_all(sessions, plane, slot),
+    release_waiting(sessions, plane, connection);
+    match connection.waiting_due {
+        Some(due) if due <= plane.clock.now => release_all(sessions, plane, connection),
         due => plane.note_deadline(due),
     }
 }
@@ -268,10 +271,10 @@ pub(in crate::core::upstream) fn release_overdue(
 pub(in crate::core) fn release_all(
     sessions: &mut Slab<Session>,
     plane: &mut Plane,
-    slot: &mut LinkSlot,
+    connection: &mut Connection,
 ) {
-    slot.waiting_due = None;
-    for key in slot.waiting.drain(..) {
+    connection.waiting_due = None;
+    for key in connection.waiting.drain(..) {
         if let Some(session) = sessions.get_mut(key) {
             plane.wake(key, session);
         }

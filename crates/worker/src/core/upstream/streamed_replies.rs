@@ -20,7 +20,7 @@ use crate::core::front::input::reserved;
 use crate::core::pools::BULK;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
 use keyway_proxy::tracking::{write_everything, write_redirected};
 use keyway_proxy::{Held, Owner, Passes, Patience, Session};
@@ -91,26 +91,26 @@ impl Core {
     #[cold]
     fn hold_passing(&mut self, index: LinkIndex) -> bool {
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
+        let connection = &mut links[index];
         let window = plane.plan.limits.pass_len();
         let is_full = |session: &Session| {
             session.busy.as_ref().is_some_and(|busy| busy.output.len() >= window)
         };
-        let patience = plane.patience(slot);
+        let patience = plane.patience(connection);
         let now = plane.clock.now;
-        let client = passing_client(slot).and_then(|client| sessions.get(client));
+        let client = passing_client(connection).and_then(|client| sessions.get(client));
         if !client.is_some_and(is_full) {
             // The client has taken some, or is gone. The pause must end here: one that outlived
             // its reply would hold the next reply without a note in `held`, and nobody would wake
             // the link.
-            if slot.link.is_held() {
-                slot.link.let_go(patience.most, now);
+            if connection.link.is_held() {
+                connection.link.let_go(patience.most, now);
                 plane.upstream.passing.held.retain(|&held| held != index);
             }
             return false;
         }
-        let was_held = slot.link.is_held();
-        let Held::On(until) = slot.link.hold(patience, now) else { return false };
+        let was_held = connection.link.is_held();
+        let Held::On(until) = connection.link.hold(patience, now) else { return false };
         if !was_held {
             // If nobody waits now, another client may begin to wait.
             plane.note_deadline(Some(until.unwrap_or(now + patience.most)));
@@ -189,11 +189,11 @@ impl Core {
         lent: Lent<'_>,
     ) -> Result<&'b [u8], BackendFault> {
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
-        let server = (slot.pool, slot.backend);
-        let owner = slot.link.passing_owner();
-        let passed = slot.link.pass(bytes, plane.clock.now)?;
-        slot.heard = plane.clock.now;
+        let connection = &mut links[index];
+        let server = (connection.pool, connection.backend);
+        let owner = connection.link.passing_owner();
+        let passed = connection.link.pass(bytes, plane.clock.now)?;
+        connection.heard = plane.clock.now;
         let cells = plane.cells.pool(server.0.into()).backend(server.1.into());
         cells.received_bytes.add(passed.part.len() as u64);
         if let Some(Owner::Session { session: key, .. }) = owner
@@ -212,21 +212,21 @@ impl Core {
         {
             session.passing = None;
         }
-        if let (Some(slow), Some(client)) = (slot.link.take_slow(), slow_client) {
+        if let (Some(slow), Some(client)) = (connection.link.take_slow(), slow_client) {
             plane.log_slow(server, slow, client);
             plane.await_written(sessions, client.1);
         }
-        if let Some(big) = slot.link.take_big() {
+        if let Some(big) = connection.link.take_big() {
             plane.note_big_reply(server.0, big);
         }
         if exchange.owner != Owner::None {
-            plane.note_success(slot);
+            plane.note_success(connection);
         }
-        if slot.is_watched {
-            plane.note_answers(slot, 1, crate::core::upstream::circuits::Failed::default());
+        if connection.is_watched {
+            plane.note_answers(connection, 1, crate::core::upstream::circuits::Failed::default());
         }
-        crate::core::upstream::reply::release_waiting(sessions, plane, slot);
-        if slot.is_private {
+        crate::core::upstream::reply::release_waiting(sessions, plane, connection);
+        if connection.is_private {
             plane.after_private_reply(sessions, links, index);
         }
         Ok(passed.rest)
@@ -238,31 +238,31 @@ impl Core {
     pub(in crate::core::upstream) fn try_passing(&mut self, index: LinkIndex) {
         self.begin_passing(index);
         let Core { links, plane, .. } = self;
-        let slot = &mut links[index];
-        if slot.link.take_sooner() {
-            plane.note_deadline(slot.link.deadline(plane.link_options(slot.pool)));
+        let connection = &mut links[index];
+        if connection.link.take_sooner() {
+            plane.note_deadline(connection.link.deadline(plane.link_options(connection.pool)));
         }
     }
 
     fn begin_passing(&mut self, index: LinkIndex) {
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
+        let connection = &mut links[index];
         let len_min = plane.plan.limits.pass_len();
-        plane.note_obstructed(index, slot);
-        let Some(owner) = slot.link.large_reply(len_min) else { return };
+        plane.note_obstructed(index, connection);
+        let Some(owner) = connection.link.large_reply(len_min) else { return };
         let (key, sequence) = match owner {
             // Nobody is to have it.
-            Owner::None => return drop(slot.link.begin_passing()),
+            Owner::None => return drop(connection.link.begin_passing()),
             Owner::Session { session, sequence } => (session, sequence),
             _ => return,
         };
         let Some(session) = sessions.get_mut(key) else {
-            return drop(slot.link.begin_passing());
+            return drop(connection.link.begin_passing());
         };
         if !may_pass(session, sequence) {
             return;
         }
-        let (part, len) = slot.link.begin_passing();
+        let (part, len) = connection.link.begin_passing();
         session.reply_size.note(len);
         let stays = owes_late_write(links, (key, session));
         session.passing = Some(Passes { link: index, sequence, cut_at: None });
@@ -289,8 +289,8 @@ pub(in crate::core) fn gets_large_replies(session: &Session) -> bool {
 }
 
 /// The client that a reply passes through to, if any waits for it.
-fn passing_client(slot: &LinkSlot) -> Option<Key<Session>> {
-    match slot.link.passing_owner() {
+fn passing_client(connection: &Connection) -> Option<Key<Session>> {
+    match connection.link.passing_owner() {
         Some(Owner::Session { session, .. }) => Some(session),
         _ => None,
     }
@@ -327,7 +327,7 @@ pub(in crate::core) fn is_at_cut(session: &Session, now: Time) -> bool {
     is_told || now.since(cut_at) >= CUT_TOLD_WITHIN
 }
 
-impl LinkSlot {
+impl Connection {
     /// Whether it is not read on for that session.
     fn is_held_for(&self, key: Key<Session>) -> bool {
         let owner = self.link.passing_owner();
@@ -386,16 +386,16 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn read_on(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (key, session): (Key<Session>, &Session),
     ) {
         let Some(passing) = session.passing else { return };
         let window = self.plan.limits.pass_len();
         let has_room = session.busy.as_ref().is_none_or(|busy| busy.output.len() <= window / 2);
-        let Some(slot) = links.get_mut(passing.link) else { return };
-        if has_room && slot.is_held_for(key) {
-            let most = self.patience(slot).most;
-            slot.link.let_go(most, self.clock.now);
+        let Some(connection) = links.get_mut(passing.link) else { return };
+        if has_room && connection.is_held_for(key) {
+            let most = self.patience(connection).most;
+            connection.link.let_go(most, self.clock.now);
             self.free_link(passing.link);
         }
     }
@@ -404,15 +404,15 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn end_passing(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (key, session): (Key<Session>, &Session),
     ) {
         let Some(passing) = session.passing else { return };
         self.upstream.passing.behind.retain(|(whose, _)| *whose != key);
-        let slot = &mut links[passing.link];
-        if slot.is_held_for(key) {
-            let most = self.patience(slot).most;
-            slot.link.let_go(most, self.clock.now);
+        let connection = &mut links[passing.link];
+        if connection.is_held_for(key) {
+            let most = self.patience(connection).most;
+            connection.link.let_go(most, self.clock.now);
             self.free_link(passing.link);
         }
     }
@@ -461,7 +461,7 @@ impl Plane {
 
     /// Has the links read on behind which others have waited for long enough; a few
     /// times a second, and before anything times out.
-    pub(in crate::core::upstream) fn release_held(&mut self, links: &mut [LinkSlot]) {
+    pub(in crate::core::upstream) fn release_held(&mut self, links: &mut [Connection]) {
         let mut held = std::mem::take(&mut self.upstream.passing.held);
         held.retain(|&index| self.stays_held(index, &mut links[index]));
         self.upstream.passing.held = held;
@@ -470,9 +470,9 @@ impl Plane {
     /// Returns whether a link stays held. If others wait, it is looked at again when they have
     /// waited for long enough. If none does, it is looked at when requests come to it
     /// ([`Core::look_at_hold`], [`Plane::note_waiting_behind`]).
-    fn stays_held(&mut self, index: LinkIndex, slot: &mut LinkSlot) -> bool {
-        let patience = self.patience(slot);
-        match slot.link.look_at_hold(patience, self.clock.now) {
+    fn stays_held(&mut self, index: LinkIndex, connection: &mut Connection) -> bool {
+        let patience = self.patience(connection);
+        match connection.link.look_at_hold(patience, self.clock.now) {
             Held::On(until) => {
                 self.note_deadline(until);
                 true
@@ -488,8 +488,8 @@ impl Plane {
 
     /// A session begins to wait for room on a link. If the link is held, the next turn looks at
     /// it.
-    pub(in crate::core) fn note_waiting_behind(&mut self, slot: &LinkSlot) {
-        if slot.link.is_held() {
+    pub(in crate::core) fn note_waiting_behind(&mut self, connection: &Connection) {
+        if connection.link.is_held() {
             self.note_deadline(Some(self.clock.now));
         }
     }
@@ -497,18 +497,19 @@ impl Plane {
     /// Longest time that a link may be held. It is half of `timeout` at most: the rest is for the
     /// server. For others that have waited elsewhere it is shorter: as much is left to them as to a
     /// request whose time is over.
-    fn patience(&self, slot: &LinkSlot) -> Patience {
-        let most = if slot.is_bulk || slot.is_private { BULK_HELD_MAX } else { HELD_MAX };
-        let timeout = self.link_options(slot.pool).timeout;
+    fn patience(&self, connection: &Connection) -> Patience {
+        let most =
+            if connection.is_bulk || connection.is_private { BULK_HELD_MAX } else { HELD_MAX };
+        let timeout = self.link_options(connection.pool).timeout;
         let most = timeout.map_or(most, |timeout| most.min(timeout / 2));
         let room_since = || {
-            let due = slot.waiting_due.zip(timeout);
+            let due = connection.waiting_due.zip(timeout);
             due.map_or(self.clock.now, |(due, timeout)| due.before(timeout))
         };
         Patience {
             most,
             others_within: timeout.map(|timeout| timeout - reserved(timeout)),
-            others_since: slot.has_others().then(room_since),
+            others_since: connection.has_others().then(room_since),
         }
     }
 
@@ -567,7 +568,7 @@ impl Plane {
     /// Lets sessions whose replies are small again have the connections of most.
     pub(in crate::core::upstream) fn tend_bulk(
         &mut self,
-        links: &[LinkSlot],
+        links: &[Connection],
         sessions: &mut Slab<Session>,
     ) {
         let small = self.plan.limits.pass_len() / 8;

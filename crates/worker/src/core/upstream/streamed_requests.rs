@@ -17,7 +17,7 @@
 
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::owes_late_write;
-use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, LinkIndex, Plane};
 use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
@@ -69,7 +69,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn begin_streaming(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (bytes, end): (&[u8], usize),
@@ -142,7 +142,12 @@ impl Plane {
         Begun::Yes
     }
 
-    fn send_begun(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext, index: LinkIndex) {
+    fn send_begun(
+        &mut self,
+        links: &mut [Connection],
+        asked: &mut RequestContext,
+        index: LinkIndex,
+    ) {
         self.note_write(asked.session, asked.busy);
         links[index].link.is_blocking = true;
         links[index].is_streamed = true;
@@ -155,25 +160,25 @@ impl Plane {
     }
 
     /// Whether another large request may be sent to a server as it comes.
-    fn has_room_for_large(&mut self, links: &[LinkSlot], server: (u16, u16)) -> bool {
+    fn has_room_for_large(&mut self, links: &[Connection], server: (u16, u16)) -> bool {
         self.upstream.streamed.retain(|&index| links[index].takes_large && !links[index].is_free);
         let is_there = |&&index: &&LinkIndex| (links[index].pool, links[index].backend) == server;
         self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
     }
 
     /// Whether clients that wait for room on a link may go on.
-    pub(in crate::core::upstream) fn takes_more(&self, slot: &LinkSlot) -> bool {
-        let has_window =
-            !slot.is_streamed || slot.link.unsent_len() <= self.plan.limits.pass_len() / 2;
-        let is_gone = (slot.is_lost | slot.is_watched) && self.is_gone(slot);
-        has_window && !is_gone && slot.link.has_drained(self.link_options(slot.pool))
+    pub(in crate::core::upstream) fn takes_more(&self, connection: &Connection) -> bool {
+        let has_window = !connection.is_streamed
+            || connection.link.unsent_len() <= self.plan.limits.pass_len() / 2;
+        let is_gone = (connection.is_lost | connection.is_watched) && self.is_gone(connection);
+        has_window && !is_gone && connection.link.has_drained(self.link_options(connection.pool))
     }
 
     /// Takes more of a request that is sent as it comes. Returns what came behind it.
     #[cold]
     pub(in crate::core) fn stream_on<'b>(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         bytes: &'b [u8],
     ) -> &'b [u8] {
@@ -255,18 +260,18 @@ impl Plane {
     /// The link that a request is sent through, unless it was lost or has answered.
     fn streamed_link(
         &self,
-        links: &[LinkSlot],
+        links: &[Connection],
         key: Key<Session>,
         streaming: &Streaming,
     ) -> Option<LinkIndex> {
         let index = streaming.link?;
-        let slot = links.get(index)?;
-        (slot.lease == Some(key) && slot.is_streamed).then_some(index)
+        let connection = links.get(index)?;
+        (connection.lease == Some(key) && connection.is_streamed).then_some(index)
     }
 
     fn send_part(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (key, session): (Key<Session>, &mut Session),
         streaming: &mut Streaming,
         part: &[u8],
@@ -275,17 +280,19 @@ impl Plane {
             streaming.link = None;
             return;
         };
-        let slot = &mut links[index];
-        if slot.link.unsent_len() == 0 && !part.is_empty() {
-            slot.link.note_progress(self.clock.now);
+        let connection = &mut links[index];
+        if connection.link.unsent_len() == 0 && !part.is_empty() {
+            connection.link.note_progress(self.clock.now);
         }
-        slot.link.extend_last(part);
-        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
-        self.mark_link_dirty(index, slot);
-        if slot.link.unsent_len() >= self.plan.limits.pass_len() && session.waits_for.is_none() {
+        connection.link.extend_last(part);
+        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
+        self.mark_link_dirty(index, connection);
+        if connection.link.unsent_len() >= self.plan.limits.pass_len()
+            && session.waits_for.is_none()
+        {
             session.paused = true;
             session.waits_for = Some(WaitFor::Connection);
-            slot.waiting.push(key);
+            connection.waiting.push(key);
         }
     }
 
@@ -293,7 +300,7 @@ impl Plane {
     /// must not be executed now, and its client is told that it failed.
     fn cut_off_paused(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (key, session): (Key<Session>, &Session),
         streaming: &mut Streaming,
     ) {
@@ -313,7 +320,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn cut_off_streaming(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         (session, mut busy): (&mut Session, Option<&mut Busy>),
     ) {

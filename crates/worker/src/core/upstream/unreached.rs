@@ -22,7 +22,9 @@ impl Core {
     }
 
     fn note_unreached(&self, index: LinkIndex, why: &'static str) {
-        let slot = &self.links[index];
-        self.plane.plan.pools[usize::from(slot.pool)].notices.note_unreached(slot.backend, why);
+        let connection = &self.links[index];
+        self.plane.plan.pools[usize::from(connection.pool)]
+            .notices
+            .note_unreached(connection.backend, why);
     }
 }

@@ -5,7 +5,7 @@ use super::groups::DOUBT_PAUSE;
 use super::rounds::About;
 use crate::cluster::{Learned, Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use crate::{MapSource, Upstream};
 use keyway_base::{BackendFault, Fault, Time};
 use keyway_command::{Counted, Request};
@@ -285,17 +285,17 @@ impl Core {
     pub(super) fn ask_server(&mut self, index: LinkIndex, words: &[&[u8]], what: Internal) {
         let index = self.clear_link(index);
         let Core { links, plane, .. } = self;
-        let slot = &mut links[index];
-        plane.mark_link_dirty(index, slot);
-        if !slot.link.is_awaited() {
-            plane.wake_link(index, slot);
+        let connection = &mut links[index];
+        plane.mark_link_dirty(index, connection);
+        if !connection.link.is_awaited() {
+            plane.wake_link(index, connection);
         }
-        let out = slot.link.request_buf();
+        let out = connection.link.request_buf();
         let start = out.len();
         reply::array(out, words.len());
         words.iter().for_each(|word| reply::bulk(out, word));
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Internal(what), Counted::OWN, len, plane.clock.now);
+        connection.link.enqueue(Owner::Internal(what), Counted::OWN, len, plane.clock.now);
     }
 }
 
@@ -477,8 +477,8 @@ impl Plane {
 
     /// Sees to it that a connection of a cluster that fails has the cluster asked.
     #[cold]
-    pub(in crate::core) fn doubt_cluster(&self, slot: &LinkSlot) {
-        if let Some(state) = self.cluster_state(slot.pool) {
+    pub(in crate::core) fn doubt_cluster(&self, connection: &Connection) {
+        if let Some(state) = self.cluster_state(connection.pool) {
             state.shared.ask_soon();
         }
     }

@@ -6,7 +6,7 @@
 //! a while its connection is ended. What it gives out then is lost, as all is that it
 //! takes after others have elected another.
 
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Fault, Sent};
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{LinkState, Redirected};
@@ -31,17 +31,17 @@ impl Core {
                 continue;
             }
             let Core { links, plane, .. } = self;
-            let slot = &mut links[index];
-            if slot.unblock.is_none() {
-                slot.unblock = Some(UnblockReason::Displaced);
-                slot.link.set_moving(true);
-                plane.upstream.unblocking.push((index, slot.generation));
+            let connection = &mut links[index];
+            if connection.unblock.is_none() {
+                connection.unblock = Some(UnblockReason::Displaced);
+                connection.link.set_moving(true);
+                plane.upstream.unblocking.push((index, connection.generation));
             }
-            if !plane.is_serving(pool, usize::from(slot.backend)) {
+            if !plane.is_serving(pool, usize::from(connection.backend)) {
                 let options = plane.link_options(pool);
                 let grace = options.timeout.unwrap_or(options.connect_timeout).min(GRACE_MAX);
                 let until = plane.clock.now + grace;
-                plane.cluster.displaced.push((until, index, slot.generation));
+                plane.cluster.displaced.push((until, index, connection.generation));
                 plane.note_cluster_deadline(until);
             }
             self.send_unblock(index);
@@ -59,35 +59,35 @@ impl Core {
                 continue;
             }
             self.plane.cluster.displaced.swap_remove(at);
-            let slot = &self.links[index];
-            let goes_on = slot.generation == generation && slot.unblock.is_some();
-            if goes_on && self.plane.waits_astray(slot, slot.pool) {
+            let connection = &self.links[index];
+            let goes_on = connection.generation == generation && connection.unblock.is_some();
+            if goes_on && self.plane.waits_astray(connection, connection.pool) {
                 self.leave(index);
             }
         }
     }
 
     fn leave(&mut self, index: LinkIndex) {
-        let slot = &mut self.links[index];
-        if slot.link.is_moving()
-            && let Some(one) = slot.link.take_waiting()
+        let connection = &mut self.links[index];
+        if connection.link.is_moving()
+            && let Some(one) = connection.link.take_waiting()
         {
             return self.wait_on(index, one);
         }
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
+        let connection = &mut links[index];
         let fault = Fault::Backend { fault: BackendFault::Closed, sent: Sent::Maybe };
-        let place = (slot.pool, slot.backend);
-        slot.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
-        plane.end_lease(sessions, index, slot);
+        let place = (connection.pool, connection.backend);
+        connection.link.abandon(|exchange| plane.fail(sessions, place, (exchange, true), fault));
+        plane.end_lease(sessions, index, connection);
         plane.upstream.discards.push(index);
     }
 
     /// Has a command of which nothing was executed wait where its keys are now, for as
     /// long as it has left.
     pub(super) fn wait_on(&mut self, from: LinkIndex, mut one: Redirected) {
-        let slot = &self.links[from];
-        let (sent_to, owner) = ((slot.pool, slot.backend), slot.lease);
+        let connection = &self.links[from];
+        let (sent_to, owner) = ((connection.pool, connection.backend), connection.lease);
         let waited = self.plane.clock.now.since(one.exchange.started);
         if let Some(request) = self.plane.with_time_left(&one.request, waited) {
             one.request = request;
@@ -104,10 +104,10 @@ impl Core {
             None => self.give_up(from, &one),
         }
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[from];
-        if owner.is_some() && slot.lease == owner {
+        let connection = &mut links[from];
+        if owner.is_some() && connection.lease == owner {
             // Nobody has the keys: its client was told.
-            plane.end_lease(sessions, from, slot);
+            plane.end_lease(sessions, from, connection);
             plane.upstream.discards.push(from);
         }
     }
@@ -115,13 +115,15 @@ impl Core {
 
 impl Plane {
     /// Whether a command waits on a link at a server of `pool` that has its keys no more.
-    fn waits_astray(&self, slot: &LinkSlot, pool: u16) -> bool {
-        let is_waiting = slot.pool == pool
-            && slot.is_private
-            && slot.link.is_blocking
-            && slot.lease.is_some()
-            && !slot.awaits_retry;
-        is_waiting && (self.is_displaced(slot) || !self.is_serving(pool, usize::from(slot.backend)))
+    fn waits_astray(&self, connection: &Connection, pool: u16) -> bool {
+        let is_waiting = connection.pool == pool
+            && connection.is_private
+            && connection.link.is_blocking
+            && connection.lease.is_some()
+            && !connection.awaits_retry;
+        is_waiting
+            && (self.is_displaced(connection)
+                || !self.is_serving(pool, usize::from(connection.backend)))
     }
 
     fn is_serving(&self, pool: u16, server: usize) -> bool {

@@ -13,7 +13,7 @@
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
 use crate::Cluster;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::WaitFor;
 use keyway_proxy::{LinkState, Redirected, Redirection, Session};
@@ -106,54 +106,56 @@ impl Plane {
     /// Returns whether requests to the server of a link wait, as it is a primary that cannot be
     /// reached, or is not asked for now.
     #[cold]
-    pub(in crate::core) fn is_gone(&self, slot: &LinkSlot) -> bool {
+    pub(in crate::core) fn is_gone(&self, connection: &Connection) -> bool {
         self.cluster.waited.is_none()
-            && self.holds_unsent(slot)
-            && !self.is_kept_from(slot)
-            && (slot.is_lost || !self.admits(slot))
+            && self.holds_unsent(connection)
+            && !self.is_kept_from(connection)
+            && (connection.is_lost || !self.admits(connection))
     }
 
     /// Returns whether a request that takes a connection of its own to the server of a shared link
     /// waits: for the primary, or for the shared link to tell whether that can be reached.
     #[cold]
-    pub(in crate::core) fn holds_private(&self, slot: &LinkSlot) -> bool {
-        self.is_gone(slot) || self.is_unmet(slot)
+    pub(in crate::core) fn holds_private(&self, connection: &Connection) -> bool {
+        self.is_gone(connection) || self.is_unmet(connection)
     }
 
     /// Returns whether no connection of a shared link has told yet whether its primary, for which
     /// requests wait, can be reached.
-    fn is_unmet(&self, slot: &LinkSlot) -> bool {
+    fn is_unmet(&self, connection: &Connection) -> bool {
         self.cluster.waited.is_none()
-            && matches!(slot.link.state(), LinkState::Idle | LinkState::Connecting { .. })
-            && self.holds_unsent(slot)
-            && !self.is_kept_from(slot)
+            && matches!(connection.link.state(), LinkState::Idle | LinkState::Connecting { .. })
+            && self.holds_unsent(connection)
+            && !self.is_kept_from(connection)
     }
 
     /// Returns whether unsent requests stay on a link while its server cannot be
     /// reached.
     #[cold]
-    pub(in crate::core) fn holds_unsent(&self, slot: &LinkSlot) -> bool {
-        !slot.is_private && self.primary_wait(slot.pool).is_some() && self.is_primary(slot)
+    pub(in crate::core) fn holds_unsent(&self, connection: &Connection) -> bool {
+        !connection.is_private
+            && self.primary_wait(connection.pool).is_some()
+            && self.is_primary(connection)
     }
 
-    fn is_primary(&self, slot: &LinkSlot) -> bool {
-        let place = usize::from(slot.backend);
-        self.cluster_state(slot.pool).is_some_and(|state| state.map.is_serving(place))
+    fn is_primary(&self, connection: &Connection) -> bool {
+        let place = usize::from(connection.backend);
+        self.cluster_state(connection.pool).is_some_and(|state| state.map.is_serving(place))
     }
 
     /// Tells a link that is not connected how long requests wait on it for that.
     #[cold]
-    pub(in crate::core) fn note_patience(&mut self, slot: &mut LinkSlot) {
-        let wait = self.primary_wait(slot.pool).filter(|_| self.holds_unsent(slot));
-        let wait = wait.map(|wait| match slot.is_lost {
+    pub(in crate::core) fn note_patience(&mut self, connection: &mut Connection) {
+        let wait = self.primary_wait(connection.pool).filter(|_| self.holds_unsent(connection));
+        let wait = wait.map(|wait| match connection.is_lost {
             true => wait,
-            false => wait.max(self.unmet_wait(slot.pool)),
+            false => wait.max(self.unmet_wait(connection.pool)),
         });
-        slot.link.hold_unsent(wait);
+        connection.link.hold_unsent(wait);
         // The next request waits for so long, which may be less than `timeout`.
         self.note_deadline(wait.map(|wait| self.clock.now + wait));
         // If it is no primary any more, what is unsent may wait for less.
-        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
     }
 
     /// Returns how long requests wait for a connection that nothing is wrong with, also where
@@ -163,15 +165,15 @@ impl Plane {
     }
 
     /// Notes that the connection of a link is lost, or could not be made.
-    pub(in crate::core) fn note_gone(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
-        slot.is_lost = self.primary_wait(slot.pool).is_some();
-        if slot.is_lost && slot.link.in_flight() > 0 {
-            self.note_patience(slot);
-            if let Some(state) = self.cluster_state(slot.pool) {
-                let held = slot.link.owned() as u64;
+    pub(in crate::core) fn note_gone(&mut self, index: LinkIndex, connection: &mut Connection) {
+        connection.is_lost = self.primary_wait(connection.pool).is_some();
+        if connection.is_lost && connection.link.in_flight() > 0 {
+            self.note_patience(connection);
+            if let Some(state) = self.cluster_state(connection.pool) {
+                let held = connection.link.owned() as u64;
                 state.shared.totals.primary_waits.fetch_add(held, Relaxed);
             }
-            self.tend_gone(index, slot);
+            self.tend_gone(index, connection);
         }
     }
 
@@ -179,27 +181,29 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn waits_for_primary(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         index: LinkIndex,
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
-        let slot = &mut links[index];
-        let is_unmet = self.is_unmet(slot);
-        if !is_unmet && !self.is_gone(slot) {
+        let connection = &mut links[index];
+        let is_unmet = self.is_unmet(connection);
+        if !is_unmet && !self.is_gone(connection) {
             return false;
         }
-        if is_unmet && slot.link.wants_connection(self.clock.now) && !slot.is_connecting {
-            slot.is_connecting = true;
+        if is_unmet && connection.link.wants_connection(self.clock.now) && !connection.is_connecting
+        {
+            connection.is_connecting = true;
             self.upstream.connects.push(index);
         }
-        let until = self.waits_until((key, slot.pool));
+        let until = self.waits_until((key, connection.pool));
         if session.waits_for.is_none() {
             session.waits_for = Some(WaitFor::Connection);
-            slot.waiting.push(key);
+            connection.waiting.push(key);
         }
-        slot.waiting_due = Some(slot.waiting_due.map_or(until, |first| first.min(until)));
+        connection.waiting_due =
+            Some(connection.waiting_due.map_or(until, |first| first.min(until)));
         self.note_cluster_deadline(until);
-        self.tend_gone(index, slot);
+        self.tend_gone(index, connection);
         true
     }
 
@@ -208,14 +212,15 @@ impl Plane {
     pub(in crate::core::pools::cluster) fn tend_gone(
         &mut self,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
     ) {
         let now = self.clock.now;
-        if slot.is_lost && slot.link.wants_connection(now) && !slot.is_connecting {
-            slot.is_connecting = true;
+        if connection.is_lost && connection.link.wants_connection(now) && !connection.is_connecting
+        {
+            connection.is_connecting = true;
             self.upstream.connects.push(index);
         }
-        if let Some(state) = self.cluster_state(slot.pool) {
+        if let Some(state) = self.cluster_state(connection.pool) {
             state.shared.ask_about_unowned(now);
         }
         self.note_deadline(Some(now + LOOK_EVERY));
@@ -228,12 +233,13 @@ impl Plane {
         &mut self,
         sessions: &Slab<Session>,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
     ) {
-        let is_waited_for = !slot.waiting.is_empty() || (slot.is_lost && slot.link.owned() > 0);
-        if is_waited_for && (slot.is_lost || self.is_gone(slot)) {
-            slot.waiting.retain(|&key| sessions.get(key).is_some());
-            self.tend_gone(index, slot);
+        let is_waited_for =
+            !connection.waiting.is_empty() || (connection.is_lost && connection.link.owned() > 0);
+        if is_waited_for && (connection.is_lost || self.is_gone(connection)) {
+            connection.waiting.retain(|&key| sessions.get(key).is_some());
+            self.tend_gone(index, connection);
         }
     }
 
@@ -324,8 +330,8 @@ impl Core {
     #[cold]
     pub fn end_waits_for_primaries(&mut self) {
         self.plane.cluster.is_draining = true;
-        for slot in self.links.iter_mut().filter(|slot| slot.is_lost) {
-            slot.link.hold_unsent(None);
+        for connection in self.links.iter_mut().filter(|connection| connection.is_lost) {
+            connection.link.hold_unsent(None);
         }
         self.plane.note_deadline(Some(self.plane.clock.now));
     }

@@ -8,7 +8,7 @@
 use super::readers::{Look, LookOf, ReplicaStatus, chooser_of};
 use crate::Upstream;
 use crate::core::pools::FoundState;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
 use keyway_metrics::Recent;
@@ -81,11 +81,11 @@ impl Core {
         let now = self.plane.clock.now;
         self.plane.cluster.hedges.next = None;
         for index in 0..self.links.len() {
-            let slot = &self.links[index];
-            if slot.is_private || slot.link.live() == 0 {
+            let connection = &self.links[index];
+            if connection.is_private || connection.link.live() == 0 {
                 continue;
             }
-            let Some(hedging) = self.plane.hedging(slot.pool) else { continue };
+            let Some(hedging) = self.plane.hedging(connection.pool) else { continue };
             let wait = hedging.wait;
             self.hedge_link(index, wait, now);
         }
@@ -94,11 +94,11 @@ impl Core {
     /// The same for those of one link.
     fn hedge_link(&mut self, from: LinkIndex, wait: Duration, now: Time) {
         let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
-        let slot = &mut self.links[from];
-        let seen = slot.hedged_until;
+        let connection = &mut self.links[from];
+        let seen = connection.hedged_until;
         let until = Time(now.0.saturating_sub(nanos)).max(seen);
-        slot.hedged_until = until;
-        let mut next = slot.link.first_overdue(seen, until);
+        connection.hedged_until = until;
+        let mut next = connection.link.first_overdue(seen, until);
         let (mut position, mut before) = (0, 0);
         while let Some(at) = next {
             before += self.links[from].link.requests_len(position..at);
@@ -164,10 +164,10 @@ impl Plane {
     /// Notes that what was enqueued last on a link is a read that another server may
     /// answer as well.
     #[inline]
-    pub(in crate::core) fn note_read(&mut self, slot: &mut LinkSlot) {
-        slot.link.note_read();
+    pub(in crate::core) fn note_read(&mut self, connection: &mut Connection) {
+        connection.link.note_read();
         if let Some(FoundState { hedging: Some(hedging), .. }) =
-            self.pools[usize::from(slot.pool)].found_mut()
+            self.pools[usize::from(connection.pool)].found_mut()
         {
             hedging.reads += 1;
             self.cluster.hedges.note_due(self.clock.now + hedging.wait);
@@ -233,14 +233,14 @@ impl Plane {
     /// whether that is a replica. With `is_ready` it is connected and takes requests.
     pub(super) fn other_reader(
         &mut self,
-        links: &[LinkSlot],
+        links: &[Connection],
         from: LinkIndex,
         (lane, listener): (u32, u16),
         request: &[u8],
         is_ready: bool,
     ) -> Option<(LinkIndex, bool)> {
-        let slot = &links[from];
-        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let connection = &links[from];
+        let (pool, protocol) = (connection.pool, connection.link.protocol());
         let primary = self.primary_of(pool, request)?;
         let (now, options) = (self.clock.now, std::sync::Arc::clone(self.link_options(pool)));
         let Plane { pools, plan, .. } = self;
@@ -253,7 +253,7 @@ impl Plane {
         let is_fit = |place| {
             let to = &link(place).link;
             let is_there = to.state() == LinkState::Ready || !(is_ready || to.is_down(now));
-            let is_free = place != slot.backend && is_there && to.has_room(&options);
+            let is_free = place != connection.backend && is_there && to.has_room(&options);
             // A server that is left out is good enough for a read that has lost its own.
             is_free
                 && match look.standing(place) {
@@ -287,18 +287,18 @@ impl Plane {
     /// Sends a read to a second server.
     pub(super) fn send_second(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (to, is_replica): (LinkIndex, bool),
         (first, owner): (&Exchange, Owner),
         request: &[u8],
     ) {
         self.set_reading(links, to, is_replica);
-        let slot = &mut links[to];
-        self.prepare_link(to, slot, 0);
-        let first = self.renewed(slot.pool, first);
-        slot.link.enqueue_second(&first, owner, request, self.clock.now);
-        self.note_unsent(to, slot);
-        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        let connection = &mut links[to];
+        self.prepare_link(to, connection, 0);
+        let first = self.renewed(connection.pool, first);
+        connection.link.enqueue_second(&first, owner, request, self.clock.now);
+        self.note_unsent(to, connection);
+        let deadline = connection.link.deadline(self.link_options(connection.pool));
         self.note_deadline(deadline);
     }
 
@@ -365,13 +365,13 @@ impl Plane {
 
     /// A server did not take a read that the other one of two answers, or has.
     #[cold]
-    pub(super) fn note_not_taken(&mut self, slot: &mut LinkSlot, one: &Redirected) {
-        if let Some(state) = self.cluster_state(slot.pool) {
+    pub(super) fn note_not_taken(&mut self, connection: &mut Connection, one: &Redirected) {
+        if let Some(state) = self.cluster_state(connection.pool) {
             state.shared.ask_soon();
         }
         let is_not_ready = Redirection::of(&one.reply) == Some(Redirection::NotReady);
         if is_not_ready && !one.runs_scripts() {
-            self.note_failure(slot, FailureReason::Loading, one.exchange.started);
+            self.note_failure(connection, FailureReason::Loading, one.exchange.started);
         }
     }
 }

@@ -42,7 +42,7 @@ pub(in crate::core) use redirect::Waits;
 
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::reply::release_all;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use crate::pool_kind::address_of;
 use crate::{Cluster, Plan, Upstream};
 use keyway_base::{Key, Time};
@@ -277,8 +277,8 @@ impl Core {
             }
         }
         // Requests that wait for a link, or for a primary, may go elsewhere now.
-        for slot in links.iter_mut().filter(|slot| slot.pool == pool) {
-            release_all(sessions, plane, slot);
+        for connection in links.iter_mut().filter(|connection| connection.pool == pool) {
+            release_all(sessions, plane, connection);
         }
         self.send_unsent_on(pool, &before, &map);
         self.move_waiting(pool);
@@ -301,18 +301,18 @@ impl Core {
     fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let has_slots = self.plane.has_slots(pool);
         for index in 0..self.links.len() {
-            let slot = &mut self.links[index];
-            let place = usize::from(slot.backend);
+            let connection = &mut self.links[index];
+            let place = usize::from(connection.backend);
             let has_ended = before.is_serving(place) && !map.is_serving(place);
             // A server of a cluster sends on what it was sent, and what comes behind that
             // must not overtake it.
-            let may_be_overtaken = has_slots && slot.link.state() == LinkState::Ready;
+            let may_be_overtaken = has_slots && connection.link.state() == LinkState::Ready;
             // A request that waits on a lost link for its primary goes to the new owner of its keys.
-            let is_left = has_ended || slot.is_lost;
-            if slot.pool != pool || slot.is_private || !is_left || may_be_overtaken {
+            let is_left = has_ended || connection.is_lost;
+            if connection.pool != pool || connection.is_private || !is_left || may_be_overtaken {
                 continue;
             }
-            let unsent = slot.link.take_unsent();
+            let unsent = connection.link.take_unsent();
             self.send_again(index, unsent);
         }
     }
@@ -326,14 +326,14 @@ impl Core {
                 continue;
             }
             if was.is_some() {
-                let is_there = |slot: &LinkSlot| {
-                    (slot.pool, usize::from(slot.backend)) == (pool, place)
-                        && !slot.is_free
-                        && slot.link.state() != LinkState::Idle
+                let is_there = |connection: &Connection| {
+                    (connection.pool, usize::from(connection.backend)) == (pool, place)
+                        && !connection.is_free
+                        && connection.link.state() != LinkState::Idle
                 };
                 let numbered = self.links.iter().enumerate();
-                let there = numbered.filter(|(_, slot)| is_there(slot));
-                let leaving = there.map(|(index, slot)| (index, slot.generation));
+                let there = numbered.filter(|(_, connection)| is_there(connection));
+                let leaving = there.map(|(index, connection)| (index, connection.generation));
                 self.plane.cluster.leaving.extend(leaving);
             }
             self.plane.forget_troubles(pool, place as u16);
@@ -377,16 +377,16 @@ impl Core {
         let leaving = &mut plane.cluster.leaving;
         leaving.retain(|&(index, generation)| links[index].generation == generation);
         let at = leaving.iter().position(|&(index, _)| {
-            let slot = &links[index];
-            slot.link.live() == 0 || slot.link.state() != LinkState::Ready
+            let connection = &links[index];
+            connection.link.live() == 0 || connection.link.state() != LinkState::Ready
         })?;
         Some(leaving.swap_remove(at).0)
     }
 
     /// Where a link is to be connected to, if anywhere.
     pub fn address_of(&self, index: LinkIndex) -> Option<Address> {
-        let slot = &self.links[index];
-        self.server_address(slot.pool, slot.backend)
+        let connection = &self.links[index];
+        self.server_address(connection.pool, connection.backend)
     }
 
     /// Where a server is, if there is one.
@@ -544,12 +544,13 @@ impl Plane {
 
     /// Whether a lost or failed connection is that of a server that has left its
     /// cluster, of which nothing is to be said.
-    pub(in crate::core) fn has_left(&self, slot: &LinkSlot) -> bool {
-        if self.plan.retired(slot.pool).is_some() {
+    pub(in crate::core) fn has_left(&self, connection: &Connection) -> bool {
+        if self.plan.retired(connection.pool).is_some() {
             return true;
         }
-        let is_gone = |state: &ClusterState| state.map.node(usize::from(slot.backend)).is_none();
-        self.cluster_state(slot.pool).is_some_and(is_gone)
+        let is_gone =
+            |state: &ClusterState| state.map.node(usize::from(connection.backend)).is_none();
+        self.cluster_state(connection.pool).is_some_and(is_gone)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::ClusterState;
 use crate::core::pools::FoundState;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, LinkIndex, Plane};
 use crate::{Cluster, Plan};
 use keyway_base::Time;
 use keyway_command::{Flags, Request, Verb};
@@ -266,7 +266,7 @@ fn by_share<'n>(
 pub(super) struct LookOf<'l> {
     pub(super) plan: &'l Plan,
     pub(super) state: &'l FoundState,
-    pub(super) links: &'l [LinkSlot],
+    pub(super) links: &'l [Connection],
     pub(super) pool: u16,
     pub(super) primary: u16,
     pub(super) lane: u32,
@@ -278,7 +278,7 @@ pub(super) struct LookOf<'l> {
 
 impl LookOf<'_> {
     #[inline]
-    fn slot(&self, place: u16) -> &LinkSlot {
+    fn slot(&self, place: u16) -> &Connection {
         &self.links[self.state.servers.link(place, self.lane, keyway_resp::Protocol::Resp2)]
     }
 
@@ -296,14 +296,14 @@ impl LookOf<'_> {
 impl Look for LookOf<'_> {
     #[inline]
     fn standing(&self, place: u16) -> ReplicaStatus {
-        let (health, id, slot) = (&self.plan.health, self.id(place), self.slot(place));
+        let (health, id, connection) = (&self.plan.health, self.id(place), self.slot(place));
         let is_fit = health.is_usable(id)
-            && !slot.link.is_down(self.now)
+            && !connection.link.is_down(self.now)
             && self.lag_max.is_none_or(|max| self.is_near(place, max));
         match is_fit {
             false => ReplicaStatus::Unfit,
             true if health.is_unready(id, self.now) => self.unready,
-            true if !slot.is_watched => ReplicaStatus::In,
+            true if !connection.is_watched => ReplicaStatus::In,
             true if !health.circuits().admits(id, self.now) => ReplicaStatus::Unfit,
             true if health.reads().is_out(id, self.now) => ReplicaStatus::Out,
             true => ReplicaStatus::In,
@@ -344,7 +344,7 @@ impl Plane {
     /// Where a read goes that the server at `primary` would answer as well.
     pub(in crate::core) fn reader_of(
         &mut self,
-        links: &[LinkSlot],
+        links: &[Connection],
         session: &Session,
         primary: u16,
     ) -> Reader {
@@ -374,14 +374,15 @@ impl Plane {
     /// copies are read, or one that has the slot.
     pub(in crate::core) fn set_reading(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         index: LinkIndex,
         reads: bool,
     ) {
-        let slot = &mut links[index];
-        let has_room = slot.link.has_room(self.link_options(slot.pool));
-        if has_room && !slot.link.is_down(self.clock.now) && self.knows_modes(slot.pool) {
-            slot.link.read_replica(reads, self.clock.now);
+        let connection = &mut links[index];
+        let has_room = connection.link.has_room(self.link_options(connection.pool));
+        if has_room && !connection.link.is_down(self.clock.now) && self.knows_modes(connection.pool)
+        {
+            connection.link.read_replica(reads, self.clock.now);
         }
     }
 

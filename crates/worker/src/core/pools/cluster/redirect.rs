@@ -15,7 +15,7 @@ use super::named::Onward;
 use crate::Upstream;
 use crate::core::pending::wait::REPLIES_BEFORE_WAIT;
 use crate::core::upstream::leases::asked_to_end;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
@@ -128,8 +128,9 @@ impl Core {
         mut one: Redirected,
         onward: &Onward,
     ) {
-        let slot = &self.links[from];
-        let (pool, backend, is_private) = (slot.pool, slot.backend, slot.is_private);
+        let connection = &self.links[from];
+        let (pool, backend, is_private) =
+            (connection.pool, connection.backend, connection.is_private);
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
         // A script that is back where it was has said so itself, and would run again.
@@ -147,8 +148,8 @@ impl Core {
             let count = if onward.is_moved { &totals.moved } else { &totals.asked };
             count.fetch_add(1, Relaxed);
         }
-        if let (true, Some(slot)) = (onward.is_moved, onward.slot) {
-            shared.note_moved(slot, place);
+        if let (true, Some(connection)) = (onward.is_moved, onward.slot) {
+            shared.note_moved(connection, place);
         }
         self.follow_clusters();
         if is_private {
@@ -178,19 +179,19 @@ impl Core {
         asking: bool,
     ) {
         let Core { sessions, links, plane } = self;
-        let slot = &links[from];
-        let (pool, protocol) = (slot.pool, slot.link.protocol());
-        let owner = slot.lease;
+        let connection = &links[from];
+        let (pool, protocol) = (connection.pool, connection.link.protocol());
+        let owner = connection.lease;
         let session = owner.and_then(|owner| sessions.get_mut(owner));
         if one.exchange.is_transaction() {
             // What it watches has moved: as good as changed.
             let mut null = Vec::new();
             protocol.null_array(&mut null);
-            let backend = (pool, slot.backend);
+            let backend = (pool, connection.backend);
             return plane.deliver_aside(sessions, backend, &one.exchange, Kind::Null, &null);
         }
         let Some((owner, session)) = owner.zip(session) else { return self.give_up(from, one) };
-        if !slot.link.is_blocking {
+        if !connection.link.is_blocking {
             // A watch that began nowhere: EXEC will fail.
             plane.lose_watch(links, owner, session);
             let backend = (pool, links[from].backend);
@@ -222,8 +223,8 @@ impl Core {
     /// Sends a request to the server at `place`.
     fn send_to(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
         let Core { sessions, links, plane } = self;
-        let slot = &links[from];
-        let (pool, protocol) = (slot.pool, slot.link.protocol());
+        let connection = &links[from];
+        let (pool, protocol) = (connection.pool, connection.link.protocol());
         let owner = plane.session_of(one.exchange.owner);
         let Some(session) = owner.and_then(|owner| sessions.get(owner)) else {
             // Its client has left; what was made for the request ends with a reply.
@@ -231,11 +232,11 @@ impl Core {
         };
         let Some(state) = plane.pools[usize::from(pool)].servers() else { return };
         let index = state.link(place, session.lane, protocol);
-        let slot = &mut links[index];
+        let connection = &mut links[index];
         // On the link of a primary that is gone it waits for that.
-        let is_held = plane.is_gone(slot);
-        if let Some(fault) = if is_held { None } else { plane.refused(slot) } {
-            let place = (slot.pool, slot.backend);
+        let is_held = plane.is_gone(connection);
+        if let Some(fault) = if is_held { None } else { plane.refused(connection) } {
+            let place = (connection.pool, connection.backend);
             return plane.fail(sessions, place, (&one.exchange, false), fault);
         }
         plane.enqueue_again(links, index, one, asking);
@@ -296,13 +297,13 @@ impl Core {
         }
         shared.totals.retried.fetch_add(1, Relaxed);
         plane.note_cluster_deadline(at);
-        let slot = &mut links[from];
-        slot.awaits_retry = slot.is_private;
-        let backend = (slot.pool, slot.backend);
-        let waits = (slot.is_private && slot.link.is_blocking).then(|| Waits {
-            pool: slot.pool,
-            protocol: slot.link.protocol(),
-            keys: slot.awaited_keys.clone(),
+        let connection = &mut links[from];
+        connection.awaits_retry = connection.is_private;
+        let backend = (connection.pool, connection.backend);
+        let waits = (connection.is_private && connection.link.is_blocking).then(|| Waits {
+            pool: connection.pool,
+            protocol: connection.link.protocol(),
+            keys: connection.awaited_keys.clone(),
         });
         let cluster = &mut plane.cluster;
         cluster.retries_due = match cluster.retries.is_empty() {
@@ -374,9 +375,9 @@ impl Core {
         let owner = self.plane.session_of(one.exchange.owner);
         self.give_up(from, one);
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[from];
-        let is_its = owner.is_some() && slot.lease == owner;
-        if is_its && std::mem::take(&mut slot.awaits_retry) {
+        let connection = &mut links[from];
+        let is_its = owner.is_some() && connection.lease == owner;
+        if is_its && std::mem::take(&mut connection.awaits_retry) {
             plane.after_private_reply(sessions, links, from);
         } else if let Some(session) = owner.and_then(|owner| sessions.get_mut(owner)) {
             plane.end_unsent(session);
@@ -411,17 +412,21 @@ impl Core {
         waits: Option<Waits>,
     ) {
         let Core { links, plane, .. } = self;
-        let slot = &mut links[from];
+        let connection = &mut links[from];
         let owner = plane.session_of(one.exchange.owner);
-        if owner.is_none() || slot.lease != owner || !std::mem::take(&mut slot.awaits_retry) {
+        if owner.is_none()
+            || connection.lease != owner
+            || !std::mem::take(&mut connection.awaits_retry)
+        {
             return match waits {
                 Some(waits) => self.wait_elsewhere(place, from, one, waits),
                 None => self.give_up(from, one),
             };
         }
-        if place == slot.backend && slot.link.state() == LinkState::Ready {
-            if slot.link.is_blocking {
-                slot.link.blocks_until = plane.answered_again_by(slot.pool, &one.request);
+        if place == connection.backend && connection.link.state() == LinkState::Ready {
+            if connection.link.is_blocking {
+                connection.link.blocks_until =
+                    plane.answered_again_by(connection.pool, &one.request);
             }
             return plane.enqueue_again(links, from, one, false);
         }
@@ -481,25 +486,25 @@ impl Plane {
     /// Puts a request on a link, behind `ASKING` where the slot is still another's.
     fn enqueue_again(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         index: LinkIndex,
         one: &Redirected,
         asking: bool,
     ) {
         self.set_reading(links, index, false);
-        let slot = &mut links[index];
-        self.prepare_link(index, slot, 0);
-        self.give_what_it_calls(index, slot, one);
-        let exchange = self.renewed(slot.pool, &one.exchange);
-        slot.link.enqueue_redirected(&exchange, &one.request, self.clock.now);
+        let connection = &mut links[index];
+        self.prepare_link(index, connection, 0);
+        self.give_what_it_calls(index, connection, one);
+        let exchange = self.renewed(connection.pool, &one.exchange);
+        connection.link.enqueue_redirected(&exchange, &one.request, self.clock.now);
         if self.is_wait(one.exchange.owner) {
-            slot.link.note_before_last(REPLIES_BEFORE_WAIT);
+            connection.link.note_before_last(REPLIES_BEFORE_WAIT);
         }
         if asking {
-            slot.link.precede_last(ASKING);
+            connection.link.precede_last(ASKING);
         }
-        self.note_unsent(index, slot);
-        let deadline = slot.link.deadline(self.link_options(slot.pool));
+        self.note_unsent(index, connection);
+        let deadline = connection.link.deadline(self.link_options(connection.pool));
         self.note_deadline(deadline);
     }
 
@@ -576,9 +581,14 @@ impl Plane {
 
     /// Sends ahead what a request calls and this server may not have: another was
     /// given it.
-    fn give_what_it_calls(&mut self, index: LinkIndex, slot: &mut LinkSlot, one: &Redirected) {
+    fn give_what_it_calls(
+        &mut self,
+        index: LinkIndex,
+        connection: &mut Connection,
+        one: &Redirected,
+    ) {
         if matches!(one.exchange.owner, Owner::Gather { .. }) {
-            return self.give_item_script(slot);
+            return self.give_item_script(connection);
         }
         let (mut scripts, mut calls_functions) = (Vec::new(), false);
         self.each_command(&one.request, |request| match request.command.verb {
@@ -586,9 +596,9 @@ impl Plane {
             Verb::Fcall | Verb::FcallRo => calls_functions = true,
             _ => {}
         });
-        self.give_scripts(slot, &scripts);
+        self.give_scripts(connection, &scripts);
         if calls_functions {
-            self.give_libraries(index, slot);
+            self.give_libraries(index, connection);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use keyway_command::Split;
 use keyway_proxy::Owner;
 use keyway_resp::reply;
@@ -79,7 +79,7 @@ impl Plane {
     /// Splits a request over the slots of its keys.
     pub(in crate::core) fn split_by_slot(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         split: Split,
     ) -> Step {
@@ -126,7 +126,7 @@ impl Plane {
     fn place_readers(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
     ) -> bool {
         let reads = self.reads_replicas(asked);
@@ -153,7 +153,7 @@ impl Plane {
     fn send_by_slot(
         &mut self,
         scratch: &Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         split: Split,
     ) -> Step {
@@ -186,16 +186,16 @@ impl Plane {
         let join = self.pending.joins.insert(join);
         for (number, fragment) in scratch.fragments.iter().enumerate() {
             let index = self.link_of(session, fragment.server);
-            let slot = &mut links[index];
-            if let Some(fault) = self.refused(slot) {
+            let connection = &mut links[index];
+            if let Some(fault) = self.refused(connection) {
                 let waiting = self.pending.joins.get_mut(join);
                 if waiting.is_some_and(|join| join.on_fault(number as u16, fault)) {
                     self.finish_join_now(join, session, busy);
                 }
                 continue;
             }
-            self.prepare_link(index, slot, session.identity.database);
-            let out = slot.link.request_buf();
+            self.prepare_link(index, connection, session.identity.database);
+            let out = connection.link.request_buf();
             let start = out.len();
             let stride = usize::from(split.args_per_key);
             reply::array(out, 1 + fragment.keys as usize * stride);
@@ -212,11 +212,11 @@ impl Plane {
             }
             let len = out.len() - start;
             let owner = Owner::Join { join, fragment: number as u16 };
-            slot.link.enqueue(owner, request.command.counted(), len, self.clock.now);
+            connection.link.enqueue(owner, request.command.counted(), len, self.clock.now);
             if scratch.reads {
-                self.note_read(slot);
+                self.note_read(connection);
             }
-            self.note_unsent(index, slot);
+            self.note_unsent(index, connection);
         }
         Step::Started
     }

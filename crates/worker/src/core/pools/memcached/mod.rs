@@ -16,7 +16,7 @@ pub(in crate::core) use access::was_let;
 use keyway_proxy::WaitFor;
 
 use crate::core::front::input::{NextRequest, Step, waited_for_room};
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Class, Counted};
@@ -175,7 +175,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn parse_memcached(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -312,7 +312,7 @@ impl Plane {
     #[inline]
     fn is_refused_late(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         call: &mut Call<'_>,
         (step, next): (&Step, &mut NextRequest),
     ) -> bool {
@@ -325,10 +325,10 @@ impl Plane {
             return false;
         }
         self.note_no_room(&links[link], call.session, next);
-        let slot = &mut links[link];
-        let Some(fault) = self.lateness(slot, call.session) else { return false };
+        let connection = &mut links[link];
+        let Some(fault) = self.lateness(connection, call.session) else { return false };
         self.retract_shown(call.key);
-        let backend = self.describe_backend(slot.pool, slot.backend);
+        let backend = self.describe_backend(connection.pool, connection.backend);
         self.tell_failure(call, fault, &backend);
         true
     }
@@ -352,7 +352,7 @@ impl Plane {
     #[inline]
     fn has_to_wait(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (key, session): (Key<Session>, &mut Session),
         step: Step,
     ) -> bool {
@@ -378,7 +378,7 @@ impl Plane {
     #[cold]
     fn forget_refused(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (plan, pool): (&Plan, &PoolPlan),
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
@@ -438,7 +438,7 @@ impl Plane {
     #[inline]
     fn dispatch_memcached(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
@@ -455,7 +455,7 @@ impl Plane {
     #[inline]
     fn start_memcached(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
@@ -476,7 +476,7 @@ impl Plane {
     #[inline]
     fn dispatch_to(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         pool: &PoolPlan,
         call: &mut Call<'_>,
     ) -> Step {

@@ -4,7 +4,7 @@
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
-use crate::core::{LinkIndex, LinkSlot};
+use crate::core::{Connection, LinkIndex};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
@@ -127,7 +127,7 @@ impl Plane {
     /// Sends a request on to the servers of a pool it is for.
     pub(super) fn send_memcached(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
@@ -182,30 +182,30 @@ impl Plane {
     #[inline]
     fn send_to_one(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         pool: &PoolPlan,
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
-        let slot = &mut links[index];
-        if !call.is_resumed() && self.is_full(slot) {
+        let connection = &mut links[index];
+        if !call.is_resumed() && self.is_full(connection) {
             return Step::Full(index);
         }
         self.count_memcached(call);
-        if let Some(fault) = self.refused(slot) {
-            let backend = self.describe_backend(slot.pool, slot.backend);
+        if let Some(fault) = self.refused(connection) {
+            let backend = self.describe_backend(connection.pool, connection.backend);
             self.count_fault(call.session.pool, call.counted(), fault);
             self.note_served(call.session.pool, call.counted());
             self.tell_failure(call, fault, &backend);
             return Step::Started;
         }
-        let is_redis = self.is_redis(slot.pool);
+        let is_redis = self.is_redis(connection.pool);
         if call.warm.is_some() || is_redis || !is_alike(call.request, call.bytes, to) {
             return self.send_composed(links, pool, (to, server), call);
         }
-        self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
+        self.prepare_link(index, connection, 0);
+        let out = connection.link.request_buf();
         let start = out.len();
         let expect = match write_alike(out, call.request, call.bytes) {
             Ok(expect) => expect,
@@ -214,28 +214,28 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let len = slot.link.request_buf().len() - start;
+        let len = connection.link.request_buf().len() - start;
         let owner = Owner::Session { session: call.key, sequence: call.busy.order.reserve() };
-        slot.link.enqueue(owner, call.counted(), len, self.clock.now);
-        slot.link.set_expect(expect);
-        self.note_unsent(index, slot);
+        connection.link.enqueue(owner, call.counted(), len, self.clock.now);
+        connection.link.set_expect(expect);
+        self.note_unsent(index, connection);
         Step::Started
     }
 
     /// Sends a request in other words to one server.
     fn send_composed(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         pool: &PoolPlan,
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
     ) -> Step {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
-        let slot = &mut links[index];
+        let connection = &mut links[index];
         let to = dialect_for(call.request, to);
-        self.prepare_link(index, slot, 0);
+        self.prepare_link(index, connection, 0);
         let (keys, value) = (call.request.keys(call.bytes), call.request.value.of(call.bytes));
-        let put = match self.put(slot, to, call, (keys, value)) {
+        let put = match self.put(connection, to, call, (keys, value)) {
             Ok(put) => put,
             Err(fault) => {
                 self.deny_memcached(call, &untranslatable(fault, to, &pool.name));
@@ -247,10 +247,10 @@ impl Plane {
         put.mark(&mut gather, fragment);
         let gather = self.memcached.gathers.insert(gather);
         let owner = Owner::Gather { gather, fragment };
-        let slot = &mut links[index];
-        slot.link.enqueue(owner, call.counted(), put.len, self.clock.now);
-        slot.link.set_expect(put.expect);
-        self.note_unsent(index, slot);
+        let connection = &mut links[index];
+        connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
+        connection.link.set_expect(put.expect);
+        self.note_unsent(index, connection);
         Step::Started
     }
 
@@ -271,7 +271,7 @@ impl Plane {
     /// Sends a request for many items to the servers that have their share.
     fn send_items(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
@@ -285,7 +285,7 @@ impl Plane {
     fn send_items_with(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
@@ -348,7 +348,7 @@ impl Plane {
     fn send_shares(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, to): (&PoolPlan, Dialect),
         (call, gather): (&mut Call<'_>, Key<Box<Gather>>),
     ) {
@@ -371,7 +371,7 @@ impl Plane {
     /// Sends a request whole to every server in use.
     fn send_to_all(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         (call, rule): (&mut Call<'_>, Rule),
@@ -422,19 +422,19 @@ impl Plane {
     /// whether that is complete, since no server can be asked.
     fn send_fragment<'k>(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, server, to): (&PoolPlan, u16, Dialect),
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
         (gather_key, fragment): (Key<Box<Gather>>, u16),
     ) -> bool {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
-        let slot = &mut links[index];
-        if let Some(fault) = self.refused(slot) {
+        let connection = &mut links[index];
+        if let Some(fault) = self.refused(connection) {
             let gather = self.memcached.gathers.get_mut(gather_key);
             return gather.is_some_and(|gather| gather.on_fault(fragment, fault));
         }
-        self.prepare_link(index, slot, 0);
-        let composed = self.put(slot, to, call, (keys, b""));
+        self.prepare_link(index, connection, 0);
+        let composed = self.put(connection, to, call, (keys, b""));
         let Some(gather) = self.memcached.gathers.get_mut(gather_key) else { return false };
         let put = match composed {
             Ok(put) => put,
@@ -444,9 +444,9 @@ impl Plane {
         };
         put.mark(gather, fragment);
         let owner = Owner::Gather { gather: gather_key, fragment };
-        slot.link.enqueue(owner, call.counted(), put.len, self.clock.now);
-        slot.link.set_expect(put.expect);
-        self.note_unsent(index, slot);
+        connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
+        connection.link.set_expect(put.expect);
+        self.note_unsent(index, connection);
         false
     }
 

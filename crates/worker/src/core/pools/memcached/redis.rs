@@ -5,7 +5,7 @@ use super::{Call, Plane, Step};
 use crate::PoolPlan;
 use crate::core::pending::multi_step::Due;
 use crate::core::pools::servers::scripts::give_script;
-use crate::core::{LinkIndex, LinkSlot};
+use crate::core::{Connection, LinkIndex};
 use keyway_base::Key;
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::Session;
@@ -57,7 +57,7 @@ impl Plane {
     /// Sends a request on to the servers of a pool of Redis.
     pub(super) fn send_to_redis(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, sharded): (&PoolPlan, &ServerSet),
         call: &mut Call<'_>,
     ) -> Step {
@@ -74,15 +74,15 @@ impl Plane {
     /// Appends a request to what a link sends, in the words of its server.
     pub(super) fn put<'k>(
         &self,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         to: Dialect,
         call: &Call<'_>,
         (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
     ) -> Result<Put, Untranslatable> {
-        if self.is_redis(slot.pool) {
-            return self.put_to_redis(slot, call, (keys, value));
+        if self.is_redis(connection.pool) {
+            return self.put_to_redis(connection, call, (keys, value));
         }
-        let out = slot.link.request_buf();
+        let out = connection.link.request_buf();
         let start = out.len();
         let is_same = call.request.is_canonical && call.head().verb == Verb::Get;
         let expect = match to {
@@ -94,7 +94,7 @@ impl Plane {
 
     fn put_to_redis<'k>(
         &self,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         call: &Call<'_>,
         (keys, value): (impl ExactSizeIterator<Item = &'k [u8]> + Clone, &[u8]),
     ) -> Result<Put, Untranslatable> {
@@ -102,24 +102,24 @@ impl Plane {
         let keys_all = call.request.keys.len();
         let way = RedisCommand::of(call.head(), keys_all).map_err(|_| Untranslatable::Request)?;
         if way.is_script() {
-            self.give_item_script(slot);
+            self.give_item_script(connection);
         }
         let terms = Terms {
             item_len_max: call.session.memcached.map_or(u32::MAX, |client| client.item_len_max),
-            database: self.link_options(slot.pool).database,
+            database: self.link_options(connection.pool).database,
         };
-        let out = slot.link.request_buf();
+        let out = connection.link.request_buf();
         let start = out.len();
         let (question, expect) = way.write(out, call.head(), keys, (value, terms));
         Ok(Put { len: out.len() - start, expect, question: Some(question) })
     }
 
     /// Sends the script ahead, on a connection that was not given it yet.
-    pub(in crate::core) fn give_item_script(&self, slot: &mut LinkSlot) {
-        let flushes = self.scripts(slot.pool).flushes();
+    pub(in crate::core) fn give_item_script(&self, connection: &mut Connection) {
+        let flushes = self.scripts(connection.pool).flushes();
         let script = script();
-        if !slot.given.has_script(&script.digest, flushes) {
-            give_script(slot, script.digest, &script.body, self.clock.now);
+        if !connection.given.has_script(&script.digest, flushes) {
+            give_script(connection, script.digest, &script.body, self.clock.now);
         }
     }
 

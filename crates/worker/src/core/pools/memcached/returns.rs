@@ -3,7 +3,7 @@
 
 use crate::PoolKind;
 use crate::core::upstream::reply::release_waiting;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Fault, Sent};
 use keyway_memcache::Dialect;
 use keyway_proxy::memcached::{
@@ -42,13 +42,13 @@ impl Core {
                 let Some(state) = self.plane.pools[pool].servers() else { continue };
                 let index = state.probe_link(server);
                 let Core { links, plane, .. } = self;
-                let slot = &mut links[index];
-                plane.go_on_returning(index, slot);
+                let connection = &mut links[index];
+                plane.go_on_returning(index, connection);
                 let index = self.clear_link(index);
                 let Core { links, plane, .. } = self;
-                let slot = &mut links[index];
-                if slot.link.state() == LinkState::Ready {
-                    plane.look_at_generation(index, slot, false);
+                let connection = &mut links[index];
+                if connection.link.state() == LinkState::Ready {
+                    plane.look_at_generation(index, connection, false);
                 }
             }
         }
@@ -58,19 +58,20 @@ impl Core {
     /// to it once that stands: it is of before the server's new generation.
     pub(in crate::core) fn take_back_displaced(&mut self) {
         let Core { sessions, links, plane } = self;
-        for slot in links.iter_mut() {
-            let is_waiting = slot.link.state() != LinkState::Ready && slot.link.in_flight() > 0;
-            if !is_waiting || !plane.is_held_back(slot) {
+        for connection in links.iter_mut() {
+            let is_waiting =
+                connection.link.state() != LinkState::Ready && connection.link.in_flight() > 0;
+            if !is_waiting || !plane.is_held_back(connection) {
                 continue;
             }
             let mut taken = Vec::new();
-            slot.link.take_back(|exchange| taken.push(*exchange));
-            let place = (slot.pool, slot.backend);
+            connection.link.take_back(|exchange| taken.push(*exchange));
+            let place = (connection.pool, connection.backend);
             let fault = Fault::Backend { fault: BackendFault::Connect, sent: Sent::No };
             for exchange in taken {
                 plane.fail(sessions, place, (&exchange, false), fault);
             }
-            release_waiting(sessions, plane, slot);
+            release_waiting(sessions, plane, connection);
         }
     }
 }
@@ -88,23 +89,25 @@ impl Plane {
     }
 
     /// Whether nothing of a client's may go to this server now.
-    pub(in crate::core) fn is_held_back(&self, slot: &LinkSlot) -> bool {
-        !slot.is_private && !self.plan.health.is_usable(slot.id) && self.has_generations(slot.pool)
+    pub(in crate::core) fn is_held_back(&self, connection: &Connection) -> bool {
+        !connection.is_private
+            && !self.plan.health.is_usable(connection.id)
+            && self.has_generations(connection.pool)
     }
 
     /// Begins the return of a server whose pool has generations.
-    pub(in crate::core) fn try_begin_return(&mut self, slot: &mut LinkSlot) -> bool {
-        if !self.has_generations(slot.pool) {
+    pub(in crate::core) fn try_begin_return(&mut self, connection: &mut Connection) -> bool {
+        if !self.has_generations(connection.pool) {
             return false;
         }
-        self.end_return(slot.id);
-        let remembered = self.plan.health.generation(slot.id).remembered();
+        self.end_return(connection.id);
+        let remembered = self.plan.health.generation(connection.id).remembered();
         // 0 and 1 are no generations.
         let id = self.next_random().max(2);
         let own = Generation { id, began_ms: self.clock.unix_millis() };
         let returning = Returning::new(remembered, own, self.clock.now);
-        self.memcached.returns.under_way.push((slot.id, returning));
-        self.ask_generation(slot, Internal::Return, Question::Marker);
+        self.memcached.returns.under_way.push((connection.id, returning));
+        self.ask_generation(connection, Internal::Return, Question::Marker);
         true
     }
 
@@ -113,12 +116,12 @@ impl Plane {
         self.memcached.returns.under_way.retain(|(other, _)| *other != id);
     }
 
-    fn go_on_returning(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    fn go_on_returning(&mut self, index: LinkIndex, connection: &mut Connection) {
         let (now, unix_ms) = (self.clock.now, self.clock.unix_millis());
         let mut under_way = self.memcached.returns.under_way.iter_mut();
-        let Some((_, returning)) = under_way.find(|(id, _)| *id == slot.id) else { return };
+        let Some((_, returning)) = under_way.find(|(id, _)| *id == connection.id) else { return };
         let next = returning.handle_timeout(now, unix_ms);
-        self.do_next(index, slot, next);
+        self.do_next(index, connection, next);
     }
 
     /// Looks at the marker of a server in use, if it is time; on a connection
@@ -126,30 +129,35 @@ impl Plane {
     pub(in crate::core) fn look_at_generation(
         &mut self,
         index: LinkIndex,
-        slot: &mut LinkSlot,
+        connection: &mut Connection,
         is_new: bool,
     ) {
         // A server that does not answer is not asked again: each question would take memory.
-        let is_out = slot.is_private || slot.rejoining.is_some() || slot.link.owes(Internal::Look);
-        if is_out || !self.has_generations(slot.pool) || !self.plan.health.is_usable(slot.id) {
+        let is_out = connection.is_private
+            || connection.rejoining.is_some()
+            || connection.link.owes(Internal::Look);
+        if is_out
+            || !self.has_generations(connection.pool)
+            || !self.plan.health.is_usable(connection.id)
+        {
             return;
         }
-        let cell = self.plan.health.generation(slot.id);
+        let cell = self.plan.health.generation(connection.id);
         let next = self.clock.now + LOOK_EVERY;
         if cell.try_claim_look(self.clock.now, next) || is_new {
-            self.ask_generation(slot, Internal::Look, Question::Marker);
-            self.mark_link_dirty(index, slot);
+            self.ask_generation(connection, Internal::Look, Question::Marker);
+            self.mark_link_dirty(index, connection);
         }
     }
 
-    fn ask_generation(&mut self, slot: &mut LinkSlot, which: Internal, question: Question) {
-        let options = Arc::clone(self.link_options(slot.pool));
+    fn ask_generation(&mut self, connection: &mut Connection, which: Internal, question: Question) {
+        let options = Arc::clone(self.link_options(connection.pool));
         let dialect = options.memcached.as_ref().map_or(Dialect::Text, |it| it.dialect);
-        let pool = &self.plan.topology.pools()[usize::from(slot.pool)].name;
-        slot.link.ask_memcached_with(which, self.clock.now, |out| {
+        let pool = &self.plan.topology.pools()[usize::from(connection.pool)].name;
+        connection.link.ask_memcached_with(which, self.clock.now, |out| {
             write_question(out, dialect, pool, question)
         });
-        self.note_deadline(slot.link.deadline(&options));
+        self.note_deadline(connection.link.deadline(&options));
     }
 
     /// Keeps what a server answered; [`Plane::on_generation_heard`] follows.
@@ -168,28 +176,34 @@ impl Plane {
 
     /// Goes on with what servers said of their generation.
     #[cold]
-    pub(in crate::core) fn on_generation_heard(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    pub(in crate::core) fn on_generation_heard(
+        &mut self,
+        index: LinkIndex,
+        connection: &mut Connection,
+    ) {
         let mut heard = std::mem::take(&mut self.memcached.returns.heard);
         for (which, answer) in heard.drain(..) {
             if which == Internal::Look {
-                self.on_look(slot, answer);
+                self.on_look(connection, answer);
                 continue;
             }
             let mut under_way = self.memcached.returns.under_way.iter_mut();
-            let Some((_, returning)) = under_way.find(|(id, _)| *id == slot.id) else { continue };
+            let Some((_, returning)) = under_way.find(|(id, _)| *id == connection.id) else {
+                continue;
+            };
             let is_refused = answer == Answer::Refused && returning.is_emptying();
             let next = returning.handle_answer(answer, self.clock.now);
             if is_refused {
-                self.log_not_emptied(slot);
+                self.log_not_emptied(connection);
             }
-            self.do_next(index, slot, next);
+            self.do_next(index, connection, next);
         }
         self.memcached.returns.heard = heard;
     }
 
-    fn on_look(&self, slot: &LinkSlot, answer: Answer) {
+    fn on_look(&self, connection: &Connection, answer: Answer) {
         // What comes later may be of after the ejection.
-        if !self.plan.health.is_usable(slot.id) {
+        if !self.plan.health.is_usable(connection.id) {
             return;
         }
         let seen = match answer {
@@ -197,35 +211,35 @@ impl Plane {
             Answer::Absent => Seen::Absence,
             _ => Seen::Nothing,
         };
-        self.plan.health.generation(slot.id).note_seen(seen);
+        self.plan.health.generation(connection.id).note_seen(seen);
     }
 
-    fn do_next(&mut self, index: LinkIndex, slot: &mut LinkSlot, next: Next) {
+    fn do_next(&mut self, index: LinkIndex, connection: &mut Connection, next: Next) {
         match next {
             Next::Wait => return,
             Next::Ask(Question::Flush)
-                if self.plan.health.state(slot.id) != HealthState::Rejoining =>
+                if self.plan.health.state(connection.id) != HealthState::Rejoining =>
             {
                 // Somebody took it back into use: it is no more to be emptied.
-                return self.on_rejoin_failed(slot, FailureReason::Timeout);
+                return self.on_rejoin_failed(connection, FailureReason::Timeout);
             }
-            Next::Ask(question) => self.ask_generation(slot, Internal::Return, question),
+            Next::Ask(question) => self.ask_generation(connection, Internal::Return, question),
             Next::Use(cleaned, generation) => {
-                self.plan.health.generation(slot.id).note_seen(Seen::Id(generation.id));
+                self.plan.health.generation(connection.id).note_seen(Seen::Id(generation.id));
                 self.memcached.returns.cleaned = Some(cleaned);
-                self.on_rejoined(slot);
+                self.on_rejoined(connection);
                 self.memcached.returns.cleaned = None;
                 return;
             }
-            Next::GiveUp => return self.on_rejoin_failed(slot, FailureReason::Handshake),
+            Next::GiveUp => return self.on_rejoin_failed(connection, FailureReason::Handshake),
         }
-        self.mark_link_dirty(index, slot);
+        self.mark_link_dirty(index, connection);
     }
 
     /// A server refuses to be emptied, and will the next time.
     #[cold]
-    fn log_not_emptied(&self, slot: &LinkSlot) {
-        let name = self.name_backend(slot.pool, slot.backend);
+    fn log_not_emptied(&self, connection: &Connection) {
+        let name = self.name_backend(connection.pool, connection.backend);
         tracing::warn!(
             pool = name.pool,
             backend = &*name.label,

@@ -9,7 +9,7 @@
 use super::pool::dialect_for;
 use super::{Call, Plane, Step};
 use crate::core::pending::multi_step::Due;
-use crate::core::{LinkIndex, LinkSlot};
+use crate::core::{Connection, LinkIndex};
 use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
 use keyway_command::Counted;
@@ -102,7 +102,7 @@ impl Plane {
     #[inline(never)]
     pub(super) fn warm_memcached(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         (pool, sharded, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
         to: Dialect,
         call: &mut Call<'_>,
@@ -329,7 +329,7 @@ impl Plane {
     pub(in crate::core) fn continue_warming(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Warming>,
     ) {
         let plan = Arc::clone(&self.plan);
@@ -405,39 +405,39 @@ impl Plane {
     /// Returns whether as many requests as a link has room for have had no reply in time. Hauls do not
     /// wait for room: without this, those to a silent server would pile up, as each one gives way to
     /// the next when its time is up.
-    fn owes_many(&self, slot: &LinkSlot) -> bool {
-        let late = slot.link.in_flight() - slot.link.live();
-        late >= self.link_options(slot.pool).in_flight_max as usize
+    fn owes_many(&self, connection: &Connection) -> bool {
+        let late = connection.link.in_flight() - connection.link.live();
+        late >= self.link_options(connection.pool).in_flight_max as usize
     }
 
     fn send_haul(
         &mut self,
-        (links, index): (&mut [LinkSlot], LinkIndex),
+        (links, index): (&mut [Connection], LinkIndex),
         haul: &mut Haul,
         (owner, counted): (Owner, Counted),
     ) {
-        let slot = &mut links[index];
-        if let Some(fault) = self.refused(slot) {
+        let connection = &mut links[index];
+        if let Some(fault) = self.refused(connection) {
             return haul.on_fault(fault);
         }
-        if haul.is_looking_up() && self.owes_many(slot) {
+        if haul.is_looking_up() && self.owes_many(connection) {
             return haul.on_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
         }
-        self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
+        self.prepare_link(index, connection, 0);
+        let out = connection.link.request_buf();
         let start = out.len();
         let Some(expect) = haul.compose(out) else { return };
         let len = out.len() - start;
-        slot.link.enqueue(owner, counted, len, self.clock.now);
-        slot.link.set_expect(expect);
-        self.note_unsent(index, slot);
+        connection.link.enqueue(owner, counted, len, self.clock.now);
+        connection.link.set_expect(expect);
+        self.note_unsent(index, connection);
     }
 
     /// Answers a request whose hauls are over, or sends it at last.
     fn finish_warming(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         mut warming: Warming,
     ) {
         let Some(session) = sessions.get_mut(warming.session) else {
@@ -489,7 +489,7 @@ impl Plane {
     }
 
     /// Sends a write whose client has left: it was received whole.
-    fn finish_unheard(&mut self, links: &mut [LinkSlot], warming: &Warming) {
+    fn finish_unheard(&mut self, links: &mut [Connection], warming: &Warming) {
         let plan = Arc::clone(&self.plan);
         let Some((sharded, warm_up)) = warm_up_of(&plan, warming.pool) else { return };
         let mut request = Request::default();
@@ -503,24 +503,24 @@ impl Plane {
         let to = self.server_of(warming.pool, sharded, request.key(bytes, 0));
         let (Some(to), None) = (to, warming.refusal()) else { return };
         let index = self.memcached_link(warming.pool, to, warming.session.index());
-        let slot = &mut links[index];
-        if slot.link.is_down(self.clock.now) || !self.lets_through(slot) {
+        let connection = &mut links[index];
+        if connection.link.is_down(self.clock.now) || !self.lets_through(connection) {
             return;
         }
-        self.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
+        self.prepare_link(index, connection, 0);
+        let out = connection.link.request_buf();
         let start = out.len();
         let value = request.value.of(bytes);
         let words = dialect_for(&request, warm_up.terms.new);
         let composed = compose_request(out, words, &request.head, request.keys(bytes), value);
         let Ok(expect) = composed else { return };
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), warming.counted, len, self.clock.now);
-        slot.link.set_expect(expect);
-        self.note_unsent(index, slot);
+        connection.link.enqueue(Owner::Unheard(Key::NONE), warming.counted, len, self.clock.now);
+        connection.link.set_expect(expect);
+        self.note_unsent(index, connection);
     }
 
-    fn resume_warmed(&mut self, links: &mut [LinkSlot], warming: &Warming, call: &mut Call<'_>) {
+    fn resume_warmed(&mut self, links: &mut [Connection], warming: &Warming, call: &mut Call<'_>) {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[usize::from(warming.pool)];
         let Some((sharded, warm_up)) = warm_up_of(&plan, warming.pool) else { return };

@@ -2,7 +2,7 @@
 
 use super::{Destination, Language, Lots, Step, Wants, Whose, above};
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{LinkSlot, Plane};
+use crate::core::{Connection, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
@@ -19,7 +19,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn dispatch_routed(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         plan: &Plan,
         (pool, routes): (&PoolPlan, &RoutePlan),
         asked: &mut RequestContext,
@@ -49,7 +49,7 @@ impl Plane {
 
     fn follow_routes(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         plan: &Plan,
         asked: &mut RequestContext,
         keys: &mut Vec<u32>,

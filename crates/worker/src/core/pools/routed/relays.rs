@@ -14,7 +14,7 @@
 //! client asks of the same pool: that waits *behind* it.
 
 use super::{Language, Whose, client_behind};
-use crate::core::{Core, LinkSlot, Plane};
+use crate::core::{Connection, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::course::{Relay, RelayFor, Trip};
 use keyway_proxy::memcached::MemcachedClient;
@@ -193,7 +193,7 @@ impl Plane {
     /// Parses the one request of a relay. Returns how many bytes have to wait.
     fn feed_relay(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,

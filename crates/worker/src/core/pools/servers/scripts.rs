@@ -10,7 +10,7 @@
 use crate::core::front::input::Step;
 use crate::core::pending::multi_step::{Conclusion, Due};
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, LinkIndex, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
@@ -89,7 +89,7 @@ impl Plane {
     /// Starts a request that loads something into every server.
     pub(in crate::core) fn load(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         what: Loaded,
     ) -> Step {
@@ -110,7 +110,7 @@ impl Plane {
     /// Starts a request that makes every server forget something.
     pub(in crate::core) fn unload(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         what: Loaded,
     ) -> Step {
@@ -129,7 +129,7 @@ impl Plane {
 
     fn send_loads(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
@@ -143,7 +143,7 @@ impl Plane {
     /// Asks every server which scripts it has.
     pub(in crate::core) fn script_exists(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -163,7 +163,7 @@ impl Plane {
     /// Runs a script or function on the server of its keys.
     pub(in crate::core) fn run_script(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -243,49 +243,56 @@ impl Plane {
 
     /// Sends the scripts that a connection is not known to have, ahead of the
     /// transaction that calls them.
-    pub(in crate::core) fn give_scripts(&self, slot: &mut LinkSlot, digests: &[Digest]) {
-        let scripts = self.scripts(slot.pool);
+    pub(in crate::core) fn give_scripts(&self, connection: &mut Connection, digests: &[Digest]) {
+        let scripts = self.scripts(connection.pool);
         for digest in digests {
-            if !slot.given.has_script(digest, scripts.flushes())
+            if !connection.given.has_script(digest, scripts.flushes())
                 && let Some(body) = scripts.script(digest)
             {
-                give_script(slot, *digest, &body, self.clock.now);
+                give_script(connection, *digest, &body, self.clock.now);
             }
         }
     }
 
     /// Sends the libraries that came since a connection was given them, ahead of
     /// the request that is about them.
-    pub(in crate::core) fn give_libraries(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
-        if slot.given.libraries != self.scripts(slot.pool).changes() {
-            self.send_libraries(index, slot);
+    pub(in crate::core) fn give_libraries(
+        &mut self,
+        index: LinkIndex,
+        connection: &mut Connection,
+    ) {
+        if connection.given.libraries != self.scripts(connection.pool).changes() {
+            self.send_libraries(index, connection);
         }
     }
 
     #[cold]
-    fn send_libraries(&mut self, index: LinkIndex, slot: &mut LinkSlot) {
+    fn send_libraries(&mut self, index: LinkIndex, connection: &mut Connection) {
         let now = self.clock.now;
-        if !slot.link.has_room(self.link_options(slot.pool)) || slot.link.is_down(now) {
+        if !connection.link.has_room(self.link_options(connection.pool))
+            || connection.link.is_down(now)
+        {
             // The request itself waits, or is refused.
             return;
         }
-        let (newer, change) = self.scripts(slot.pool).libraries_since(slot.given.libraries);
-        slot.given.libraries = change;
+        let (newer, change) =
+            self.scripts(connection.pool).libraries_since(connection.given.libraries);
+        connection.given.libraries = change;
         if newer.is_empty() {
             return;
         }
-        self.mark_link_dirty(index, slot);
-        if !slot.link.is_awaited() {
-            self.wake_link(index, slot);
+        self.mark_link_dirty(index, connection);
+        if !connection.link.is_awaited() {
+            self.wake_link(index, connection);
         }
         for code in newer {
-            send_load(slot, [b"FUNCTION", b"LOAD"], &code, now);
+            send_load(connection, [b"FUNCTION", b"LOAD"], &code, now);
         }
-        self.note_unsent(index, slot);
+        self.note_unsent(index, connection);
     }
 
     /// The same for every server in use.
-    fn give_libraries_everywhere(&mut self, links: &mut [LinkSlot], asked: &RequestContext) {
+    fn give_libraries_everywhere(&mut self, links: &mut [Connection], asked: &RequestContext) {
         let in_use = self.in_use(asked.session.pool);
         let mut next = in_use.first_from(0);
         while let Some(server) = next {
@@ -363,21 +370,26 @@ fn to_load(scripts: &ScriptCache, request: &Request, what: Loaded) -> Result<Loa
 }
 
 /// Sends a script ahead of the request that needs it.
-pub(in crate::core) fn give_script(slot: &mut LinkSlot, digest: Digest, body: &[u8], now: Time) {
-    send_load(slot, [b"SCRIPT", b"LOAD"], body, now);
-    if slot.given.scripts.len() >= GIVEN_MAX {
-        slot.given.scripts.clear();
+pub(in crate::core) fn give_script(
+    connection: &mut Connection,
+    digest: Digest,
+    body: &[u8],
+    now: Time,
+) {
+    send_load(connection, [b"SCRIPT", b"LOAD"], body, now);
+    if connection.given.scripts.len() >= GIVEN_MAX {
+        connection.given.scripts.clear();
     }
-    slot.given.scripts.insert(digest);
+    connection.given.scripts.insert(digest);
 }
 
-fn send_load(slot: &mut LinkSlot, name: [&[u8]; 2], text: &[u8], now: Time) {
-    let out = slot.link.request_buf();
+fn send_load(connection: &mut Connection, name: [&[u8]; 2], text: &[u8], now: Time) {
+    let out = connection.link.request_buf();
     let start = out.len();
     reply::array(out, 3);
     name.into_iter().chain([text]).for_each(|word| reply::bulk(out, word));
     let len = out.len() - start;
-    slot.link.enqueue(Owner::Internal(Internal::Load), Counted::OWN, len, now);
+    connection.link.enqueue(Owner::Internal(Internal::Load), Counted::OWN, len, now);
 }
 
 /// Forgets what a request unloads, if the servers will take its arguments.

@@ -12,7 +12,7 @@
 use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::upstream::bypass::{late_apart, late_link, note_changed_links};
-use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, LinkIndex, Plane};
 use keyway_base::{Fault, Key, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::{
@@ -47,7 +47,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn dispatch_stateful(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
     ) -> Option<Step> {
         let stateful = asked.session.stateful.as_ref()?;
@@ -198,7 +198,7 @@ impl Plane {
     /// Begins, ends or guards a transaction.
     pub(in crate::core) fn transact(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
     ) -> Step {
         match self.begin_or_drop(links, asked) {
@@ -212,7 +212,7 @@ impl Plane {
     /// is left to do where the keys are.
     pub(in crate::core) fn begin_or_drop(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
     ) -> Option<ForKeys> {
         let stateful = asked.session.stateful.as_ref();
@@ -243,7 +243,7 @@ impl Plane {
     /// Drops the queued commands and the watch.
     pub(in crate::core) fn end_transaction(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -264,7 +264,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn greet(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
     ) -> Step {
         if !asked.session.is_quiet(asked.busy) {
@@ -286,7 +286,7 @@ impl Plane {
         Step::Started
     }
 
-    fn watch(&mut self, links: &mut Vec<LinkSlot>, asked: &mut RequestContext) -> Step {
+    fn watch(&mut self, links: &mut Vec<Connection>, asked: &mut RequestContext) -> Step {
         if !asked.session.is_quiet(asked.busy) {
             asked.session.fence();
             return Step::Wait;
@@ -353,7 +353,7 @@ impl Plane {
 
     /// What the session watches; nothing that a link guards which is not its own
     /// any more.
-    fn current_watch(links: &[LinkSlot], asked: &RequestContext) -> Option<Watch> {
+    fn current_watch(links: &[Connection], asked: &RequestContext) -> Option<Watch> {
         let watch = asked.session.stateful.as_ref()?.watch?;
         let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
         Some(Watch { link, ..watch })
@@ -361,7 +361,7 @@ impl Plane {
 
     /// The same, and nothing that a server guards which has the keys no more: what becomes
     /// of them elsewhere it does not see.
-    fn standing_watch(&self, links: &[LinkSlot], asked: &RequestContext) -> Option<Watch> {
+    fn standing_watch(&self, links: &[Connection], asked: &RequestContext) -> Option<Watch> {
         let watch = Self::current_watch(links, asked)?;
         let now_at = self.server_of_home(asked.session.pool, watch.home);
         let stands = |&index: &LinkIndex| now_at.is_none_or(|at| at == links[index].backend);
@@ -371,7 +371,7 @@ impl Plane {
     /// The link to watch keys on: the session's own, or one for a while.
     fn watch_link(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
         server: u16,
     ) -> Option<LinkIndex> {
@@ -386,7 +386,7 @@ impl Plane {
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC`, as one.
-    fn exec(&mut self, links: &mut [LinkSlot], asked: &mut RequestContext) -> Step {
+    fn exec(&mut self, links: &mut [Connection], asked: &mut RequestContext) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
         let watch = self.standing_watch(links, asked);
@@ -443,19 +443,19 @@ impl Plane {
         {
             return Step::Full(late);
         }
-        let slot = &mut links[index];
-        if self.is_full(slot) {
+        let connection = &mut links[index];
+        if self.is_full(connection) {
             return Step::Full(index);
         }
-        if let Some(fault) = self.refused(slot) {
+        if let Some(fault) = self.refused(connection) {
             self.end_transaction(links, asked.key, asked.session);
             let server = links[index].backend;
             self.answer_down(asked, server, fault);
             return Step::Started;
         }
-        if let Some(text) = slot.link.refuse_transaction(self.clock.now) {
-            self.mark_link_dirty(index, slot);
-            self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+        if let Some(text) = connection.link.refuse_transaction(self.clock.now) {
+            self.mark_link_dirty(index, connection);
+            self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
             self.end_transaction(links, asked.key, asked.session);
             self.answer_locally(asked, |out| reply::error(out, &text));
             return Step::Started;
@@ -484,7 +484,7 @@ impl Plane {
     #[cold]
     fn exec_elsewhere(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         watch: Option<Watch>,
     ) -> Step {
@@ -526,7 +526,7 @@ impl Plane {
 
     fn send_transaction(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         index: LinkIndex,
     ) {
@@ -535,32 +535,32 @@ impl Plane {
         self.count(asked.session, asked.request);
         self.note_write(asked.session, asked.busy);
         self.set_reading(links, index, false);
-        let slot = &mut links[index];
-        self.prepare_link(index, slot, asked.session.identity.database);
+        let connection = &mut links[index];
+        self.prepare_link(index, connection, asked.session.identity.database);
         if transaction.calls_functions {
-            self.give_libraries(index, slot);
+            self.give_libraries(index, connection);
         }
-        self.give_scripts(slot, transaction.scripts());
-        let out = slot.link.request_buf();
+        self.give_scripts(connection, transaction.scripts());
+        let out = connection.link.request_buf();
         out.extend_from_slice(MULTI);
         out.extend_from_slice(transaction.requests());
         out.extend_from_slice(EXEC);
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
         let mut owner = Self::owner(asked);
         if !transaction.scripts().is_empty() {
-            owner = self.own_as_errand((slot, index), (asked, owner), Work::Transaction);
+            owner = self.own_as_errand((connection, index), (asked, owner), Work::Transaction);
         }
         let counted = asked.request.command.counted();
         let replies = (len, transaction.queued() + 1);
-        slot.link.enqueue_batch(owner, counted, replies, self.clock.now);
-        slot.link.set_transaction();
-        self.note_unsent(index, slot);
+        connection.link.enqueue_batch(owner, counted, replies, self.clock.now);
+        connection.link.set_transaction();
+        self.note_unsent(index, connection);
     }
 
     /// Sends a command that may wait to the server of its keys.
     pub(in crate::core) fn block(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
         server: u16,
     ) -> Step {
@@ -648,7 +648,7 @@ impl Plane {
     /// too many: then the request is answered.
     pub(in crate::core) fn lease_for(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
         server: u16,
     ) -> Option<LinkIndex> {
@@ -670,19 +670,19 @@ impl Plane {
 
     pub(in crate::core) fn send_private(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         asked: &mut RequestContext,
         index: LinkIndex,
     ) {
         self.count(asked.session, asked.request);
-        let slot = &mut links[index];
-        self.prepare_link(index, slot, asked.session.identity.database);
+        let connection = &mut links[index];
+        self.prepare_link(index, connection, asked.session.identity.database);
         let frame = asked.request.args.buf();
-        slot.link.request_buf().extend_from_slice(frame);
+        connection.link.request_buf().extend_from_slice(frame);
         let owner = Self::owner(asked);
         let counted = asked.request.command.counted();
-        slot.link.enqueue(owner, counted, frame.len(), self.clock.now);
-        slot.link.set_translation(Translation::of(asked.request));
+        connection.link.enqueue(owner, counted, frame.len(), self.clock.now);
+        connection.link.set_translation(Translation::of(asked.request));
     }
 
     /// Who waits for the reply to the request.

@@ -28,10 +28,10 @@ impl Core {
         }
         let waiting = stateful.blocked_on.clone();
         for index in waiting {
-            let slot = &mut self.links[index];
-            slot.link.set_moving(false);
-            if slot.unblock.replace(unblock.reason).is_none() {
-                self.plane.upstream.unblocking.push((index, slot.generation));
+            let connection = &mut self.links[index];
+            connection.link.set_moving(false);
+            if connection.unblock.replace(unblock.reason).is_none() {
+                self.plane.upstream.unblocking.push((index, connection.generation));
             }
             self.send_unblock(index);
         }
@@ -43,9 +43,9 @@ impl Core {
     pub(crate) fn retry_unblocks(&mut self) {
         let mut unblocking = std::mem::take(&mut self.plane.upstream.unblocking);
         unblocking.retain(|&(index, generation)| {
-            let slot = &self.links[index];
-            let goes_on = slot.generation == generation && slot.lease.is_some();
-            if goes_on && slot.unblock.is_some() {
+            let connection = &self.links[index];
+            let goes_on = connection.generation == generation && connection.lease.is_some();
+            if goes_on && connection.unblock.is_some() {
                 self.send_unblock(index);
             }
             goes_on
@@ -57,17 +57,17 @@ impl Core {
     /// that is on its way already is not lost then.
     pub(in crate::core) fn send_unblock(&mut self, index: LinkIndex) {
         let Core { links, plane, .. } = self;
-        let slot = &mut links[index];
-        let (Some(id), Some(session)) = (slot.client_id, slot.lease) else { return };
-        let Some(reason) = slot.unblock else { return };
-        let Some(state) = plane.pools[slot.pool as usize].servers() else { return };
-        let index = state.link(slot.backend, session.index(), Protocol::default());
-        let slot = &mut links[index];
-        if !slot.link.has_room(plane.link_options(slot.pool)) {
+        let connection = &mut links[index];
+        let (Some(id), Some(session)) = (connection.client_id, connection.lease) else { return };
+        let Some(reason) = connection.unblock else { return };
+        let Some(state) = plane.pools[connection.pool as usize].servers() else { return };
+        let index = state.link(connection.backend, session.index(), Protocol::default());
+        let connection = &mut links[index];
+        if !connection.link.has_room(plane.link_options(connection.pool)) {
             return;
         }
-        plane.prepare_link(index, slot, 0);
-        let out = slot.link.request_buf();
+        plane.prepare_link(index, connection, 0);
+        let out = connection.link.request_buf();
         let start = out.len();
         reply::array(out, 4);
         reply::bulk(out, b"CLIENT");
@@ -79,7 +79,7 @@ impl Core {
         };
         reply::bulk(out, how.as_bytes());
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
+        connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, plane.clock.now);
     }
 
     /// Has a client that is to leave wait no longer in a blocking command.

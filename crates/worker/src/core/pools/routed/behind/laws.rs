@@ -5,7 +5,7 @@
 use super::*;
 use crate::cluster::Speaker;
 use crate::core::tests::{pass_to, plan_of};
-use crate::core::{LinkIndex, LinkSlot};
+use crate::core::{Connection, LinkIndex};
 use keyway_base::{BackendFault, Time};
 use keyway_net::Socket;
 use keyway_proxy::{Identity, LinkState};
@@ -407,7 +407,7 @@ fn play(seed: u64, is_hasty: bool) {
     let routes = &world.core.plane.routes;
     assert_eq!((routes.trips(), routes.held, routes.has_work()), (0, 0, false), "seed {seed}");
     assert_eq!(routes.queues.len(), 0, "seed {seed}");
-    let busy = |slot: &LinkSlot| slot.link.in_flight() > 0;
+    let busy = |connection: &Connection| connection.link.in_flight() > 0;
     assert!(!world.core.links.iter().any(busy), "seed {seed}");
 }
 

@@ -175,9 +175,9 @@ impl PubSub {
     pub(in crate::core) fn end_pool(&mut self, pool: u16) {
         let channels = &mut self.pools[usize::from(pool)];
         let slots = std::mem::replace(&mut channels.slots, 0..0);
-        for slot in &mut self.slots[slots] {
-            slot.link = SubscriberLink::default();
-            (slot.is_spare, slot.is_sentinel) = (true, false);
+        for connection in &mut self.slots[slots] {
+            connection.link = SubscriberLink::default();
+            (connection.is_spare, connection.is_sentinel) = (true, false);
         }
     }
 
@@ -197,8 +197,8 @@ impl PubSub {
         let tables = self.pools.iter().flat_map(|pool| [&pool.registry, &pool.waiters]);
         let kinds =
             tables.flat_map(|table| SubscriptionKind::ALL.map(|kind| table.names(kind).len()));
-        let of_clients = self.slots.iter().filter(|slot| !slot.is_sentinel);
-        kinds.sum::<usize>() + of_clients.map(|slot| slot.link.wanted()).sum::<usize>()
+        let of_clients = self.slots.iter().filter(|connection| !connection.is_sentinel);
+        kinds.sum::<usize>() + of_clients.map(|connection| connection.link.wanted()).sum::<usize>()
     }
 
     /// Number of clients whose subscriptions wait or that are to be closed, and of names to be
@@ -209,17 +209,18 @@ impl PubSub {
 
     /// Connections to servers that stand, for clients.
     pub(in crate::core) fn connections(&self) -> usize {
-        let is_open = |slot: &&SubscriberSlot| slot.socket.is_some() && !slot.is_sentinel;
+        let is_open =
+            |connection: &&SubscriberSlot| connection.socket.is_some() && !connection.is_sentinel;
         self.slots.iter().filter(is_open).count()
     }
 
     /// Has every sentinel tell of these channels.
     pub(in crate::core) fn want_of_sentinels(&mut self, names: &[Name], now: Time) {
         for index in 0..self.slots.len() {
-            let slot = &mut self.slots[index];
-            if slot.is_sentinel {
+            let connection = &mut self.slots[index];
+            if connection.is_sentinel {
                 let kind = SubscriptionKind::Channel;
-                names.iter().for_each(|name| slot.link.want(kind, name, now));
+                names.iter().for_each(|name| connection.link.want(kind, name, now));
                 self.touch(index);
             }
         }
@@ -262,7 +263,9 @@ impl Plane {
             cells.patterns.set(names(Pattern));
             cells.clients.set(pool.clients);
             let slots = &self.servers.pubsub.slots[pool.slots.clone()];
-            cells.upstream.set(slots.iter().map(|slot| slot.link.wanted() as u64).sum());
+            cells
+                .upstream
+                .set(slots.iter().map(|connection| connection.link.wanted() as u64).sum());
         }
     }
 }

@@ -48,14 +48,14 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), BackendFault> {
         let Core { sessions, plane, .. } = self;
-        let slot = &mut plane.servers.pubsub.slots[index];
-        let (pool, backend, id) = (slot.pool, slot.backend, slot.id);
-        let is_sentinel = slot.is_sentinel;
+        let connection = &mut plane.servers.pubsub.slots[index];
+        let (pool, backend, id) = (connection.pool, connection.backend, connection.id);
+        let is_sentinel = connection.is_sentinel;
         let cells = plane.cells.pool(pool as usize).backend(backend as usize);
         cells.received_bytes.add(bytes.len() as u64);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
         // Out of its place while it speaks: who listens is in the same place.
-        let mut link = std::mem::take(&mut slot.link);
+        let mut link = std::mem::take(&mut connection.link);
         let mut has_confirmed = false;
         let outcome = link.handle_input(bytes, &limits, now, |heard| match heard {
             Heard::Message { frame, .. } if is_sentinel => plane.hear_notice(pool, frame),
@@ -73,8 +73,8 @@ impl Core {
                 plane.settle_name(sessions, pool, kind, name, &Outcome::Failed(reply.to_vec()));
             }
         });
-        let slot = &mut plane.servers.pubsub.slots[index];
-        slot.link = link;
+        let connection = &mut plane.servers.pubsub.slots[index];
+        connection.link = link;
         if has_confirmed {
             plane.upstream.failures.get_mut(id).lost = 0;
             if let Some(change) = plane.plan.health.note_success(id) {
@@ -92,9 +92,9 @@ impl Core {
         let options =
             Arc::clone(self.plane.link_options(self.plane.servers.pubsub.slots[index].pool));
         let now = self.plane.clock.now;
-        let slot = &mut self.plane.servers.pubsub.slots[index];
-        slot.attempted = now;
-        slot.link.on_connecting(&options, now);
+        let connection = &mut self.plane.servers.pubsub.slots[index];
+        connection.attempted = now;
+        connection.link.on_connecting(&options, now);
     }
 
     /// A subscriber's connection stands.
@@ -102,9 +102,9 @@ impl Core {
         let options =
             Arc::clone(self.plane.link_options(self.plane.servers.pubsub.slots[index].pool));
         let now = self.plane.clock.now;
-        let slot = &mut self.plane.servers.pubsub.slots[index];
-        slot.socket = Some(socket);
-        slot.link.on_connected(&options, now);
+        let connection = &mut self.plane.servers.pubsub.slots[index];
+        connection.socket = Some(socket);
+        connection.link.on_connected(&options, now);
         self.plane.servers.pubsub.touch(index);
     }
 
@@ -117,8 +117,11 @@ impl Core {
         if let ConnectFault::Tls(fault) = fault {
             self.on_subscriber_tls_fault(index, fault);
         }
-        let slot = &self.plane.servers.pubsub.slots[index];
-        let (id, began) = (slot.id, self.plane.began_attempt(slot.pool, slot.id, slot.attempted));
+        let connection = &self.plane.servers.pubsub.slots[index];
+        let (id, began) = (
+            connection.id,
+            self.plane.began_attempt(connection.pool, connection.id, connection.attempted),
+        );
         if fault != ConnectFault::Exhausted {
             let (reason, now) = (FailureReason::Connect, self.plane.clock.now);
             if let Some(change) = self.plane.plan.health.note_failure(id, reason, (began, now)) {
@@ -131,8 +134,8 @@ impl Core {
     /// A subscriber's connection was not secured, or not after all.
     #[cold]
     pub(crate) fn on_subscriber_tls_fault(&mut self, index: SubscriberIndex, fault: TlsFault) {
-        let slot = &self.plane.servers.pubsub.slots[index];
-        let place = (slot.pool, slot.backend);
+        let connection = &self.plane.servers.pubsub.slots[index];
+        let place = (connection.pool, connection.backend);
         self.plane.on_tls_fault(place, fault);
     }
 
@@ -149,11 +152,12 @@ impl Core {
         let pool = plane.servers.pubsub.slots[index].pool;
         let options = Arc::clone(plane.link_options(pool));
         let now = plane.clock.now;
-        let slot = &mut plane.servers.pubsub.slots[index];
-        slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
-        let is_needed = slot.link.is_needed();
-        slot.link.on_lost(&options, now, jitter);
-        let socket = slot.socket.take();
+        let connection = &mut plane.servers.pubsub.slots[index];
+        connection.generation =
+            crate::core::upstream::connections::next_generation(connection.generation);
+        let is_needed = connection.link.is_needed();
+        connection.link.on_lost(&options, now, jitter);
+        let socket = connection.socket.take();
         if is_needed {
             plane.log_subscriber_lost(index, fault);
             plane.avoid(index);
@@ -243,10 +247,10 @@ impl Plane {
         }
         let mut slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
         slots.find(|&index| {
-            let slot = &self.servers.pubsub.slots[index];
-            slot.link.is_active(kind, name)
-                && !slot.is_avoided
-                && self.is_member(pool, usize::from(slot.backend))
+            let connection = &self.servers.pubsub.slots[index];
+            connection.link.is_active(kind, name)
+                && !connection.is_avoided
+                && self.is_member(pool, usize::from(connection.backend))
         })
     }
 
@@ -284,12 +288,14 @@ impl Plane {
         }
         self.servers.pubsub.slots[index].is_avoided = true;
         let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
-        let is_left = |slot: &SubscriberSlot| {
-            !slot.is_avoided && self.is_server_used(pool, usize::from(slot.backend))
+        let is_left = |connection: &SubscriberSlot| {
+            !connection.is_avoided && self.is_server_used(pool, usize::from(connection.backend))
         };
         if !self.servers.pubsub.slots[slots.clone()].iter().any(is_left) {
             // All of them were lost once: any may be there again.
-            self.servers.pubsub.slots[slots].iter_mut().for_each(|slot| slot.is_avoided = false);
+            self.servers.pubsub.slots[slots]
+                .iter_mut()
+                .for_each(|connection| connection.is_avoided = false);
         }
         self.servers.pubsub.is_moving = true;
     }
@@ -297,8 +303,8 @@ impl Plane {
     /// Slots have come to other servers: those that work are as good as any again.
     pub(in crate::core) fn avoid_no_more(&mut self, pool: u16, working: &[u16]) {
         let slots = self.servers.pubsub.pools[usize::from(pool)].slots.clone();
-        for slot in &mut self.servers.pubsub.slots[slots] {
-            slot.is_avoided &= !working.contains(&slot.backend);
+        for connection in &mut self.servers.pubsub.slots[slots] {
+            connection.is_avoided &= !working.contains(&connection.backend);
         }
     }
 
@@ -352,9 +358,9 @@ impl Plane {
     }
 
     fn fault_text(&self, index: SubscriberIndex, fault: BackendFault) -> Vec<u8> {
-        let slot = &self.servers.pubsub.slots[index];
+        let connection = &self.servers.pubsub.slots[index];
         let mut error = Vec::new();
-        let backend = self.describe_backend(slot.pool, slot.backend);
+        let backend = self.describe_backend(connection.pool, connection.backend);
         write_fault(Fault::Backend { fault, sent: Sent::No }, &backend, &mut error);
         error
     }
@@ -384,7 +390,9 @@ impl Plane {
         let is_waiting = |link: &keyway_proxy::pubsub::SubscriberLink| {
             link.wants(kind, name) && !link.is_active(kind, name)
         };
-        if channels.waiters.contains(kind, name) && !slots.any(|slot| is_waiting(&slot.link)) {
+        if channels.waiters.contains(kind, name)
+            && !slots.any(|connection| is_waiting(&connection.link))
+        {
             self.settle_name(sessions, pool, kind, name, &Outcome::Fine);
         }
     }
@@ -435,8 +443,8 @@ impl Plane {
         index: SubscriberIndex,
         fault: BackendFault,
     ) {
-        let slot = &self.servers.pubsub.slots[index];
-        let pool = slot.pool;
+        let connection = &self.servers.pubsub.slots[index];
+        let pool = connection.pool;
         let waiters = &self.servers.pubsub.pools[pool as usize].waiters;
         if waiters.is_empty() {
             return;
@@ -508,9 +516,10 @@ impl Plane {
 
     #[cold]
     fn log_subscriber_lost(&mut self, index: SubscriberIndex, fault: BackendFault) {
-        let slot = &self.servers.pubsub.slots[index];
-        let is_first = self.upstream.failures.get_mut(slot.id).is_first();
-        let (pool, backend, names) = (slot.pool, slot.backend, slot.link.wanted());
+        let connection = &self.servers.pubsub.slots[index];
+        let is_first = self.upstream.failures.get_mut(connection.id).is_first();
+        let (pool, backend, names) =
+            (connection.pool, connection.backend, connection.link.wanted());
         let name = self.name_backend(pool, backend);
         crate::core::upstream::failures::log_at!(
             is_first,

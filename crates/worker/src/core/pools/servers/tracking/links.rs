@@ -2,7 +2,7 @@ use super::hears;
 use crate::core::pools::servers::scripts::Given;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::reply::release_all;
-use crate::core::{Core, LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{BackendFault, Key};
 use keyway_command::Counted;
 use keyway_net::Socket;
@@ -47,7 +47,7 @@ impl Plane {
     /// Switches tracking on, in place of what there was.
     pub(super) fn begin_tracking(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
@@ -109,7 +109,7 @@ impl Plane {
     /// Gives a session its links, for which there is room.
     pub(super) fn resume_tracking(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
@@ -129,7 +129,7 @@ impl Plane {
     /// Makes the links of a session, none of them connected.
     fn lay(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         key: Key<Session>,
         (pool, servers): (u16, u16),
         (tracking, protocol): (&Tracking, Protocol),
@@ -155,7 +155,7 @@ impl Plane {
     }
 
     /// Connects what is not to wait for a request, to the servers in use.
-    fn connect_eager(&mut self, links: &mut [LinkSlot], tracking: &mut Tracking, pool: u16) {
+    fn connect_eager(&mut self, links: &mut [Connection], tracking: &mut Tracking, pool: u16) {
         let Some(way) = &mut tracking.way else { return };
         for (server, &index) in way.links.iter().enumerate() {
             let id = self.plan.topology.backend_id(usize::from(pool), server);
@@ -173,22 +173,24 @@ impl Plane {
     }
 
     /// Connects a link, unless it is, or may not be now.
-    fn connect_tracking(&mut self, links: &mut [LinkSlot], index: LinkIndex) {
-        let slot = &mut links[index];
-        if slot.is_connecting || !slot.link.wants_connection(self.clock.now) {
+    fn connect_tracking(&mut self, links: &mut [Connection], index: LinkIndex) {
+        let connection = &mut links[index];
+        if connection.is_connecting || !connection.link.wants_connection(self.clock.now) {
             return;
         }
-        slot.is_connecting = true;
+        connection.is_connecting = true;
         self.upstream.connects.push(index);
-        if matches!(slot.role, Some(Role::Receiver { .. })) && slot.link.in_flight() == 0 {
-            let out = slot.link.request_buf();
+        if matches!(connection.role, Some(Role::Receiver { .. }))
+            && connection.link.in_flight() == 0
+        {
+            let out = connection.link.request_buf();
             let start = out.len();
             reply::array(out, 2);
             reply::bulk(out, b"CLIENT");
             reply::bulk(out, b"ID");
             let len = out.len() - start;
             let owner = Owner::Internal(Internal::ClientId);
-            slot.link.enqueue(owner, Counted::OWN, len, self.clock.now);
+            connection.link.enqueue(owner, Counted::OWN, len, self.clock.now);
         }
     }
 
@@ -196,7 +198,7 @@ impl Plane {
     /// with them what it watches there.
     pub(in crate::core) fn end_tracking(
         &mut self,
-        links: &mut [LinkSlot],
+        links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -221,31 +223,32 @@ impl Plane {
     /// Has a link that its session gives up end with what is on its way. What
     /// waits until the server has named a receiver goes out without one: nobody
     /// is to be told.
-    fn give_up(&mut self, slot: &mut LinkSlot, index: LinkIndex, tracking: &Tracking) {
-        let waits = slot.link.in_flight() > 0 && slot.link.wants_connection(self.clock.now);
-        if let Some(Role::Requests { receiver }) = &mut slot.role
+    fn give_up(&mut self, connection: &mut Connection, index: LinkIndex, tracking: &Tracking) {
+        let waits =
+            connection.link.in_flight() > 0 && connection.link.wants_connection(self.clock.now);
+        if let Some(Role::Requests { receiver }) = &mut connection.role
             && receiver.take().is_some()
         {
-            slot.link.announce(announcement(tracking, None));
+            connection.link.announce(announcement(tracking, None));
             if waits {
-                slot.is_connecting = true;
+                connection.is_connecting = true;
                 self.upstream.connects.push(index);
             }
         }
-        self.discard_unused(slot, index);
+        self.discard_unused(connection, index);
     }
 
     /// Ends a link that its session has given up, once nothing is on its way.
-    pub(in crate::core) fn discard_unused(&mut self, slot: &LinkSlot, index: LinkIndex) {
-        if slot.lease.is_none() && slot.link.in_flight() == 0 {
+    pub(in crate::core) fn discard_unused(&mut self, connection: &Connection, index: LinkIndex) {
+        if connection.lease.is_none() && connection.link.in_flight() == 0 {
             self.upstream.discards.push(index);
         }
     }
 
     /// Whether the connection of a link may be begun: its server must first have
     /// said by which number it knows the one that is told.
-    pub(in crate::core) fn may_connect(links: &[LinkSlot], slot: &LinkSlot) -> bool {
-        match slot.role {
+    pub(in crate::core) fn may_connect(links: &[Connection], connection: &Connection) -> bool {
+        match connection.role {
             Some(Role::Requests { receiver: Some(receiver) }) => {
                 links[receiver].client_id.is_some()
             }
@@ -258,8 +261,10 @@ impl Core {
     /// A link of a tracked session takes requests from here on.
     pub(in crate::core) fn on_tracking_ready(&mut self, index: LinkIndex) {
         let Core { sessions, links, plane } = self;
-        let slot = &links[index];
-        let (Some(Role::Requests { .. }), Some(key)) = (slot.role, slot.lease) else { return };
+        let connection = &links[index];
+        let (Some(Role::Requests { .. }), Some(key)) = (connection.role, connection.lease) else {
+            return;
+        };
         let Some(session) = sessions.get_mut(key) else { return };
         let Some(tracking) = session.tracking.as_mut() else { return };
         let bcast = tracking.bcast;
@@ -318,43 +323,44 @@ impl Core {
         fault: BackendFault,
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
-        let slot = &mut links[index];
-        let options = std::sync::Arc::clone(plane.link_options(slot.pool));
-        let (pool, backend) = (slot.pool, slot.backend);
-        let (state, role) = (slot.link.state(), slot.role);
-        let worked = slot.link.has_answered();
-        let is_idle = state == LinkState::Ready && slot.link.in_flight() == 0;
-        slot.generation = crate::core::upstream::connections::next_generation(slot.generation);
-        plane.end_counts(slot, state);
+        let connection = &mut links[index];
+        let options = std::sync::Arc::clone(plane.link_options(connection.pool));
+        let (pool, backend) = (connection.pool, connection.backend);
+        let (state, role) = (connection.link.state(), connection.role);
+        let worked = connection.link.has_answered();
+        let is_idle = state == LinkState::Ready && connection.link.in_flight() == 0;
+        connection.generation =
+            crate::core::upstream::connections::next_generation(connection.generation);
+        plane.end_counts(connection, state);
         // One that was never begun has nothing to tell of its server.
         let is_failure = !is_idle && state != LinkState::Idle;
         if is_failure {
-            plane.log_link_end(slot, state, fault);
+            plane.log_link_end(connection, state, fault);
         }
-        let refusal = String::from_utf8_lossy(slot.link.handshake_refusal()).into_owned();
-        slot.is_connecting = false;
-        slot.client_id = None;
-        slot.given = Given::default();
-        let (is_blocking, mut lost) = (slot.link.is_blocking, Vec::new());
-        slot.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
+        let refusal = String::from_utf8_lossy(connection.link.handshake_refusal()).into_owned();
+        connection.is_connecting = false;
+        connection.client_id = None;
+        connection.given = Given::default();
+        let (is_blocking, mut lost) = (connection.link.is_blocking, Vec::new());
+        connection.link.on_lost(false, |one| lost.push((one.exchange, one.sent)));
         for (exchange, sent) in lost {
             let why = crate::core::upstream::connections::lost_with(fault, sent);
             plane.fail(sessions, (pool, backend), (&exchange, is_blocking), why);
         }
         if !worked {
             let jitter = plane.next_random();
-            slot.link.on_backoff(&options, plane.clock.now, jitter);
+            connection.link.on_backoff(&options, plane.clock.now, jitter);
         }
         if is_failure && tells_of_server(fault) {
-            let began = plane.began(slot, worked);
+            let began = plane.began(connection, worked);
             plane.note_failure(
-                slot,
+                connection,
                 crate::core::upstream::connections::failure_reason(fault),
                 began,
             );
         }
-        release_all(sessions, plane, slot);
-        let socket = slot.socket.take();
+        release_all(sessions, plane, connection);
+        let socket = connection.socket.take();
         self.after_tracking_lost(index, role, fault, (state == LinkState::Ready, refusal));
         socket
     }
@@ -446,29 +452,29 @@ impl Plane {
     /// Finds out whether a connection still stands on which nothing moves. One
     /// that is silent ends, unless its client waits for a reply there, which may
     /// only be slow: then the client is told now.
-    fn ask_for_sign(&mut self, links: &mut [LinkSlot], index: LinkIndex, key: Key<Session>) {
-        let slot = &mut links[index];
-        if slot.link.state() != LinkState::Ready {
+    fn ask_for_sign(&mut self, links: &mut [Connection], index: LinkIndex, key: Key<Session>) {
+        let connection = &mut links[index];
+        if connection.link.state() != LinkState::Ready {
             return;
         }
-        if let Some(since) = slot.link.owes_since() {
+        if let Some(since) = connection.link.owes_since() {
             let is_silent = self.clock.now >= since + SILENT_MAX;
-            if is_silent && slot.link.is_waited_for() {
+            if is_silent && connection.link.is_waited_for() {
                 self.servers.tracking.forget(key, false);
             } else if is_silent {
-                let loss = (index, slot.generation, BackendFault::Timeout);
+                let loss = (index, connection.generation, BackendFault::Timeout);
                 self.servers.tracking.losses.push(loss);
             }
             return;
         }
-        let out = slot.link.request_buf();
+        let out = connection.link.request_buf();
         let start = out.len();
         reply::array(out, 1);
         reply::bulk(out, b"PING");
         let len = out.len() - start;
-        slot.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
-        self.mark_link_dirty(index, slot);
-        self.note_deadline(slot.link.deadline(self.link_options(slot.pool)));
+        connection.link.enqueue(Owner::Unheard(Key::NONE), Counted::OWN, len, self.clock.now);
+        self.mark_link_dirty(index, connection);
+        self.note_deadline(connection.link.deadline(self.link_options(connection.pool)));
     }
 }
 

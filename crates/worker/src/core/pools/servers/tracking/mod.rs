@@ -26,7 +26,7 @@ use crate::PoolPlan;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::note_changed_links;
-use crate::core::{LinkIndex, LinkSlot, Plane};
+use crate::core::{Connection, LinkIndex, Plane};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
 use keyway_proxy::{Busy, Session};
@@ -97,7 +97,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn track(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
     ) -> Step {
         if let Some(step) = self.answer_tracking(asked) {
@@ -132,7 +132,7 @@ impl Plane {
     /// what `CLIENT CACHING` said of it.
     pub(in crate::core) fn dispatch_tracked(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -172,7 +172,7 @@ impl Plane {
 
     fn send_on_own(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -188,7 +188,7 @@ impl Plane {
     /// relies on being told.
     pub(in crate::core::pools::servers) fn change_tracking(
         &mut self,
-        links: &mut Vec<LinkSlot>,
+        links: &mut Vec<Connection>,
         asked: &mut RequestContext,
     ) {
         let Some(tracking) = asked.session.tracking.take() else { return };
