@@ -10,9 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod budget;
-pub mod course;
-mod errand;
 mod fault_reply;
+pub mod hot_keys;
 mod info_report;
 mod join;
 mod library;
@@ -20,17 +19,17 @@ mod link;
 pub mod local;
 pub mod memcached;
 mod monitor_line;
-pub mod noted;
+mod multi_step;
 mod order;
 mod output;
 pub mod pubsub;
+pub mod route_policy;
 mod scripts;
 mod session;
 mod slow_log;
 pub mod tracking;
 
 pub use budget::Budget;
-pub use errand::{Errand, Next, ScriptStep, Work};
 pub use fault_reply::{fault_words, write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
@@ -41,6 +40,7 @@ pub use link::{
     Translation,
 };
 pub use monitor_line::{is_shown, write_line, write_lost, write_memcached_line};
+pub use multi_step::{MultiStep, Next, ScriptStep, Work};
 pub use order::ReplyOrder;
 pub use output::Output;
 pub use scripts::{CacheFull, Digest, ScriptCache};

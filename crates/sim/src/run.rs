@@ -609,7 +609,11 @@ impl Sim {
             let Some(figures) = self.figures(index) else { continue };
             let is_looking = figures.in_flight <= looked_at as usize;
             let in_flight = if is_looking { 0 } else { figures.in_flight };
-            if figures.sessions_busy + in_flight + figures.joins + figures.trips + figures.hedges
+            if figures.sessions_busy
+                + in_flight
+                + figures.joins
+                + figures.routed_requests
+                + figures.hedges
                 > 0
             {
                 return Err(format!("worker {index} holds something at rest: {figures:?}"));

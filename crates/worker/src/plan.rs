@@ -4,8 +4,8 @@ use crate::{
 };
 use keyway_base::{Limits, Time};
 use keyway_net::Mailer;
+use keyway_proxy::hot_keys::NotedKeys;
 use keyway_proxy::local::{ClientRegistry, EmulatedCluster, Facts, Unblock};
-use keyway_proxy::noted::NotedKeys;
 use keyway_proxy::{QueueBudget, SlowLog};
 use keyway_topology::{HealthBoard, ReadFrom, Topology};
 use keyway_users::Users;

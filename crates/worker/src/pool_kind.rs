@@ -4,8 +4,8 @@ use crate::{Cluster, PoolPlan};
 use keyway_base::Time;
 use keyway_memcache::Dialect;
 use keyway_net::{Address, ClientTls};
-use keyway_proxy::course::{Bucket, RouteTotals};
 use keyway_proxy::memcached::{Terms, WarmUpTotals};
+use keyway_proxy::route_policy::{Bucket, RouteTotals};
 use keyway_proxy::{LinkOptions, MemcachedOptions, ScriptCache};
 use keyway_store::Store;
 use keyway_topology::{

@@ -4,7 +4,7 @@ use super::Current;
 use crate::plan::monotonic;
 use crate::serve::wall_clock;
 use keyway_control::{BigKeyStatus, HotKeyList, HotKeyStatus, NotedKeyList, NotedKeysOfPool};
-use keyway_proxy::noted::{Access, Direction, Hottest, NotedKeys, shown_key};
+use keyway_proxy::hot_keys::{Access, Direction, Hottest, NotedKeys, shown_key};
 
 impl Current {
     /// Those of all pools, or of the one at this position.

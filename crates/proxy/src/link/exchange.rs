@@ -1,6 +1,6 @@
 use super::Translation;
-use crate::memcached::{Gather, Warming};
-use crate::{Errand, Join, Session};
+use crate::memcached::{MemcachedJoin, WarmUpRead};
+use crate::{Join, MultiStep, Session};
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::Expect;
@@ -57,22 +57,22 @@ pub enum Owner {
     },
     /// A request of a client of memcached that is answered by more than a
     /// server's bytes.
-    Gather {
-        /// The gather; stale once it was answered.
-        gather: Key<Box<Gather>>,
+    MemcachedJoin {
+        /// The memcached join; stale once it was answered.
+        memcached_join: Key<Box<MemcachedJoin>>,
         /// Which of its fragments.
         fragment: u16,
     },
     /// A request of a client of memcached for which items are brought over from
     /// an old pool; stale once it was answered.
-    Warming {
+    WarmUpRead {
         /// Which request.
-        warming: Key<Warming>,
+        warm_up_read: Key<WarmUpRead>,
         /// Which of its keys.
-        haul: u32,
+        item_copy: u32,
     },
     /// A request in several steps; stale once it was answered.
-    Errand(Key<Box<Errand>>),
+    MultiStep(Key<Box<MultiStep>>),
     /// The worker itself.
     Internal(Internal),
     /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`): only that

@@ -1,7 +1,7 @@
 //! HOTKEYS: the keys of the client's pool that stand out, of those that its user may read.
 
 use super::{LocalContext, NOT_AN_INTEGER, SYNTAX};
-use crate::noted::{Access, Direction, NotedKeys};
+use crate::hot_keys::{Access, Direction, NotedKeys};
 use keyway_command::{Request, Verb};
 use keyway_resp::{parse_integer, reply};
 use keyway_users::Access as Right;

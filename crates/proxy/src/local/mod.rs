@@ -34,7 +34,7 @@ pub use cluster::{DISABLED as NO_CLUSTER, EmulatedCluster, is_about_cluster};
 pub use registry::{ClientEntry, ClientRegistry, TrackingEntry};
 pub use wait::wait_refusal;
 
-use crate::noted::NotedKeys;
+use crate::hot_keys::NotedKeys;
 use crate::{Identity, SlowLog};
 use keyway_base::Clock;
 use keyway_command::{Request, Verb};

@@ -1,18 +1,18 @@
 //! What the proxy needs for memcached: the state of a client's connection, what
 //! a link says on its own account, and requests that are not answered with a
-//! server's bytes as they come ([`Gather`]).
+//! server's bytes as they come ([`MemcachedJoin`]).
 
-mod gather;
 mod marker;
+mod memcached_join;
 pub mod redis;
 mod returning;
 mod stats;
 mod warm;
 
-pub use gather::{Gather, GatherPool, Rule};
 pub use marker::{Answer, LOCK_PREFIX, MARKER_PREFIX, Question, read_answer, write_question};
+pub use memcached_join::{MemcachedJoin, MemcachedJoinPool, Rule};
 pub use returning::{Cleaned, Next, Returning};
-pub use warm::{Aim, End, Haul, Place, Terms, WarmUpTotals, Warming, Warmth, warmth_of};
+pub use warm::{Aim, End, ItemCopy, Place, Terms, WarmUpRead, WarmUpTotals, Warmth, warmth_of};
 
 use keyway_base::Fault;
 use keyway_memcache::{

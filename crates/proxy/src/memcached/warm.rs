@@ -1,5 +1,5 @@
 //! Bringing items from an old pool of memcached into a new one, while clients
-//! use the new one: one [`Haul`] for a key.
+//! use the new one: one [`ItemCopy`] for a key.
 //!
 //! ```text
 //!  bring:  look up (old) ──► fill (new, add) ──► take (old, if unchanged) ──► Filled
@@ -19,10 +19,10 @@
 //! after it was stored precedes every such write, and one that does not is taken
 //! back by the number it was stored with.
 //!
-//! The worker sends what [`Haul::compose`] writes to where [`Haul::place`] says, and
-//! hands the replies in, until there is an [`Haul::end`].
+//! The worker sends what [`ItemCopy::compose`] writes to where [`ItemCopy::place`] says, and
+//! hands the replies in, until there is an [`ItemCopy::end`].
 
-use super::{Gather, wire_of};
+use super::{MemcachedJoin, wire_of};
 use crate::Session;
 use keyway_base::{Fault, Key, Sent, Time};
 use keyway_command::Counted;
@@ -46,7 +46,7 @@ pub enum Place {
     New,
 }
 
-/// How a [`Haul`] ended.
+/// How a [`ItemCopy`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The old pool does not have it.
@@ -67,7 +67,7 @@ pub enum End {
     OldFailed(Fault),
 }
 
-/// What a haul is for.
+/// What a item copy is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// A read that missed: what is newer there already is none of its business.
@@ -111,7 +111,7 @@ enum Step {
 
 /// One key on its way.
 #[derive(Debug)]
-pub struct Haul {
+pub struct ItemCopy {
     /// Its server in the old pool.
     pub from: u16,
     /// Its server in the new pool.
@@ -137,15 +137,15 @@ pub struct Haul {
     old_errors: u8,
 }
 
-impl Haul {
+impl ItemCopy {
     /// One for `key`, which lies with the server `from` in the old pool and `to`
     /// in the new one.
-    pub fn new(aim: Aim, terms: Terms, key: &[u8], (from, to): (u16, u16)) -> Haul {
+    pub fn new(aim: Aim, terms: Terms, key: &[u8], (from, to): (u16, u16)) -> ItemCopy {
         let step = match aim {
             Aim::Read | Aim::Modify => Step::LookUp,
             Aim::Clear | Aim::Flush(_) => Step::Clear,
         };
-        Haul {
+        ItemCopy {
             from,
             to,
             is_begun: false,
@@ -200,7 +200,7 @@ impl Haul {
         matches!(self.aim, Aim::Read | Aim::Modify)
     }
 
-    /// What [`Haul::place`] is asked in.
+    /// What [`ItemCopy::place`] is asked in.
     fn dialect(&self) -> Dialect {
         match self.step {
             Step::Fill | Step::Compare | Step::Recheck(_) | Step::Withdraw(_) => self.terms.new,
@@ -243,7 +243,7 @@ impl Haul {
     }
 
     /// Appends the next request to `out` and tells how its reply ends. `None` when
-    /// the protocol there has no way to name the key: the haul goes on without.
+    /// the protocol there has no way to name the key: the item copy goes on without.
     pub fn compose(&mut self, out: &mut Vec<u8>) -> Option<Expect> {
         let keys = match self.aim {
             Aim::Flush(_) => &[][..],
@@ -436,9 +436,9 @@ impl Haul {
     }
 }
 
-/// A request of a client that waits for hauls.
+/// A request of a client that waits for item copies.
 #[derive(Debug)]
-pub struct Warming {
+pub struct WarmUpRead {
     /// Whose it is.
     pub session: Key<Session>,
     /// The place of its reply.
@@ -449,14 +449,14 @@ pub struct Warming {
     pub counted: Counted,
     /// The position of its pool, the new one.
     pub pool: u16,
-    /// Its bytes, to be sent when the hauls are over.
+    /// Its bytes, to be sent when the item copies are over.
     pub request: Vec<u8>,
     /// What they are in.
     pub wire: Wire,
     /// What it needs.
-    pub hauls: Vec<Haul>,
+    pub item_copies: Vec<ItemCopy>,
     /// The reply that it gets when nothing was brought over: of a read that missed.
-    pub missed: Option<Box<Gather>>,
+    pub missed: Option<Box<MemcachedJoin>>,
     /// It fails where the old pool does.
     pub is_strict: bool,
     /// It was noted as having something to send.
@@ -465,30 +465,32 @@ pub struct Warming {
     pub is_held_up: bool,
 }
 
-impl Warming {
-    /// Whether every haul has ended.
+impl WarmUpRead {
+    /// Whether every item copy has ended.
     pub fn is_over(&self) -> bool {
-        self.hauls.iter().all(|haul| haul.end().is_some())
+        self.item_copies.iter().all(|item_copy| item_copy.end().is_some())
     }
 
     /// The fault of the old pool that the request fails with, and of which server.
     pub fn refusal(&self) -> Option<(u16, Fault)> {
-        self.hauls.iter().filter(|_| self.is_strict).find_map(|haul| match haul.end() {
-            Some(End::OldFailed(fault)) => Some((haul.from, fault)),
-            _ => None,
+        self.item_copies.iter().filter(|_| self.is_strict).find_map(|item_copy| {
+            match item_copy.end() {
+                Some(End::OldFailed(fault)) => Some((item_copy.from, fault)),
+                _ => None,
+            }
         })
     }
 
     /// Whether the new pool may answer other than it did. What is in the old pool no
     /// more may have been brought over by another just before.
     pub fn has_news(&self) -> bool {
-        let is_news = |haul: &Haul| !matches!(haul.end(), Some(End::OldFailed(_)));
-        self.missed.is_none() || self.hauls.iter().any(is_news)
+        let is_news = |item_copy: &ItemCopy| !matches!(item_copy.end(), Some(End::OldFailed(_)));
+        self.missed.is_none() || self.item_copies.iter().any(is_news)
     }
 
     /// Whether the old pool had what was deleted.
     pub fn has_deleted(&self) -> bool {
-        self.hauls.iter().any(|haul| haul.end() == Some(End::Cleared(true)))
+        self.item_copies.iter().any(|item_copy| item_copy.end() == Some(End::Cleared(true)))
     }
 }
 
@@ -516,21 +518,21 @@ impl WarmUpTotals {
         self.old_errors.fetch_add(1, Relaxed);
     }
 
-    /// Counts a haul that has ended.
-    pub fn note(&self, haul: &Haul) {
+    /// Counts a item copy that has ended.
+    pub fn note(&self, item_copy: &ItemCopy) {
         let add = |count: &AtomicU64, is_so: bool| {
             if is_so {
                 count.fetch_add(1, Relaxed);
             }
         };
-        let end = haul.end();
-        add(&self.lookups, haul.has_looked());
-        add(&self.old_hits, haul.was_found);
+        let end = item_copy.end();
+        add(&self.lookups, item_copy.has_looked());
+        add(&self.old_hits, item_copy.was_found);
         add(&self.fills, end == Some(End::Filled));
         add(&self.failed_fills, end == Some(End::FillFailed));
         add(&self.withdrawn_fills, matches!(end, Some(End::Withdrawn | End::Stranded)));
         add(&self.stranded_fills, end == Some(End::Stranded));
-        self.old_errors.fetch_add(u64::from(haul.old_errors), Relaxed);
+        self.old_errors.fetch_add(u64::from(item_copy.old_errors), Relaxed);
     }
 
     /// The counts so far.
@@ -595,17 +597,17 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
-    fn haul(aim: Aim, old: Dialect, new: Dialect) -> Haul {
-        Haul::new(aim, Terms { old, new, ttl_max: 3600 }, b"k", (1, 2))
+    fn item_copy(aim: Aim, old: Dialect, new: Dialect) -> ItemCopy {
+        ItemCopy::new(aim, Terms { old, new, ttl_max: 3600 }, b"k", (1, 2))
     }
 
     /// Asks, hears `reply`, and tells where and what was asked.
-    fn ask(haul: &mut Haul, reply: &str) -> String {
-        let place = haul.place();
+    fn ask(item_copy: &mut ItemCopy, reply: &str) -> String {
+        let place = item_copy.place();
         let mut out = Vec::new();
-        haul.compose(&mut out).expect("it can be said");
-        assert_eq!(haul.place(), None, "one request at a time");
-        haul.on_reply(reply.as_bytes(), NOW);
+        item_copy.compose(&mut out).expect("it can be said");
+        assert_eq!(item_copy.place(), None, "one request at a time");
+        item_copy.on_reply(reply.as_bytes(), NOW);
         format!("{:?} {}", place.expect("there is more to ask"), out.escape_ascii())
     }
 
@@ -615,32 +617,32 @@ mod tests {
 
     #[test]
     fn an_item_is_moved_with_its_flags_and_the_time_it_has_left() {
-        let mut haul = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
-        let asked = ask(&mut haul, "VA 3 f7 c41 t90\r\nabc\r\n");
+        let mut item_copy = item_copy(Aim::Read, Dialect::Meta, Dialect::Meta);
+        let asked = ask(&mut item_copy, "VA 3 f7 c41 t90\r\nabc\r\n");
         assert_eq!(asked, r"Old mg k v f c t\r\n");
-        assert_eq!(ask(&mut haul, "HD c99\r\n"), r"New ms k 3 F7 T90 c ME\r\nabc\r\n");
-        assert_eq!(ask(&mut haul, "HD\r\n"), r"Old md k C41\r\n");
-        assert_eq!((haul.end(), haul.place()), (Some(End::Filled), None));
+        assert_eq!(ask(&mut item_copy, "HD c99\r\n"), r"New ms k 3 F7 T90 c ME\r\nabc\r\n");
+        assert_eq!(ask(&mut item_copy, "HD\r\n"), r"Old md k C41\r\n");
+        assert_eq!((item_copy.end(), item_copy.place()), (Some(End::Filled), None));
     }
 
     #[test]
     fn what_the_old_pool_lost_meanwhile_is_taken_back_unless_it_was_changed() {
         for gone in ["NF\r\n", "EX\r\n"] {
-            let mut haul = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
-            ask(&mut haul, "VA 3 f0 c41 t-1\r\nabc\r\n");
-            assert_eq!(ask(&mut haul, "HD c99\r\n"), r"New ms k 3 c ME\r\nabc\r\n");
-            ask(&mut haul, gone);
-            assert_eq!(ask(&mut haul, "HD\r\n"), r"New md k C99\r\n");
-            assert_eq!(haul.end(), Some(End::Withdrawn));
+            let mut item_copy = item_copy(Aim::Read, Dialect::Meta, Dialect::Meta);
+            ask(&mut item_copy, "VA 3 f0 c41 t-1\r\nabc\r\n");
+            assert_eq!(ask(&mut item_copy, "HD c99\r\n"), r"New ms k 3 c ME\r\nabc\r\n");
+            ask(&mut item_copy, gone);
+            assert_eq!(ask(&mut item_copy, "HD\r\n"), r"New md k C99\r\n");
+            assert_eq!(item_copy.end(), Some(End::Withdrawn));
         }
     }
 
     #[test]
     fn an_expiry_never_grows() {
         let expiry = |left: &str| {
-            let mut haul = haul(Aim::Read, Dialect::Meta, Dialect::Text);
-            ask(&mut haul, &format!("VA 1 f0 c1 t{left}\r\na\r\n"));
-            haul.place().map(|_| haul.expiry)
+            let mut item_copy = item_copy(Aim::Read, Dialect::Meta, Dialect::Text);
+            ask(&mut item_copy, &format!("VA 1 f0 c1 t{left}\r\na\r\n"));
+            item_copy.place().map(|_| item_copy.expiry)
         };
         assert_eq!(expiry("-1"), Some(0));
         assert_eq!(expiry("0"), None, "0 would be for ever");
@@ -651,35 +653,35 @@ mod tests {
 
     #[test]
     fn servers_that_cannot_tell_the_time_left_have_it_bounded() {
-        let mut haul = haul(Aim::Read, Dialect::Text, Dialect::Text);
-        assert_eq!(ask(&mut haul, "VALUE k 5 3 41\r\nabc\r\nEND\r\n"), r"Old gets k\r\n");
-        assert_eq!(ask(&mut haul, "STORED\r\n"), r"New add k 5 3600 3\r\nabc\r\n");
-        assert_eq!(ask(&mut haul, "VALUE k 5 3 41\r\nabc\r\nEND\r\n"), r"Old gets k\r\n");
-        assert_eq!(ask(&mut haul, "DELETED\r\n"), r"Old delete k\r\n");
-        assert_eq!(haul.end(), Some(End::Filled));
+        let mut item_copy = item_copy(Aim::Read, Dialect::Text, Dialect::Text);
+        assert_eq!(ask(&mut item_copy, "VALUE k 5 3 41\r\nabc\r\nEND\r\n"), r"Old gets k\r\n");
+        assert_eq!(ask(&mut item_copy, "STORED\r\n"), r"New add k 5 3600 3\r\nabc\r\n");
+        assert_eq!(ask(&mut item_copy, "VALUE k 5 3 41\r\nabc\r\nEND\r\n"), r"Old gets k\r\n");
+        assert_eq!(ask(&mut item_copy, "DELETED\r\n"), r"Old delete k\r\n");
+        assert_eq!(item_copy.end(), Some(End::Filled));
     }
 
     #[test]
     fn classic_servers_are_asked_again_whether_it_is_the_same() {
         for changed in ["END\r\n", "VALUE k 5 3 42\r\nabc\r\nEND\r\n"] {
-            let mut haul = haul(Aim::Read, Dialect::Text, Dialect::Text);
-            ask(&mut haul, "VALUE k 5 3 41\r\nabc\r\nEND\r\n");
-            ask(&mut haul, "STORED\r\n");
-            ask(&mut haul, changed);
+            let mut item_copy = item_copy(Aim::Read, Dialect::Text, Dialect::Text);
+            ask(&mut item_copy, "VALUE k 5 3 41\r\nabc\r\nEND\r\n");
+            ask(&mut item_copy, "STORED\r\n");
+            ask(&mut item_copy, changed);
             let stored = "VALUE k 5 3 9\r\nabc\r\nEND\r\n";
-            assert_eq!(ask(&mut haul, stored), r"New gets k\r\n");
-            assert_eq!(ask(&mut haul, "STORED\r\n"), r"New cas k 0 -1 0 9\r\n\r\n");
-            assert_eq!(haul.end(), Some(End::Withdrawn));
+            assert_eq!(ask(&mut item_copy, stored), r"New gets k\r\n");
+            assert_eq!(ask(&mut item_copy, "STORED\r\n"), r"New cas k 0 -1 0 9\r\n\r\n");
+            assert_eq!(item_copy.end(), Some(End::Withdrawn));
         }
     }
 
     #[test]
     fn a_newer_write_wins() {
-        let mut reader = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
+        let mut reader = item_copy(Aim::Read, Dialect::Meta, Dialect::Meta);
         ask(&mut reader, "VA 3 f0 c41 t-1\r\nabc\r\n");
         ask(&mut reader, "NS\r\n");
         assert_eq!(reader.end(), Some(End::Overtaken));
-        let mut writer = haul(Aim::Modify, Dialect::Meta, Dialect::Meta);
+        let mut writer = item_copy(Aim::Modify, Dialect::Meta, Dialect::Meta);
         ask(&mut writer, "VA 3 f0 c41 t-1\r\nabc\r\n");
         ask(&mut writer, "NS\r\n");
         assert_eq!(ask(&mut writer, "VA 3 f0 c9\r\nnew\r\n"), r"New mg k v f c\r\n");
@@ -689,7 +691,7 @@ mod tests {
 
     #[test]
     fn two_that_bring_the_same_do_not_lose_it_between_them() {
-        let mut second = haul(Aim::Modify, Dialect::Meta, Dialect::Meta);
+        let mut second = item_copy(Aim::Modify, Dialect::Meta, Dialect::Meta);
         ask(&mut second, "VA 3 f0 c41 t-1\r\nabc\r\n");
         ask(&mut second, "NS\r\n");
         ask(&mut second, "VA 3 f0 c9\r\nabc\r\n");
@@ -699,78 +701,82 @@ mod tests {
     #[test]
     fn nothing_is_brought_that_is_stale_or_not_there() {
         for reply in ["EN\r\n", "VA 3 f0 c41 t-1 X W\r\nabc\r\n", "VA 0 f0 c41 t20 Z\r\n\r\n"] {
-            let mut haul = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
-            ask(&mut haul, reply);
-            assert_eq!(haul.end(), Some(End::Missing), "{reply}");
+            let mut item_copy = item_copy(Aim::Read, Dialect::Meta, Dialect::Meta);
+            ask(&mut item_copy, reply);
+            assert_eq!(item_copy.end(), Some(End::Missing), "{reply}");
         }
     }
 
     #[test]
     fn a_fill_without_a_reply_goes_on_where_it_was_stored_and_is_sent_once_more_where_it_was_not() {
         let lost_fill = |aim| {
-            let mut haul = haul(aim, Dialect::Meta, Dialect::Meta);
-            ask(&mut haul, "VA 3 f0 c41 t-1\r\nabc\r\n");
-            haul.compose(&mut Vec::new()).unwrap();
-            haul.on_fault(lost(Sent::Maybe));
-            haul
+            let mut item_copy = item_copy(aim, Dialect::Meta, Dialect::Meta);
+            ask(&mut item_copy, "VA 3 f0 c41 t-1\r\nabc\r\n");
+            item_copy.compose(&mut Vec::new()).unwrap();
+            item_copy.on_fault(lost(Sent::Maybe));
+            item_copy
         };
-        let mut haul = lost_fill(Aim::Read);
-        assert_eq!(ask(&mut haul, "VA 3 f0 c7\r\nabc\r\n"), r"New mg k v f c\r\n");
-        assert_eq!(ask(&mut haul, "EX\r\n"), r"Old md k C41\r\n", "it was stored");
-        assert_eq!(ask(&mut haul, "HD\r\n"), r"New md k C7\r\n", "the old pool lost it meanwhile");
-        assert_eq!(haul.end(), Some(End::Withdrawn));
+        let mut item_copy = lost_fill(Aim::Read);
+        assert_eq!(ask(&mut item_copy, "VA 3 f0 c7\r\nabc\r\n"), r"New mg k v f c\r\n");
+        assert_eq!(ask(&mut item_copy, "EX\r\n"), r"Old md k C41\r\n", "it was stored");
+        assert_eq!(
+            ask(&mut item_copy, "HD\r\n"),
+            r"New md k C7\r\n",
+            "the old pool lost it meanwhile"
+        );
+        assert_eq!(item_copy.end(), Some(End::Withdrawn));
 
-        let mut haul = lost_fill(Aim::Read);
-        ask(&mut haul, "EN\r\n");
-        let again = ask(&mut haul, "HD c8\r\n");
+        let mut item_copy = lost_fill(Aim::Read);
+        ask(&mut item_copy, "EN\r\n");
+        let again = ask(&mut item_copy, "HD c8\r\n");
         assert!(again.starts_with("New ms k 3 ") && again.contains(" ME"), "{again}");
-        assert_eq!(ask(&mut haul, "HD\r\n"), r"Old md k C41\r\n");
-        assert_eq!(haul.end(), Some(End::Filled));
+        assert_eq!(ask(&mut item_copy, "HD\r\n"), r"Old md k C41\r\n");
+        assert_eq!(item_copy.end(), Some(End::Filled));
 
-        let mut haul = lost_fill(Aim::Read);
-        ask(&mut haul, "EN\r\n");
-        haul.compose(&mut Vec::new()).unwrap();
-        haul.on_fault(lost(Sent::Maybe));
-        ask(&mut haul, "EN\r\n");
-        assert_eq!(haul.end(), Some(End::FillFailed), "it is sent twice at most");
+        let mut item_copy = lost_fill(Aim::Read);
+        ask(&mut item_copy, "EN\r\n");
+        item_copy.compose(&mut Vec::new()).unwrap();
+        item_copy.on_fault(lost(Sent::Maybe));
+        ask(&mut item_copy, "EN\r\n");
+        assert_eq!(item_copy.end(), Some(End::FillFailed), "it is sent twice at most");
 
-        let mut haul = lost_fill(Aim::Read);
-        ask(&mut haul, "VA 3 f0 c7\r\nnew\r\n");
-        assert_eq!(haul.end(), Some(End::Overtaken), "what was written since stays");
-        let mut haul = lost_fill(Aim::Modify);
-        ask(&mut haul, "VA 3 f0 c7\r\nnew\r\n");
-        assert_eq!(ask(&mut haul, "HD\r\n"), r"Old md k C41\r\n", "the old item goes");
-        assert_eq!(haul.end(), Some(End::Overtaken));
+        let mut item_copy = lost_fill(Aim::Read);
+        ask(&mut item_copy, "VA 3 f0 c7\r\nnew\r\n");
+        assert_eq!(item_copy.end(), Some(End::Overtaken), "what was written since stays");
+        let mut item_copy = lost_fill(Aim::Modify);
+        ask(&mut item_copy, "VA 3 f0 c7\r\nnew\r\n");
+        assert_eq!(ask(&mut item_copy, "HD\r\n"), r"Old md k C41\r\n", "the old item goes");
+        assert_eq!(item_copy.end(), Some(End::Overtaken));
     }
 
     #[test]
     fn a_fill_that_was_not_sent_fails_and_a_lost_old_server_takes_it_back() {
         let filling = || {
-            let mut haul = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
-            ask(&mut haul, "VA 3 f0 c41 t-1\r\nabc\r\n");
-            haul.compose(&mut Vec::new()).unwrap();
-            haul
+            let mut item_copy = item_copy(Aim::Read, Dialect::Meta, Dialect::Meta);
+            ask(&mut item_copy, "VA 3 f0 c41 t-1\r\nabc\r\n");
+            item_copy.compose(&mut Vec::new()).unwrap();
+            item_copy
         };
-        let mut haul = filling();
-        haul.on_fault(lost(Sent::No));
-        assert_eq!(haul.end(), Some(End::FillFailed));
-        let mut haul = filling();
-        haul.on_reply(b"HD c99\r\n", NOW);
-        haul.on_fault(lost(Sent::No));
-        assert_eq!(ask(&mut haul, "HD\r\n"), r"New md k C99\r\n", "the old server is lost");
-        assert_eq!((haul.end(), haul.old_errors), (Some(End::Withdrawn), 1));
+        let mut item_copy = filling();
+        item_copy.on_fault(lost(Sent::No));
+        assert_eq!(item_copy.end(), Some(End::FillFailed));
+        let mut item_copy = filling();
+        item_copy.on_reply(b"HD c99\r\n", NOW);
+        item_copy.on_fault(lost(Sent::No));
+        assert_eq!(ask(&mut item_copy, "HD\r\n"), r"New md k C99\r\n", "the old server is lost");
+        assert_eq!((item_copy.end(), item_copy.old_errors), (Some(End::Withdrawn), 1));
     }
 
     #[test]
     fn a_write_that_needs_nothing_only_deletes() {
-        let mut haul = haul(Aim::Clear, Dialect::Binary, Dialect::Meta);
-        assert_eq!(haul.place(), Some(Place::Old));
+        let mut item_copy = item_copy(Aim::Clear, Dialect::Binary, Dialect::Meta);
+        assert_eq!(item_copy.place(), Some(Place::Old));
         let mut out = Vec::new();
-        haul.compose(&mut out).unwrap();
+        item_copy.compose(&mut out).unwrap();
         assert_eq!(out[..2], [0x80, 0x04]);
-        haul.on_fault(lost(Sent::Maybe));
-        assert_eq!(haul.end(), Some(End::OldFailed(lost(Sent::Maybe))));
-        let mut emptied = super::tests::haul(Aim::Flush(9), Dialect::Meta, Dialect::Meta);
+        item_copy.on_fault(lost(Sent::Maybe));
+        assert_eq!(item_copy.end(), Some(End::OldFailed(lost(Sent::Maybe))));
+        let mut emptied = super::tests::item_copy(Aim::Flush(9), Dialect::Meta, Dialect::Meta);
         assert_eq!(ask(&mut emptied, "OK\r\n"), r"Old flush_all 9\r\n");
         assert_eq!(emptied.end(), Some(End::Cleared(true)));
     }
@@ -778,15 +784,15 @@ mod tests {
     #[test]
     fn a_key_the_old_servers_cannot_name_is_not_there() {
         let terms = Terms { old: Dialect::Text, new: Dialect::Binary, ttl_max: 1 };
-        let mut haul = Haul::new(Aim::Read, terms, b"a b", (0, 0));
-        assert_eq!(haul.compose(&mut Vec::new()), None);
-        assert_eq!(haul.end(), Some(End::Missing));
+        let mut item_copy = ItemCopy::new(Aim::Read, terms, b"a b", (0, 0));
+        assert_eq!(item_copy.compose(&mut Vec::new()), None);
+        assert_eq!(item_copy.end(), Some(End::Missing));
     }
 
     #[test]
     fn ends_are_counted_once() {
         let totals = WarmUpTotals::default();
-        let mut filled = haul(Aim::Read, Dialect::Meta, Dialect::Meta);
+        let mut filled = item_copy(Aim::Read, Dialect::Meta, Dialect::Meta);
         for reply in ["VA 1 f0 c1 t5\r\na\r\n", "HD c2\r\n", "HD\r\n"] {
             ask(&mut filled, reply);
         }

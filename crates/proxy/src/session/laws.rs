@@ -1,7 +1,7 @@
 //! Laws of sessions: what a session tells of itself, for every combination of what it depends on.
 
 use super::*;
-use crate::course::RelayFor;
+use crate::route_policy::SubRequestFor;
 use keyway_base::{Block, ByteRange, Key, Part};
 use keyway_command::{Args, Request};
 use keyway_users::Users;
@@ -210,15 +210,15 @@ fn what_a_client_has_begun_is_told_until_it_has_ended() {
 }
 
 #[test]
-fn a_relay_keeps_the_fault_that_its_reply_tells_of_and_a_client_has_none() {
+fn a_sub_request_keeps_the_fault_that_its_reply_tells_of_and_a_client_has_none() {
     let fault = Fault::Denied;
     let mut client = session();
     client.note_fault(fault);
-    assert!(client.relay.is_none());
-    let relay = Relay::new(RelayFor::Nobody, Key::NONE, 0);
-    let mut session = Session { relay: Some(relay), ..session() };
+    assert!(client.sub_request.is_none());
+    let sub_request = SubRequest::new(SubRequestFor::Nobody, Key::NONE, 0);
+    let mut session = Session { sub_request: Some(sub_request), ..session() };
     session.note_fault(fault);
-    assert_eq!(session.relay.and_then(|relay| relay.fault), Some(fault));
+    assert_eq!(session.sub_request.and_then(|sub_request| sub_request.fault), Some(fault));
 }
 
 /// The reply `ten bytes!`, which lies elsewhere.

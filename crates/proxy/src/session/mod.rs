@@ -27,9 +27,9 @@ pub(crate) use transaction::QUEUED_MAX;
 pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
 pub use watched::WatchedKeys;
 
-use crate::course::Relay;
 use crate::memcached::MemcachedClient;
 use crate::pubsub::{SubscriptionKind, Subscriptions};
+use crate::route_policy::SubRequest;
 use crate::tracking::Tracking;
 use keyway_base::{Fault, Limits, Time};
 
@@ -151,9 +151,9 @@ pub struct Session {
     /// In the worker's list of sessions to parse again.
     pub is_resuming: bool,
     /// It has no client: it brings one request to another pool.
-    pub relay: Option<Relay>,
-    /// Relays that ask on behalf of this client, or bring copies of what it sent.
-    pub relays: u32,
+    pub sub_request: Option<SubRequest>,
+    /// Sub-requests that ask on behalf of this client, or bring copies of what it sent.
+    pub sub_requests: u32,
     /// Which of several connections to a server its requests take.
     pub lane: u32,
     /// A write of it has timed out. Its server may still execute it.
@@ -204,8 +204,8 @@ impl Session {
             passing: None,
             streaming: None,
             is_resuming: false,
-            relay: None,
-            relays: 0,
+            sub_request: None,
+            sub_requests: 0,
             lane: 0,
             has_late_write: false,
             has_late_apart: false,
@@ -288,12 +288,12 @@ impl Session {
         }
     }
 
-    /// Tells whoever sent a request by this session, if it is a relay, that its reply is
+    /// Tells whoever sent a request by this session, if it is a sub-request, that its reply is
     /// of a failure.
     #[cold]
     pub fn note_fault(&mut self, fault: Fault) {
-        if let Some(relay) = &mut self.relay {
-            relay.fault = Some(fault);
+        if let Some(sub_request) = &mut self.sub_request {
+            sub_request.fault = Some(fault);
         }
     }
 

@@ -95,7 +95,7 @@ impl Core {
     /// Returns why its connection is to end, if it is.
     fn bring_over(&mut self, old: &Plan, key: Key<Session>) -> Option<Loss> {
         let Core { sessions, links, plane } = self;
-        let session = sessions.get_mut(key).filter(|session| session.relay.is_none())?;
+        let session = sessions.get_mut(key).filter(|session| session.sub_request.is_none())?;
         let listener = usize::from(session.listener);
         let users = &plane.plan.listeners[listener].users;
         if !Arc::ptr_eq(users, &old.listeners[listener].users)
@@ -116,14 +116,14 @@ impl Core {
         for key in self.sessions.keys() {
             let Core { sessions, links, plane } = self;
             let Some(session) = sessions.get_mut(key) else { continue };
-            if is_of(session, pool) && session.relay.is_none() {
+            if is_of(session, pool) && session.sub_request.is_none() {
                 plane.take_over(links, (key, session));
             }
             if !is_of(session, pool) {
                 continue;
             }
             is_used = true;
-            if session.relay.is_some() {
+            if session.sub_request.is_some() {
                 continue;
             }
             let is_over = now >= retired.until;
@@ -139,8 +139,9 @@ impl Core {
         let is_led_to = || self.plane.is_led_to(pool);
         // The links of a pool that items are brought over from are needed, also while they are idle.
         // By the last words every client of the pool that is warmed up has left.
-        let is_warming = || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
-        if is_used || is_led_to() || is_warming() {
+        let is_warm_up_read =
+            || self.plane.is_warm_up_read(pool) || !gives_up && self.plane.warms_up(pool);
+        if is_used || is_led_to() || is_warm_up_read() {
             return Some(left);
         }
         for (index, connection) in self.links.iter().enumerate() {
@@ -268,7 +269,7 @@ impl Plane {
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
         let is_open = self.plan.retired(session.pool).is_some_and(|it| self.clock.now < it.until);
-        is_open && (session.relays > 0 || owes_late_write(links, (key, session)))
+        is_open && (session.sub_requests > 0 || owes_late_write(links, (key, session)))
     }
 
     /// Sees to it that who has said anew who it is goes to its pool before its next request.

@@ -10,14 +10,14 @@ pub struct Leftovers {
     pub sockets: usize,
     /// Entries of sessions in the worker's own lists: to be read, sent, parsed or ended.
     pub listed: usize,
-    /// Sessions of relays, and entries of their paths.
-    pub relays: usize,
+    /// Sessions of sub-requests, and entries of their paths.
+    pub sub_requests: usize,
     /// Requests that went on to other pools.
-    pub trips: usize,
-    /// Bytes counted for trips and copies.
-    pub trip_bytes: usize,
-    /// Questions of trips that are still to be asked, and clients that wait for room.
-    pub trips_queued: usize,
+    pub routed_requests: usize,
+    /// Bytes counted for routed requests and copies.
+    pub routed_request_bytes: usize,
+    /// Questions of routed requests that are still to be asked, and clients that wait for room.
+    pub routed_requests_queued: usize,
     /// Requests on links whose reply a client waits for.
     pub exchanges: usize,
     /// Sessions in the waiting lists of links.
@@ -29,11 +29,11 @@ pub struct Leftovers {
     /// Split requests.
     pub joins: usize,
     /// Requests of memcached clients whose reply is put together from more than one server's bytes.
-    pub gathers: usize,
+    pub memcached_joins: usize,
     /// Requests that wait for items from another pool, and items on their way.
-    pub warmings: usize,
+    pub warm_up_reads: usize,
     /// Requests in several steps, and next steps that are due for them or for joins.
-    pub errands: usize,
+    pub multi_steps: usize,
     /// Reads that were sent to two servers.
     pub hedges: usize,
     /// Requests that a cluster sends elsewhere, and sessions that wait for its map.
@@ -71,23 +71,23 @@ impl Core {
         let takes_large =
             links().filter(|connection| connection.takes_large && !connection.is_free);
         Leftovers {
-            sessions: self.sessions.len() - plane.routes.relays(),
+            sessions: self.sessions.len() - plane.routes.sub_requests(),
             sockets: 0,
             listed: plane.clients.dirty.len()
                 + plane.clients.resuming.len()
                 + plane.clients.kills.len(),
-            relays: plane.routes.relays(),
-            trips: plane.routes.trips() - plane.routes.relays(),
-            trip_bytes: plane.routes.held(),
-            trips_queued: plane.routes.queued(),
+            sub_requests: plane.routes.sub_requests(),
+            routed_requests: plane.routes.routed_requests() - plane.routes.sub_requests(),
+            routed_request_bytes: plane.routes.held(),
+            routed_requests_queued: plane.routes.queued(),
             exchanges: links().map(|connection| connection.link.owned()).sum(),
             link_waiters: links().map(|connection| connection.waiting.len()).sum(),
             leases: self.leases(),
             unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
             joins: plane.pending.joins.len(),
-            gathers: plane.memcached.gathers(),
-            warmings: plane.memcached.warmings(),
-            errands: plane.pending.multi_step.len(),
+            memcached_joins: plane.memcached.memcached_joins(),
+            warm_up_reads: plane.memcached.warm_up_reads(),
+            multi_steps: plane.pending.multi_step.len(),
             hedges: self.hedges(),
             cluster: plane.cluster.held(),
             held_back: plane.clients.held_back.len() + plane.clients.logins.len(),

@@ -500,9 +500,9 @@ impl Plane {
     pub(crate) fn mark_session_dirty(&mut self, key: Key<Session>, session: &mut Session) {
         if !session.is_dirty {
             session.is_dirty = true;
-            match session.relay {
+            match session.sub_request {
                 None => self.clients.dirty.push(key),
-                Some(_) => self.routes.on_relay_dirty(key),
+                Some(_) => self.routes.on_sub_request_dirty(key),
             }
         }
     }

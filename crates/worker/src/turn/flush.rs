@@ -10,8 +10,8 @@ use keyway_proxy::{Output, Session};
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// How long links' output is held while clients keep coming. Longer gathers no
-/// more, for the clients then wait for their replies; shorter gathers less.
+/// How long links' output is held while clients keep coming. Longer memcached joins no
+/// more, for the clients then wait for their replies; shorter memcached joins less.
 const LINKS_HELD_MAX: Duration = Duration::from_micros(100);
 
 /// Clients of one turn from which more are expected in the next. A single one

@@ -39,7 +39,7 @@ impl<I: Io> Worker<I> {
         // ORDER: pairs with the load of who waits for all of them.
         plan.followers.fetch_add(1, Ordering::Release);
         for key in self.core.sessions.keys() {
-            let session = self.core.session(key).filter(|session| session.relay.is_none());
+            let session = self.core.session(key).filter(|session| session.sub_request.is_none());
             let place = session.map(|session| &plan.listeners[usize::from(session.listener)]);
             if place.is_some_and(|place| place.is_ended) {
                 self.end_soon(key);

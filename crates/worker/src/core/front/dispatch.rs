@@ -185,8 +185,8 @@ impl Plane {
         self.note_served(session.pool, command.counted());
         let (mut error, mut len) = (None, 0);
         // Where a long value goes is known where nothing is in front of the reply.
-        // What relays bring is put into other replies.
-        let has_client = session.relay.is_none() && !Self::is_silent(session);
+        // What sub-requests bring is put into other replies.
+        let has_client = session.sub_request.is_none() && !Self::is_silent(session);
         let lends = has_client && busy.order.is_empty();
         assert!(
             lends || self.store.streamed_set.is_none(),

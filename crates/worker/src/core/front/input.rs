@@ -98,7 +98,7 @@ impl Core {
             if session.paused {
                 busy.input_needed = 0;
                 plane.parse_kept(links, key, session, &mut busy);
-                if session.relay.is_some() && busy.unparsed().is_empty() {
+                if session.sub_request.is_some() && busy.unparsed().is_empty() {
                     plane.note_unstalled(session);
                 }
             }
@@ -320,7 +320,7 @@ impl Plane {
                         continue;
                     }
                     is_full = true;
-                    self.wait_among_trips(key, session);
+                    self.wait_among_routed_requests(key, session);
                     session.paused = true;
                     break;
                 }
@@ -527,11 +527,11 @@ pub(in crate::core) fn reserved(timeout: Duration) -> Duration {
     LEFT.min(timeout / 2)
 }
 
-/// The time since which a request that is started now has waited for room, if it has. A relay that
+/// The time since which a request that is started now has waited for room, if it has. A sub-request that
 /// has waited behind another one only, and found room at once, goes to a server that answers: its
 /// time begins now.
 pub(in crate::core) fn waited_for_room(session: &Session) -> Option<Time> {
-    let has_stalled = session.relay.is_none_or(|relay| relay.stalled.is_some());
+    let has_stalled = session.sub_request.is_none_or(|sub_request| sub_request.stalled.is_some());
     session.full_since.filter(|_| has_stalled)
 }
 

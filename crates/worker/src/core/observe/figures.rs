@@ -32,7 +32,7 @@ pub struct Figures {
     /// Reads that two servers were sent, of which neither has answered.
     pub hedges: usize,
     /// Requests to pools that lead to others, and what was asked for them.
-    pub trips: usize,
+    pub routed_requests: usize,
     /// Links that one client at a time has for itself, in use or idle.
     pub private_links: usize,
     /// Of these, the ones in use.
@@ -54,7 +54,7 @@ impl Core {
             sessions: self.sessions.len(),
             joins: self.plane.pending.joins.len(),
             hedges: self.hedges(),
-            trips: self.plane.routes.trips(),
+            routed_requests: self.plane.routes.routed_requests(),
             private_links: self.private_links(),
             leases: self.leases(),
             subscriptions: self.plane.servers.pubsub.subscriptions(),

@@ -6,7 +6,7 @@ use crate::{PoolPlan, Upstream};
 use keyway_base::{ByteRange, Limits};
 use keyway_command::{Args, KeyFlags, Request, Verb};
 use keyway_memcache as memcache;
-use keyway_proxy::noted::{Access, BigSight, Direction, NotedKeys};
+use keyway_proxy::hot_keys::{Access, BigSight, Direction, NotedKeys};
 use keyway_proxy::{BigReply, Session, SlowLog};
 use keyway_resp::{ParseLimits, Parsed, parse_request};
 use std::sync::Arc;

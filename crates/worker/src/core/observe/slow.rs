@@ -25,7 +25,7 @@ impl Plane {
         owner: Owner,
     ) -> Option<Place> {
         let place = self.place_in_session(owner)?;
-        sessions.get(place.0).filter(|session| session.relay.is_none()).map(|_| place)
+        sessions.get(place.0).filter(|session| session.sub_request.is_none()).map(|_| place)
     }
 
     pub(in crate::core) fn place_in_session(&self, owner: Owner) -> Option<Place> {
@@ -35,10 +35,12 @@ impl Plane {
                 let join = self.pending.joins.get(join).filter(|join| !join.is_unheard)?;
                 Some((join.session, join.sequence))
             }
-            Owner::Errand(errand) => self.pending.multi_step.place_of(errand),
-            Owner::Gather { gather, .. } => self.memcached.place_of_gather(gather),
+            Owner::MultiStep(multi_step) => self.pending.multi_step.place_of(multi_step),
+            Owner::MemcachedJoin { memcached_join, .. } => {
+                self.memcached.place_of_memcached_join(memcached_join)
+            }
             Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
-            Owner::Warming { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
+            Owner::WarmUpRead { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
     }
 
@@ -47,9 +49,13 @@ impl Plane {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
             Owner::Join { join, .. } => Some(self.pending.joins.get(join)?.session),
-            Owner::Errand(errand) => self.pending.multi_step.session_of(errand),
-            Owner::Gather { gather, .. } => self.memcached.session_of_gather(gather),
-            Owner::Warming { warming, .. } => self.memcached.session_of_warming(warming),
+            Owner::MultiStep(multi_step) => self.pending.multi_step.session_of(multi_step),
+            Owner::MemcachedJoin { memcached_join, .. } => {
+                self.memcached.session_of_memcached_join(memcached_join)
+            }
+            Owner::WarmUpRead { warm_up_read, .. } => {
+                self.memcached.session_of_warm_up_read(warm_up_read)
+            }
             Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
             Owner::Internal(_) | Owner::None => None,
         }

@@ -2,8 +2,8 @@
 //! emptying, scripts and functions.
 //!
 //! What goes to every server and is joined is sent by `fan_out`; what takes one
-//! server after the other, or may have to be asked again, is an [`Errand`].
-//! A reply that asks for another question only notes so (`errands_due`): the
+//! server after the other, or may have to be asked again, is an [`MultiStep`].
+//! A reply that asks for another question only notes so (`multi_steps_due`): the
 //! link it came from is in use just then, and goes on at the end of the turn.
 
 use crate::Upstream;
@@ -15,8 +15,8 @@ use crate::core::pools::servers::tracking::caching_request;
 use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
-use keyway_proxy::memcached::Warming;
-use keyway_proxy::{Busy, Errand, Join, Next, Owner, ScriptStep, Session, Work, write_fault};
+use keyway_proxy::memcached::WarmUpRead;
+use keyway_proxy::{Busy, Join, MultiStep, Next, Owner, ScriptStep, Session, Work, write_fault};
 use keyway_resp::{Kind, Protocol, reply};
 use keyway_route::{CursorFault, ServersInUse, Walk};
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ use std::sync::Arc;
 /// Requests in several steps, and what is to be remembered of those on every
 /// server.
 pub(in crate::core) struct State {
-    errands: Slab<Box<Errand>>,
+    multi_steps: Slab<Box<MultiStep>>,
     #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
-    errands_free: Vec<Box<Errand>>,
+    multi_steps_free: Vec<Box<MultiStep>>,
     /// What replies have asked for.
     pub(in crate::core) due: Vec<Due>,
     /// What is about to be sent everywhere.
@@ -41,7 +41,7 @@ pub(in crate::core) struct State {
 impl State {
     /// Number of requests in several steps, and of next steps that are due for them or for joins.
     pub(in crate::core) fn len(&self) -> usize {
-        self.errands.len()
+        self.multi_steps.len()
             + self.due.len()
             + self.lessons.len()
             + usize::from(self.lesson.is_some())
@@ -50,22 +50,22 @@ impl State {
 
 /// What a reply has asked for, to be done when no link is borrowed.
 pub(in crate::core) enum Due {
-    /// The next question of an errand.
-    Ask(Key<Box<Errand>>),
+    /// The next question of a multi-step request.
+    Ask(Key<Box<MultiStep>>),
     /// Scripts that were loaded through this connection are not there.
     Scripts(LinkIndex),
     /// What was to be loaded through this connection was refused for now.
     Loads(LinkIndex),
     /// The next question about an item that is brought over.
-    Warm(Key<Warming>),
+    Warm(Key<WarmUpRead>),
     /// A server that a WAIT asks is lost: whatever the others say, it fails.
     EndWait(Key<Box<Join>>),
 }
 
-/// Errands at rest whose room is kept: as many as a deep pipeline has.
-const ERRANDS_KEPT_MAX: usize = 256;
+/// Multi-step requests at rest whose room is kept: as many as a deep pipeline has.
+const MULTI_STEPS_KEPT_MAX: usize = 256;
 
-/// Room for a request that an errand at rest keeps, in bytes.
+/// Room for a request that a multi-step request at rest keeps, in bytes.
 const REQUEST_KEPT_MAX: usize = 2 << 10;
 
 /// What follows when every server has answered.
@@ -81,8 +81,8 @@ pub(in crate::core) enum Conclusion {
 impl Default for State {
     fn default() -> Self {
         Self {
-            errands: Slab::new(),
-            errands_free: Vec::new(),
+            multi_steps: Slab::new(),
+            multi_steps_free: Vec::new(),
             due: Vec::new(),
             lesson: None,
             lessons: BTreeMap::new(),
@@ -92,13 +92,13 @@ impl Default for State {
 }
 
 impl State {
-    /// An errand to fill in.
-    pub(in crate::core) fn take(&mut self, work: Work) -> Box<Errand> {
-        if let Some(mut errand) = self.errands_free.pop() {
-            errand.work = work;
-            return errand;
+    /// A multi-step request to fill in.
+    pub(in crate::core) fn take(&mut self, work: Work) -> Box<MultiStep> {
+        if let Some(mut multi_step) = self.multi_steps_free.pop() {
+            multi_step.work = work;
+            return multi_step;
         }
-        Box::new(Errand {
+        Box::new(MultiStep {
             session: Key::NONE,
             is_unheard: false,
             sequence: 0,
@@ -116,45 +116,48 @@ impl State {
         })
     }
 
-    /// Who waits for an errand.
-    pub(in crate::core) fn session_of(&self, key: Key<Box<Errand>>) -> Option<Key<Session>> {
-        Some(self.errands.get(key)?.session)
+    /// Who waits for a multi-step request.
+    pub(in crate::core) fn session_of(&self, key: Key<Box<MultiStep>>) -> Option<Key<Session>> {
+        Some(self.multi_steps.get(key)?.session)
     }
 
     /// The place of its reply.
-    pub(in crate::core) fn place_of(&self, key: Key<Box<Errand>>) -> Option<(Key<Session>, u32)> {
-        let errand = self.errands.get(key).filter(|errand| !errand.is_unheard)?;
-        Some((errand.session, errand.sequence))
+    pub(in crate::core) fn place_of(
+        &self,
+        key: Key<Box<MultiStep>>,
+    ) -> Option<(Key<Session>, u32)> {
+        let multi_step = self.multi_steps.get(key).filter(|multi_step| !multi_step.is_unheard)?;
+        Some((multi_step.session, multi_step.sequence))
     }
 
-    /// The question of an errand was sent on to another server, through this link.
+    /// The question of a multi-step request was sent on to another server, through this link.
     pub(in crate::core) fn note_moved(
         &mut self,
-        key: Key<Box<Errand>>,
+        key: Key<Box<MultiStep>>,
         server: u16,
         link: LinkIndex,
     ) {
-        if let Some(errand) = self.errands.get_mut(key) {
-            errand.server = server;
-            errand.link = link;
+        if let Some(multi_step) = self.multi_steps.get_mut(key) {
+            multi_step.server = server;
+            multi_step.link = link;
         }
     }
 
-    fn give(&mut self, mut errand: Box<Errand>) {
-        errand.request.clear();
-        errand.said = Vec::new();
-        let is_small = errand.request.capacity() <= REQUEST_KEPT_MAX;
-        if is_small && self.errands_free.len() < ERRANDS_KEPT_MAX {
-            errand.work = Work::RandomKey { left: 0, is_empty: false };
-            self.errands_free.push(errand);
+    fn give(&mut self, mut multi_step: Box<MultiStep>) {
+        multi_step.request.clear();
+        multi_step.said = Vec::new();
+        let is_small = multi_step.request.capacity() <= REQUEST_KEPT_MAX;
+        if is_small && self.multi_steps_free.len() < MULTI_STEPS_KEPT_MAX {
+            multi_step.work = Work::RandomKey { left: 0, is_empty: false };
+            self.multi_steps_free.push(multi_step);
         }
     }
 }
 
 impl Core {
-    /// Asks the next question of the errands that have one; once a turn,
+    /// Asks the next question of the multi-step requests that have one; once a turn,
     /// before the links' output is sent.
-    pub(crate) fn continue_errands(&mut self) {
+    pub(crate) fn continue_multi_steps(&mut self) {
         let mut due = std::mem::take(&mut self.plane.pending.multi_step.due);
         for due in due.drain(..) {
             let Core { sessions, links, plane } = self;
@@ -162,7 +165,7 @@ impl Core {
                 Due::Ask(key) => plane.ask_again(sessions, links, key),
                 Due::Scripts(index) => links[index].given.forget_scripts(),
                 Due::Loads(index) => links[index].given = Given::default(),
-                Due::Warm(key) => plane.continue_warming(sessions, links, key),
+                Due::Warm(key) => plane.continue_warm_up_read(sessions, links, key),
                 Due::EndWait(join) => plane.end_wait(sessions, links, join),
             }
         }
@@ -171,9 +174,9 @@ impl Core {
         }
     }
 
-    /// Whether an errand waits for [`Core::continue_errands`].
+    /// Whether a multi-step request waits for [`Core::continue_multi_steps`].
     #[inline]
-    pub(crate) fn has_errands_due(&self) -> bool {
+    pub(crate) fn has_multi_steps_due(&self) -> bool {
         !self.plane.pending.multi_step.due.is_empty()
     }
 }
@@ -233,14 +236,21 @@ impl Plane {
         };
         let text = match walk.decode(&request.args[1]) {
             Ok(Some(at)) => {
-                let mut errand = self.pending.multi_step.take(Work::Scan(walk));
-                errand.server = at.server;
-                let out = &mut errand.request;
+                let mut multi_step = self.pending.multi_step.take(Work::Scan(walk));
+                multi_step.server = at.server;
+                let out = &mut multi_step.request;
                 reply::array(out, request.args.len());
                 reply::bulk(out, b"SCAN");
                 reply::bulk(out, at.inner.to_string().as_bytes());
                 request.args.from(2).for_each(|arg| reply::bulk(out, arg));
-                return self.start_errand(links, key, session, busy, request, (errand, None));
+                return self.start_multi_step(
+                    links,
+                    key,
+                    session,
+                    busy,
+                    request,
+                    (multi_step, None),
+                );
             }
             Ok(None) => return self.no_server(session, busy, request),
             Err(CursorFault::NoNumber) => "ERR invalid cursor",
@@ -285,13 +295,13 @@ impl Plane {
             0 => servers().nth(drawn % count).unwrap_or_default(),
             sound => up[drawn % sound],
         };
-        let mut errand = self
+        let mut multi_step = self
             .pending
             .multi_step
             .take(Work::RandomKey { left: count as u16 - 1, is_empty: false });
-        errand.server = server;
-        errand.request.extend_from_slice(request.args.buf());
-        self.start_errand(links, key, session, busy, request, (errand, None))
+        multi_step.server = server;
+        multi_step.request.extend_from_slice(request.args.buf());
+        self.start_multi_step(links, key, session, busy, request, (multi_step, None))
     }
 
     /// FLUSHALL of a pool with one database empties that one alone: the others
@@ -330,163 +340,163 @@ impl Plane {
         self.send_everywhere(links, key, session, busy, &request, Rule::AllOk)
     }
 
-    /// Sends an errand's first question, after the script its server lacks.
-    pub(in crate::core) fn start_errand(
+    /// Sends a multi-step request's first question, after the script its server lacks.
+    pub(in crate::core) fn start_multi_step(
         &mut self,
         links: &mut [Connection],
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
         request: &Request,
-        (mut errand, preload): (Box<Errand>, Option<Preload>),
+        (mut multi_step, preload): (Box<MultiStep>, Option<Preload>),
     ) -> Step {
-        let index = self.link_of(session, errand.server);
+        let index = self.link_of(session, multi_step.server);
         let connection = &mut links[index];
         let has_room = connection.link.has_room(self.link_options(connection.pool));
         let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
-            self.pending.multi_step.give(errand);
+            self.pending.multi_step.give(multi_step);
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
         }
         self.count(session, request);
-        errand.session = key;
-        errand.is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(errand.is_unheard);
-        errand.sequence = if errand.is_unheard { 0 } else { busy.order.reserve() };
-        errand.started = self.clock.now;
-        errand.counted = request.command.counted();
-        errand.pool = session.pool;
-        errand.database = session.identity.database;
-        errand.protocol = session.identity.protocol;
-        errand.caching = self.servers.tracking.caching;
+        multi_step.session = key;
+        multi_step.is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(multi_step.is_unheard);
+        multi_step.sequence = if multi_step.is_unheard { 0 } else { busy.order.reserve() };
+        multi_step.started = self.clock.now;
+        multi_step.counted = request.command.counted();
+        multi_step.pool = session.pool;
+        multi_step.database = session.identity.database;
+        multi_step.protocol = session.identity.protocol;
+        multi_step.caching = self.servers.tracking.caching;
         Self::end_skip(session);
-        self.prepare_link(index, connection, errand.database);
+        self.prepare_link(index, connection, multi_step.database);
         if let Some((digest, body)) = preload {
             give_script(connection, digest, &body, self.clock.now);
         }
-        self.ask(links, index, errand);
+        self.ask(links, index, multi_step);
         Step::Started
     }
 
-    /// Makes an errand of what was appended to a link and has this owner; its
+    /// Makes a multi-step request of what was appended to a link and has this owner; its
     /// question is not kept.
-    pub(in crate::core) fn own_as_errand(
+    pub(in crate::core) fn own_as_multi_step(
         &mut self,
         (connection, index): (&Connection, LinkIndex),
         (asked, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
-        let mut errand = self.pending.multi_step.take(work);
-        errand.session = asked.key;
-        errand.is_unheard = matches!(owner, Owner::Unheard(_));
-        errand.sequence = match owner {
+        let mut multi_step = self.pending.multi_step.take(work);
+        multi_step.session = asked.key;
+        multi_step.is_unheard = matches!(owner, Owner::Unheard(_));
+        multi_step.sequence = match owner {
             Owner::Session { sequence, .. } => sequence,
             _ => 0,
         };
-        errand.started = self.clock.now;
-        errand.counted = asked.request.command.counted();
-        errand.caching = None;
-        errand.pool = asked.session.pool;
-        errand.database = asked.session.identity.database;
-        errand.protocol = asked.session.identity.protocol;
-        errand.server = connection.backend;
-        errand.link = index;
-        Owner::Errand(self.pending.multi_step.errands.insert(errand))
+        multi_step.started = self.clock.now;
+        multi_step.counted = asked.request.command.counted();
+        multi_step.caching = None;
+        multi_step.pool = asked.session.pool;
+        multi_step.database = asked.session.identity.database;
+        multi_step.protocol = asked.session.identity.protocol;
+        multi_step.server = connection.backend;
+        multi_step.link = index;
+        Owner::MultiStep(self.pending.multi_step.multi_steps.insert(multi_step))
     }
 
-    /// Appends an errand's question to a link that is ready to take it.
-    fn ask(&mut self, links: &mut [Connection], index: LinkIndex, mut errand: Box<Errand>) {
-        errand.link = index;
+    /// Appends a multi-step request's question to a link that is ready to take it.
+    fn ask(&mut self, links: &mut [Connection], index: LinkIndex, mut multi_step: Box<MultiStep>) {
+        multi_step.link = index;
         let connection = &mut links[index];
         let out = connection.link.request_buf();
         let start = out.len();
-        match errand.work {
+        match multi_step.work {
             Work::Script { digest, step: ScriptStep::Look } => digest.ask_whether_known(out),
-            _ => out.extend_from_slice(&errand.request),
+            _ => out.extend_from_slice(&multi_step.request),
         }
-        let (counted, len) = (errand.counted, out.len() - start);
-        let owner = Owner::Errand(self.pending.multi_step.errands.insert(errand));
+        let (counted, len) = (multi_step.counted, out.len() - start);
+        let owner = Owner::MultiStep(self.pending.multi_step.multi_steps.insert(multi_step));
         connection.link.enqueue(owner, counted, len, self.clock.now);
         self.note_unsent(index, connection);
     }
 
-    /// The next question of an errand.
+    /// The next question of a multi-step request.
     #[cold]
     fn ask_again(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut [Connection],
-        key: Key<Box<Errand>>,
+        key: Key<Box<MultiStep>>,
     ) {
-        let Some(mut errand) = self.pending.multi_step.errands.remove(key) else { return };
-        if let Work::RandomKey { .. } = errand.work {
-            let in_use = self.in_use(errand.pool);
-            let next = in_use.first_from(usize::from(errand.server) + 1);
-            errand.server = next.or_else(|| in_use.first_from(0)).unwrap_or(errand.server);
+        let Some(mut multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };
+        if let Work::RandomKey { .. } = multi_step.work {
+            let in_use = self.in_use(multi_step.pool);
+            let next = in_use.first_from(usize::from(multi_step.server) + 1);
+            multi_step.server = next.or_else(|| in_use.first_from(0)).unwrap_or(multi_step.server);
         }
-        let Some(state) = self.pools[errand.pool as usize].servers() else { return };
-        let session = sessions.get(errand.session);
-        let own = session.and_then(|it| self.own_link(it, errand.server));
-        let lane = session.map_or(errand.session.index(), |it| it.lane);
-        let shared = || state.link(errand.server, lane, errand.protocol);
+        let Some(state) = self.pools[multi_step.pool as usize].servers() else { return };
+        let session = sessions.get(multi_step.session);
+        let own = session.and_then(|it| self.own_link(it, multi_step.server));
+        let lane = session.map_or(multi_step.session.index(), |it| it.lane);
+        let shared = || state.link(multi_step.server, lane, multi_step.protocol);
         let index = own.unwrap_or_else(shared);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
             let (pool, backend) = (connection.pool, connection.backend);
-            let key = self.pending.multi_step.errands.insert(errand);
-            return self.on_errand_fault(sessions, (pool, backend), key, fault);
+            let key = self.pending.multi_step.multi_steps.insert(multi_step);
+            return self.on_multi_step_fault(sessions, (pool, backend), key, fault);
         }
-        self.prepare_link(index, connection, errand.database);
-        if let Work::Script { digest, step: ScriptStep::Again } = errand.work
-            && let Some(body) = self.scripts(errand.pool).script(&digest)
+        self.prepare_link(index, connection, multi_step.database);
+        if let Work::Script { digest, step: ScriptStep::Again } = multi_step.work
+            && let Some(body) = self.scripts(multi_step.pool).script(&digest)
         {
             give_script(connection, digest, &body, self.clock.now);
         }
-        let caching = errand.caching.filter(|_| own.is_some());
-        self.ask(links, index, errand);
+        let caching = multi_step.caching.filter(|_| own.is_some());
+        self.ask(links, index, multi_step);
         if let Some(word) = caching {
             links[index].link.precede_last(&caching_request(word));
         }
     }
 
-    /// Takes a server's reply to an errand.
-    pub(in crate::core) fn on_errand_reply(
+    /// Takes a server's reply to a multi-step request.
+    pub(in crate::core) fn on_multi_step_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        key: Key<Box<Errand>>,
+        key: Key<Box<MultiStep>>,
         kind: Kind,
         bytes: &[u8],
     ) {
-        let Some(errand) = self.pending.multi_step.errands.get_mut(key) else { return };
-        let next = errand.on_reply(kind, bytes);
+        let Some(multi_step) = self.pending.multi_step.multi_steps.get_mut(key) else { return };
+        let next = multi_step.on_reply(kind, bytes);
         if next == Next::Again && self.may_ask_again(sessions, key) {
             self.pending.multi_step.due.push(Due::Ask(key));
             return;
         }
-        self.end_errand(sessions, key, (kind, bytes), next);
+        self.end_multi_step(sessions, key, (kind, bytes), next);
     }
 
     /// Answers who asked.
-    fn end_errand(
+    fn end_multi_step(
         &mut self,
         sessions: &mut Slab<Session>,
-        key: Key<Box<Errand>>,
+        key: Key<Box<MultiStep>>,
         (kind, bytes): (Kind, &[u8]),
         next: Next,
     ) {
-        let Some(errand) = self.pending.multi_step.errands.remove(key) else { return };
-        let cells = self.request_cells(errand.pool, errand.counted);
+        let Some(multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };
+        let cells = self.request_cells(multi_step.pool, multi_step.counted);
         if kind == Kind::Error || matches!(next, Next::Error(_) | Next::Said) {
             cells.error_reply();
         }
-        cells.latency(errand.started, self.clock.now);
-        if errand.is_unheard {
-            self.end_unheard(sessions, errand.session);
-        } else if let Some(session) = sessions.get_mut(errand.session) {
-            self.complete(errand.session, session, errand.sequence, |out| match next {
-                Next::Said | Next::Again if !errand.said.is_empty() => {
-                    out.extend_from_slice(&errand.said);
+        cells.latency(multi_step.started, self.clock.now);
+        if multi_step.is_unheard {
+            self.end_unheard(sessions, multi_step.session);
+        } else if let Some(session) = sessions.get_mut(multi_step.session) {
+            self.complete(multi_step.session, session, multi_step.sequence, |out| match next {
+                Next::Said | Next::Again if !multi_step.said.is_empty() => {
+                    out.extend_from_slice(&multi_step.said);
                 }
                 Next::Pass | Next::Said | Next::Again => out.extend_from_slice(bytes),
                 Next::Error(text) => reply::error(out, text),
@@ -496,78 +506,80 @@ impl Plane {
                     out.extend_from_slice(&bytes[rest..]);
                 }
             });
-        } else if errand.session != Key::NONE {
-            let pool = self.cells.pool(errand.pool as usize);
-            pool.backend(errand.server as usize).unclaimed_replies.add(1);
+        } else if multi_step.session != Key::NONE {
+            let pool = self.cells.pool(multi_step.pool as usize);
+            pool.backend(multi_step.server as usize).unclaimed_replies.add(1);
         }
-        self.pending.multi_step.give(errand);
+        self.pending.multi_step.give(multi_step);
     }
 
     /// Whether another question is to be asked. A script is not run again
     /// behind what its client sent later and a server may have run by now; while
     /// it is, nothing later is sent.
     #[cold]
-    fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Errand>>) -> bool {
-        let Some(errand) = self.pending.multi_step.errands.get(key) else { return false };
-        if !matches!(errand.work, Work::Script { .. } | Work::Transaction) {
+    fn may_ask_again(&mut self, sessions: &mut Slab<Session>, key: Key<Box<MultiStep>>) -> bool {
+        let Some(multi_step) = self.pending.multi_step.multi_steps.get(key) else { return false };
+        if !matches!(multi_step.work, Work::Script { .. } | Work::Transaction) {
             return true;
         }
         // Whoever lacks one lacks all.
-        self.pending.multi_step.due.push(Due::Scripts(errand.link));
-        let Work::Script { digest, .. } = errand.work else { return false };
-        if errand.is_unheard {
+        self.pending.multi_step.due.push(Due::Scripts(multi_step.link));
+        let Work::Script { digest, .. } = multi_step.work else { return false };
+        if multi_step.is_unheard {
             return false;
         }
-        let Some(session) = sessions.get_mut(errand.session) else { return false };
+        let Some(session) = sessions.get_mut(multi_step.session) else { return false };
         let next = session.busy.as_ref().map(|busy| busy.order.next_place());
-        let is_last = next == Some(errand.sequence.wrapping_add(1));
-        if !is_last || self.scripts(errand.pool).script(&digest).is_none() {
+        let is_last = next == Some(multi_step.sequence.wrapping_add(1));
+        if !is_last || self.scripts(multi_step.pool).script(&digest).is_none() {
             return false;
         }
         session.fence();
         true
     }
 
-    /// Answers an errand that gets no reply from its server.
+    /// Answers a multi-step request that gets no reply from its server.
     #[cold]
-    pub(in crate::core) fn on_errand_fault(
+    pub(in crate::core) fn on_multi_step_fault(
         &mut self,
         sessions: &mut Slab<Session>,
         place: (u16, u16),
-        key: Key<Box<Errand>>,
+        key: Key<Box<MultiStep>>,
         fault: Fault,
     ) {
-        let Some(errand) = self.pending.multi_step.errands.get_mut(key) else { return };
-        match errand.on_fault() {
+        let Some(multi_step) = self.pending.multi_step.multi_steps.get_mut(key) else { return };
+        match multi_step.on_fault() {
             Next::Again => return self.pending.multi_step.due.push(Due::Ask(key)),
-            Next::Said => return self.end_errand(sessions, key, (Kind::Error, &[]), Next::Said),
+            Next::Said => {
+                return self.end_multi_step(sessions, key, (Kind::Error, &[]), Next::Said);
+            }
             _ => {}
         }
-        let Some(errand) = self.pending.multi_step.errands.remove(key) else { return };
-        self.fail_errand(sessions, place, errand, fault);
+        let Some(multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };
+        self.fail_multi_step(sessions, place, multi_step, fault);
     }
 
     #[cold]
-    fn fail_errand(
+    fn fail_multi_step(
         &mut self,
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),
-        errand: Box<Errand>,
+        multi_step: Box<MultiStep>,
         fault: Fault,
     ) {
-        self.count_fault(pool, errand.counted, fault);
-        self.request_cells(pool, errand.counted).latency(errand.started, self.clock.now);
-        if errand.is_unheard {
-            self.end_unheard(sessions, errand.session);
-        } else if let Some(session) = sessions.get_mut(errand.session) {
+        self.count_fault(pool, multi_step.counted, fault);
+        self.request_cells(pool, multi_step.counted).latency(multi_step.started, self.clock.now);
+        if multi_step.is_unheard {
+            self.end_unheard(sessions, multi_step.session);
+        } else if let Some(session) = sessions.get_mut(multi_step.session) {
             let text = self.describe_backend(pool, backend);
-            let is_null = matches!(errand.work, Work::RandomKey { is_empty: true, .. });
-            self.complete(errand.session, session, errand.sequence, |out| match is_null {
-                true => errand.protocol.null(out),
+            let is_null = matches!(multi_step.work, Work::RandomKey { is_empty: true, .. });
+            self.complete(multi_step.session, session, multi_step.sequence, |out| match is_null {
+                true => multi_step.protocol.null(out),
                 false => write_fault(fault, &text, out),
             });
         }
-        self.pending.multi_step.give(errand);
+        self.pending.multi_step.give(multi_step);
     }
 
     /// To be called when a request is sent everywhere: what is to follow from

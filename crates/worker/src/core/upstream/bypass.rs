@@ -38,7 +38,7 @@ impl Plane {
         self.upstream.obstructed.retain(|&index| links[index].is_obstructed(len_min));
         // The rest of a request that is sent as it comes is not to wait for its own reply.
         let is_at_work = session.streaming.is_some() || session.is_special();
-        if session.lane == BULK || is_at_work || session.relay.is_some() {
+        if session.lane == BULK || is_at_work || session.sub_request.is_some() {
             return;
         }
         let count = |is_detour: bool| {
@@ -60,7 +60,7 @@ impl Plane {
         if owes_late_write(links, (key, session)) {
             return;
         }
-        match session.is_quiet(busy) && session.relays == 0 {
+        match session.is_quiet(busy) && session.sub_requests == 0 {
             true => session.lane = lane,
             false => session.keep_order(),
         }
@@ -221,6 +221,6 @@ pub(in crate::core::upstream) fn may_change_links(
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));
-    let is_over = is_quiet && session.unheard == 0 && session.relays == 0;
+    let is_over = is_quiet && session.unheard == 0 && session.sub_requests == 0;
     is_over && !owes_late_write(links, (key, session))
 }

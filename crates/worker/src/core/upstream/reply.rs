@@ -136,8 +136,8 @@ impl Core {
                     plane.deliver_fragment(sessions, (join, fragment), kind, reply);
                 }
                 _ => {
-                    if refused && matches!(exchange.owner, Owner::Gather { .. }) {
-                        plane.on_gather_refused(index, reply);
+                    if refused && matches!(exchange.owner, Owner::MemcachedJoin { .. }) {
+                        plane.on_memcached_join_refused(index, reply);
                     }
                     plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
                 }
@@ -329,7 +329,8 @@ impl Plane {
     ) -> Option<Part> {
         let block = lent.block.filter(|_| reply.len() >= lent.len_min)?;
         let busy = session.busy.as_ref()?;
-        let is_plain = session.relay.is_none() && session.tracking.is_none() && !session.is_monitor;
+        let is_plain =
+            session.sub_request.is_none() && session.tracking.is_none() && !session.is_monitor;
         let has_room = busy.parts_count() < self.plan.limits.parts_max(block.len());
         // What waits for a client that takes no more pins little but itself.
         let may_wait = !session.send_blocked || reply.len() >= block.len() / 4 * 3;
@@ -407,17 +408,17 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.deliver_fragment(sessions, (join, fragment), kind, reply);
             }
-            Owner::Gather { gather, fragment } => {
+            Owner::MemcachedJoin { memcached_join, fragment } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                self.on_gather_reply(sessions, (gather, fragment), reply);
+                self.on_memcached_join_reply(sessions, (memcached_join, fragment), reply);
             }
-            Owner::Warming { warming, haul } => {
+            Owner::WarmUpRead { warm_up_read, item_copy } => {
                 cells.latency.record(exchange.started, self.clock.now);
-                self.on_warming_reply(warming, haul, Ok(reply));
+                self.on_warm_up_read_reply(warm_up_read, item_copy, Ok(reply));
             }
-            Owner::Errand(errand) => {
+            Owner::MultiStep(multi_step) => {
                 cells.latency.record(exchange.started, self.clock.now);
-                self.on_errand_reply(sessions, errand, kind, reply);
+                self.on_multi_step_reply(sessions, multi_step, kind, reply);
             }
             Owner::Unheard(session) => {
                 cells.latency.record(exchange.started, self.clock.now);
@@ -496,7 +497,7 @@ impl Plane {
         // An empty reply may be the last one. A session at its end is closed then, and a session at
         // rest gives its buffers back.
         let has_to_do = !busy.output.is_empty() || session.closing || busy.is_empty();
-        if has_to_do || session.relay.is_some() || session.is_overgrown(&self.plan.limits) {
+        if has_to_do || session.sub_request.is_some() || session.is_overgrown(&self.plan.limits) {
             self.mark_session_dirty(key, session);
         }
         if session.paused && session.waits_for.is_none() {
@@ -561,14 +562,14 @@ impl Plane {
                     self.pending.multi_step.due.push(Due::EndWait(join));
                 }
             }
-            Owner::Gather { gather, fragment } => {
-                self.on_gather_fault(sessions, (gather, fragment), fault);
+            Owner::MemcachedJoin { memcached_join, fragment } => {
+                self.on_memcached_join_fault(sessions, (memcached_join, fragment), fault);
             }
-            Owner::Warming { warming, haul } => {
-                self.on_warming_reply(warming, haul, Err(fault));
+            Owner::WarmUpRead { warm_up_read, item_copy } => {
+                self.on_warm_up_read_reply(warm_up_read, item_copy, Err(fault));
             }
-            Owner::Errand(errand) => {
-                self.on_errand_fault(sessions, (pool, backend), errand, fault);
+            Owner::MultiStep(multi_step) => {
+                self.on_multi_step_fault(sessions, (pool, backend), multi_step, fault);
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster(number)) => {

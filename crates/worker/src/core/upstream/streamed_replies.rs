@@ -302,7 +302,7 @@ fn may_pass(session: &Session, sequence: u32) -> bool {
     let is_told_things = session.subscriptions.is_some()
         || session.is_monitor
         || session.tracking.is_some()
-        || session.relay.is_some();
+        || session.sub_request.is_some();
     let is_next = session.busy.as_ref().is_some_and(|busy| busy.order.is_next(sequence));
     is_next && !is_told_things
 }

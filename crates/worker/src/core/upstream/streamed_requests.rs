@@ -22,7 +22,7 @@ use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::WaitFor;
-use keyway_proxy::noted::Direction;
+use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Owner, Session, Streaming};
 use keyway_resp::{ParseLimits, Parsed, RequestFault, parse_request};
 use keyway_route::{Route, route};
@@ -354,7 +354,7 @@ fn is_plain(session: &Session) -> bool {
         && !session.is_special()
         && session.subscriptions.is_none()
         && !session.is_monitor
-        && session.relay.is_none()
+        && session.sub_request.is_none()
         && session.memcached.is_none()
         && !session.closing
         && !session.ended

@@ -222,8 +222,9 @@ impl Plane {
         exchange: &Exchange,
     ) -> Option<(u32, u16)> {
         let session = sessions.get(self.session_of(exchange.owner)?)?;
-        // Another relay of the same client may have written.
-        let client = session.relay.as_ref().and_then(|relay| sessions.get(relay.client));
+        // Another sub-request of the same client may have written.
+        let client =
+            session.sub_request.as_ref().and_then(|sub_request| sessions.get(sub_request.client));
         let wrote = client.map_or(session.identity.wrote_at, |client| client.identity.wrote_at);
         let is_alone = wrote.max(session.identity.wrote_at) < exchange.started;
         is_alone.then(|| (session.lane, chooser_of(session)))

@@ -398,7 +398,7 @@ pub(super) const USERS: u16 = 0x8000;
 /// Whose choice counts for a session: that of its user if it has one, else that of the
 /// listener; none for what others ask here.
 pub(super) fn chooser_of(session: &Session) -> u16 {
-    if session.relay.is_some() {
+    if session.sub_request.is_some() {
         return u16::MAX;
     }
     let of_user = session.identity.user.as_ref().and_then(|user| user.reads());

@@ -245,8 +245,8 @@ impl Core {
             // It has waited for a primary: its time counts from now on.
             links[index].link.begin_last_anew(plane.clock.now);
         }
-        if let Owner::Errand(errand) = one.exchange.owner {
-            plane.pending.multi_step.note_moved(errand, place, index);
+        if let Owner::MultiStep(multi_step) = one.exchange.owner {
+            plane.pending.multi_step.note_moved(multi_step, place, index);
         }
     }
 
@@ -587,7 +587,7 @@ impl Plane {
         connection: &mut Connection,
         one: &Redirected,
     ) {
-        if matches!(one.exchange.owner, Owner::Gather { .. }) {
+        if matches!(one.exchange.owner, Owner::MemcachedJoin { .. }) {
             return self.give_item_script(connection);
         }
         let (mut scripts, mut calls_functions) = (Vec::new(), false);

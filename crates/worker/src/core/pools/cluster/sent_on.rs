@@ -24,7 +24,7 @@ const UNCHECKED_MAX: usize = 32;
 
 /// A request that was sent on, by its client, its pool and its slot.
 struct SentOn {
-    /// The session of the request, which is a relay's in a pool of pools.
+    /// The session of the request, which is a sub-request's in a pool of pools.
     session: Key<Session>,
     /// The index of its reply; `None` where the client has asked for none.
     reply: Option<u32>,

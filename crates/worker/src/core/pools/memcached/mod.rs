@@ -24,7 +24,7 @@ use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
     Wire, compose_request, parse_request, write_reply,
 };
-use keyway_proxy::memcached::{Gather, GatherPool, Warming};
+use keyway_proxy::memcached::{MemcachedJoin, MemcachedJoinPool, WarmUpRead};
 use keyway_proxy::{Busy, Session};
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 /// What a worker needs for clients of memcached.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    gathers: Slab<Box<Gather>>,
-    warmings: Slab<Warming>,
-    hauling: warm::Hauling,
-    free: GatherPool,
+    memcached_joins: Slab<Box<MemcachedJoin>>,
+    warm_up_reads: Slab<WarmUpRead>,
+    copying: warm::Copying,
+    free: MemcachedJoinPool,
     scratch: pool::Scratch,
     ahead: ahead::Ahead,
     returns: returns::Returns,
@@ -45,13 +45,13 @@ pub(in crate::core) struct State {
 
 impl State {
     /// Number of requests whose reply is put together from more than one server's bytes.
-    pub(in crate::core) fn gathers(&self) -> usize {
-        self.gathers.len()
+    pub(in crate::core) fn memcached_joins(&self) -> usize {
+        self.memcached_joins.len()
     }
 
     /// Number of requests that wait for items from another pool, and of these items.
-    pub(in crate::core) fn warmings(&self) -> usize {
-        self.warmings.len() + self.hauling.len()
+    pub(in crate::core) fn warm_up_reads(&self) -> usize {
+        self.warm_up_reads.len() + self.copying.len()
     }
 }
 
@@ -359,7 +359,7 @@ impl Plane {
         match step {
             Step::Started => return false,
             Step::Wait => {}
-            Step::Crowded => self.wait_among_trips(key, session),
+            Step::Crowded => self.wait_among_routed_requests(key, session),
             Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => {}
             Step::Full(link) => {
                 if session.waits_for.is_none() {

@@ -1,6 +1,6 @@
 //! Requests to the servers of a pool. Where client and server say the same in
 //! the same words, the reply goes through as it is; all else is composed anew
-//! and answered by a [`Gather`].
+//! and answered by a [`MemcachedJoin`].
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
@@ -10,7 +10,9 @@ use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
     compose_request,
 };
-use keyway_proxy::memcached::{Gather, LOCK_PREFIX, MARKER_PREFIX, Rule, wire_of, write_failure};
+use keyway_proxy::memcached::{
+    LOCK_PREFIX, MARKER_PREFIX, MemcachedJoin, Rule, wire_of, write_failure,
+};
 use keyway_proxy::{Owner, Session};
 use keyway_resp::Protocol;
 use keyway_route::place;
@@ -242,11 +244,11 @@ impl Plane {
                 return Step::Started;
             }
         };
-        let mut gather = self.begin_gather(call, Rule::One);
-        let fragment = gather.add_fragment(server, wire_of(to));
-        put.mark(&mut gather, fragment);
-        let gather = self.memcached.gathers.insert(gather);
-        let owner = Owner::Gather { gather, fragment };
+        let mut memcached_join = self.begin_memcached_join(call, Rule::One);
+        let fragment = memcached_join.add_fragment(server, wire_of(to));
+        put.mark(&mut memcached_join, fragment);
+        let memcached_join = self.memcached.memcached_joins.insert(memcached_join);
+        let owner = Owner::MemcachedJoin { memcached_join, fragment };
         let connection = &mut links[index];
         connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         connection.link.set_expect(put.expect);
@@ -254,18 +256,18 @@ impl Plane {
         Step::Started
     }
 
-    fn begin_gather(&mut self, call: &mut Call<'_>, rule: Rule) -> Box<Gather> {
-        let mut gather = self.memcached.free.take();
-        gather.restart(call.request, call.bytes, rule);
-        gather.session = Some(call.key);
-        gather.sequence = call.reserve();
-        gather.started = self.clock.now;
+    fn begin_memcached_join(&mut self, call: &mut Call<'_>, rule: Rule) -> Box<MemcachedJoin> {
+        let mut memcached_join = self.memcached.free.take();
+        memcached_join.restart(call.request, call.bytes, rule);
+        memcached_join.session = Some(call.key);
+        memcached_join.sequence = call.reserve();
+        memcached_join.started = self.clock.now;
         if let Some(warm) = &call.warm {
-            warm.mark(&mut gather, call.bytes);
+            warm.mark(&mut memcached_join, call.bytes);
         }
-        gather.counted = call.counted();
-        gather.pool = call.session.pool;
-        gather
+        memcached_join.counted = call.counted();
+        memcached_join.pool = call.session.pool;
+        memcached_join
     }
 
     /// Sends a request for many items to the servers that have their share.
@@ -303,13 +305,13 @@ impl Plane {
             }
         }
         self.count_memcached(call);
-        let mut gather = self.begin_gather(call, Rule::Items);
+        let mut memcached_join = self.begin_memcached_join(call, Rule::Items);
         let to = dialect_for(call.request, to);
         for &server in &scratch.servers {
-            gather.add_fragment(server, wire_of(to));
+            memcached_join.add_fragment(server, wire_of(to));
         }
-        gather.set_owners(&scratch.owners);
-        let key = self.memcached.gathers.insert(gather);
+        memcached_join.set_owners(&scratch.owners);
+        let key = self.memcached.memcached_joins.insert(memcached_join);
         self.send_shares(scratch, links, (pool, to), (call, key));
         Step::Started
     }
@@ -350,7 +352,7 @@ impl Plane {
         scratch: &mut Scratch,
         links: &mut [Connection],
         (pool, to): (&PoolPlan, Dialect),
-        (call, gather): (&mut Call<'_>, Key<Box<Gather>>),
+        (call, memcached_join): (&mut Call<'_>, Key<Box<MemcachedJoin>>),
     ) {
         let mut is_last = false;
         for (fragment, &server) in (0..).zip(&scratch.servers) {
@@ -360,11 +362,11 @@ impl Plane {
             scratch.positions.extend(own.map(|(position, _)| position as u32));
             let keys = scratch.positions.iter();
             let keys = keys.map(|&position| call.request.key(call.bytes, position as usize));
-            let place = (gather, fragment);
+            let place = (memcached_join, fragment);
             is_last |= self.send_fragment(links, (pool, server, to), (call, keys), place);
         }
         if is_last {
-            self.finish_gather_now(gather, call);
+            self.finish_memcached_join_now(memcached_join, call);
         }
     }
 
@@ -391,20 +393,20 @@ impl Plane {
             }
         }
         self.count_memcached(call);
-        let mut gather = self.begin_gather(call, rule);
+        let mut memcached_join = self.begin_memcached_join(call, rule);
         // Which servers' figures are told apart is the first word, and ours.
         let is_ours = rule == Rule::Each && call.request.key(call.bytes, 0) == b"servers";
         if is_ours || rule == Rule::Sums {
             // Of a cluster all servers that have slots are asked.
             for server in rest.into_iter().filter(|_| pool.kind.cluster().is_none()) {
                 let state = plan.health.state(plan.topology.backend_id(index, server));
-                gather.add_out(server as u16, state.label());
+                memcached_join.add_out(server as u16, state.label());
             }
         }
         for &server in &servers {
-            gather.add_fragment(server as u16, wire_of(to));
+            memcached_join.add_fragment(server as u16, wire_of(to));
         }
-        let key = self.memcached.gathers.insert(gather);
+        let key = self.memcached.memcached_joins.insert(memcached_join);
         let mut is_last = false;
         for (fragment, &server) in servers.iter().enumerate() {
             let words = usize::from(is_ours)..call.request.keys.len();
@@ -413,37 +415,41 @@ impl Plane {
             is_last |= self.send_fragment(links, (pool, server as u16, to), (call, words), place);
         }
         if is_last {
-            self.finish_gather_now(key, call);
+            self.finish_memcached_join_now(key, call);
         }
         Step::Started
     }
 
-    /// Sends a request with these keys to a server, for a gather. Returns
+    /// Sends a request with these keys to a server, for a memcached join. Returns
     /// whether that is complete, since no server can be asked.
     fn send_fragment<'k>(
         &mut self,
         links: &mut [Connection],
         (pool, server, to): (&PoolPlan, u16, Dialect),
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
-        (gather_key, fragment): (Key<Box<Gather>>, u16),
+        (memcached_join_key, fragment): (Key<Box<MemcachedJoin>>, u16),
     ) -> bool {
         let index = self.memcached_link(call.session.pool, server, call.session.lane);
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
-            let gather = self.memcached.gathers.get_mut(gather_key);
-            return gather.is_some_and(|gather| gather.on_fault(fragment, fault));
+            let memcached_join = self.memcached.memcached_joins.get_mut(memcached_join_key);
+            return memcached_join
+                .is_some_and(|memcached_join| memcached_join.on_fault(fragment, fault));
         }
         self.prepare_link(index, connection, 0);
         let composed = self.put(connection, to, call, (keys, b""));
-        let Some(gather) = self.memcached.gathers.get_mut(gather_key) else { return false };
+        let Some(memcached_join) = self.memcached.memcached_joins.get_mut(memcached_join_key)
+        else {
+            return false;
+        };
         let put = match composed {
             Ok(put) => put,
             Err(fault) => {
-                return gather.on_refused(fragment, &untranslatable(fault, to, &pool.name));
+                return memcached_join.on_refused(fragment, &untranslatable(fault, to, &pool.name));
             }
         };
-        put.mark(gather, fragment);
-        let owner = Owner::Gather { gather: gather_key, fragment };
+        put.mark(memcached_join, fragment);
+        let owner = Owner::MemcachedJoin { memcached_join: memcached_join_key, fragment };
         connection.link.enqueue(owner, call.counted(), put.len, self.clock.now);
         connection.link.set_expect(put.expect);
         self.note_unsent(index, connection);
@@ -490,90 +496,98 @@ impl Plane {
     }
 
     /// Takes a server's reply to a part of a request.
-    pub(in crate::core) fn on_gather_reply(
+    pub(in crate::core) fn on_memcached_join_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        (key, fragment): (Key<Box<Gather>>, u16),
+        (key, fragment): (Key<Box<MemcachedJoin>>, u16),
         reply: &[u8],
     ) {
-        let gather = self.memcached.gathers.get_mut(key);
-        if gather.is_some_and(|gather| gather.on_reply(fragment, reply)) {
-            self.finish_gather(sessions, key);
+        let memcached_join = self.memcached.memcached_joins.get_mut(key);
+        if memcached_join.is_some_and(|memcached_join| memcached_join.on_reply(fragment, reply)) {
+            self.finish_memcached_join(sessions, key);
         }
     }
 
     /// A server does not answer its part of a request.
     #[cold]
-    pub(in crate::core) fn on_gather_fault(
+    pub(in crate::core) fn on_memcached_join_fault(
         &mut self,
         sessions: &mut Slab<Session>,
-        (key, fragment): (Key<Box<Gather>>, u16),
+        (key, fragment): (Key<Box<MemcachedJoin>>, u16),
         fault: Fault,
     ) {
-        let gather = self.memcached.gathers.get_mut(key);
-        if gather.is_some_and(|gather| gather.on_fault(fragment, fault)) {
-            self.finish_gather(sessions, key);
+        let memcached_join = self.memcached.memcached_joins.get_mut(key);
+        if memcached_join.is_some_and(|memcached_join| memcached_join.on_fault(fragment, fault)) {
+            self.finish_memcached_join(sessions, key);
         }
     }
 
     /// Answers a request whose last part has come.
-    fn finish_gather(&mut self, sessions: &mut Slab<Session>, key: Key<Box<Gather>>) {
-        let Some(mut gather) = self.memcached.gathers.remove(key) else { return };
-        if let Some(request) = gather.watched.take() {
-            match self.warm_read(sessions, gather, request) {
-                Some(answered) => gather = answered,
+    fn finish_memcached_join(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        key: Key<Box<MemcachedJoin>>,
+    ) {
+        let Some(mut memcached_join) = self.memcached.memcached_joins.remove(key) else { return };
+        if let Some(request) = memcached_join.watched.take() {
+            match self.warm_read(sessions, memcached_join, request) {
+                Some(answered) => memcached_join = answered,
                 None => return,
             }
         }
-        if let Some(owner) = gather.session
+        if let Some(owner) = memcached_join.session
             && let Some(session) = sessions.get_mut(owner)
         {
-            self.note_gather(&gather);
-            if let Some(fault) = gather.fault() {
+            self.note_memcached_join(&memcached_join);
+            if let Some(fault) = memcached_join.fault() {
                 session.note_fault(fault);
             }
-            if gather.fault().is_none() {
+            if memcached_join.fault().is_none() {
                 let plan = Arc::clone(&self.plan);
-                let servers = plan.topology.pools()[usize::from(gather.pool)].servers();
+                let servers = plan.topology.pools()[usize::from(memcached_join.pool)].servers();
                 let name = |backend| servers[usize::from(backend)].label().into_owned();
-                self.complete(owner, session, gather.sequence, |out| gather.write(out, name, name));
+                self.complete(owner, session, memcached_join.sequence, |out| {
+                    memcached_join.write(out, name, name)
+                });
             } else {
                 let mut told = Vec::new();
-                self.write_gather(&gather, &mut told);
-                self.complete(owner, session, gather.sequence, |out| out.extend_from_slice(&told));
+                self.write_memcached_join(&memcached_join, &mut told);
+                self.complete(owner, session, memcached_join.sequence, |out| {
+                    out.extend_from_slice(&told)
+                });
             }
         }
-        self.memcached.free.give(gather);
+        self.memcached.free.give(memcached_join);
     }
 
     /// The same while its session is being parsed.
     #[cold]
-    fn finish_gather_now(&mut self, key: Key<Box<Gather>>, call: &mut Call<'_>) {
-        let Some(gather) = self.memcached.gathers.remove(key) else { return };
-        self.note_gather(&gather);
-        if let Some(fault) = gather.fault() {
+    fn finish_memcached_join_now(&mut self, key: Key<Box<MemcachedJoin>>, call: &mut Call<'_>) {
+        let Some(memcached_join) = self.memcached.memcached_joins.remove(key) else { return };
+        self.note_memcached_join(&memcached_join);
+        if let Some(fault) = memcached_join.fault() {
             call.session.note_fault(fault);
         }
         let mut told = Vec::new();
-        self.write_gather(&gather, &mut told);
+        self.write_memcached_join(&memcached_join, &mut told);
         let out = &mut call.busy.output;
-        call.busy.order.complete(gather.sequence, out, |out| out.extend_from_slice(&told));
-        self.memcached.free.give(gather);
+        call.busy.order.complete(memcached_join.sequence, out, |out| out.extend_from_slice(&told));
+        self.memcached.free.give(memcached_join);
     }
 
-    pub(super) fn write_gather(&self, gather: &Gather, out: &mut Vec<u8>) {
-        let servers = self.plan.topology.pools()[usize::from(gather.pool)].servers();
-        gather.write(
+    pub(super) fn write_memcached_join(&self, memcached_join: &MemcachedJoin, out: &mut Vec<u8>) {
+        let servers = self.plan.topology.pools()[usize::from(memcached_join.pool)].servers();
+        memcached_join.write(
             out,
             |backend| servers[usize::from(backend)].label().into_owned(),
-            |backend| self.describe_backend(gather.pool, backend),
+            |backend| self.describe_backend(memcached_join.pool, backend),
         );
     }
 
-    pub(super) fn note_gather(&self, gather: &Gather) {
-        let cells = self.request_cells(gather.pool, gather.counted);
-        cells.latency(gather.started, self.clock.now);
-        if let Some(fault) = gather.fault() {
+    pub(super) fn note_memcached_join(&self, memcached_join: &MemcachedJoin) {
+        let cells = self.request_cells(memcached_join.pool, memcached_join.counted);
+        cells.latency(memcached_join.started, self.clock.now);
+        if let Some(fault) = memcached_join.fault() {
             cells.fault(fault);
         }
     }

@@ -9,7 +9,7 @@ use crate::core::{Connection, LinkIndex};
 use keyway_base::Key;
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::Session;
-use keyway_proxy::memcached::Gather;
+use keyway_proxy::memcached::MemcachedJoin;
 use keyway_proxy::memcached::redis::{Question, RedisCommand, Terms, script};
 use keyway_topology::ServerSet;
 
@@ -22,28 +22,31 @@ pub(super) struct Put {
 }
 
 impl Put {
-    /// Notes in a gather how the reply is read.
-    pub(super) fn mark(&self, gather: &mut Gather, fragment: u16) {
-        gather.set_expect(fragment, self.expect);
+    /// Notes in a memcached join how the reply is read.
+    pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, fragment: u16) {
+        memcached_join.set_expect(fragment, self.expect);
         if let Some(question) = self.question {
-            gather.set_question(fragment, question);
+            memcached_join.set_question(fragment, question);
         }
     }
 }
 
 impl super::State {
     /// Whose request is answered by this.
-    pub(in crate::core) fn session_of_gather(&self, key: Key<Box<Gather>>) -> Option<Key<Session>> {
-        self.gathers.get(key)?.session
+    pub(in crate::core) fn session_of_memcached_join(
+        &self,
+        key: Key<Box<MemcachedJoin>>,
+    ) -> Option<Key<Session>> {
+        self.memcached_joins.get(key)?.session
     }
 
     /// The place of its reply.
-    pub(in crate::core) fn place_of_gather(
+    pub(in crate::core) fn place_of_memcached_join(
         &self,
-        key: Key<Box<Gather>>,
+        key: Key<Box<MemcachedJoin>>,
     ) -> Option<(Key<Session>, u32)> {
-        let gather = self.gathers.get(key)?;
-        Some((gather.session?, gather.sequence))
+        let memcached_join = self.memcached_joins.get(key)?;
+        Some((memcached_join.session?, memcached_join.sequence))
     }
 }
 
@@ -126,7 +129,7 @@ impl Plane {
     /// A server has lost the script, which somebody made it forget: it is given it
     /// again with the next request.
     #[cold]
-    pub(in crate::core) fn on_gather_refused(&mut self, index: LinkIndex, said: &[u8]) {
+    pub(in crate::core) fn on_memcached_join_refused(&mut self, index: LinkIndex, said: &[u8]) {
         if said.starts_with(b"-NOSCRIPT") {
             self.pending.multi_step.due.push(Due::Loads(index));
         }

@@ -3,13 +3,13 @@
 use super::{Call, Plane, Step};
 use crate::core::Connection;
 use crate::core::pools::routed::{
-    Destination, Language, PARTS_MAX, Wants, Whose, above, course_of,
+    Destination, Language, PARTS_MAX, Wants, Whose, above, route_policy_of,
 };
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_memcache::{ErrorKind, Outcome, Verb, write_end, write_reply};
-use keyway_proxy::course::memcached::nature_of;
-use keyway_proxy::course::{AskOrder, Course, Nature, Part, Speech, Trip};
+use keyway_proxy::route_policy::memcached::nature_of;
+use keyway_proxy::route_policy::{AskOrder, Nature, Part, RoutePolicy, RoutedRequest, Speech};
 use keyway_topology::RoutedPool;
 
 impl Call<'_> {
@@ -55,7 +55,7 @@ impl Plane {
                 call.session.pool = own;
                 step
             }
-            Destination::Over(over) => self.start_memcached_trip(plan, over, call),
+            Destination::Over(over) => self.start_memcached_routed_request(plan, over, call),
             Destination::NoPrefix(at) => {
                 self.turn_back(plan);
                 let name = &plan.pools[usize::from(at)].name;
@@ -108,7 +108,12 @@ impl Plane {
         self.tell_memcached(call, &error);
     }
 
-    fn start_memcached_trip(&mut self, plan: &Plan, over: u16, call: &mut Call<'_>) -> Step {
+    fn start_memcached_routed_request(
+        &mut self,
+        plan: &Plan,
+        over: u16,
+        call: &mut Call<'_>,
+    ) -> Step {
         let PoolKind::Routed(routes) = &plan.pools[usize::from(over)].kind else {
             return Step::Started;
         };
@@ -121,14 +126,16 @@ impl Plane {
         let (parts, owners) = match &routes.pool {
             RoutedPool::Prefix(prefix) => {
                 let children = call.request.keys(call.bytes).filter_map(|key| prefix.pick(key));
-                Self::parts_by(children, |child| Course::new(AskOrder::InTurn, nature, [child]))
+                Self::parts_by(children, |child| {
+                    RoutePolicy::new(AskOrder::InTurn, nature, [child])
+                })
             }
             RoutedPool::MissThen(_) if count > 1 => {
                 let keys = (0..count as u32).collect();
                 let owners = (0..count as u32).map(|index| (0, index)).collect();
-                (vec![Part::new(course_of(routes, nature), keys)], owners)
+                (vec![Part::new(route_policy_of(routes, nature), keys)], owners)
             }
-            _ => (vec![Part::new(course_of(routes, nature), Vec::new())], Vec::new()),
+            _ => (vec![Part::new(route_policy_of(routes, nature), Vec::new())], Vec::new()),
         };
         if parts.len() > PARTS_MAX {
             self.turn_back(plan);
@@ -141,10 +148,10 @@ impl Plane {
         }
         let client = call.session.memcached.unwrap_or_default();
         let (owner, level) = above(call.key, call.session);
-        if let Some(relay) = &mut call.session.relay {
-            relay.has_trip = true;
+        if let Some(sub_request) = &mut call.session.sub_request {
+            sub_request.has_routed_request = true;
         }
-        self.routes.add(Trip {
+        self.routes.add(RoutedRequest {
             session: call.key,
             client: owner,
             level,
@@ -162,7 +169,7 @@ impl Plane {
             parts_left: parts.len() as u16,
             parts,
             owners,
-            relays: 0,
+            sub_requests: 0,
             counted: 0,
             is_told: false,
         });

@@ -44,7 +44,7 @@ impl Plane {
                 false => None,
             };
             let (mut is_ok, mut len, mut is_stored) = (true, 0, false);
-            let lends = call.session.relay.is_none() && call.busy.order.is_empty();
+            let lends = call.session.sub_request.is_none() && call.busy.order.is_empty();
             let transfer = Transfer::new(store, None);
             let place = call.busy.order.reserve();
             call.busy.order.complete(place, &mut call.busy.output, |out| {
@@ -132,7 +132,7 @@ impl Plane {
     #[cold]
     fn settle_memcached(&mut self, store: &Store, call: &mut Call<'_>) {
         let is_flush = call.head().verb == Verb::FlushAll;
-        let settlement = self.gather_script(call.session, store, BTreeSet::new(), is_flush);
+        let settlement = self.memcached_join_script(call.session, store, BTreeSet::new(), is_flush);
         self.tell_changes(call.session, call.busy, settlement);
         self.serve_waiters(call.session.pool, store);
     }

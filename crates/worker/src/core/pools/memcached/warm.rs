@@ -1,5 +1,5 @@
 //! Pools that are warmed up from an old one: which requests concern it, and
-//! the hauls ([`Haul`]) that bring items over, one exchange after the other.
+//! the item copies ([`ItemCopy`]) that bring items over, one exchange after the other.
 //!
 //! A read is sent to the new pool as ever; what it misses is brought over, and then it
 //! is sent again. A write waits until all its client sent before is answered, has the
@@ -17,29 +17,31 @@ use keyway_memcache::{
     Dialect, Outcome, ParseLimits, Parsed, Request, Verb, Wire, compose_request, parse_request,
     write_end, write_reply,
 };
-use keyway_proxy::memcached::{Aim, Gather, Haul, Place, Terms, Warming, Warmth, warmth_of};
+use keyway_proxy::memcached::{
+    Aim, ItemCopy, MemcachedJoin, Place, Terms, WarmUpRead, Warmth, warmth_of,
+};
 use keyway_proxy::{Owner, Session};
 use keyway_topology::ServerSet;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Items of one request that are brought over at a time: each is held meanwhile.
-const HAULS_AT_ONCE: usize = 16;
+const ITEM_COPIES_AT_ONCE: usize = 16;
 /// The same of all a worker's requests; those beyond wait for their turn.
-const HAULS_MAX: usize = 64;
+const ITEM_COPIES_MAX: usize = 64;
 
 /// Requests of a worker that wait for items, before clients that have sent others are left
 /// unread.
-const WARMINGS_MAX: usize = 128;
+const WARM_UP_READS_MAX: usize = 128;
 
 /// How many items a worker brings over now, and which requests wait to bring more.
 #[derive(Default)]
-pub(super) struct Hauling {
+pub(super) struct Copying {
     begun: usize,
-    held_up: VecDeque<Key<Warming>>,
+    held_up: VecDeque<Key<WarmUpRead>>,
 }
 
-impl Hauling {
+impl Copying {
     /// Number of items on their way, and of requests that wait to bring more.
     pub(super) fn len(&self) -> usize {
         self.begun + self.held_up.len()
@@ -62,13 +64,13 @@ pub(super) enum Warm {
 }
 
 impl Warm {
-    /// Tells the gather that answers the request.
-    pub(super) fn mark(&self, gather: &mut Gather, bytes: &[u8]) {
+    /// Tells the memcached join that answers the request.
+    pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, bytes: &[u8]) {
         match self {
-            Warm::Watched => gather.watched = Some(bytes.to_vec()),
+            Warm::Watched => memcached_join.watched = Some(bytes.to_vec()),
             Warm::Resumed { started, is_deleted, .. } => {
-                gather.started = *started;
-                gather.is_deleted = *is_deleted;
+                memcached_join.started = *started;
+                memcached_join.is_deleted = *is_deleted;
             }
         }
     }
@@ -76,8 +78,11 @@ impl Warm {
 
 impl super::State {
     /// Who waits for items that are brought over.
-    pub(in crate::core) fn session_of_warming(&self, key: Key<Warming>) -> Option<Key<Session>> {
-        Some(self.warmings.get(key)?.session)
+    pub(in crate::core) fn session_of_warm_up_read(
+        &self,
+        key: Key<WarmUpRead>,
+    ) -> Option<Key<Session>> {
+        Some(self.warm_up_reads.get(key)?.session)
     }
 }
 
@@ -119,14 +124,18 @@ impl Plane {
                 return self.send_memcached(links, (pool, sharded), to, call);
             }
             // Too many wait already: it is sent alone, when it can be the next.
-            if self.memcached.warmings.len() >= WARMINGS_MAX && !call.session.is_quiet(call.busy) {
+            if self.memcached.warm_up_reads.len() >= WARM_UP_READS_MAX
+                && !call.session.is_quiet(call.busy)
+            {
                 call.session.fence();
                 return Step::Wait;
             }
             call.warm = Some(Warm::Watched);
             return self.send_memcached(links, (pool, sharded), to, call);
         }
-        let Some((hauls, is_strict)) = self.hauls_of_write((sharded, warm_up), warmth, call) else {
+        let Some((item_copies, is_strict)) =
+            self.item_copies_of_write((sharded, warm_up), warmth, call)
+        else {
             return self.send_memcached(links, (pool, sharded), to, call);
         };
         // What the client sent before comes first, and what it sends later last.
@@ -134,8 +143,8 @@ impl Plane {
             call.session.fence();
             return Step::Wait;
         }
-        for haul in &hauls {
-            let link = self.memcached_link(warm_up.from, haul.from, call.session.lane);
+        for item_copy in &item_copies {
+            let link = self.memcached_link(warm_up.from, item_copy.from, call.session.lane);
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
@@ -143,7 +152,7 @@ impl Plane {
         self.count_memcached(call);
         call.session.fence();
         let wire = super::wire_of(call.head());
-        let warming = Warming {
+        let warm_up_read = WarmUpRead {
             session: call.key,
             sequence: call.reserve(),
             started: self.clock.now,
@@ -151,13 +160,13 @@ impl Plane {
             pool: call.session.pool,
             request: call.bytes.to_vec(),
             wire,
-            hauls,
+            item_copies,
             missed: None,
             is_strict,
             is_due: true,
             is_held_up: false,
         };
-        let key = self.memcached.warmings.insert(warming);
+        let key = self.memcached.warm_up_reads.insert(warm_up_read);
         self.pending.multi_step.due.push(Due::Warm(key));
         Step::Started
     }
@@ -174,19 +183,19 @@ impl Plane {
 
     /// What a write needs of the old pool; `None` when nothing. Whether it fails where
     /// that does comes with it.
-    fn hauls_of_write(
+    fn item_copies_of_write(
         &mut self,
         (sharded, warm_up): (&ServerSet, &WarmUpPlan),
         warmth: Warmth,
         call: &Call<'_>,
-    ) -> Option<(Vec<Haul>, bool)> {
+    ) -> Option<(Vec<ItemCopy>, bool)> {
         let (aim, is_strict) = match warmth {
             Warmth::Modify { is_needed } => (Aim::Modify, is_needed),
             Warmth::Clear => (Aim::Clear, true),
             Warmth::Flush => {
                 let aim = Aim::Flush(call.head().expiry);
-                let hauls: Vec<Haul> = self.servers_to_flush(warm_up, aim);
-                return (!hauls.is_empty()).then_some((hauls, true));
+                let item_copies: Vec<ItemCopy> = self.servers_to_flush(warm_up, aim);
+                return (!item_copies.is_empty()).then_some((item_copies, true));
             }
             Warmth::Read | Warmth::None => return None,
         };
@@ -194,7 +203,7 @@ impl Plane {
         let to = self.server_of(call.session.pool, sharded, key)?;
         match self.old_place(warm_up, key, to) {
             Old::Server(from) => {
-                Some((vec![Haul::new(aim, warm_up.terms, key, (from, to))], is_strict))
+                Some((vec![ItemCopy::new(aim, warm_up.terms, key, (from, to))], is_strict))
             }
             Old::Unusable => {
                 warm_up.totals.note_unasked();
@@ -205,14 +214,14 @@ impl Plane {
     }
 
     /// The old servers in use that are none of the new pool's.
-    fn servers_to_flush(&self, warm_up: &WarmUpPlan, aim: Aim) -> Vec<Haul> {
+    fn servers_to_flush(&self, warm_up: &WarmUpPlan, aim: Aim) -> Vec<ItemCopy> {
         let from = usize::from(warm_up.from);
         let (health, topology) = (&self.plan.health, &self.plan.topology);
         let servers = warm_up.same.iter().enumerate().filter(|(server, same)| {
             same.is_none() && health.is_usable(topology.backend_id(from, *server))
         });
-        let haul = |(server, _)| Haul::new(aim, warm_up.terms, b"", (server as u16, 0));
-        servers.map(haul).collect()
+        let item_copy = |(server, _)| ItemCopy::new(aim, warm_up.terms, b"", (server as u16, 0));
+        servers.map(item_copy).collect()
     }
 
     fn old_place(&mut self, warm_up: &WarmUpPlan, key: &[u8], to: u16) -> Old {
@@ -228,30 +237,34 @@ impl Plane {
     }
 
     /// Looks at the replies to a read. What it missed is brought over first, unless there
-    /// is nothing to bring: then the gather is given back to be answered.
+    /// is nothing to bring: then the memcached join is given back to be answered.
     #[cold]
     pub(super) fn warm_read(
         &mut self,
         sessions: &Slab<Session>,
-        gather: Box<Gather>,
+        memcached_join: Box<MemcachedJoin>,
         request: Vec<u8>,
-    ) -> Option<Box<Gather>> {
+    ) -> Option<Box<MemcachedJoin>> {
         let plan = Arc::clone(&self.plan);
-        let Some((sharded, warm_up)) = warm_up_of(&plan, gather.pool) else { return Some(gather) };
-        let owner = gather.session.filter(|&owner| sessions.get(owner).is_some());
-        let (Some(session), Some(misses)) = (owner, gather.misses()) else { return Some(gather) };
-        let (mut hauls, mut hits) = (Vec::new(), 0);
+        let Some((sharded, warm_up)) = warm_up_of(&plan, memcached_join.pool) else {
+            return Some(memcached_join);
+        };
+        let owner = memcached_join.session.filter(|&owner| sessions.get(owner).is_some());
+        let (Some(session), Some(misses)) = (owner, memcached_join.misses()) else {
+            return Some(memcached_join);
+        };
+        let (mut item_copies, mut hits) = (Vec::new(), 0);
         let mut seen = BTreeSet::new();
-        for (key, is_missed) in gather.keys().zip(misses) {
+        for (key, is_missed) in memcached_join.keys().zip(misses) {
             // One that is asked for twice is brought over once.
             if is_missed && !seen.insert(key) {
                 continue;
             }
-            let Some(to) = self.server_of(gather.pool, sharded, key) else { continue };
+            let Some(to) = self.server_of(memcached_join.pool, sharded, key) else { continue };
             match self.old_place(warm_up, key, to) {
                 Old::Server(_) if !is_missed => hits += 1,
                 Old::Server(from) => {
-                    hauls.push(Haul::new(Aim::Read, warm_up.terms, key, (from, to)));
+                    item_copies.push(ItemCopy::new(Aim::Read, warm_up.terms, key, (from, to)));
                 }
                 Old::Unusable if is_missed => warm_up.totals.note_unasked(),
                 Old::Unusable | Old::Same => {}
@@ -260,37 +273,37 @@ impl Plane {
         if hits > 0 {
             warm_up.totals.note_new_hits(hits);
         }
-        if hauls.is_empty() {
-            return Some(gather);
+        if item_copies.is_empty() {
+            return Some(memcached_join);
         }
         let wire = sessions.get(session).and_then(|one| one.memcached?.wire).unwrap_or(Wire::Text);
-        let warming = Warming {
+        let warm_up_read = WarmUpRead {
             session,
-            sequence: gather.sequence,
-            started: gather.started,
-            counted: gather.counted,
-            pool: gather.pool,
+            sequence: memcached_join.sequence,
+            started: memcached_join.started,
+            counted: memcached_join.counted,
+            pool: memcached_join.pool,
             request,
             wire,
-            hauls,
-            missed: Some(gather),
+            item_copies,
+            missed: Some(memcached_join),
             is_strict: false,
             is_due: true,
             is_held_up: false,
         };
-        let key = self.memcached.warmings.insert(warming);
+        let key = self.memcached.warm_up_reads.insert(warm_up_read);
         self.pending.multi_step.due.push(Due::Warm(key));
         None
     }
 
     /// Returns whether items are on their way to or from a pool that is being ended.
     #[cold]
-    pub(in crate::core) fn is_warming(&self, pool: u16) -> bool {
+    pub(in crate::core) fn is_warm_up_read(&self, pool: u16) -> bool {
         let is_of = |other: u16| {
             let from = warm_up_of(&self.plan, other).map(|(_, warm_up)| warm_up.from);
             other == pool || from == Some(pool)
         };
-        self.memcached.warmings.iter().any(|(_, warming)| is_of(warming.pool))
+        self.memcached.warm_up_reads.iter().any(|(_, warm_up_read)| is_of(warm_up_read.pool))
     }
 
     /// Returns whether a pool that has not ended here is warmed up from this one, and may still ask
@@ -304,105 +317,106 @@ impl Plane {
         pools.any(|other| !self.ended.contains(&other) && is_from(other))
     }
 
-    /// Takes what came of a haul's last request.
+    /// Takes what came of a item copy's last request.
     #[cold]
-    pub(in crate::core) fn on_warming_reply(
+    pub(in crate::core) fn on_warm_up_read_reply(
         &mut self,
-        key: Key<Warming>,
-        haul: u32,
+        key: Key<WarmUpRead>,
+        item_copy: u32,
         outcome: Result<&[u8], Fault>,
     ) {
         let unix_secs = (self.clock.unix_micros / 1_000_000) as i64;
-        let Some(warming) = self.memcached.warmings.get_mut(key) else { return };
-        let Some(haul) = warming.hauls.get_mut(haul as usize) else { return };
+        let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key) else { return };
+        let Some(item_copy) = warm_up_read.item_copies.get_mut(item_copy as usize) else { return };
         match outcome {
-            Ok(reply) => haul.on_reply(reply, unix_secs),
-            Err(fault) => haul.on_fault(fault),
+            Ok(reply) => item_copy.on_reply(reply, unix_secs),
+            Err(fault) => item_copy.on_fault(fault),
         }
-        if !std::mem::replace(&mut warming.is_due, true) {
+        if !std::mem::replace(&mut warm_up_read.is_due, true) {
             self.pending.multi_step.due.push(Due::Warm(key));
         }
     }
 
-    /// Sends what the hauls of a request ask next, and the request when they are over.
+    /// Sends what the item copies of a request ask next, and the request when they are over.
     #[cold]
-    pub(in crate::core) fn continue_warming(
+    pub(in crate::core) fn continue_warm_up_read(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut [Connection],
-        key: Key<Warming>,
+        key: Key<WarmUpRead>,
     ) {
         let plan = Arc::clone(&self.plan);
-        let Some(warming) = self.memcached.warmings.get_mut(key) else { return };
-        warming.is_due = false;
-        let (pool, owner, counted) = (warming.pool, warming.session, warming.counted);
+        let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key) else { return };
+        warm_up_read.is_due = false;
+        let (pool, owner, counted) =
+            (warm_up_read.pool, warm_up_read.session, warm_up_read.counted);
         let Some((_, warm_up)) = warm_up_of(&plan, pool) else { return };
-        let mut hauls = std::mem::take(&mut warming.hauls);
+        let mut item_copies = std::mem::take(&mut warm_up_read.item_copies);
         let mut on_their_way = 0;
-        for (index, haul) in hauls.iter_mut().enumerate() {
-            if haul.end().is_some() {
+        for (index, item_copy) in item_copies.iter_mut().enumerate() {
+            if item_copy.end().is_some() {
                 continue;
             }
             on_their_way += 1;
-            if on_their_way > HAULS_AT_ONCE {
+            if on_their_way > ITEM_COPIES_AT_ONCE {
                 break;
             }
-            if !haul.is_begun {
-                if self.memcached.hauling.begun == HAULS_MAX {
+            if !item_copy.is_begun {
+                if self.memcached.copying.begun == ITEM_COPIES_MAX {
                     self.hold_up(key);
                     break;
                 }
-                self.memcached.hauling.begun += 1;
-                haul.is_begun = true;
+                self.memcached.copying.begun += 1;
+                item_copy.is_begun = true;
             }
-            while let Some(place) = haul.place() {
+            while let Some(place) = item_copy.place() {
                 let link = match place {
-                    Place::Old => self.memcached_link(warm_up.from, haul.from, owner.index()),
-                    Place::New => self.memcached_link(pool, haul.to, owner.index()),
+                    Place::Old => self.memcached_link(warm_up.from, item_copy.from, owner.index()),
+                    Place::New => self.memcached_link(pool, item_copy.to, owner.index()),
                 };
-                let owner = Owner::Warming { warming: key, haul: index as u32 };
-                self.send_haul((links, link), haul, (owner, counted));
+                let owner = Owner::WarmUpRead { warm_up_read: key, item_copy: index as u32 };
+                self.send_item_copy((links, link), item_copy, (owner, counted));
             }
         }
-        for haul in hauls.iter_mut().filter(|haul| haul.end().is_some()) {
-            self.memcached.hauling.begun -= usize::from(std::mem::take(&mut haul.is_begun));
-            haul.forget_value();
+        for item_copy in item_copies.iter_mut().filter(|item_copy| item_copy.end().is_some()) {
+            self.memcached.copying.begun -= usize::from(std::mem::take(&mut item_copy.is_begun));
+            item_copy.forget_value();
         }
         self.go_on_held_up();
-        let Some(warming) = self.memcached.warmings.get_mut(key) else { return };
-        warming.hauls = hauls;
-        if warming.is_over()
-            && let Some(warming) = self.memcached.warmings.remove(key)
+        let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key) else { return };
+        warm_up_read.item_copies = item_copies;
+        if warm_up_read.is_over()
+            && let Some(warm_up_read) = self.memcached.warm_up_reads.remove(key)
         {
-            warming.hauls.iter().for_each(|haul| warm_up.totals.note(haul));
-            self.finish_warming(sessions, links, warming);
+            warm_up_read.item_copies.iter().for_each(|item_copy| warm_up.totals.note(item_copy));
+            self.finish_warm_up_read(sessions, links, warm_up_read);
         }
     }
 
     /// Lets a request wait until others have brought their items over.
-    fn hold_up(&mut self, key: Key<Warming>) {
-        if let Some(warming) = self.memcached.warmings.get_mut(key)
-            && !std::mem::replace(&mut warming.is_held_up, true)
+    fn hold_up(&mut self, key: Key<WarmUpRead>) {
+        if let Some(warm_up_read) = self.memcached.warm_up_reads.get_mut(key)
+            && !std::mem::replace(&mut warm_up_read.is_held_up, true)
         {
-            self.memcached.hauling.held_up.push_back(key);
+            self.memcached.copying.held_up.push_back(key);
         }
     }
 
     /// Lets the next of them go on, if there is room; whoever it is sees to the one after.
     fn go_on_held_up(&mut self) {
-        let super::State { hauling, warmings, .. } = &mut self.memcached;
-        while hauling.begun < HAULS_MAX
-            && let Some(key) = hauling.held_up.pop_front()
+        let super::State { copying, warm_up_reads, .. } = &mut self.memcached;
+        while copying.begun < ITEM_COPIES_MAX
+            && let Some(key) = copying.held_up.pop_front()
         {
-            let Some(warming) = warmings.get_mut(key) else { continue };
-            warming.is_held_up = false;
-            if !std::mem::replace(&mut warming.is_due, true) {
+            let Some(warm_up_read) = warm_up_reads.get_mut(key) else { continue };
+            warm_up_read.is_held_up = false;
+            if !std::mem::replace(&mut warm_up_read.is_due, true) {
                 return self.pending.multi_step.due.push(Due::Warm(key));
             }
         }
     }
 
-    /// Returns whether as many requests as a link has room for have had no reply in time. Hauls do not
+    /// Returns whether as many requests as a link has room for have had no reply in time. Item copies do not
     /// wait for room: without this, those to a silent server would pile up, as each one gives way to
     /// the next when its time is up.
     fn owes_many(&self, connection: &Connection) -> bool {
@@ -410,99 +424,100 @@ impl Plane {
         late >= self.link_options(connection.pool).in_flight_max as usize
     }
 
-    fn send_haul(
+    fn send_item_copy(
         &mut self,
         (links, index): (&mut [Connection], LinkIndex),
-        haul: &mut Haul,
+        item_copy: &mut ItemCopy,
         (owner, counted): (Owner, Counted),
     ) {
         let connection = &mut links[index];
         if let Some(fault) = self.refused(connection) {
-            return haul.on_fault(fault);
+            return item_copy.on_fault(fault);
         }
-        if haul.is_looking_up() && self.owes_many(connection) {
-            return haul.on_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
+        if item_copy.is_looking_up() && self.owes_many(connection) {
+            return item_copy
+                .on_fault(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No });
         }
         self.prepare_link(index, connection, 0);
         let out = connection.link.request_buf();
         let start = out.len();
-        let Some(expect) = haul.compose(out) else { return };
+        let Some(expect) = item_copy.compose(out) else { return };
         let len = out.len() - start;
         connection.link.enqueue(owner, counted, len, self.clock.now);
         connection.link.set_expect(expect);
         self.note_unsent(index, connection);
     }
 
-    /// Answers a request whose hauls are over, or sends it at last.
-    fn finish_warming(
+    /// Answers a request whose item copies are over, or sends it at last.
+    fn finish_warm_up_read(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut [Connection],
-        mut warming: Warming,
+        mut warm_up_read: WarmUpRead,
     ) {
-        let Some(session) = sessions.get_mut(warming.session) else {
-            return self.finish_unheard(links, &warming);
+        let Some(session) = sessions.get_mut(warm_up_read.session) else {
+            return self.finish_unheard(links, &warm_up_read);
         };
-        if !warming.has_news()
-            && let Some(gather) = warming.missed.take()
+        if !warm_up_read.has_news()
+            && let Some(memcached_join) = warm_up_read.missed.take()
         {
-            self.note_gather(&gather);
-            if let Some(fault) = gather.fault() {
+            self.note_memcached_join(&memcached_join);
+            if let Some(fault) = memcached_join.fault() {
                 session.note_fault(fault);
             }
             let mut told = Vec::new();
-            self.write_gather(&gather, &mut told);
-            self.complete(warming.session, session, gather.sequence, |out| {
+            self.write_memcached_join(&memcached_join, &mut told);
+            self.complete(warm_up_read.session, session, memcached_join.sequence, |out| {
                 out.extend_from_slice(&told);
             });
-            return self.memcached.free.give(gather);
+            return self.memcached.free.give(memcached_join);
         }
         let Some(mut busy) = session.busy.take() else { return };
         let plan = Arc::clone(&self.plan);
         let mut request = Request::default();
         let len_max = session.memcached.map_or(0, |client| client.item_len_max);
         let limits = ParseLimits::of(&plan.limits, len_max);
-        let parsed = parse_request(&warming.request, warming.wire, &limits, &mut request);
+        let parsed = parse_request(&warm_up_read.request, warm_up_read.wire, &limits, &mut request);
         debug_assert!(matches!(parsed, Parsed::Ready { .. }), "it was parsed before");
         let warm = Warm::Resumed {
-            sequence: warming.sequence,
-            started: warming.started,
-            is_deleted: warming.has_deleted(),
+            sequence: warm_up_read.sequence,
+            started: warm_up_read.started,
+            is_deleted: warm_up_read.has_deleted(),
         };
         // Another pool may have led here.
-        let own = std::mem::replace(&mut session.pool, warming.pool);
+        let own = std::mem::replace(&mut session.pool, warm_up_read.pool);
         let mut call = Call {
-            key: warming.session,
+            key: warm_up_read.session,
             session,
             busy: &mut busy,
             request: &request,
-            bytes: &warming.request,
+            bytes: &warm_up_read.request,
             warm: Some(warm),
         };
-        self.resume_warmed(links, &warming, &mut call);
+        self.resume_warmed(links, &warm_up_read, &mut call);
         session.pool = own;
         session.busy = Some(busy);
-        self.mark_session_dirty(warming.session, session);
+        self.mark_session_dirty(warm_up_read.session, session);
         if session.paused && session.waits_for.is_none() {
-            self.mark_session_resuming(warming.session, session);
+            self.mark_session_resuming(warm_up_read.session, session);
         }
     }
 
     /// Sends a write whose client has left: it was received whole.
-    fn finish_unheard(&mut self, links: &mut [Connection], warming: &Warming) {
+    fn finish_unheard(&mut self, links: &mut [Connection], warm_up_read: &WarmUpRead) {
         let plan = Arc::clone(&self.plan);
-        let Some((sharded, warm_up)) = warm_up_of(&plan, warming.pool) else { return };
+        let Some((sharded, warm_up)) = warm_up_of(&plan, warm_up_read.pool) else { return };
         let mut request = Request::default();
         let limits = ParseLimits::of(&plan.limits, u32::MAX);
-        let bytes = &warming.request[..];
-        let parsed = parse_request(bytes, warming.wire, &limits, &mut request);
+        let bytes = &warm_up_read.request[..];
+        let parsed = parse_request(bytes, warm_up_read.wire, &limits, &mut request);
         let is_whole = matches!(parsed, Parsed::Ready { .. });
-        if !is_whole || request.keys.len() != 1 || warming.missed.is_some() {
+        if !is_whole || request.keys.len() != 1 || warm_up_read.missed.is_some() {
             return;
         }
-        let to = self.server_of(warming.pool, sharded, request.key(bytes, 0));
-        let (Some(to), None) = (to, warming.refusal()) else { return };
-        let index = self.memcached_link(warming.pool, to, warming.session.index());
+        let to = self.server_of(warm_up_read.pool, sharded, request.key(bytes, 0));
+        let (Some(to), None) = (to, warm_up_read.refusal()) else { return };
+        let index = self.memcached_link(warm_up_read.pool, to, warm_up_read.session.index());
         let connection = &mut links[index];
         if connection.link.is_down(self.clock.now) || !self.lets_through(connection) {
             return;
@@ -515,19 +530,29 @@ impl Plane {
         let composed = compose_request(out, words, &request.head, request.keys(bytes), value);
         let Ok(expect) = composed else { return };
         let len = out.len() - start;
-        connection.link.enqueue(Owner::Unheard(Key::NONE), warming.counted, len, self.clock.now);
+        connection.link.enqueue(
+            Owner::Unheard(Key::NONE),
+            warm_up_read.counted,
+            len,
+            self.clock.now,
+        );
         connection.link.set_expect(expect);
         self.note_unsent(index, connection);
     }
 
-    fn resume_warmed(&mut self, links: &mut [Connection], warming: &Warming, call: &mut Call<'_>) {
+    fn resume_warmed(
+        &mut self,
+        links: &mut [Connection],
+        warm_up_read: &WarmUpRead,
+        call: &mut Call<'_>,
+    ) {
         let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[usize::from(warming.pool)];
-        let Some((sharded, warm_up)) = warm_up_of(&plan, warming.pool) else { return };
-        match warming.refusal() {
+        let pool = &plan.pools[usize::from(warm_up_read.pool)];
+        let Some((sharded, warm_up)) = warm_up_of(&plan, warm_up_read.pool) else { return };
+        match warm_up_read.refusal() {
             Some((backend, fault)) => {
                 let text = self.describe_backend(warm_up.from, backend);
-                self.count_fault(warming.pool, warming.counted, fault);
+                self.count_fault(warm_up_read.pool, warm_up_read.counted, fault);
                 self.tell_failure(call, fault, &text);
             }
             None => {
@@ -617,13 +642,16 @@ mod tests {
             core.on_client_bytes(client, b"get k\r\n".repeat(8).as_slice());
             send_all(&mut core, new);
             core.on_backend_bytes(new, b"END\r\n".repeat(8).as_slice()).unwrap();
-            core.continue_errands();
+            core.continue_multi_steps();
             send_all(&mut core, old);
             pass_to(&mut core, round * 200 + 100);
-            core.continue_errands();
+            core.continue_multi_steps();
         }
         assert_eq!(output(&core, client).matches("END").count(), 40 * 8, "all are told of a miss");
         let in_flight = core.links[old].link.in_flight();
-        assert!((IN_FLIGHT_MAX..=IN_FLIGHT_MAX + HAULS_MAX).contains(&in_flight), "{in_flight}");
+        assert!(
+            (IN_FLIGHT_MAX..=IN_FLIGHT_MAX + ITEM_COPIES_MAX).contains(&in_flight),
+            "{in_flight}"
+        );
     }
 }

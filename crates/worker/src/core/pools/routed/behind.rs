@@ -2,8 +2,8 @@
 //! change places or one of them did not take a request.
 //!
 //! A client of the pool itself, and of pools that only choose, waits at its fence. What
-//! trips have asked is a relay's: what the same client asks the same pool later waits
-//! until that has ended, as it does behind a relay that is stalled. That holds for copies
+//! routed requests have asked is a sub-request's: what the same client asks the same pool later waits
+//! until that has ended, as it does behind a sub-request that is stalled. That holds for copies
 //! as well, for which their client does not wait.
 
 use super::State;
@@ -12,7 +12,7 @@ use crate::PoolKind;
 use crate::core::{Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_proxy::Session;
-use keyway_proxy::course::{Relay, RelayFor};
+use keyway_proxy::route_policy::{SubRequest, SubRequestFor};
 
 #[cfg(test)]
 mod laws;
@@ -27,14 +27,14 @@ impl Core {
             if !is_in_flight(session) || !plane.may_be_at(session, pool) {
                 continue;
             }
-            match session.relay {
+            match session.sub_request {
                 None => session.keep_order(),
                 // Those that ask for it are held; who waits for others must not be waited
                 // for by these.
-                Some(relay) if relay.has_trip => {}
-                Some(relay) => {
+                Some(sub_request) if sub_request.has_routed_request => {}
+                Some(sub_request) => {
                     plane.routes.keep_behind(session);
-                    asked_for.push(relay.client);
+                    asked_for.push(sub_request.client);
                 }
             }
         }
@@ -42,7 +42,7 @@ impl Core {
         self.withdraw_unsent();
     }
 
-    /// What relays could not send yet is asked anew once those before them have ended: it
+    /// What sub-requests could not send yet is asked anew once those before them have ended: it
     /// would go straight to where these are still to come.
     fn withdraw_unsent(&mut self) {
         let queues = &self.plane.routes.queues;
@@ -50,8 +50,9 @@ impl Core {
             return;
         }
         let is_behind = |session: &Session| {
-            session.relay.is_some_and(|relay| {
-                relay.stalled > Some(0) && queues.has_sent((relay.client.to_bits(), session.pool))
+            session.sub_request.is_some_and(|sub_request| {
+                sub_request.stalled > Some(0)
+                    && queues.has_sent((sub_request.client.to_bits(), session.pool))
             })
         };
         let unsent: Vec<Key<Session>> =
@@ -63,25 +64,25 @@ impl Core {
     /// what comes then waits for it.
     pub(in crate::core) fn is_alone(&mut self, key: Key<Session>) -> bool {
         let Core { sessions, plane, .. } = self;
-        let Some(relay) = sessions.get(key).and_then(|session| session.relay) else {
+        let Some(sub_request) = sessions.get(key).and_then(|session| session.sub_request) else {
             return sessions.get_mut(key).is_some_and(holds_one);
         };
         // Those that have come since wait for it.
-        if relay.is_last {
+        if sub_request.is_last {
             return true;
         }
-        let is_alone = match plane.routes.is_awaited(sessions, &relay) {
-            true => sessions.get_mut(relay.client).is_some_and(holds_one),
+        let is_alone = match plane.routes.is_awaited(sessions, &sub_request) {
+            true => sessions.get_mut(sub_request.client).is_some_and(holds_one),
             // Its client does not wait for it, and may have had others sent since.
             false => {
-                let own = plane.routes.relays_above(sessions, &relay) + 1;
-                let client = sessions.get(client_behind(relay.client));
-                client.is_some_and(|client| client.relays == own)
+                let own = plane.routes.sub_requests_above(sessions, &sub_request) + 1;
+                let client = sessions.get(client_behind(sub_request.client));
+                client.is_some_and(|client| client.sub_requests == own)
             }
         };
         if let (true, Some(session)) = (is_alone, sessions.get_mut(key)) {
             plane.routes.keep_behind(session);
-            session.relay.iter_mut().for_each(|relay| relay.is_last = true);
+            session.sub_request.iter_mut().for_each(|sub_request| sub_request.is_last = true);
         }
         is_alone
     }
@@ -111,29 +112,40 @@ impl Plane {
 }
 
 impl State {
-    /// Has what its client asks the same pool later wait until this relay has ended.
+    /// Has what its client asks the same pool later wait until this sub-request has ended.
     fn keep_behind(&mut self, session: &mut Session) {
         let pool = session.pool;
-        let Some(relay) = &mut session.relay else { return };
-        if relay.stalled.is_none() {
-            relay.stalled = Some(0);
-            self.queues.on_stalled((relay.client.to_bits(), pool), relay.level, 0);
+        let Some(sub_request) = &mut session.sub_request else { return };
+        if sub_request.stalled.is_none() {
+            sub_request.stalled = Some(0);
+            self.queues.on_stalled((sub_request.client.to_bits(), pool), sub_request.level, 0);
         }
     }
 
-    /// The relays that wait for what this one has asked.
-    fn relays_above(&self, sessions: &Slab<Session>, relay: &Relay) -> u32 {
-        let RelayFor::Ask { trip, .. } = relay.errand else { return 0 };
-        let trip = self.trips.get(trip).filter(|trip| !trip.is_told);
-        let above = trip.and_then(|trip| sessions.get(trip.session)?.relay.as_ref());
-        above.map_or(0, |above| self.relays_above(sessions, above) + 1)
+    /// The sub-requests that wait for what this one has asked.
+    fn sub_requests_above(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> u32 {
+        let SubRequestFor::Ask { routed_request, .. } = sub_request.purpose else { return 0 };
+        let routed_request = self
+            .routed_requests
+            .get(routed_request)
+            .filter(|routed_request| !routed_request.is_told);
+        let above = routed_request
+            .and_then(|routed_request| sessions.get(routed_request.session)?.sub_request.as_ref());
+        above.map_or(0, |above| self.sub_requests_above(sessions, above) + 1)
     }
 
-    /// Whether the client waits for the reply to what a relay has asked.
-    fn is_awaited(&self, sessions: &Slab<Session>, relay: &Relay) -> bool {
-        let RelayFor::Ask { trip, .. } = relay.errand else { return false };
-        let Some(trip) = self.trips.get(trip).filter(|trip| !trip.is_told) else { return false };
-        let above = sessions.get(trip.session).and_then(|session| session.relay.as_ref());
+    /// Whether the client waits for the reply to what a sub-request has asked.
+    fn is_awaited(&self, sessions: &Slab<Session>, sub_request: &SubRequest) -> bool {
+        let SubRequestFor::Ask { routed_request, .. } = sub_request.purpose else { return false };
+        let Some(routed_request) = self
+            .routed_requests
+            .get(routed_request)
+            .filter(|routed_request| !routed_request.is_told)
+        else {
+            return false;
+        };
+        let above =
+            sessions.get(routed_request.session).and_then(|session| session.sub_request.as_ref());
         above.is_none_or(|above| self.is_awaited(sessions, above))
     }
 }

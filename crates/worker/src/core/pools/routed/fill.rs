@@ -2,14 +2,14 @@
 //! is there by then. How much time it has left is asked first; the client's reply waits
 //! for that, so that what it sends next comes behind the fill.
 
-use super::relays::{Errand, Question};
+use super::sub_requests::{Question, UnsentSubRequest};
 use super::{Language, RouteTotals, Whose, routes_of};
 use crate::Plan;
 use crate::core::{Core, Plane};
 use keyway_base::{Fault, Key};
 use keyway_command::Verb;
 use keyway_memcache::{Dialect, Head, RequestFlags, Verb as Word, Wire, compose_request};
-use keyway_proxy::course::{RelayFor, Speech, Trip, memcached, redis};
+use keyway_proxy::route_policy::{RoutedRequest, Speech, SubRequestFor, memcached, redis};
 use keyway_resp::{parse_integer, reply};
 use keyway_topology::RoutedPool;
 use std::sync::Arc;
@@ -32,27 +32,40 @@ fn target_of(plan: &Plan, pool: u16) -> Option<Target> {
 impl Core {
     /// Asks `child` how much time the items have left that it has found. Returns whether
     /// there are any to be filled in.
-    pub(super) fn ask_time_left(&mut self, key: Key<Box<Trip>>, part: u16, child: u16) -> bool {
+    pub(super) fn ask_time_left(
+        &mut self,
+        key: Key<Box<RoutedRequest>>,
+        part: u16,
+        child: u16,
+    ) -> bool {
         let plan = Arc::clone(&self.plane.plan);
-        let Some(trip) = self.plane.routes.trips.get_mut(key) else { return false };
-        let is_wanted = target_of(&plan, trip.pool).is_some_and(|target| target.first != child);
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else {
+            return false;
+        };
+        let is_wanted =
+            target_of(&plan, routed_request.pool).is_some_and(|target| target.first != child);
         if !is_wanted {
             return false;
         }
-        let mut found = found_keys(trip, part);
+        let mut found = found_keys(routed_request, part);
         found.truncate(FILLS_MAX);
-        let questions: Vec<(u32, Vec<u8>)> =
-            found.into_iter().filter_map(|key| Some((key, question(trip, key)?))).collect();
-        trip.parts[usize::from(part)].asking = questions.len() as u32;
-        trip.relays += questions.len() as u32;
-        let mut whose = Whose::of_trip(trip);
+        let questions: Vec<(u32, Vec<u8>)> = found
+            .into_iter()
+            .filter_map(|key| Some((key, question(routed_request, key)?)))
+            .collect();
+        routed_request.parts[usize::from(part)].asking = questions.len() as u32;
+        routed_request.sub_requests += questions.len() as u32;
+        let mut whose = Whose::of_routed_request(routed_request);
         if let Language::Memcached { wire, .. } = &mut whose.language {
             *wire = Wire::Text;
         }
         let is_any = !questions.is_empty();
         for (index, bytes) in questions {
-            let relay = RelayFor::TimeLeft { trip: key, part, key: index };
-            self.send(whose.level, Question::Own(Errand { relay, whose, pool: child, bytes }));
+            let sub_request = SubRequestFor::TimeLeft { routed_request: key, part, key: index };
+            self.send(
+                whose.level,
+                Question::Own(UnsentSubRequest { sub_request, whose, pool: child, bytes }),
+            );
         }
         is_any
     }
@@ -60,26 +73,27 @@ impl Core {
     /// A child has told how much time an item has left.
     pub(super) fn on_time_left(
         &mut self,
-        key: Key<Box<Trip>>,
+        key: Key<Box<RoutedRequest>>,
         part: u16,
         index: u32,
         reply: &[u8],
         fault: Option<Fault>,
     ) {
         let plan = Arc::clone(&self.plane.plan);
-        let Some(trip) = self.plane.routes.trips.get_mut(key) else { return };
-        trip.relays -= 1;
-        let pool = trip.pool;
-        let place = &mut trip.parts[usize::from(part)];
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        routed_request.sub_requests -= 1;
+        let pool = routed_request.pool;
+        let place = &mut routed_request.parts[usize::from(part)];
         place.asking -= 1;
         let is_last = place.asking == 0;
         if let Some(target) = target_of(&plan, pool)
-            && let Some(ttl) = time_to_live(trip, reply, fault, target.ttl_max)
-            && let Some(bytes) = fill(trip, part, index, ttl)
+            && let Some(ttl) = time_to_live(routed_request, reply, fault, target.ttl_max)
+            && let Some(bytes) = fill(routed_request, part, index, ttl)
         {
-            let (relay, whose) = (RelayFor::Fill(pool), Whose::of_trip(trip));
-            let errand = Errand { relay, whose, pool: target.first, bytes };
-            self.send(whose.level, Question::Own(errand));
+            let (sub_request, whose) =
+                (SubRequestFor::Fill(pool), Whose::of_routed_request(routed_request));
+            let purpose = UnsentSubRequest { sub_request, whose, pool: target.first, bytes };
+            self.send(whose.level, Question::Own(purpose));
         }
         if is_last {
             self.finish_part(key);
@@ -109,9 +123,9 @@ impl Plane {
 }
 
 /// The keys of a part whose items its reply has whole.
-fn found_keys(trip: &Trip, part: u16) -> Vec<u32> {
-    let place = &trip.parts[usize::from(part)];
-    match &trip.speech {
+fn found_keys(routed_request: &RoutedRequest, part: u16) -> Vec<u32> {
+    let place = &routed_request.parts[usize::from(part)];
+    match &routed_request.speech {
         Speech::Redis { command, .. } => match command.verb {
             Verb::Get if redis::bulk(&place.reply).is_some() => vec![0],
             Verb::Mget => {
@@ -129,7 +143,8 @@ fn found_keys(trip: &Trip, part: u16) -> Vec<u32> {
             if request.keys.len() == 1 {
                 return memcached::items(&place.reply, *wire).next().map_or(vec![], |_| vec![0]);
             }
-            let keys = place.keys.iter().map(|&key| request.key(&trip.bytes, key as usize));
+            let keys =
+                place.keys.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
             let misses = memcached::misses(&place.reply, keys);
             let found = place.keys.iter().zip(misses).filter(|(_, is_missing)| !is_missing);
             found.map(|(key, _)| *key).collect()
@@ -138,17 +153,17 @@ fn found_keys(trip: &Trip, part: u16) -> Vec<u32> {
 }
 
 /// How a child is asked what time an item has left.
-fn question(trip: &Trip, key: u32) -> Option<Vec<u8>> {
+fn question(routed_request: &RoutedRequest, key: u32) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    match &trip.speech {
+    match &routed_request.speech {
         Speech::Redis { args, .. } => {
             reply::array(&mut out, 2);
             reply::bulk(&mut out, b"PTTL");
-            reply::bulk(&mut out, args.get(1 + key as usize)?.of(&trip.bytes));
+            reply::bulk(&mut out, args.get(1 + key as usize)?.of(&routed_request.bytes));
         }
         Speech::Memcached { request, .. } => {
             let head = Head { dialect: Dialect::Meta, asked: RequestFlags::TTL, ..Head::default() };
-            let name = std::iter::once(request.key(&trip.bytes, key as usize));
+            let name = std::iter::once(request.key(&routed_request.bytes, key as usize));
             compose_request(&mut out, Dialect::Meta, &head, name, b"").ok()?;
         }
     }
@@ -157,7 +172,7 @@ fn question(trip: &Trip, key: u32) -> Option<Vec<u8>> {
 
 /// How long an item is to live where it is filled in; `None` when it is gone.
 fn time_to_live(
-    trip: &Trip,
+    routed_request: &RoutedRequest,
     reply: &[u8],
     fault: Option<Fault>,
     max: Duration,
@@ -165,7 +180,7 @@ fn time_to_live(
     if fault.is_some() {
         return None;
     }
-    match &trip.speech {
+    match &routed_request.speech {
         Speech::Redis { .. } => {
             let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
             match parse_integer(digits)? {
@@ -185,10 +200,10 @@ fn time_to_live(
 }
 
 /// The request that stores an item in the first child if there is none.
-fn fill(trip: &Trip, part: u16, key: u32, ttl: Duration) -> Option<Vec<u8>> {
-    let place = &trip.parts[usize::from(part)];
+fn fill(routed_request: &RoutedRequest, part: u16, key: u32, ttl: Duration) -> Option<Vec<u8>> {
+    let place = &routed_request.parts[usize::from(part)];
     let mut out = Vec::new();
-    match &trip.speech {
+    match &routed_request.speech {
         Speech::Redis { args, command, .. } => {
             let value = match command.verb {
                 Verb::Get => redis::bulk(&place.reply)?,
@@ -200,14 +215,14 @@ fn fill(trip: &Trip, part: u16, key: u32, ttl: Duration) -> Option<Vec<u8>> {
                 }
             };
             let millis = ttl.as_millis().max(1).to_string();
-            let name = args.get(1 + key as usize)?.of(&trip.bytes);
+            let name = args.get(1 + key as usize)?.of(&routed_request.bytes);
             reply::array(&mut out, 6);
             for word in [b"SET", name, value, b"NX", b"PX", millis.as_bytes()] {
                 reply::bulk(&mut out, word);
             }
         }
         Speech::Memcached { request, wire, .. } => {
-            let name = request.key(&trip.bytes, key as usize);
+            let name = request.key(&routed_request.bytes, key as usize);
             let mut items = memcached::items(&place.reply, *wire);
             let is_single = request.keys.len() == 1;
             let item = items.find(|item| is_single || item.key == name)?;

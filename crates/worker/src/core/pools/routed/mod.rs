@@ -2,33 +2,33 @@
 //!
 //! What needs no reply to be decided (a prefix, a token, whether there is to be a copy)
 //! only chooses the pool, and the request goes on there as any other ([`Destination`]).
-//! What does is a [`Trip`]: its client's place is reserved, and at the end of the turn it
-//! begins to ask. Whoever is asked is asked by a *relay*, a session without a client,
+//! What does is a [`RoutedRequest`]: its client's place is reserved, and at the end of the turn it
+//! begins to ask. Whoever is asked is asked by a *sub-request*, a session without a client,
 //! whose pool is the one that is asked: so splitting, joining, translating and the texts
 //! of errors are what a client of that pool would get, and that pool may itself lead on.
-//! A relay brings one request and is then at rest, for the next.
+//! A sub-request brings one request and is then at rest, for the next.
 //!
 //! | file | what happens there |
 //! | --- | --- |
-//! | `mod` | choosing; what a turn does about trips |
-//! | `relays` | who asks, in what order, and how many at once |
+//! | `mod` | choosing; what a turn does about routed requests |
+//! | `sub_requests` | who asks, in what order, and how many at once |
 //! | `behind` | what is sent next stays behind what is on its way |
 //! | `redis` | requests of Redis clients; those of memcached are in `memcached::routes` |
 //! | `retired` | what keeps a pool that a reload has replaced |
 //! | `split` | reads and writes that go different ways |
-//! | `trip` | asking, and what replies lead to |
+//! | `routed_request` | asking, and what replies lead to |
 //! | `fill` | what one child has is stored in the first |
 
 mod behind;
 mod fill;
 mod redis;
-mod relays;
 mod retired;
+mod routed_request;
 mod split;
-mod trip;
+mod sub_requests;
 
 use keyway_proxy::WaitFor;
-pub(in crate::core) use redis::{PARTS_MAX, course_of};
+pub(in crate::core) use redis::{PARTS_MAX, route_policy_of};
 pub(in crate::core) use retired::reports_to;
 pub(in crate::core) use split::Wants;
 
@@ -38,20 +38,20 @@ use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
 use keyway_command::Counted;
 use keyway_memcache::Wire;
-use keyway_proxy::course::{Part, RelayFor, RouteTotals, Speech, Trip};
+use keyway_proxy::route_policy::{Part, RouteTotals, RoutedRequest, Speech, SubRequestFor};
 use keyway_proxy::{Busy, Session};
 use keyway_resp::Protocol;
 use keyway_topology::RoutedPool;
-use relays::{Errand, Queues};
 use std::collections::VecDeque;
 use std::time::Duration;
+use sub_requests::{Queues, UnsentSubRequest};
 
-/// Bytes of requests that trips of one worker hold before clients wait. Larger lets
+/// Bytes of requests that routed requests of one worker hold before clients wait. Larger lets
 /// slow children hold more memory; smaller stops clients of fast ones.
 const HELD_MAX: usize = 64 << 20;
 
-/// Trips of one worker before clients wait.
-const TRIPS_MAX: usize = 32 << 10;
+/// Routed requests of one worker before clients wait.
+const ROUTED_REQUESTS_MAX: usize = 32 << 10;
 
 /// Bytes of copies on their way to shadows before more are dropped.
 const SHADOWS_HELD_MAX: usize = 16 << 20;
@@ -59,21 +59,21 @@ const SHADOWS_HELD_MAX: usize = 16 << 20;
 /// What a worker needs for pools that lead to others.
 #[derive(Default)]
 pub(crate) struct State {
-    trips: Slab<Box<Trip>>,
-    /// Bytes that trips hold.
+    routed_requests: Slab<Box<RoutedRequest>>,
+    /// Bytes that routed requests hold.
     held: usize,
     /// What is to be asked, once it may be.
     queues: Queues,
-    /// Relays that may have their reply.
+    /// Sub-requests that may have their reply.
     dirty: VecDeque<Key<Session>>,
-    /// Relays at rest.
+    /// Sub-requests at rest.
     free: Vec<Session>,
-    /// Relays on their way.
-    relays: usize,
-    /// Clients that wait for trips to end, and until when; each is there once at most.
+    /// Sub-requests on their way.
+    sub_requests: usize,
+    /// Clients that wait for routed requests to end, and until when; each is there once at most.
     waiting: Vec<(Key<Session>, Time)>,
     /// Copies that are to be sent.
-    copies: VecDeque<Errand>,
+    copies: VecDeque<UnsentSubRequest>,
     /// Copies of each pool on their way, by its position.
     shadows: Vec<u32>,
     shadows_held: usize,
@@ -89,7 +89,7 @@ pub(crate) struct State {
 /// where it goes whole.
 pub(in crate::core::pools::routed) type Lots = (Vec<Part>, Vec<(u16, u32)>);
 
-/// What a relay speaks.
+/// What a sub-request speaks.
 #[derive(Clone, Copy)]
 pub(in crate::core) enum Language {
     Redis(Protocol),
@@ -97,8 +97,8 @@ pub(in crate::core) enum Language {
 }
 
 impl Language {
-    fn of_trip(trip: &Trip) -> Language {
-        match trip.speech {
+    fn of_routed_request(routed_request: &RoutedRequest) -> Language {
+        match routed_request.speech {
             Speech::Redis { protocol, .. } => Language::Redis(protocol),
             Speech::Memcached { wire, item_len_max, .. } => {
                 Language::Memcached { wire, item_len_max }
@@ -112,7 +112,7 @@ impl Language {
 pub(in crate::core) struct Whose {
     /// The client.
     pub(in crate::core::pools::routed) client: Key<Session>,
-    /// How many trips are above.
+    /// How many routed requests are above.
     pub(in crate::core::pools::routed) level: u8,
     /// Which of the connections to a server it takes.
     pub(in crate::core::pools::routed) lane: u32,
@@ -120,15 +120,20 @@ pub(in crate::core) struct Whose {
 }
 
 impl Whose {
-    /// Those of a session, which may be a relay itself.
+    /// Those of a session, which may be a sub-request itself.
     pub(in crate::core) fn of(key: Key<Session>, session: &Session, language: Language) -> Whose {
         let (client, level) = above(key, session);
         Whose { client, level, lane: session.lane, language }
     }
 
-    fn of_trip(trip: &Trip) -> Whose {
-        let language = Language::of_trip(trip);
-        Whose { client: trip.client, level: trip.level, lane: trip.lane, language }
+    fn of_routed_request(routed_request: &RoutedRequest) -> Whose {
+        let language = Language::of_routed_request(routed_request);
+        Whose {
+            client: routed_request.client,
+            level: routed_request.level,
+            lane: routed_request.lane,
+            language,
+        }
     }
 }
 
@@ -144,9 +149,9 @@ pub(in crate::core) fn client_behind(client: Key<Session>) -> Key<Session> {
     Key::from_bits(client.to_bits() & !(1 << 63))
 }
 
-/// The client on whose behalf a session asks, and the trips above.
+/// The client on whose behalf a session asks, and the routed requests above.
 pub(in crate::core) fn above(key: Key<Session>, session: &Session) -> (Key<Session>, u8) {
-    session.relay.map_or((key, 0), |relay| (relay.client, relay.level + 1))
+    session.sub_request.map_or((key, 0), |sub_request| (sub_request.client, sub_request.level + 1))
 }
 
 /// Where a request goes.
@@ -162,8 +167,8 @@ pub(in crate::core) enum Destination {
 }
 
 impl State {
-    /// A relay has output or is at its end.
-    pub(in crate::core) fn on_relay_dirty(&mut self, key: Key<Session>) {
+    /// A sub-request has output or is at its end.
+    pub(in crate::core) fn on_sub_request_dirty(&mut self, key: Key<Session>) {
         self.dirty.push_back(key);
     }
 
@@ -172,7 +177,7 @@ impl State {
         !self.dirty.is_empty() || !self.copies.is_empty() || self.queues.have_work()
     }
 
-    /// Bytes that trips and copies hold.
+    /// Bytes that routed requests and copies hold.
     pub(in crate::core) fn held(&self) -> usize {
         self.held + self.shadows_held + self.shadows.iter().sum::<u32>() as usize
     }
@@ -182,37 +187,37 @@ impl State {
         self.queues.len() + self.dirty.len() + self.copies.len() + self.waiting.len()
     }
 
-    /// Number of relays on their way.
-    pub(in crate::core) fn relays(&self) -> usize {
-        self.relays
+    /// Number of sub-requests on their way.
+    pub(in crate::core) fn sub_requests(&self) -> usize {
+        self.sub_requests
     }
 
-    /// Trips and relays that are not over.
-    pub(in crate::core) fn trips(&self) -> usize {
-        self.trips.len() + self.relays
+    /// Routed requests and sub-requests that are not over.
+    pub(in crate::core) fn routed_requests(&self) -> usize {
+        self.routed_requests.len() + self.sub_requests
     }
 
     /// Whether another request may be held.
     pub(in crate::core::pools::routed) fn has_room(&self) -> bool {
-        self.held < HELD_MAX && self.trips.len() < TRIPS_MAX
+        self.held < HELD_MAX && self.routed_requests.len() < ROUTED_REQUESTS_MAX
     }
 
     fn has_drained(&self) -> bool {
-        self.held <= HELD_MAX / 2 && self.trips.len() <= TRIPS_MAX / 2
+        self.held <= HELD_MAX / 2 && self.routed_requests.len() <= ROUTED_REQUESTS_MAX / 2
     }
 
-    /// Adds a trip, to begin at the end of the turn.
-    pub(in crate::core) fn add(&mut self, mut trip: Trip) {
-        let level = trip.level;
-        self.count_held(&mut trip);
-        let key = self.trips.insert(Box::new(trip));
+    /// Adds a routed request, to begin at the end of the turn.
+    pub(in crate::core) fn add(&mut self, mut routed_request: RoutedRequest) {
+        let level = routed_request.level;
+        self.count_held(&mut routed_request);
+        let key = self.routed_requests.insert(Box::new(routed_request));
         self.queues.add_due(level, key);
     }
 
-    /// Counts what a trip holds now.
-    fn count_held(&mut self, trip: &mut Trip) {
-        let held = trip.held();
-        self.held = self.held + held - std::mem::replace(&mut trip.counted, held);
+    /// Counts what a routed request holds now.
+    fn count_held(&mut self, routed_request: &mut RoutedRequest) {
+        let held = routed_request.held();
+        self.held = self.held + held - std::mem::replace(&mut routed_request.counted, held);
     }
 }
 
@@ -326,8 +331,8 @@ impl Plane {
             RouteTotals::note(&routes.totals.shadowed);
             *in_flight += 1;
             state.shadows_held += bytes.len();
-            state.copies.push_back(Errand {
-                relay: RelayFor::Shadow { pool, len: bytes.len() as u32 },
+            state.copies.push_back(UnsentSubRequest {
+                sub_request: SubRequestFor::Shadow { pool, len: bytes.len() as u32 },
                 whose: Whose { client: shadow_of(whose.client), ..whose },
                 pool: shadow.shadow,
                 bytes: bytes.to_vec(),
@@ -335,7 +340,7 @@ impl Plane {
         }
     }
 
-    /// Whether a request may begin a trip now; if not, its session goes on later.
+    /// Whether a request may begin a routed request now; if not, its session goes on later.
     pub(in crate::core) fn may_travel(
         &mut self,
         routes: &RoutePlan,
@@ -352,8 +357,8 @@ impl Plane {
             }
             session.reads_many = false;
         }
-        // A relay is part of a trip that has its room.
-        if session.relay.is_none() && !self.routes.has_room() {
+        // A sub-request is part of a routed request that has its room.
+        if session.sub_request.is_none() && !self.routes.has_room() {
             return Some(Step::Crowded);
         }
         session.reads_many |= is_read && is_many;
@@ -365,10 +370,14 @@ impl Plane {
 }
 
 impl Plane {
-    /// Has a client wait until there is room for another trip, or for as long as its request may
+    /// Has a client wait until there is room for another routed request, or for as long as its request may
     /// take.
     #[cold]
-    pub(in crate::core) fn wait_among_trips(&mut self, key: Key<Session>, session: &mut Session) {
+    pub(in crate::core) fn wait_among_routed_requests(
+        &mut self,
+        key: Key<Session>,
+        session: &mut Session,
+    ) {
         if session.waits_for.is_some() {
             return;
         }
@@ -379,7 +388,7 @@ impl Plane {
         self.routes.waiting.push((key, until.unwrap_or(Time(u64::MAX))));
     }
 
-    /// The error for a client whose request has waited for room among trips as long as it may.
+    /// The error for a client whose request has waited for room among routed requests as long as it may.
     #[cold]
     pub(in crate::core) fn crowded_too_long(&self, session: &mut Session) -> Option<String> {
         let timeout = self.longest_timeout(session.pool)?;
@@ -407,7 +416,7 @@ impl Plane {
 }
 
 impl Core {
-    /// Clients that have waited for trips to end for as long as they may look again.
+    /// Clients that have waited for routed requests to end for as long as they may look again.
     pub(crate) fn release_crowded(&mut self) {
         if self.plane.routes.waiting.is_empty() {
             return;
@@ -430,13 +439,13 @@ impl Core {
     /// The sessions that have a client.
     pub(crate) fn client_keys(&self) -> Vec<Key<Session>> {
         let mut keys = self.sessions.keys();
-        keys.retain(|key| self.session(*key).is_some_and(|session| session.relay.is_none()));
+        keys.retain(|key| self.session(*key).is_some_and(|session| session.sub_request.is_none()));
         keys
     }
 
     /// Whether there is any.
     pub(crate) fn has_clients(&self) -> bool {
-        self.sessions.len() > self.plane.routes.relays
+        self.sessions.len() > self.plane.routes.sub_requests
     }
 }
 
@@ -445,7 +454,7 @@ impl Plane {
     /// of each key.
     pub(in crate::core) fn parts_by(
         children: impl Iterator<Item = u16>,
-        make: impl Fn(u16) -> keyway_proxy::course::Course,
+        make: impl Fn(u16) -> keyway_proxy::route_policy::RoutePolicy,
     ) -> Lots {
         let (mut parts, mut owners) = (Vec::<Part>::new(), Vec::new());
         let mut places = std::collections::BTreeMap::new();

@@ -6,8 +6,10 @@ use crate::core::{Connection, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
-use keyway_proxy::course::redis::nature_of;
-use keyway_proxy::course::{AskOrder, Course, Nature, Part, RouteTotals, Speech, Trip};
+use keyway_proxy::route_policy::redis::nature_of;
+use keyway_proxy::route_policy::{
+    AskOrder, Nature, Part, RoutePolicy, RouteTotals, RoutedRequest, Speech,
+};
 use keyway_resp::reply;
 use keyway_topology::{RoutedPool, Wait};
 
@@ -77,7 +79,7 @@ impl Plane {
                 asked.session.pool = own;
                 step
             }
-            Destination::Over(over) => self.start_trip(plan, over, asked, keys),
+            Destination::Over(over) => self.start_routed_request(plan, over, asked, keys),
             Destination::NoPrefix(at) => {
                 let name = &plan.pools[usize::from(at)].name;
                 self.turn_back(plan);
@@ -118,7 +120,7 @@ impl Plane {
         self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
     }
 
-    fn start_trip(
+    fn start_routed_request(
         &mut self,
         plan: &Plan,
         over: u16,
@@ -169,10 +171,10 @@ impl Plane {
             asked.session.fence();
         }
         let (client, level) = above(asked.key, asked.session);
-        if let Some(relay) = &mut asked.session.relay {
-            relay.has_trip = true;
+        if let Some(sub_request) = &mut asked.session.sub_request {
+            sub_request.has_routed_request = true;
         }
-        self.routes.add(Trip {
+        self.routes.add(RoutedRequest {
             session: asked.key,
             client,
             level,
@@ -191,7 +193,7 @@ impl Plane {
             parts_left: parts.len() as u16,
             parts,
             owners,
-            relays: 0,
+            sub_requests: 0,
             counted: 0,
             is_told: false,
         });
@@ -207,13 +209,14 @@ impl Plane {
         (nature, many): (Nature, bool),
     ) -> Option<Lots> {
         let is_read = nature == Nature::Read;
-        let per_key = |course: Course| {
+        let per_key = |route_policy: RoutePolicy| {
             let parts = (0..keys.len().min(PARTS_MAX + 1))
-                .map(|index| Part::new(course.clone(), vec![index as u32]));
+                .map(|index| Part::new(route_policy.clone(), vec![index as u32]));
             let owners = (0..keys.len()).map(|index| (index as u16, 0));
             (parts.collect(), owners.collect())
         };
-        let whole = |course: Course| (vec![Part::new(course, Vec::new())], Vec::new());
+        let whole =
+            |route_policy: RoutePolicy| (vec![Part::new(route_policy, Vec::new())], Vec::new());
         Some(match &routes.pool {
             RoutedPool::Prefix(prefix) => {
                 if !many {
@@ -221,30 +224,32 @@ impl Plane {
                 }
                 let key = |index: &u32| &asked.request.args[*index as usize];
                 let children = keys.iter().filter_map(|index| prefix.pick(key(index)));
-                Self::parts_by(children, |child| Course::new(AskOrder::InTurn, nature, [child]))
+                Self::parts_by(children, |child| {
+                    RoutePolicy::new(AskOrder::InTurn, nature, [child])
+                })
             }
             RoutedPool::Failover(_) => {
-                let course = course_of(routes, nature);
+                let route_policy = route_policy_of(routes, nature);
                 // Where one server of several fails, its keys go on by themselves; a write
                 // cannot be asked again as a whole and told the truth.
-                if many && !is_read { per_key(course) } else { whole(course) }
+                if many && !is_read { per_key(route_policy) } else { whole(route_policy) }
             }
             RoutedPool::MissThen(_) => {
-                let course = course_of(routes, nature);
+                let route_policy = route_policy_of(routes, nature);
                 match asked.request.command.verb {
                     Verb::Mget if many => {
-                        let mut part = Part::new(course, Vec::new());
+                        let mut part = Part::new(route_policy, Vec::new());
                         part.keys = (0..keys.len() as u32).collect();
                         (vec![part], (0..keys.len() as u32).map(|index| (0, index)).collect())
                     }
                     // What any of them has counts, for each key.
                     _ if many && !matches!(asked.request.command.verb, Verb::Mset) => {
-                        per_key(course)
+                        per_key(route_policy)
                     }
-                    _ => whole(course),
+                    _ => whole(route_policy),
                 }
             }
-            _ => whole(course_of(routes, nature)),
+            _ => whole(route_policy_of(routes, nature)),
         })
     }
 
@@ -308,12 +313,12 @@ fn name_of(asked: &RequestContext) -> String {
 }
 
 /// The way of a request over the children of a pool.
-pub(in crate::core) fn course_of(routes: &RoutePlan, nature: Nature) -> Course {
+pub(in crate::core) fn route_policy_of(routes: &RoutePlan, nature: Nature) -> RoutePolicy {
     let is_read = nature == Nature::Read;
     match &routes.pool {
         RoutedPool::Failover(pool) => {
             let gutter = pool.gutter.iter().map(|gutter| gutter.pool);
-            Course::new(AskOrder::InTurn, nature, pool.children.iter().copied().chain(gutter))
+            RoutePolicy::new(AskOrder::InTurn, nature, pool.children.iter().copied().chain(gutter))
         }
         RoutedPool::Mirror(pool) => {
             let lead = usize::from(pool.read_from);
@@ -321,17 +326,17 @@ pub(in crate::core) fn course_of(routes: &RoutePlan, nature: Nature) -> Course {
             let order = pool.children.get(lead).copied().into_iter();
             let order = order.chain(others.map(|(_, child)| *child));
             let all = AskOrder::All { wait: pool.wait, prefers_found: false };
-            Course::new(if is_read { AskOrder::InTurn } else { all }, nature, order)
+            RoutePolicy::new(if is_read { AskOrder::InTurn } else { all }, nature, order)
         }
         RoutedPool::MissThen(pool) => {
             let all = AskOrder::All { wait: Wait::All, prefers_found: true };
             let way = if is_read { AskOrder::UntilFound } else { all };
-            Course::new(way, nature, pool.children.iter().copied())
+            RoutePolicy::new(way, nature, pool.children.iter().copied())
         }
         RoutedPool::ReadWriteSplit(pool) if is_read => {
-            Course::new(AskOrder::InTurn, nature, [pool.read, pool.write])
+            RoutePolicy::new(AskOrder::InTurn, nature, [pool.read, pool.write])
         }
-        others => Course::new(AskOrder::InTurn, nature, others.children()),
+        others => RoutePolicy::new(AskOrder::InTurn, nature, others.children()),
     }
 }
 

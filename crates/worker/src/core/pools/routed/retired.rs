@@ -1,10 +1,10 @@
 //! The end of a retired pool waits for requests that may still come to it through another pool.
 
 use super::State;
-use super::relays::Errand;
+use super::sub_requests::UnsentSubRequest;
 use crate::core::Plane;
 use keyway_proxy::Session;
-use keyway_proxy::course::RelayFor;
+use keyway_proxy::route_policy::SubRequestFor;
 
 impl Plane {
     /// Returns whether requests may still come to a retired pool through another: one leads to it
@@ -23,30 +23,30 @@ impl Plane {
 
 /// Returns whether a session brings a request on whose end something of this pool depends.
 pub(in crate::core) fn reports_to(session: &Session, pool: u16) -> bool {
-    session.relay.as_ref().is_some_and(|relay| is_for(relay.errand, pool))
+    session.sub_request.as_ref().is_some_and(|sub_request| is_for(sub_request.purpose, pool))
 }
 
-/// Returns whether the reply of such a relay is counted by this pool.
-fn is_for(relay: RelayFor, pool: u16) -> bool {
-    match relay {
-        RelayFor::Fill(own) | RelayFor::Shadow { pool: own, .. } => own == pool,
-        // A trip names its pool itself.
-        RelayFor::Ask { .. } | RelayFor::TimeLeft { .. } | RelayFor::Nobody => false,
+/// Returns whether the reply of such a sub-request is counted by this pool.
+fn is_for(sub_request: SubRequestFor, pool: u16) -> bool {
+    match sub_request {
+        SubRequestFor::Fill(own) | SubRequestFor::Shadow { pool: own, .. } => own == pool,
+        // A routed request names its pool itself.
+        SubRequestFor::Ask { .. } | SubRequestFor::TimeLeft { .. } | SubRequestFor::Nobody => false,
     }
 }
 
-impl Errand {
+impl UnsentSubRequest {
     fn names(&self, pool: u16) -> bool {
-        self.pool == pool || is_for(self.relay, pool)
+        self.pool == pool || is_for(self.sub_request, pool)
     }
 }
 
 impl State {
-    /// Returns whether a request that is on its way, or is to be asked, names a pool. Trips name the pool
+    /// Returns whether a request that is on its way, or is to be asked, names a pool. Routed requests name the pool
     /// that leads them, which has not ended before they have.
     fn names(&self, pool: u16) -> bool {
-        self.trips.iter().any(|(_, trip)| trip.pool == pool)
+        self.routed_requests.iter().any(|(_, routed_request)| routed_request.pool == pool)
             || self.copies.iter().any(|copy| copy.names(pool))
-            || self.queues.errands().any(|errand| errand.names(pool))
+            || self.queues.unsent().any(|purpose| purpose.names(pool))
     }
 }

@@ -13,7 +13,7 @@ use crate::{Plan, RoutePlan};
 use keyway_base::Time;
 use keyway_command::{Across, Flags, Handling, Request, Verb};
 use keyway_memcache::{Dialect, Head, RequestFlags};
-use keyway_proxy::course::{Nature, memcached};
+use keyway_proxy::route_policy::{Nature, memcached};
 use keyway_proxy::{Identity, Session};
 use keyway_resp::reply;
 use keyway_topology::{ReadWriteSplitPool, RoutedPool};
@@ -110,7 +110,7 @@ impl Plane {
         asked: &mut RequestContext,
     ) -> Option<Step> {
         let RoutedPool::ReadWriteSplit(split) = &routes.pool else { return None };
-        if asked.session.relay.is_some() {
+        if asked.session.sub_request.is_some() {
             return None;
         }
         let writer = end_of(plan, split.write, false)?;

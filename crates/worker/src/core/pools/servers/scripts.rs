@@ -220,10 +220,10 @@ impl Plane {
             preload = Some((digest, body));
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
-        let mut errand = self.pending.multi_step.take(work);
-        errand.server = server;
-        errand.request.extend_from_slice(request.args.buf());
-        self.start_errand(links, key, session, busy, request, (errand, preload))
+        let mut multi_step = self.pending.multi_step.take(work);
+        multi_step.server = server;
+        multi_step.request.extend_from_slice(request.args.buf());
+        self.start_multi_step(links, key, session, busy, request, (multi_step, preload))
     }
 
     /// Shows a script to the cache, unless that was done lately.
@@ -475,7 +475,7 @@ mod tests {
         core.on_client_bytes(client, &[EVALSHA, b"GET k\r\n"].concat());
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat()).unwrap();
-        core.continue_errands();
+        core.continue_multi_steps();
         assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
         assert!(sent(&mut core).is_empty());
         // Alone it runs again, and what comes meanwhile waits.
@@ -483,10 +483,10 @@ mod tests {
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
         core.on_client_bytes(client, b"GET k\r\n");
-        core.continue_errands();
+        core.continue_multi_steps();
         assert_eq!(sent(&mut core), ["EXISTS"]);
         core.on_backend_bytes(0, b"*1\r\n:0\r\n").unwrap();
-        core.continue_errands();
+        core.continue_multi_steps();
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
@@ -500,13 +500,13 @@ mod tests {
             core.on_client_bytes(client, EVALSHA);
             assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
             core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
-            core.continue_errands();
+            core.continue_multi_steps();
             assert_eq!(sent(&mut core), ["EXISTS"]);
             match is_lost {
                 false => core.on_backend_bytes(0, b"*1\r\n:1\r\n").unwrap(),
                 true => drop(core.on_link_lost(0, BackendFault::Closed)),
             }
-            core.continue_errands();
+            core.continue_multi_steps();
             assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
             assert!(!sent(&mut core).contains(&"EVALSHA"));
         }
@@ -521,7 +521,7 @@ mod tests {
             assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
             let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
             core.on_backend_bytes(0, &replies).unwrap();
-            core.continue_errands();
+            core.continue_multi_steps();
             assert!(sent(&mut core).is_empty(), "it is not run again");
         }
         let said = r"+OK\r\n+QUEUED\r\n*1\r\n-NOSCRIPT No matching script.\r\n";
@@ -535,7 +535,7 @@ mod tests {
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
-        core.continue_errands();
+        core.continue_multi_steps();
         assert!(sent(&mut core).is_empty());
     }
 
@@ -574,7 +574,7 @@ mod tests {
             core.on_client_bytes(client, line.as_bytes());
             assert_eq!(sent(&mut core), ["LOAD", name]);
             core.on_backend_bytes(0, b"-ERR Library 'mylib' already exists\r\n+OK\r\n").unwrap();
-            core.continue_errands();
+            core.continue_multi_steps();
             for _ in 0..3 {
                 core.on_client_bytes(client, b"FCALL f 1 k\r\n");
                 assert_eq!(sent(&mut core), ["FCALL"]);
@@ -598,7 +598,7 @@ mod tests {
             }
             assert_eq!(core.links[0].link.state(), LinkState::Ready);
             core.on_backend_bytes(0, b"-BUSY a script runs\r\n-BUSY a script runs\r\n").unwrap();
-            core.continue_errands();
+            core.continue_multi_steps();
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
             assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
         }

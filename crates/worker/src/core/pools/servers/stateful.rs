@@ -548,7 +548,7 @@ impl Plane {
         let len = MULTI.len() + transaction.requests().len() + EXEC.len();
         let mut owner = Self::owner(asked);
         if !transaction.scripts().is_empty() {
-            owner = self.own_as_errand((connection, index), (asked, owner), Work::Transaction);
+            owner = self.own_as_multi_step((connection, index), (asked, owner), Work::Transaction);
         }
         let counted = asked.request.command.counted();
         let replies = (len, transaction.queued() + 1);

@@ -61,7 +61,7 @@ impl Plane {
             self.look(log)?;
         }
         // A reply to who has no client is on its way to another pool.
-        let is_heard = !Self::is_silent(session) && session.relay.is_none();
+        let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
         Some(Work { place: is_heard.then(|| busy.order.next_place()) })
     }
 
@@ -79,7 +79,7 @@ impl Plane {
             self.look(log);
             return None;
         }
-        let is_heard = !Self::is_silent(session) && session.relay.is_none();
+        let is_heard = !Self::is_silent(session) && session.sub_request.is_none();
         let place = is_heard.then(|| busy.order.next_place().wrapping_sub(1));
         Some(Work { place })
     }

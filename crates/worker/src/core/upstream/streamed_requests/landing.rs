@@ -7,7 +7,7 @@ use crate::core::{Connection, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Counted, Request, Verb};
-use keyway_proxy::noted::Direction;
+use keyway_proxy::hot_keys::Direction;
 use keyway_proxy::{Busy, Identity, Session, Streaming};
 use keyway_resp::{Parsed, parse_request, reply};
 use keyway_store::{Context, OutOfMemory, Store, StreamedSet};

@@ -402,10 +402,14 @@ fn play(seed: u64, is_hasty: bool) {
         let told = (answers, client.sent);
         assert_eq!(told.0, told.1, "client {at} of pool {}\n{}", client.pool, world.story);
         let session = world.core.session(client.key).unwrap();
-        assert_eq!(session.relays, 0, "of client {at}\n{}", world.story);
+        assert_eq!(session.sub_requests, 0, "of client {at}\n{}", world.story);
     }
     let routes = &world.core.plane.routes;
-    assert_eq!((routes.trips(), routes.held, routes.has_work()), (0, 0, false), "seed {seed}");
+    assert_eq!(
+        (routes.routed_requests(), routes.held, routes.has_work()),
+        (0, 0, false),
+        "seed {seed}"
+    );
     assert_eq!(routes.queues.len(), 0, "seed {seed}");
     let busy = |connection: &Connection| connection.link.in_flight() > 0;
     assert!(!world.core.links.iter().any(busy), "seed {seed}");

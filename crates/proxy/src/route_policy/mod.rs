@@ -3,25 +3,25 @@
 //!
 //! ```text
 //!            start            on_verdict
-//!  Course ──► Ask(child) … ──► Wait | Ask(next child) | Answer ──► over
+//!  Route policy ──► Ask(child) … ──► Wait | Ask(next child) | Answer ──► over
 //! ```
-//! A [`Course`] decides and knows nothing of bytes; [`redis`] and [`memcached`] tell
-//! what replies mean. A [`Trip`] is a request with as many courses as it has parts.
+//! A [`RoutePolicy`] decides and knows nothing of bytes; [`redis`] and [`memcached`] tell
+//! what replies mean. A [`RoutedRequest`] is a request with as many route policies as it has parts.
 
 mod bucket;
 pub mod memcached;
 pub mod redis;
+mod routed_request;
 mod totals;
-mod trip;
 
 pub use bucket::Bucket;
+pub use routed_request::{Part, RoutedRequest, Speech, SubRequest, SubRequestFor};
 pub use totals::RouteTotals;
-pub use trip::{Part, Relay, RelayFor, Speech, Trip};
 
 use keyway_base::{Fault, Sent};
 use keyway_topology::{CHILDREN_MAX, Wait};
 
-/// Most pools that a course leads over: children, and a gutter.
+/// Most pools that a route policy leads over: children, and a gutter.
 const STATIONS_MAX: usize = CHILDREN_MAX + 1;
 
 /// What repeating a request does.
@@ -90,7 +90,7 @@ pub enum Move {
 
 /// The way of one request over the children of a pool.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct RoutePolicy {
     way: AskOrder,
     nature: Nature,
     /// The children in the order in which they are asked, or count.
@@ -106,18 +106,22 @@ pub struct Course {
     is_abandoned: bool,
 }
 
-impl Course {
-    /// A course over `children`, the most trusted first.
+impl RoutePolicy {
+    /// A route policy over `children`, the most trusted first.
     ///
     /// # Panics
     /// When there are more than a pool may have.
-    pub fn new(way: AskOrder, nature: Nature, children: impl IntoIterator<Item = u16>) -> Course {
+    pub fn new(
+        way: AskOrder,
+        nature: Nature,
+        children: impl IntoIterator<Item = u16>,
+    ) -> RoutePolicy {
         let (mut stations, mut len) = ([0; STATIONS_MAX], 0u8);
         for child in children {
             stations[usize::from(len)] = child;
             len += 1;
         }
-        Course {
+        RoutePolicy {
             way,
             nature,
             stations,
@@ -132,7 +136,7 @@ impl Course {
 
     /// The same of what others have missed already: a failure tells less than that.
     #[must_use]
-    pub fn after_miss(mut self) -> Course {
+    pub fn after_miss(mut self) -> RoutePolicy {
         self.best = Some((self.rank(Verdict::Missed), u8::MAX));
         self
     }
@@ -167,7 +171,7 @@ impl Course {
     }
 
     /// Takes what came of asking a station. If it is the best so far, which
-    /// [`Course::is_best`] tells then, its reply is to be kept.
+    /// [`RoutePolicy::is_best`] tells then, its reply is to be kept.
     pub fn on_verdict(&mut self, station: u8, verdict: Verdict) -> Move {
         let bit = 1u32 << station;
         if self.waiting & bit == 0 {
@@ -274,15 +278,15 @@ mod laws {
         /// Whatever children say, in whatever order: each is asked once at most, there is
         /// one answer, it is the best of what was known, and nothing is left over.
         #[test]
-        fn every_course_ends_with_one_answer(
+        fn every_route_policy_ends_with_one_answer(
             way in ways(),
             nature in natures(),
             count in 1usize..=STATIONS_MAX,
             said in prop::collection::vec((verdicts(), any::<u8>()), STATIONS_MAX),
             leaves_after in 0usize..40,
         ) {
-            let mut course = Course::new(way, nature, 10..10 + count as u16);
-            let mut open: Vec<u8> = course.start().collect();
+            let mut route_policy = RoutePolicy::new(way, nature, 10..10 + count as u16);
+            let mut open: Vec<u8> = route_policy.start().collect();
             let mut asked = open.clone();
             let mut heard: Vec<(u8, Verdict)> = Vec::new();
             let mut answers = 0;
@@ -292,11 +296,11 @@ mod laws {
                 }
                 let is_gone = heard.len() >= leaves_after;
                 if is_gone {
-                    course.abandon();
+                    route_policy.abandon();
                 }
                 let station = open.swap_remove(usize::from(which) % open.len());
                 heard.push((station, verdict));
-                match course.on_verdict(station, verdict) {
+                match route_policy.on_verdict(station, verdict) {
                     Move::Ask(next) => {
                         prop_assert!(!is_gone && !asked.contains(&next));
                         if way == AskOrder::InTurn && nature == Nature::Once {
@@ -311,7 +315,7 @@ mod laws {
                         let is_good = |station| {
                             heard.iter().any(|(other, said)| *other == station && !said.is_failed())
                         };
-                        let best = heard.iter().find(|(station, _)| course.is_best(*station));
+                        let best = heard.iter().find(|(station, _)| route_policy.is_best(*station));
                         let best = best.expect("somebody is best").0;
                         let any_good = heard.iter().any(|(_, said)| !said.is_failed());
                         prop_assert_eq!(is_good(best), any_good);
@@ -321,11 +325,11 @@ mod laws {
                     }
                     Move::Wait => {}
                 }
-                prop_assert_eq!(course.is_over(), open.is_empty());
+                prop_assert_eq!(route_policy.is_over(), open.is_empty());
                 // A second verdict of the same station is nothing.
-                prop_assert_eq!(course.on_verdict(station, verdict), Move::Wait);
+                prop_assert_eq!(route_policy.on_verdict(station, verdict), Move::Wait);
             }
-            prop_assert!(course.is_over());
+            prop_assert!(route_policy.is_over());
             prop_assert_eq!(answers, 1);
             if matches!(way, AskOrder::All { .. }) {
                 prop_assert_eq!(asked.len(), count);
@@ -340,32 +344,33 @@ mod laws {
             (Nature::Repeatable, Move::Ask(1)),
             (Nature::Once, Move::Answer),
         ] {
-            let mut course = Course::new(AskOrder::InTurn, nature, [3, 4]);
-            assert_eq!(course.start(), 0..1);
-            assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: true }), expected);
+            let mut route_policy = RoutePolicy::new(AskOrder::InTurn, nature, [3, 4]);
+            assert_eq!(route_policy.start(), 0..1);
+            assert_eq!(route_policy.on_verdict(0, Verdict::Failed { maybe: true }), expected);
         }
     }
 
     #[test]
     fn of_failures_those_tell_that_may_have_been_executed() {
-        let mut course = Course::new(AskOrder::InTurn, Nature::Repeatable, [3, 4, 5]);
-        assert_eq!(course.start(), 0..1);
-        assert_eq!(course.on_verdict(0, Verdict::Failed { maybe: false }), Move::Ask(1));
-        assert_eq!(course.on_verdict(1, Verdict::Failed { maybe: true }), Move::Ask(2));
-        assert_eq!(course.on_verdict(2, Verdict::Failed { maybe: true }), Move::Answer);
-        assert!(course.is_best(1));
+        let mut route_policy = RoutePolicy::new(AskOrder::InTurn, Nature::Repeatable, [3, 4, 5]);
+        assert_eq!(route_policy.start(), 0..1);
+        assert_eq!(route_policy.on_verdict(0, Verdict::Failed { maybe: false }), Move::Ask(1));
+        assert_eq!(route_policy.on_verdict(1, Verdict::Failed { maybe: true }), Move::Ask(2));
+        assert_eq!(route_policy.on_verdict(2, Verdict::Failed { maybe: true }), Move::Answer);
+        assert!(route_policy.is_best(1));
     }
 
     #[test]
     fn what_was_missed_and_cannot_be_looked_up_is_a_miss() {
-        let course = || Course::new(AskOrder::UntilFound, Nature::Read, [3, 4]).after_miss();
+        let route_policy =
+            || RoutePolicy::new(AskOrder::UntilFound, Nature::Read, [3, 4]).after_miss();
         let failed = Verdict::Failed { maybe: true };
-        let mut lost = course();
+        let mut lost = route_policy();
         assert_eq!(lost.start(), 0..1);
         assert_eq!(lost.on_verdict(0, failed), Move::Ask(1));
         assert_eq!(lost.on_verdict(1, failed), Move::Answer);
         assert!(!lost.is_best(0) && !lost.is_best(1));
-        let mut found = course();
+        let mut found = route_policy();
         assert_eq!(found.start(), 0..1);
         assert_eq!(found.on_verdict(0, Verdict::Missed), Move::Ask(1));
         assert_eq!(found.on_verdict(1, Verdict::Good), Move::Answer);
@@ -377,11 +382,11 @@ mod laws {
         let wait = Wait::All;
         for (prefers_found, best) in [(false, 0), (true, 1)] {
             let way = AskOrder::All { wait, prefers_found };
-            let mut course = Course::new(way, Nature::Once, [3, 4]);
-            assert_eq!(course.start(), 0..2);
-            assert_eq!(course.on_verdict(1, Verdict::Good), Move::Wait);
-            assert_eq!(course.on_verdict(0, Verdict::Missed), Move::Answer);
-            assert!(course.is_best(best));
+            let mut route_policy = RoutePolicy::new(way, Nature::Once, [3, 4]);
+            assert_eq!(route_policy.start(), 0..2);
+            assert_eq!(route_policy.on_verdict(1, Verdict::Good), Move::Wait);
+            assert_eq!(route_policy.on_verdict(0, Verdict::Missed), Move::Answer);
+            assert!(route_policy.is_best(best));
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::{Course, memcached, redis};
+use super::{RoutePolicy, memcached, redis};
 use crate::Session;
 use keyway_base::{ByteRange, Fault, Key, Time};
 use keyway_command::{Command, Counted, Join};
@@ -8,12 +8,12 @@ use keyway_resp::Protocol;
 /// A request that goes over other pools, from the moment it was parsed to the last reply
 /// of anybody it asked.
 #[derive(Debug)]
-pub struct Trip {
+pub struct RoutedRequest {
     /// Whose it is.
     pub session: Key<Session>,
-    /// The client on whose behalf that asks: itself, unless it is a relay.
+    /// The client on whose behalf that asks: itself, unless it is a sub-request.
     pub client: Key<Session>,
-    /// How many trips are above this one.
+    /// How many routed requests are above this one.
     pub level: u8,
     /// The place of its reply; `None` where none is wanted.
     pub place: Option<u32>,
@@ -35,8 +35,8 @@ pub struct Trip {
     pub owners: Vec<(u16, u32)>,
     /// Parts that have no reply yet.
     pub parts_left: u16,
-    /// Relays on their way, or about to be.
-    pub relays: u32,
+    /// Sub-requests on their way, or about to be.
+    pub sub_requests: u32,
     /// What it was last counted to hold, in bytes.
     pub counted: usize,
     /// Its client was told.
@@ -72,7 +72,7 @@ pub enum Speech {
 #[derive(Debug)]
 pub struct Part {
     /// The way.
-    pub course: Course,
+    pub route_policy: RoutePolicy,
     /// Which keys of the request; empty for all of it.
     pub keys: Vec<u32>,
     /// The best reply so far, and how it ends if it is not what the client is told as
@@ -88,25 +88,25 @@ pub struct Part {
 
 impl Part {
     /// A part that nobody was asked about.
-    pub fn new(course: Course, keys: Vec<u32>) -> Part {
-        Part { course, keys, reply: Vec::new(), expect: None, fault: None, asking: 0 }
+    pub fn new(route_policy: RoutePolicy, keys: Vec<u32>) -> Part {
+        Part { route_policy, keys, reply: Vec::new(), expect: None, fault: None, asking: 0 }
     }
 }
 
 /// What a session without a client is for: one request to another pool.
 #[derive(Clone, Copy, Debug)]
-pub struct Relay {
+pub struct SubRequest {
     /// Who is told the reply.
-    pub errand: RelayFor,
+    pub purpose: SubRequestFor,
     /// The client on whose behalf it asks.
     pub client: Key<Session>,
-    /// How many trips are above the one it asks for.
+    /// How many routed requests are above the one it asks for.
     pub level: u8,
     /// Bytes of its request that were not on their way at once, until they are; none where
     /// all are, and what its client asks the same pool later waits until it has ended.
     pub stalled: Option<u32>,
     /// Others ask for it: nothing of its own is at servers.
-    pub has_trip: bool,
+    pub has_routed_request: bool,
     /// Nothing of its client was sent behind it to the same pool, nor will be before it
     /// ends: its request may be tried again.
     pub is_last: bool,
@@ -114,32 +114,32 @@ pub struct Relay {
     pub fault: Option<Fault>,
 }
 
-impl Relay {
+impl SubRequest {
     /// One that has not asked yet.
-    pub fn new(errand: RelayFor, client: Key<Session>, level: u8) -> Relay {
-        let (stalled, has_trip, is_last, fault) = (None, false, false, None);
-        Relay { errand, client, level, stalled, has_trip, is_last, fault }
+    pub fn new(purpose: SubRequestFor, client: Key<Session>, level: u8) -> SubRequest {
+        let (stalled, has_routed_request, is_last, fault) = (None, false, false, None);
+        SubRequest { purpose, client, level, stalled, has_routed_request, is_last, fault }
     }
 }
 
-/// Who is told the reply of a [`Relay`].
+/// Who is told the reply of a [`SubRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RelayFor {
-    /// A part of a trip has asked a station.
+pub enum SubRequestFor {
+    /// A part of a routed request has asked a station.
     Ask {
-        /// The trip.
-        trip: Key<Box<Trip>>,
+        /// The routed request.
+        routed_request: Key<Box<RoutedRequest>>,
         /// Which of its parts.
         part: u16,
-        /// The station of its course.
+        /// The station of its route policy.
         station: u8,
         /// How the reply ends, where it is not what the client is told as it is.
         expect: Option<Expect>,
     },
-    /// A part of a trip asks how much time a key has left that is to be filled in.
+    /// A part of a routed request asks how much time a key has left that is to be filled in.
     TimeLeft {
-        /// The trip.
-        trip: Key<Box<Trip>>,
+        /// The routed request.
+        routed_request: Key<Box<RoutedRequest>>,
         /// Which of its parts.
         part: u16,
         /// Which key of the request.
@@ -158,7 +158,7 @@ pub enum RelayFor {
     Nobody,
 }
 
-impl Trip {
+impl RoutedRequest {
     /// Appends what the client is told, once every part has a reply.
     pub fn write(&self, out: &mut Vec<u8>) {
         match (&self.speech, self.owners.is_empty()) {

@@ -1,40 +1,40 @@
-//! Relays: in what order they ask, and how many of them at once.
+//! Sub-requests: in what order they ask, and how many of them at once.
 //!
 //! ```text
-//!  ask ──► later (a level is full) ──► behind (a stalled one) ──► relay ──► reply
+//!  ask ──► later (a level is full) ──► behind (a stalled one) ──► sub-request ──► reply
 //!                                                                   │
 //!                                                stalled: its link is full, or paused
 //! ```
-//! One request may become many relays, and each of these, in a pool that leads on, many
-//! more. So relays are counted by *level*, which is how many trips are above, and what
-//! would be one too many waits. Relays wait for those of deeper levels alone, and the
+//! One request may become many sub-requests, and each of these, in a pool that leads on, many
+//! more. So sub-requests are counted by *level*, which is how many routed requests are above, and what
+//! would be one too many waits. Sub-requests wait for those of deeper levels alone, and the
 //! deepest for servers, so there is always one that goes on.
 //!
-//! What a relay could not put on its link yet must not be overtaken by what the same
+//! What a sub-request could not put on its link yet must not be overtaken by what the same
 //! client asks of the same pool: that waits *behind* it.
 
 use super::{Language, Whose, client_behind};
 use crate::core::{Connection, Core, Plane};
 use keyway_base::{Key, Time};
-use keyway_proxy::course::{Relay, RelayFor, Trip};
 use keyway_proxy::memcached::MemcachedClient;
+use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
 use keyway_proxy::{Busy, Identity, Session};
 use keyway_topology::DEPTH_MAX;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Relays of one level before others wait. Larger lets nested pools take more memory;
+/// Sub-requests of one level before others wait. Larger lets nested pools take more memory;
 /// smaller has requests wait that slow nobody.
-const RELAYS_MAX: u32 = 32 << 10;
+const SUB_REQUESTS_MAX: u32 = 32 << 10;
 
-/// Bytes of requests that stalled relays of one level keep before others wait.
+/// Bytes of requests that stalled sub-requests of one level keep before others wait.
 const STALLED_MAX: usize = 64 << 20;
 
-/// Relays at rest that are kept: as many as a busy turn needs.
-const RELAYS_KEPT_MAX: usize = 1024;
+/// Sub-requests at rest that are kept: as many as a busy turn needs.
+const SUB_REQUESTS_KEPT_MAX: usize = 1024;
 
-/// What a relay is to ask, in words of its own.
-pub(super) struct Errand {
-    pub(super) relay: RelayFor,
+/// What a sub-request is to ask, in words of its own.
+pub(super) struct UnsentSubRequest {
+    pub(super) sub_request: SubRequestFor,
     pub(super) whose: Whose,
     /// The pool that is asked.
     pub(super) pool: u16,
@@ -43,13 +43,13 @@ pub(super) struct Errand {
 
 /// What is to be asked.
 pub(super) enum Question {
-    /// A part of a trip, of a station: it has the words.
-    OfTrip {
-        trip: Key<Box<Trip>>,
+    /// A part of a routed request, of a station: it has the words.
+    OfRoutedRequest {
+        routed_request: Key<Box<RoutedRequest>>,
         part: u16,
         station: u8,
     },
-    Own(Errand),
+    Own(UnsentSubRequest),
 }
 
 /// A question that waits, and the time since which it does.
@@ -57,18 +57,18 @@ type Queued = (Time, Question);
 
 #[derive(Default)]
 struct Level {
-    relays: u32,
-    /// Bytes that stalled relays keep.
+    sub_requests: u32,
+    /// Bytes that stalled sub-requests keep.
     stalled: usize,
-    /// Trips that are to begin.
-    due: VecDeque<Key<Box<Trip>>>,
-    /// What trips that have begun are to ask.
+    /// Routed requests that are to begin.
+    due: VecDeque<Key<Box<RoutedRequest>>>,
+    /// What routed requests that have begun are to ask.
     later: VecDeque<Queued>,
 }
 
 impl Level {
     fn has_room(&self) -> bool {
-        self.relays < RELAYS_MAX && self.stalled < STALLED_MAX
+        self.sub_requests < SUB_REQUESTS_MAX && self.stalled < STALLED_MAX
     }
 
     fn has_work(&self) -> bool {
@@ -80,10 +80,10 @@ impl Level {
 /// A client, and a pool that is asked on its behalf.
 pub(super) type Path = (u64, u16);
 
-/// What waits behind stalled relays.
+/// What waits behind stalled sub-requests.
 #[derive(Default)]
 struct Stall {
-    relays: u32,
+    sub_requests: u32,
     /// Those of them that have sent what they are to ask.
     sent: u32,
     behind: VecDeque<Queued>,
@@ -93,7 +93,7 @@ struct Stall {
 #[derive(Default)]
 pub(super) struct Queues {
     levels: [Level; DEPTH_MAX],
-    /// Trips that are due and questions for later, of all levels.
+    /// Routed requests that are due and questions for later, of all levels.
     queued: usize,
     stalls: BTreeMap<Path, Stall>,
     /// Those that may be over.
@@ -105,9 +105,9 @@ impl Queues {
         !self.freed.is_empty() || (self.queued > 0 && self.levels.iter().any(Level::has_work))
     }
 
-    pub(super) fn add_due(&mut self, level: u8, trip: Key<Box<Trip>>) {
+    pub(super) fn add_due(&mut self, level: u8, routed_request: Key<Box<RoutedRequest>>) {
         self.queued += 1;
-        self.level(level).due.push_back(trip);
+        self.level(level).due.push_back(routed_request);
     }
 
     fn level(&mut self, level: u8) -> &mut Level {
@@ -115,18 +115,18 @@ impl Queues {
         &mut self.levels[usize::from(level).min(DEPTH_MAX - 1)]
     }
 
-    fn end_relay(&mut self, relay: &Relay) {
+    fn end_sub_request(&mut self, sub_request: &SubRequest) {
         // Copies have bounds of their own.
-        if !matches!(relay.errand, RelayFor::Shadow { .. }) {
-            let level = self.level(relay.level);
-            level.relays = level.relays.saturating_sub(1);
+        if !matches!(sub_request.purpose, SubRequestFor::Shadow { .. }) {
+            let level = self.level(sub_request.level);
+            level.sub_requests = level.sub_requests.saturating_sub(1);
         }
     }
 
     pub(super) fn on_stalled(&mut self, path: Path, level: u8, len: u32) {
         self.level(level).stalled += len as usize;
         let stall = self.stalls.entry(path).or_default();
-        stall.relays += 1;
+        stall.sub_requests += 1;
         stall.sent += u32::from(len == 0);
     }
 
@@ -139,37 +139,37 @@ impl Queues {
         !self.stalls.is_empty()
     }
 
-    /// A relay's request is on its way, or it has ended.
+    /// A sub-request's request is on its way, or it has ended.
     fn on_freed(&mut self, path: Path, level: u8, len: u32) {
         let level = self.level(level);
         level.stalled = level.stalled.saturating_sub(len as usize);
         let Some(stall) = self.stalls.get_mut(&path) else { return };
-        stall.relays -= 1;
+        stall.sub_requests -= 1;
         stall.sent -= u32::from(len == 0);
-        if stall.relays == 0 {
+        if stall.sub_requests == 0 {
             self.freed.push(path);
         }
     }
 
     /// The waiting questions that have words of their own.
-    pub(super) fn errands(&self) -> impl Iterator<Item = &Errand> {
+    pub(super) fn unsent(&self) -> impl Iterator<Item = &UnsentSubRequest> {
         let later = self.levels.iter().flat_map(|level| &level.later);
         let behind = self.stalls.values().flat_map(|stall| &stall.behind);
         later.chain(behind).filter_map(|(_, question)| match question {
-            Question::Own(errand) => Some(errand),
-            Question::OfTrip { .. } => None,
+            Question::Own(purpose) => Some(purpose),
+            Question::OfRoutedRequest { .. } => None,
         })
     }
 
-    /// Number of waiting questions, stalled paths and relays.
+    /// Number of waiting questions, stalled paths and sub-requests.
     pub(super) fn len(&self) -> usize {
-        let of_level = |level: &Level| level.relays as usize + level.stalled;
+        let of_level = |level: &Level| level.sub_requests as usize + level.stalled;
         self.queued + self.stalls.len() + self.levels.iter().map(of_level).sum::<usize>()
     }
 
     /// What is to be asked next on a path on which nothing is stalled.
     fn next_behind(&mut self, path: Path) -> Option<Queued> {
-        let stall = self.stalls.get_mut(&path).filter(|stall| stall.relays == 0)?;
+        let stall = self.stalls.get_mut(&path).filter(|stall| stall.sub_requests == 0)?;
         let next = stall.behind.pop_front();
         if next.is_none() {
             self.stalls.remove(&path);
@@ -179,19 +179,19 @@ impl Queues {
 }
 
 impl Plane {
-    /// Notes that what a relay was to send is on its way, where that had to wait.
+    /// Notes that what a sub-request was to send is on its way, where that had to wait.
     #[cold]
     pub(in crate::core) fn note_unstalled(&mut self, session: &mut Session) {
         let pool = session.pool;
-        let Some(relay) = &mut session.relay else { return };
-        if let Some(len) = relay.stalled.take() {
-            let path = (relay.client.to_bits(), pool);
-            self.routes.queues.on_freed(path, relay.level, len);
+        let Some(sub_request) = &mut session.sub_request else { return };
+        if let Some(len) = sub_request.stalled.take() {
+            let path = (sub_request.client.to_bits(), pool);
+            self.routes.queues.on_freed(path, sub_request.level, len);
         }
     }
 
-    /// Parses the one request of a relay. Returns how many bytes have to wait.
-    fn feed_relay(
+    /// Parses the one request of a sub-request. Returns how many bytes have to wait.
+    fn feed_sub_request(
         &mut self,
         links: &mut Vec<Connection>,
         key: Key<Session>,
@@ -209,10 +209,10 @@ impl Plane {
 }
 
 impl Core {
-    /// Lets trips begin and go on, until all wait for servers.
+    /// Lets routed requests begin and go on, until all wait for servers.
     #[cold]
     pub(crate) fn continue_routes(&mut self) {
-        self.resume_relays();
+        self.resume_sub_requests();
         while self.plane.routes.has_work() {
             while let Some(path) = self.plane.routes.queues.freed.pop() {
                 while let Some(queued) = self.plane.routes.queues.next_behind(path) {
@@ -224,7 +224,7 @@ impl Core {
                 self.put_in_order((self.plane.clock.now, Question::Own(copy)));
             }
             if let Some(key) = self.plane.routes.dirty.pop_front() {
-                self.finish_relay(key);
+                self.finish_sub_request(key);
             }
         }
         if !self.plane.routes.waiting.is_empty() && self.plane.routes.has_drained() {
@@ -244,32 +244,34 @@ impl Core {
                 return;
             }
             if let Some(queued) = level.later.pop_front() {
-                level.relays += 1;
+                level.sub_requests += 1;
                 self.plane.routes.queues.queued -= 1;
-                if let (_, Question::Own(errand)) = &queued {
-                    self.plane.routes.held -= errand.bytes.len();
+                if let (_, Question::Own(purpose)) = &queued {
+                    self.plane.routes.held -= purpose.bytes.len();
                 }
                 self.put_in_order(queued);
-            } else if let Some(trip) = level.due.pop_front() {
+            } else if let Some(routed_request) = level.due.pop_front() {
                 self.plane.routes.queues.queued -= 1;
-                self.begin_trip(trip);
+                self.begin_routed_request(routed_request);
             } else {
                 return;
             }
         }
     }
 
-    /// Relays that have room again go first: what a client sent later is behind them.
-    fn resume_relays(&mut self) {
-        if self.plane.routes.relays == 0 || self.plane.clients.resuming.is_empty() {
+    /// Sub-requests that have room again go first: what a client sent later is behind them.
+    fn resume_sub_requests(&mut self) {
+        if self.plane.routes.sub_requests == 0 || self.plane.clients.resuming.is_empty() {
             return;
         }
         let (sessions, plane) = (&self.sessions, &mut self.plane);
-        let is_relay =
-            |key: &Key<Session>| sessions.get(*key).is_some_and(|session| session.relay.is_some());
+        let is_sub_request = |key: &Key<Session>| {
+            sessions.get(*key).is_some_and(|session| session.sub_request.is_some())
+        };
         let resumes = std::mem::take(&mut plane.clients.resuming);
-        let (relays, clients): (Vec<_>, Vec<_>) = resumes.into_iter().partition(is_relay);
-        plane.clients.resuming = relays;
+        let (sub_requests, clients): (Vec<_>, Vec<_>) =
+            resumes.into_iter().partition(is_sub_request);
+        plane.clients.resuming = sub_requests;
         self.resume_sessions(&mut Vec::new());
         self.plane.clients.resuming.extend(clients);
     }
@@ -280,11 +282,11 @@ impl Core {
         let state = &mut self.plane.routes;
         let at = state.queues.level(level);
         if at.later.is_empty() && at.has_room() {
-            at.relays += 1;
+            at.sub_requests += 1;
             return self.put_in_order((now, question));
         }
-        if let Question::Own(errand) = &question {
-            state.held += errand.bytes.len();
+        if let Question::Own(purpose) = &question {
+            state.held += purpose.bytes.len();
         }
         at.later.push_back((now, question));
         state.queues.queued += 1;
@@ -297,11 +299,13 @@ impl Core {
             return self.put((since, question));
         }
         let path = match &question {
-            Question::Own(errand) => Some((errand.whose.client.to_bits(), errand.pool)),
-            Question::OfTrip { trip, part, station } => state.trips.get(*trip).map(|trip| {
-                let course = &trip.parts[usize::from(*part)].course;
-                (trip.client.to_bits(), course.child(*station))
-            }),
+            Question::Own(purpose) => Some((purpose.whose.client.to_bits(), purpose.pool)),
+            Question::OfRoutedRequest { routed_request, part, station } => {
+                state.routed_requests.get(*routed_request).map(|routed_request| {
+                    let route_policy = &routed_request.parts[usize::from(*part)].route_policy;
+                    (routed_request.client.to_bits(), route_policy.child(*station))
+                })
+            }
         };
         match path.and_then(|path| state.queues.stalls.get_mut(&path)) {
             Some(stall) => stall.behind.push_back((since, question)),
@@ -311,20 +315,20 @@ impl Core {
 
     fn put(&mut self, (since, question): Queued) {
         match question {
-            Question::OfTrip { trip, part, station } => {
-                self.ask_now((trip, part, station), since);
+            Question::OfRoutedRequest { routed_request, part, station } => {
+                self.ask_now((routed_request, part, station), since);
             }
-            Question::Own(Errand { relay, whose, pool, bytes }) => {
-                self.relay(relay, (pool, whose), since, &bytes);
+            Question::Own(UnsentSubRequest { sub_request, whose, pool, bytes }) => {
+                self.sub_request(sub_request, (pool, whose), since, &bytes);
             }
         }
     }
 
     /// Sends a request to a pool, as a client of it would. If the request finds no room at once, its
-    /// time counts from `since`, so it is refused together with the stalled relay before it.
-    pub(super) fn relay(
+    /// time counts from `since`, so it is refused together with the stalled sub-request before it.
+    pub(super) fn sub_request(
         &mut self,
-        errand: RelayFor,
+        purpose: SubRequestFor,
         (pool, whose): (u16, Whose),
         since: Time,
         bytes: &[u8],
@@ -336,13 +340,13 @@ impl Core {
         let Whose { client, level, lane, language } = whose;
         session.pool = pool;
         session.lane = lane;
-        session.relay = Some(Relay::new(errand, client, level));
+        session.sub_request = Some(SubRequest::new(purpose, client, level));
         session.full_since = (since < self.plane.clock.now).then_some(since);
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
         (session.identity.wrote_at, session.identity.pin_due) = (Time::default(), None);
         if let Some(behind) = self.sessions.get_mut(client_behind(client)) {
-            behind.relays += 1;
+            behind.sub_requests += 1;
         }
         match language {
             Language::Redis(protocol) => {
@@ -354,29 +358,29 @@ impl Core {
                 session.memcached = Some(client);
             }
         }
-        self.plane.routes.relays += 1;
+        self.plane.routes.sub_requests += 1;
         let key = self.sessions.insert(session);
         let Core { sessions, links, plane } = self;
         let Some(session) = sessions.get_mut(key) else { return };
         let mut busy = plane.clients.busy_pool.take();
-        let left = plane.feed_relay(links, key, session, &mut busy, bytes);
+        let left = plane.feed_sub_request(links, key, session, &mut busy, bytes);
         session.busy = Some(busy);
         plane.mark_session_dirty(key, session);
         let (pinned_until, wrote_at) =
             (session.identity.reads_primary_until, session.identity.wrote_at);
         if left > 0 {
-            if let Some(relay) = &mut session.relay {
-                relay.stalled = Some(left as u32);
+            if let Some(sub_request) = &mut session.sub_request {
+                sub_request.stalled = Some(left as u32);
             }
             let path = (client.to_bits(), pool);
             plane.routes.queues.on_stalled(path, level, left as u32);
-            // What its client sends next and needs no relay is not to be there before it.
+            // What its client sends next and needs no sub-request is not to be there before it.
             self.hold_client(client);
         }
         self.note_written(client, pinned_until, wrote_at);
     }
 
-    /// What a relay has written its client has.
+    /// What a sub-request has written its client has.
     fn note_written(&mut self, client: Key<Session>, until: Time, wrote_at: Time) {
         if until.max(wrote_at) > Time::default()
             && let Some(session) = self.sessions.get_mut(client)
@@ -394,14 +398,14 @@ impl Core {
         }
     }
 
-    /// A relay that was to ask has nothing to say.
+    /// A sub-request that was to ask has nothing to say.
     pub(super) fn end_unasked(&mut self, level: u8) {
         let level = self.plane.routes.queues.level(level);
-        level.relays = level.relays.saturating_sub(1);
+        level.sub_requests = level.sub_requests.saturating_sub(1);
     }
 
-    /// Hands a relay's reply over, if it has it.
-    fn finish_relay(&mut self, key: Key<Session>) {
+    /// Hands a sub-request's reply over, if it has it.
+    fn finish_sub_request(&mut self, key: Key<Session>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.is_dirty = false;
         let is_waiting = session.busy.as_ref().is_some_and(|busy| {
@@ -413,31 +417,33 @@ impl Core {
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.plane.note_unstalled(&mut session);
         self.plane.forget_wait(key);
-        self.plane.routes.relays -= 1;
+        self.plane.routes.sub_requests -= 1;
         let mut busy = session.busy.take().unwrap_or_default();
-        if let Some(relay) = session.relay.take() {
-            self.plane.routes.queues.end_relay(&relay);
-            self.note_relay_over(relay.client);
+        if let Some(sub_request) = session.sub_request.take() {
+            self.plane.routes.queues.end_sub_request(&sub_request);
+            self.note_sub_request_over(sub_request.client);
             let Identity { reads_primary_until, wrote_at, .. } = session.identity;
-            self.note_written(relay.client, reads_primary_until, wrote_at);
-            self.on_relayed(&relay, busy.output.unsent());
+            self.note_written(sub_request.client, reads_primary_until, wrote_at);
+            self.on_sub_request_over(&sub_request, busy.output.unsent());
         }
         let len = busy.output.len();
         busy.output.advance(len);
         if busy.is_empty() {
             self.plane.clients.busy_pool.give(busy);
         }
-        self.keep_relay(session);
+        self.keep_sub_request(session);
     }
 
-    /// Has what a relay could not send asked anew, before all that waits behind it.
+    /// Has what a sub-request could not send asked anew, before all that waits behind it.
     pub(super) fn withdraw(&mut self, key: Key<Session>) {
         let Some(mut session) = self.sessions.remove(key) else { return };
         self.plane.note_unstalled(&mut session);
         self.plane.forget_wait(key);
-        let Some(Relay { errand, client, level, .. }) = session.relay.take() else { return };
-        self.plane.routes.relays -= 1;
-        self.note_relay_over(client);
+        let Some(SubRequest { purpose, client, level, .. }) = session.sub_request.take() else {
+            return;
+        };
+        self.plane.routes.sub_requests -= 1;
+        self.note_sub_request_over(client);
         let language = match session.memcached {
             Some(MemcachedClient { wire: Some(wire), item_len_max, .. }) => {
                 Language::Memcached { wire, item_len_max }
@@ -446,43 +452,48 @@ impl Core {
         };
         let bytes = session.busy.take().unwrap_or_default().unparsed().to_vec();
         let whose = Whose { client, level, lane: session.lane, language };
-        let again = Question::Own(Errand { relay: errand, whose, pool: session.pool, bytes });
+        let again = Question::Own(UnsentSubRequest {
+            sub_request: purpose,
+            whose,
+            pool: session.pool,
+            bytes,
+        });
         let since = session.full_since.unwrap_or(self.plane.clock.now);
         let path = (client.to_bits(), session.pool);
         self.plane.routes.queues.stalls.entry(path).or_default().behind.push_front((since, again));
-        self.keep_relay(session);
+        self.keep_sub_request(session);
     }
 
-    fn note_relay_over(&mut self, client: Key<Session>) {
+    fn note_sub_request_over(&mut self, client: Key<Session>) {
         if let Some(behind) = self.sessions.get_mut(client_behind(client)) {
-            behind.relays = behind.relays.saturating_sub(1);
+            behind.sub_requests = behind.sub_requests.saturating_sub(1);
         }
     }
 
-    fn keep_relay(&mut self, session: Session) {
-        if self.plane.routes.free.len() < RELAYS_KEPT_MAX {
+    fn keep_sub_request(&mut self, session: Session) {
+        if self.plane.routes.free.len() < SUB_REQUESTS_KEPT_MAX {
             let fresh = Session::new(0, 0, session.identity);
             self.plane.routes.free.push(fresh);
         }
     }
 
-    fn on_relayed(&mut self, relay: &Relay, reply: &[u8]) {
-        match relay.errand {
-            RelayFor::Ask { trip, part, station, expect } => {
-                self.on_asked(trip, (part, station), expect, reply, relay.fault);
+    fn on_sub_request_over(&mut self, sub_request: &SubRequest, reply: &[u8]) {
+        match sub_request.purpose {
+            SubRequestFor::Ask { routed_request, part, station, expect } => {
+                self.on_asked(routed_request, (part, station), expect, reply, sub_request.fault);
             }
-            RelayFor::TimeLeft { trip, part, key } => {
-                self.on_time_left(trip, part, key, reply, relay.fault);
+            SubRequestFor::TimeLeft { routed_request, part, key } => {
+                self.on_time_left(routed_request, part, key, reply, sub_request.fault);
             }
-            RelayFor::Fill(pool) => self.plane.note_fill(pool, reply, relay.fault),
-            RelayFor::Shadow { pool, len } => {
+            SubRequestFor::Fill(pool) => self.plane.note_fill(pool, reply, sub_request.fault),
+            SubRequestFor::Shadow { pool, len } => {
                 let state = &mut self.plane.routes;
                 state.shadows_held = state.shadows_held.saturating_sub(len as usize);
                 if let Some(in_flight) = state.shadows.get_mut(usize::from(pool)) {
                     *in_flight = in_flight.saturating_sub(1);
                 }
             }
-            RelayFor::Nobody => {}
+            SubRequestFor::Nobody => {}
         }
     }
 }

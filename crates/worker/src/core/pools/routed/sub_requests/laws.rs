@@ -66,7 +66,7 @@ fn requests_that_wait_behind_a_stalled_one_are_refused_by_their_own_time() {
 }
 
 #[test]
-fn a_client_that_finds_no_room_among_trips_is_told_within_the_timeout() {
+fn a_client_that_finds_no_room_among_routed_requests_is_told_within_the_timeout() {
     for (listener, expected) in [(2, 0), (2, 1)] {
         let mut core =
             core(RoutedPool::Failover(FailoverPool { children: vec![0, 1], gutter: None }));
@@ -87,7 +87,7 @@ fn a_client_that_finds_no_room_among_trips_is_told_within_the_timeout() {
         let told = output(&core, client);
         let refused = told.matches("; the request was not sent").count();
         assert_eq!(refused, 2 * expected, "{told}");
-        assert_eq!(core.plane.routes.trips.len(), 2 - 2 * expected);
+        assert_eq!(core.plane.routes.routed_requests.len(), 2 - 2 * expected);
         assert!(core.plane.routes.waiting.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What requests and replies of Redis mean for a course.
+//! What requests and replies of Redis mean for a route policy.
 
 use super::{Nature, Part, Verdict};
 use keyway_base::Fault;
@@ -136,10 +136,10 @@ fn try_join(rule: Join, parts: &[Part], owners: &[(u16, u32)], out: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::{AskOrder, Course};
+    use crate::route_policy::{AskOrder, RoutePolicy};
 
     fn part(reply: &[u8]) -> Part {
-        let mut part = Part::new(Course::new(AskOrder::InTurn, Nature::Read, [0]), Vec::new());
+        let mut part = Part::new(RoutePolicy::new(AskOrder::InTurn, Nature::Read, [0]), Vec::new());
         part.reply = reply.to_vec();
         part
     }

@@ -31,7 +31,7 @@ pub enum Rule {
 
 /// A request on its way to one server or several.
 #[derive(Debug, Default)]
-pub struct Gather {
+pub struct MemcachedJoin {
     /// Whose it is.
     pub session: Option<Key<Session>>,
     /// The place of its reply.
@@ -73,7 +73,7 @@ struct Fragment {
     outcome: Result<Range<usize>, Fault>,
 }
 
-impl Gather {
+impl MemcachedJoin {
     /// Begins anew with what `request`, parsed from `bytes`, will be answered by.
     pub fn restart(&mut self, request: &Request, bytes: &[u8], rule: Rule) {
         self.watched = None;
@@ -436,29 +436,29 @@ fn last_line<'a>(answer: &Answer<'a>) -> &'a [u8] {
     &answer.bytes[start..]
 }
 
-/// Gathers at rest, for the next request that needs one.
+/// Memcached joins at rest, for the next request that needs one.
 #[derive(Debug, Default)]
 #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
-pub struct GatherPool {
-    free: Vec<Box<Gather>>,
+pub struct MemcachedJoinPool {
+    free: Vec<Box<MemcachedJoin>>,
 }
 
-/// Gathers kept at rest.
+/// Memcached joins kept at rest.
 const POOL_LEN_MAX: usize = 128;
 
 /// Memory one of them may hold, in bytes.
 const KEPT_MAX: usize = 16 << 10;
 
-impl GatherPool {
+impl MemcachedJoinPool {
     /// One to be restarted.
-    pub fn take(&mut self) -> Box<Gather> {
+    pub fn take(&mut self) -> Box<MemcachedJoin> {
         self.free.pop().unwrap_or_default()
     }
 
     /// Takes back one that was answered.
-    pub fn give(&mut self, gather: Box<Gather>) {
-        if self.free.len() < POOL_LEN_MAX && gather.held() <= KEPT_MAX {
-            self.free.push(gather);
+    pub fn give(&mut self, memcached_join: Box<MemcachedJoin>) {
+        if self.free.len() < POOL_LEN_MAX && memcached_join.held() <= KEPT_MAX {
+            self.free.push(memcached_join);
         }
     }
 }
@@ -469,19 +469,19 @@ mod tests {
     use keyway_base::{BackendFault, Limits, Sent};
     use keyway_memcache::{ParseLimits, Parsed, parse_request};
 
-    fn gather(bytes: &[u8], rule: Rule, owners: &[u16]) -> Gather {
+    fn memcached_join(bytes: &[u8], rule: Rule, owners: &[u16]) -> MemcachedJoin {
         let mut request = Request::default();
         let limits = ParseLimits::of(&Limits::default(), 1 << 20);
         let parsed = parse_request(bytes, Wire::of(bytes[0]), &limits, &mut request);
         assert!(matches!(parsed, Parsed::Ready { consumed } if consumed == bytes.len()));
-        let mut gather = Gather::default();
-        gather.restart(&request, bytes, rule);
+        let mut memcached_join = MemcachedJoin::default();
+        memcached_join.restart(&request, bytes, rule);
         for backend in 0..=owners.iter().copied().max().unwrap_or(0) {
-            let fragment = gather.add_fragment(backend, Wire::Text);
-            gather.set_expect(fragment, expect(rule));
+            let fragment = memcached_join.add_fragment(backend, Wire::Text);
+            memcached_join.set_expect(fragment, expect(rule));
         }
-        gather.set_owners(owners);
-        gather
+        memcached_join.set_owners(owners);
+        memcached_join
     }
 
     fn expect(rule: Rule) -> Expect {
@@ -491,33 +491,37 @@ mod tests {
         }
     }
 
-    fn written(gather: &Gather) -> String {
+    fn written(memcached_join: &MemcachedJoin) -> String {
         let mut out = Vec::new();
-        gather.write(&mut out, |backend| format!("s{backend}"), |backend| format!("s{backend}"));
+        memcached_join.write(
+            &mut out,
+            |backend| format!("s{backend}"),
+            |backend| format!("s{backend}"),
+        );
         out.escape_ascii().to_string()
     }
 
     #[test]
     fn items_come_in_the_order_of_the_keys_whoever_answers_first() {
-        let mut gather = gather(b"get a b c d\r\n", Rule::Items, &[0, 1, 0, 1]);
-        assert!(!gather.on_reply(1, b"VALUE b 0 1\r\nB\r\nVALUE d 7 1\r\nD\r\nEND\r\n"));
-        assert!(gather.on_reply(0, b"VALUE c 0 3\r\nEND\r\nEND\r\n"));
+        let mut memcached_join = memcached_join(b"get a b c d\r\n", Rule::Items, &[0, 1, 0, 1]);
+        assert!(!memcached_join.on_reply(1, b"VALUE b 0 1\r\nB\r\nVALUE d 7 1\r\nD\r\nEND\r\n"));
+        assert!(memcached_join.on_reply(0, b"VALUE c 0 3\r\nEND\r\nEND\r\n"));
         assert_eq!(
-            written(&gather),
+            written(&memcached_join),
             r"VALUE b 0 1\r\nB\r\nVALUE c 0 3\r\nEND\r\nVALUE d 7 1\r\nD\r\nEND\r\n"
         );
     }
 
     #[test]
     fn what_is_in_no_reply_is_missed() {
-        let mut gather = gather(b"get a b c d\r\n", Rule::Items, &[0, 1, 0, 1]);
-        gather.on_reply(1, b"VALUE b 0 1\r\nB\r\nEND\r\n");
-        gather.on_reply(0, b"VALUE c 0 0\r\n\r\nEND\r\n");
-        assert_eq!(gather.misses(), Some(vec![true, false, false, true]));
+        let mut memcached_join = memcached_join(b"get a b c d\r\n", Rule::Items, &[0, 1, 0, 1]);
+        memcached_join.on_reply(1, b"VALUE b 0 1\r\nB\r\nEND\r\n");
+        memcached_join.on_reply(0, b"VALUE c 0 0\r\n\r\nEND\r\n");
+        assert_eq!(memcached_join.misses(), Some(vec![true, false, false, true]));
         let single = |request: &[u8], reply: &[u8]| {
-            let mut gather = super::tests::gather(request, Rule::One, &[]);
-            gather.on_reply(0, reply);
-            gather.misses()
+            let mut memcached_join = super::tests::memcached_join(request, Rule::One, &[]);
+            memcached_join.on_reply(0, reply);
+            memcached_join.misses()
         };
         assert_eq!(single(b"mg a t\r\n", b"HD t5\r\n"), Some(vec![false]));
         assert_eq!(single(b"mg a v\r\n", b"EN\r\n"), Some(vec![true]));
@@ -526,19 +530,19 @@ mod tests {
 
     #[test]
     fn what_was_deleted_elsewhere_was_there() {
-        let mut gather = gather(b"delete a\r\n", Rule::One, &[]);
-        gather.is_deleted = true;
-        gather.on_reply(0, b"NOT_FOUND\r\n");
-        assert_eq!(written(&gather), r"DELETED\r\n");
+        let mut memcached_join = memcached_join(b"delete a\r\n", Rule::One, &[]);
+        memcached_join.is_deleted = true;
+        memcached_join.on_reply(0, b"NOT_FOUND\r\n");
+        assert_eq!(written(&memcached_join), r"DELETED\r\n");
     }
 
     #[test]
     fn statistics_that_no_server_knows_are_refused_as_a_server_does() {
-        let mut none = gather(b"stats nonsense\r\n", Rule::Each, &[0, 1]);
+        let mut none = memcached_join(b"stats nonsense\r\n", Rule::Each, &[0, 1]);
         none.on_reply(0, b"ERROR\r\n");
         none.on_reply(1, b"ERROR\r\n");
         assert_eq!(written(&none), r"ERROR\r\n");
-        let mut one = gather(b"stats recent\r\n", Rule::Each, &[0, 1]);
+        let mut one = memcached_join(b"stats recent\r\n", Rule::Each, &[0, 1]);
         one.on_reply(0, b"ERROR\r\n");
         one.on_reply(1, b"STAT a 1\r\nEND\r\n");
         assert!(written(&one).ends_with(r"STAT s1:a 1\r\nEND\r\n"));
@@ -546,52 +550,54 @@ mod tests {
 
     #[test]
     fn a_key_asked_for_twice_is_told_twice() {
-        let mut gather = gather(b"get a b a\r\n", Rule::Items, &[0, 1, 0]);
-        gather.on_reply(0, b"VALUE a 0 1\r\nA\r\nVALUE a 0 1\r\nA\r\nEND\r\n");
-        gather.on_reply(1, b"END\r\n");
-        assert_eq!(written(&gather), r"VALUE a 0 1\r\nA\r\nVALUE a 0 1\r\nA\r\nEND\r\n");
+        let mut memcached_join = memcached_join(b"get a b a\r\n", Rule::Items, &[0, 1, 0]);
+        memcached_join.on_reply(0, b"VALUE a 0 1\r\nA\r\nVALUE a 0 1\r\nA\r\nEND\r\n");
+        memcached_join.on_reply(1, b"END\r\n");
+        assert_eq!(written(&memcached_join), r"VALUE a 0 1\r\nA\r\nVALUE a 0 1\r\nA\r\nEND\r\n");
     }
 
     #[test]
     fn a_server_that_fails_is_named_and_nothing_is_returned() {
-        let mut gather = gather(b"get a b\r\n", Rule::Items, &[0, 1]);
-        gather.on_reply(0, b"VALUE a 0 1\r\nA\r\nEND\r\n");
+        let mut memcached_join = memcached_join(b"get a b\r\n", Rule::Items, &[0, 1]);
+        memcached_join.on_reply(0, b"VALUE a 0 1\r\nA\r\nEND\r\n");
         let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
-        assert!(gather.on_fault(1, fault));
+        assert!(memcached_join.on_fault(1, fault));
         assert_eq!(
-            written(&gather),
+            written(&memcached_join),
             r"SERVER_ERROR backend s1 did not answer in time; the request may have been executed\r\n"
         );
-        assert_eq!(gather.fault(), Some(fault));
+        assert_eq!(memcached_join.fault(), Some(fault));
     }
 
     #[test]
     fn an_error_of_one_server_is_the_reply() {
-        let mut gather = gather(b"get a b\r\n", Rule::Items, &[0, 1]);
-        gather.on_reply(0, b"VALUE a 0 1\r\nA\r\nEND\r\n");
-        gather.on_reply(1, b"VALUE b 0 1\r\nB\r\nSERVER_ERROR busy\r\n");
-        assert_eq!(written(&gather), r"SERVER_ERROR busy\r\n");
+        let mut memcached_join = memcached_join(b"get a b\r\n", Rule::Items, &[0, 1]);
+        memcached_join.on_reply(0, b"VALUE a 0 1\r\nA\r\nEND\r\n");
+        memcached_join.on_reply(1, b"VALUE b 0 1\r\nB\r\nSERVER_ERROR busy\r\n");
+        assert_eq!(written(&memcached_join), r"SERVER_ERROR busy\r\n");
     }
 
     #[test]
     fn what_nobody_asked_for_is_no_reply() {
         for other in ["VALUE x 0 1\r\nX\r\nEND\r\n", "STORED\r\n"] {
-            let mut gather = gather(b"get a b\r\n", Rule::Items, &[0, 1]);
-            gather.on_reply(0, b"END\r\n");
-            gather.on_reply(1, other.as_bytes());
-            assert!(written(&gather).starts_with("SERVER_ERROR backend s1 answered something"));
+            let mut memcached_join = memcached_join(b"get a b\r\n", Rule::Items, &[0, 1]);
+            memcached_join.on_reply(0, b"END\r\n");
+            memcached_join.on_reply(1, other.as_bytes());
+            assert!(
+                written(&memcached_join).starts_with("SERVER_ERROR backend s1 answered something")
+            );
         }
     }
 
     #[test]
     fn all_must_agree_and_silence_is_kept() {
-        let mut flush = gather(b"flush_all\r\n", Rule::All, &[0, 1]);
+        let mut flush = memcached_join(b"flush_all\r\n", Rule::All, &[0, 1]);
         flush.on_reply(0, b"OK\r\n");
         flush.on_reply(1, b"OK\r\n");
         assert_eq!(written(&flush), r"OK\r\n");
         flush.on_reply(1, b"CLIENT_ERROR no\r\n");
         assert_eq!(written(&flush), r"CLIENT_ERROR no\r\n");
-        let mut quiet = gather(b"set a 0 0 1 noreply\r\nA\r\n", Rule::One, &[0]);
+        let mut quiet = memcached_join(b"set a 0 0 1 noreply\r\nA\r\n", Rule::One, &[0]);
         assert!(quiet.on_reply(0, b"STORED\r\n"));
         assert_eq!(written(&quiet), "");
     }
@@ -602,14 +608,14 @@ mod tests {
             "STAT pid 7\r\nSTAT curr_items 2\r\nSTAT version 1.6.1\r\nEND\r\n",
             "STAT pid 8\r\nSTAT curr_items 3\r\nSTAT version 1.6.1\r\nEND\r\n",
         ];
-        let mut sums = gather(b"stats\r\n", Rule::Sums, &[0, 1]);
+        let mut sums = memcached_join(b"stats\r\n", Rule::Sums, &[0, 1]);
         (0..2).for_each(|index| {
             sums.on_reply(index, replies[usize::from(index)].as_bytes());
         });
         let told = written(&sums);
         assert!(told.contains(r"STAT curr_items 5\r\n") && !told.contains("pid"), "{told}");
         assert!(told.ends_with(r"END\r\n"));
-        let mut each = gather(b"stats servers\r\n", Rule::Each, &[0, 1]);
+        let mut each = memcached_join(b"stats servers\r\n", Rule::Each, &[0, 1]);
         each.on_reply(0, replies[0].as_bytes());
         each.on_fault(1, Fault::Backend { fault: BackendFault::Connect, sent: Sent::No });
         let told = written(&each);

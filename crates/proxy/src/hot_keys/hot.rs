@@ -307,7 +307,7 @@ mod tests {
             .sum();
         assert_eq!(held, HotKeys::bytes_max(1000));
         // What `keyway check` says, with the large values.
-        let of_one = HotKeys::bytes_max(1) + crate::noted::BigKeys::BYTES_MAX;
+        let of_one = HotKeys::bytes_max(1) + crate::hot_keys::BigKeys::BYTES_MAX;
         assert!(of_one < 48 << 10, "{of_one} bytes");
         hot.clear();
         assert_eq!(hot.hottest(Access::Read, 100, at(30.0)), Hottest::default());

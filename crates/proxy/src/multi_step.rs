@@ -6,7 +6,7 @@
 //!     ▲                 │
 //!     └── Next::Again ──┘   (another server, or the same after a load)
 //! ```
-//! The worker asks; an errand only says what a reply means.
+//! The worker asks; a multi-step request only says what a reply means.
 
 use crate::{Digest, Session};
 use keyway_base::{Key, Time};
@@ -16,7 +16,7 @@ use keyway_route::Walk;
 
 /// A request under way in several steps.
 #[derive(Debug)]
-pub struct Errand {
+pub struct MultiStep {
     /// Who asked.
     pub session: Key<Session>,
     /// No reply is wanted.
@@ -47,7 +47,7 @@ pub struct Errand {
     pub work: Work,
 }
 
-/// What an errand is about.
+/// What a multi-step request is about.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// One step of a SCAN.
@@ -109,7 +109,7 @@ const CURSOR_TOO_LARGE: &str =
 const NOT_A_SCAN_REPLY: &str =
     "ERR a server answered SCAN with something else than a cursor and keys";
 
-impl Errand {
+impl MultiStep {
     /// What follows from a server's reply; counts the question as asked.
     pub fn on_reply(&mut self, kind: Kind, reply: &[u8]) -> Next {
         match &mut self.work {
@@ -191,8 +191,8 @@ mod tests {
     use keyway_route::ServersInUse;
     use keyway_topology::Server;
 
-    fn errand(work: Work) -> Errand {
-        Errand {
+    fn multi_step(work: Work) -> MultiStep {
+        MultiStep {
             session: Key::NONE,
             is_unheard: false,
             sequence: 0,
@@ -210,29 +210,29 @@ mod tests {
         }
     }
 
-    fn scan() -> (Errand, ServersInUse) {
+    fn scan() -> (MultiStep, ServersInUse) {
         let servers = ["a:1", "b:1"].map(|text| Server::parse(text).unwrap());
         let in_use = ServersInUse::new(&servers, |_| true);
-        (errand(Work::Scan(Walk::Listed(in_use.clone()))), in_use)
+        (multi_step(Work::Scan(Walk::Listed(in_use.clone()))), in_use)
     }
 
     #[test]
     fn a_scan_goes_on_on_the_next_server_and_ends_behind_the_last() {
-        let (mut errand, in_use) = scan();
+        let (mut multi_step, in_use) = scan();
         let reply = b"*2\r\n$2\r\n12\r\n*1\r\n$1\r\na\r\n";
         let cursor = in_use.encode(0, 12).unwrap();
-        assert_eq!(errand.on_reply(Kind::Array, reply), Next::Cursor { cursor, rest: 12 });
+        assert_eq!(multi_step.on_reply(Kind::Array, reply), Next::Cursor { cursor, rest: 12 });
         let last = b"*2\r\n$1\r\n0\r\n*0\r\n";
         let cursor = in_use.encode(0, 0).unwrap();
-        assert_eq!(errand.on_reply(Kind::Array, last), Next::Cursor { cursor, rest: 11 });
-        errand.server = 1;
-        assert_eq!(errand.on_reply(Kind::Array, last), Next::Cursor { cursor: 0, rest: 11 });
+        assert_eq!(multi_step.on_reply(Kind::Array, last), Next::Cursor { cursor, rest: 11 });
+        multi_step.server = 1;
+        assert_eq!(multi_step.on_reply(Kind::Array, last), Next::Cursor { cursor: 0, rest: 11 });
     }
 
     #[test]
     fn a_reply_that_is_no_scan_is_an_error_and_an_error_stays_what_it_is() {
-        let (mut errand, _) = scan();
-        assert_eq!(errand.on_reply(Kind::Error, b"-ERR syntax error\r\n"), Next::Pass);
+        let (mut multi_step, _) = scan();
+        assert_eq!(multi_step.on_reply(Kind::Error, b"-ERR syntax error\r\n"), Next::Pass);
         for (kind, reply) in [
             (Kind::Integer, &b":1\r\n"[..]),
             (Kind::Array, b"*0\r\n"),
@@ -241,23 +241,23 @@ mod tests {
             (Kind::Array, b"*2\r\n$2\r\n-1\r\n*0\r\n"),
             (Kind::Array, b"*2\r\n$-1\r\n*0\r\n"),
         ] {
-            assert_eq!(errand.on_reply(kind, reply), Next::Error(NOT_A_SCAN_REPLY));
+            assert_eq!(multi_step.on_reply(kind, reply), Next::Error(NOT_A_SCAN_REPLY));
         }
         let huge = b"*2\r\n$20\r\n18446744073709551615\r\n*0\r\n";
-        assert_eq!(errand.on_reply(Kind::Array, huge), Next::Error(CURSOR_TOO_LARGE));
+        assert_eq!(multi_step.on_reply(Kind::Array, huge), Next::Error(CURSOR_TOO_LARGE));
     }
 
     #[test]
     fn a_random_key_is_looked_for_on_every_server_before_there_is_none() {
-        let mut errand = errand(Work::RandomKey { left: 2, is_empty: false });
-        assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
-        assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
-        assert_eq!(errand.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Pass);
+        let mut multi_step = multi_step(Work::RandomKey { left: 2, is_empty: false });
+        assert_eq!(multi_step.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
+        assert_eq!(multi_step.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Again);
+        assert_eq!(multi_step.on_reply(Kind::Bulk, b"$-1\r\n"), Next::Pass);
     }
 
     #[test]
     fn a_server_that_gives_no_reply_leaves_a_random_key_to_the_others() {
-        let mut random = errand(Work::RandomKey { left: 1, is_empty: false });
+        let mut random = multi_step(Work::RandomKey { left: 1, is_empty: false });
         assert_eq!(random.on_fault(), Next::Again);
         assert_eq!(random.on_fault(), Next::Pass);
         assert_eq!(scan().0.on_fault(), Next::Pass, "a part of a scan is one server's");
@@ -267,11 +267,11 @@ mod tests {
     fn what_the_server_says_it_lacks_is_run_again_once() {
         let digest = Digest::of(b"return 1");
         let missing = b"-NOSCRIPT No matching script.\r\n";
-        let mut errand = errand(Work::Script { digest, step: ScriptStep::Run });
-        assert_eq!(errand.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
-        assert_eq!(errand.on_reply(Kind::Error, missing), Next::Again);
-        assert_eq!(errand.on_reply(Kind::Array, b"*1\r\n:0\r\n"), Next::Again);
-        assert_eq!(errand.on_reply(Kind::Error, missing), Next::Pass);
+        let mut multi_step = multi_step(Work::Script { digest, step: ScriptStep::Run });
+        assert_eq!(multi_step.on_reply(Kind::Error, b"-ERR other\r\n"), Next::Pass);
+        assert_eq!(multi_step.on_reply(Kind::Error, missing), Next::Again);
+        assert_eq!(multi_step.on_reply(Kind::Array, b"*1\r\n:0\r\n"), Next::Again);
+        assert_eq!(multi_step.on_reply(Kind::Error, missing), Next::Pass);
     }
 
     #[test]
@@ -279,20 +279,20 @@ mod tests {
         let digest = Digest::of(b"return 1");
         let own = b"-NOSCRIPT No matching script.\r\n";
         for said in [&b"*1\r\n:1\r\n"[..], b"-NOPERM no\r\n"] {
-            let mut errand = errand(Work::Script { digest, step: ScriptStep::Run });
-            assert_eq!(errand.on_fault(), Next::Pass, "it may have run");
-            assert_eq!(errand.on_reply(Kind::Error, own), Next::Again);
-            assert_eq!(errand.on_fault(), Next::Said);
-            assert_eq!(errand.on_reply(Kind::Array, said), Next::Said);
-            assert_eq!(errand.said, own);
+            let mut multi_step = multi_step(Work::Script { digest, step: ScriptStep::Run });
+            assert_eq!(multi_step.on_fault(), Next::Pass, "it may have run");
+            assert_eq!(multi_step.on_reply(Kind::Error, own), Next::Again);
+            assert_eq!(multi_step.on_fault(), Next::Said);
+            assert_eq!(multi_step.on_reply(Kind::Array, said), Next::Said);
+            assert_eq!(multi_step.said, own);
         }
     }
 
     #[test]
     fn a_transaction_tells_of_a_script_that_is_missing_in_it() {
-        let mut errand = errand(Work::Transaction);
+        let mut multi_step = multi_step(Work::Transaction);
         let missing = b"*2\r\n:1\r\n-NOSCRIPT No matching script.\r\n";
-        assert_eq!(errand.on_reply(Kind::Array, missing), Next::Again);
-        assert_eq!(errand.on_reply(Kind::Array, b"*1\r\n:1\r\n"), Next::Pass);
+        assert_eq!(multi_step.on_reply(Kind::Array, missing), Next::Again);
+        assert_eq!(multi_step.on_reply(Kind::Array, b"*1\r\n:1\r\n"), Next::Pass);
     }
 }

@@ -1,4 +1,4 @@
-//! What requests and replies of memcached mean for a course.
+//! What requests and replies of memcached mean for a route policy.
 
 use super::{Nature, Part, Verdict};
 use keyway_base::Fault;
@@ -145,10 +145,10 @@ pub fn join<'k>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::{AskOrder, Course};
+    use crate::route_policy::{AskOrder, RoutePolicy};
 
     fn part(reply: &[u8]) -> Part {
-        let mut part = Part::new(Course::new(AskOrder::InTurn, Nature::Read, [0]), Vec::new());
+        let mut part = Part::new(RoutePolicy::new(AskOrder::InTurn, Nature::Read, [0]), Vec::new());
         part.reply = reply.to_vec();
         part
     }

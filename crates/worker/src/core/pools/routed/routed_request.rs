@@ -1,0 +1,434 @@
+//! Routed requests: whom they ask, and what the replies lead to.
+
+use super::redis::{PARTS_MAX, note_step, route_policy_of};
+use super::sub_requests::{Question, UnsentSubRequest};
+use super::{RouteTotals, Whose, routes_of};
+use crate::core::{Core, Plane};
+use crate::{Plan, RoutePlan};
+use keyway_base::{Fault, Key, Slab, Time};
+use keyway_command::{Args, Request, Verb};
+use keyway_memcache::{Expect, compose_request};
+use keyway_proxy::Session;
+use keyway_proxy::route_policy::{
+    AskOrder, Move, Nature, Part, RoutePolicy, RoutedRequest, Speech, SubRequestFor, Verdict,
+    memcached, redis,
+};
+use keyway_resp::reply;
+use keyway_topology::RoutedPool;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request for a child, with how its reply ends if it is not said in the client's own
+/// words.
+enum Said {
+    AsItCame,
+    Anew(Vec<u8>, Option<Expect>),
+    /// It cannot be said.
+    Nothing,
+}
+
+impl Core {
+    /// Asks whom the parts of a routed request ask first.
+    pub(super) fn begin_routed_request(&mut self, key: Key<Box<RoutedRequest>>) {
+        let parts = self
+            .plane
+            .routes
+            .routed_requests
+            .get(key)
+            .map_or(0, |routed_request| routed_request.parts.len());
+        (0..parts).for_each(|part| self.begin_part(key, part as u16));
+    }
+
+    fn begin_part(&mut self, key: Key<Box<RoutedRequest>>, part: u16) {
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let stations = routed_request.parts[usize::from(part)].route_policy.start();
+        stations.for_each(|station| self.ask(key, part, station));
+    }
+
+    /// Asks a child about a part of a routed request, or will when it may.
+    fn ask(&mut self, key: Key<Box<RoutedRequest>>, part: u16, station: u8) {
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        routed_request.sub_requests += 1;
+        let level = routed_request.level;
+        self.send(level, Question::OfRoutedRequest { routed_request: key, part, station });
+    }
+
+    pub(super) fn ask_now(
+        &mut self,
+        (key, part, station): (Key<Box<RoutedRequest>>, u16, u8),
+        since: Time,
+    ) {
+        let plan = Arc::clone(&self.plane.plan);
+        let now_unix = (self.plane.clock.unix_micros / 1_000_000) as i64;
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let child = routed_request.parts[usize::from(part)].route_policy.child(station);
+        let cap = cap_of(&plan, routed_request.pool, child);
+        let whose = Whose::of_routed_request(routed_request);
+        let said =
+            say(routed_request, &routed_request.parts[usize::from(part)].keys, cap, now_unix);
+        let sub_request = |core: &mut Core, expect, bytes: &[u8]| {
+            let purpose = SubRequestFor::Ask { routed_request: key, part, station, expect };
+            core.sub_request(purpose, (child, whose), since, bytes);
+        };
+        match said {
+            Said::AsItCame => {
+                let bytes = std::mem::take(&mut routed_request.bytes);
+                sub_request(self, None, &bytes);
+                if let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) {
+                    routed_request.bytes = bytes;
+                }
+            }
+            Said::Anew(bytes, expect) => sub_request(self, expect, &bytes),
+            Said::Nothing => {
+                self.end_unasked(whose.level);
+                self.on_asked(key, (part, station), None, b"", Some(Fault::Denied));
+            }
+        }
+        if let Some(cap) = cap {
+            self.cap_keys(key, part, child, cap);
+        }
+    }
+
+    /// Has what a request of Redis wrote to a gutter expire.
+    fn cap_keys(&mut self, key: Key<Box<RoutedRequest>>, part: u16, gutter: u16, cap: Duration) {
+        let Some(routed_request) = self.plane.routes.routed_requests.get(key) else { return };
+        let Speech::Redis { args, .. } = &routed_request.speech else { return };
+        let Ok(request) = Request::resolve(Args::new(&routed_request.bytes, args)) else { return };
+        if redis::nature_of(&request) == Nature::Read {
+            return;
+        }
+        let millis = cap.as_millis().to_string();
+        let mut all = Vec::new();
+        if request.keys(&mut all).is_err() {
+            return;
+        }
+        let lot = &routed_request.parts[usize::from(part)].keys;
+        let is_of_lot = |index: usize| lot.is_empty() || lot.contains(&(index as u32));
+        let mut requests = Vec::new();
+        for (_, at) in all.iter().enumerate().filter(|(index, _)| is_of_lot(*index)) {
+            let mut out = Vec::new();
+            reply::array(&mut out, 4);
+            let words = [b"PEXPIRE", &request.args[*at as usize], millis.as_bytes(), b"LT"];
+            words.iter().for_each(|word| reply::bulk(&mut out, word));
+            requests.push(out);
+        }
+        let whose = Whose::of_routed_request(routed_request);
+        for bytes in requests {
+            let sub_request = SubRequestFor::Nobody;
+            self.send(
+                whose.level,
+                Question::Own(UnsentSubRequest { sub_request, whose, pool: gutter, bytes }),
+            );
+        }
+    }
+
+    /// A child has answered, or will not.
+    pub(super) fn on_asked(
+        &mut self,
+        key: Key<Box<RoutedRequest>>,
+        (part, station): (u16, u8),
+        expect: Option<Expect>,
+        reply: &[u8],
+        fault: Option<Fault>,
+    ) {
+        let plan = Arc::clone(&self.plane.plan);
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        routed_request.sub_requests -= 1;
+        let Some(routes) = routes_of(&plan, routed_request.pool) else { return };
+        let (own, mut verdict) =
+            (routed_request.pool, verdict_of(routed_request, part, reply, fault));
+        let child = routed_request.parts[usize::from(part)].route_policy.child(station);
+        if verdict.is_failed() {
+            RouteTotals::note(&routes.totals.child_failures);
+            self.plane.tell_of_child(&plan, routes, (own, child));
+        }
+        let is_gone = self.is_gone(key);
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        if is_gone {
+            routed_request.parts.iter_mut().for_each(|part| part.route_policy.abandon());
+        } else if verdict.is_failed() && takes_apart(routed_request, routes) {
+            note_step(routes);
+            return self.take_apart(key, routes);
+        }
+        let mut added = None;
+        if verdict == Verdict::Good && !is_gone {
+            (verdict, added) = look_further(routed_request, part, station, reply);
+        }
+        let place = &mut routed_request.parts[usize::from(part)];
+        let next = place.route_policy.on_verdict(station, verdict);
+        if place.route_policy.is_best(station) {
+            place.reply.clear();
+            place.reply.extend_from_slice(reply);
+            place.fault = fault;
+            place.expect = expect;
+        }
+        match next {
+            Move::Ask(station) => {
+                note_step(routes);
+                self.hold_client_of(key, routes);
+                self.ask(key, part, station);
+            }
+            Move::Answer => {
+                let may_fill = verdict == Verdict::Good && !is_gone;
+                if !(may_fill && self.ask_time_left(key, part, child)) {
+                    self.finish_part(key);
+                }
+            }
+            Move::Wait => {}
+        }
+        if let Some(added) = added {
+            self.recount(key);
+            note_step(routes);
+            self.begin_part(key, added);
+        }
+        self.forget_if_over(key);
+    }
+
+    fn is_gone(&self, key: Key<Box<RoutedRequest>>) -> bool {
+        let routed_request = self.plane.routes.routed_requests.get(key);
+        routed_request
+            .is_none_or(|routed_request| self.sessions.get(routed_request.session).is_none())
+    }
+
+    /// Where a request goes on elsewhere, its client's next one waits: it would be there
+    /// first.
+    fn hold_client_of(&mut self, key: Key<Box<RoutedRequest>>, routes: &RoutePlan) {
+        if matches!(routes.pool, RoutedPool::MissThen(_)) {
+            return;
+        }
+        if let Some(routed_request) = self.plane.routes.routed_requests.get(key) {
+            let client = routed_request.client;
+            self.hold_client(client);
+        }
+    }
+
+    /// Asks for each key of a request by itself.
+    fn take_apart(&mut self, key: Key<Box<RoutedRequest>>, routes: &RoutePlan) {
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        let count = key_count(routed_request);
+        let route_policy = route_policy_of(routes, Nature::Read);
+        routed_request.parts.clear();
+        routed_request
+            .parts
+            .extend((0..count).map(|index| Part::new(route_policy.clone(), vec![index as u32])));
+        routed_request.owners = (0..count).map(|index| (index as u16, 0)).collect();
+        routed_request.parts_left = count as u16;
+        self.recount(key);
+        self.hold_client_of(key, routes);
+        self.begin_routed_request(key);
+    }
+
+    /// A part has its reply: the last one is told.
+    pub(super) fn finish_part(&mut self, key: Key<Box<RoutedRequest>>) {
+        let Some(routed_request) = self.plane.routes.routed_requests.get_mut(key) else { return };
+        routed_request.parts_left -= 1;
+        if routed_request.parts_left > 0 || std::mem::replace(&mut routed_request.is_told, true) {
+            return;
+        }
+        let routed_requests = std::mem::take(&mut self.plane.routes.routed_requests);
+        if let Some(routed_request) = routed_requests.get(key) {
+            self.plane.tell_client(&mut self.sessions, routed_request);
+        }
+        self.plane.routes.routed_requests = routed_requests;
+    }
+
+    /// Nobody it asked has yet to answer, and its client was told.
+    pub(super) fn forget_if_over(&mut self, key: Key<Box<RoutedRequest>>) {
+        let state = &mut self.plane.routes;
+        let Some(routed_request) = state.routed_requests.get(key) else { return };
+        if routed_request.is_told && routed_request.sub_requests == 0 {
+            state.held -= routed_request.counted;
+            state.routed_requests.remove(key);
+        }
+    }
+
+    /// What a routed request holds has changed.
+    fn recount(&mut self, key: Key<Box<RoutedRequest>>) {
+        let state = &mut self.plane.routes;
+        let mut routed_requests = std::mem::take(&mut state.routed_requests);
+        if let Some(routed_request) = routed_requests.get_mut(key) {
+            state.count_held(routed_request);
+        }
+        state.routed_requests = routed_requests;
+    }
+}
+
+impl Plane {
+    fn tell_client(&mut self, sessions: &mut Slab<Session>, routed_request: &RoutedRequest) {
+        let Some(place) = routed_request.place else {
+            return self.end_unheard(sessions, routed_request.session);
+        };
+        let Some(session) = sessions.get_mut(routed_request.session) else { return };
+        let fault = routed_request.fault();
+        Self::note_fault_of(session, fault);
+        let mut is_error = false;
+        self.complete(routed_request.session, session, place, |out| {
+            let start = out.len();
+            routed_request.write(out);
+            is_error = out.get(start) == Some(&b'-');
+        });
+        let cells = self.request_cells(routed_request.pool, routed_request.counted_as);
+        cells.latency(routed_request.started, self.clock.now);
+        match fault {
+            Some(fault @ (Fault::Backend { .. } | Fault::Unrouted)) => cells.fault(fault),
+            _ if is_error => cells.error_reply(),
+            _ => {}
+        }
+    }
+
+    /// Writes to the log, at most once a minute, that a child fails.
+    #[cold]
+    fn tell_of_child(&self, plan: &Plan, routes: &RoutePlan, (pool, child): (u16, u16)) {
+        if routes.trouble.is_due(self.clock.now) {
+            let pool = &plan.pools[usize::from(pool)].name;
+            let child = &plan.pools[usize::from(child)].name;
+            let kind = routes.pool.kind();
+            tracing::warn!(
+                pool,
+                kind,
+                child,
+                "a child could not serve a request; told at most once a minute, and counted in \
+                 keyway_route_child_failures_total"
+            );
+        }
+    }
+}
+
+/// How long what is written to that child may live.
+fn cap_of(plan: &Plan, pool: u16, child: u16) -> Option<Duration> {
+    match &routes_of(plan, pool)?.pool {
+        RoutedPool::Failover(failover) => {
+            failover.gutter.filter(|gutter| gutter.pool == child).map(|gutter| gutter.ttl_max)
+        }
+        _ => None,
+    }
+}
+
+/// Keys that may be asked for by themselves.
+fn key_count(routed_request: &RoutedRequest) -> usize {
+    match &routed_request.speech {
+        Speech::Redis { args, cut, .. } => cut.map_or(1, |(stride, _)| (args.len() - 1) / stride),
+        Speech::Memcached { request, .. } => request.keys.len(),
+    }
+}
+
+fn verdict_of(
+    routed_request: &RoutedRequest,
+    part: u16,
+    reply: &[u8],
+    fault: Option<Fault>,
+) -> Verdict {
+    match &routed_request.speech {
+        Speech::Redis { command, .. } => {
+            let nature = routed_request.parts[usize::from(part)].route_policy.nature();
+            redis::verdict_of(command.verb, nature, reply, fault)
+        }
+        Speech::Memcached { request, wire, .. } => {
+            memcached::verdict_of(&request.head, reply, *wire, fault)
+        }
+    }
+}
+
+/// Whether a read of many keys, which failed, goes on with each of them by itself: only
+/// those of the server that failed are to be asked for elsewhere.
+fn takes_apart(routed_request: &RoutedRequest, routes: &RoutePlan) -> bool {
+    let is_read = routed_request.parts[0].route_policy.nature() == Nature::Read;
+    let many = (2..=PARTS_MAX).contains(&key_count(routed_request));
+    let goes_on = matches!(routes.pool, RoutedPool::Failover(_) | RoutedPool::ReadWriteSplit(_));
+    goes_on && routed_request.owners.is_empty() && is_read && many
+}
+
+/// Looks for missing keys among those that were asked for together. If all are, the child
+/// had nothing; some are a part of their own, to be asked for further on.
+fn look_further(
+    routed_request: &mut RoutedRequest,
+    part: u16,
+    station: u8,
+    reply: &[u8],
+) -> (Verdict, Option<u16>) {
+    let place = &routed_request.parts[usize::from(part)];
+    if place.route_policy.way() != AskOrder::UntilFound {
+        return (Verdict::Good, None);
+    }
+    let misses = match &routed_request.speech {
+        Speech::Redis { command, .. } if command.verb == Verb::Mget => redis::misses(reply),
+        Speech::Memcached { request, .. } if place.keys.len() > 1 => {
+            let keys =
+                place.keys.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
+            Some(memcached::misses(reply, keys))
+        }
+        _ => None,
+    };
+    let Some(misses) = misses else { return (Verdict::Good, None) };
+    if misses.iter().all(|is_missing| *is_missing) {
+        return (Verdict::Missed, None);
+    }
+    let missing = place.keys.iter().zip(&misses).filter(|(_, is_missing)| **is_missing);
+    let missing: Vec<u32> = missing.map(|(key, _)| *key).collect();
+    let behind = place.route_policy.behind(station);
+    if missing.is_empty() || behind.is_empty() {
+        return (Verdict::Good, None);
+    }
+    let route_policy =
+        RoutePolicy::new(AskOrder::UntilFound, Nature::Read, behind.iter().copied()).after_miss();
+    let added = routed_request.parts.len() as u16;
+    for (index, key) in missing.iter().enumerate() {
+        routed_request.owners[*key as usize] = (added, index as u32);
+    }
+    let mut rest = Part::new(route_policy, missing);
+    match &routed_request.speech {
+        Speech::Redis { protocol, .. } => {
+            reply::array(&mut rest.reply, rest.keys.len());
+            (0..rest.keys.len()).for_each(|_| protocol.null(&mut rest.reply));
+        }
+        Speech::Memcached { .. } => rest.reply.extend_from_slice(b"END\r\n"),
+    }
+    routed_request.parts.push(rest);
+    routed_request.parts_left += 1;
+    (Verdict::Good, Some(added))
+}
+
+/// The request for a child: with these keys alone, or all if there are none.
+fn say(routed_request: &RoutedRequest, keys: &[u32], cap: Option<Duration>, now_unix: i64) -> Said {
+    let is_whole = keys.is_empty() || keys.len() == key_count(routed_request);
+    match &routed_request.speech {
+        Speech::Redis { .. } if is_whole => Said::AsItCame,
+        Speech::Redis { command, args, cut, .. } => {
+            let stride = cut.map_or(1, |(stride, _)| stride);
+            let mut out = Vec::new();
+            reply::array(&mut out, 1 + keys.len() * stride);
+            reply::bulk(&mut out, command.name.as_bytes());
+            for key in keys {
+                let first = 1 + *key as usize * stride;
+                for arg in &args[first..first + stride] {
+                    reply::bulk(&mut out, arg.of(&routed_request.bytes));
+                }
+            }
+            Said::Anew(out, None)
+        }
+        Speech::Memcached { request, .. } => {
+            if is_whole && cap.is_none() && !request.head.quiet {
+                return Said::AsItCame;
+            }
+            let head = match cap {
+                Some(cap) => memcached::capped(&request.head, cap.as_secs(), now_unix),
+                None => request.head,
+            };
+            let all: Vec<u32>;
+            let lot = match keys.is_empty() {
+                false => keys,
+                true => {
+                    all = (0..request.keys.len() as u32).collect();
+                    &all
+                }
+            };
+            let keys = lot.iter().map(|&key| request.key(&routed_request.bytes, key as usize));
+            let mut out = Vec::new();
+            let value = request.value.of(&routed_request.bytes);
+            match compose_request(&mut out, head.dialect, &head, keys, value) {
+                Ok(expect) => Said::Anew(out, Some(expect)),
+                Err(_) => Said::Nothing,
+            }
+        }
+    }
+}
