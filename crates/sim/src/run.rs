@@ -607,7 +607,9 @@ impl Sim {
                 return Err(format!("worker {index} took {turns} turns while at rest"));
             }
             let Some(figures) = self.figures(index) else { continue };
-            let is_looking = figures.in_flight <= looked_at as usize;
+            // The connections of a tracked client are probed, too.
+            let probed = if figures.tracked > 0 { figures.leases } else { 0 };
+            let is_looking = figures.in_flight <= looked_at as usize + probed;
             let in_flight = if is_looking { 0 } else { figures.in_flight };
             if figures.sessions_busy
                 + in_flight
