@@ -21,7 +21,7 @@ use keyway_proxy::local::{ClassLatencies, ClientRegistry, Facts, REDIS_VERSION};
 use keyway_proxy::pubsub::SubscriptionKind;
 use keyway_proxy::{Human, SlowLog};
 use keyway_store::StoreStats;
-use keyway_worker::{Channels, ErrorStats, Invalidations, PoolKind, PoolPlan};
+use keyway_worker::{Channels, ErrorStats, Invalidations, PoolPlan};
 use latencies::Window;
 use rate::Rates;
 use std::cell::OnceCell;
@@ -132,15 +132,7 @@ impl ProcessFacts {
             tracking_keys_max: config.limits.tracking_keys_max,
             listening: listening(config, addresses, index),
             past: Arc::default(),
-            slow_log: match &pool.kind {
-                PoolKind::Routed(_) => None,
-                PoolKind::Store(_)
-                | PoolKind::Sharded(_)
-                | PoolKind::Memcached(_)
-                | PoolKind::Cluster(_)
-                | PoolKind::Replicated(_)
-                | PoolKind::Sentinels(_) => Some(Arc::clone(&pool.slow_log)),
-            },
+            slow_log: pool.kind.executes().then(|| Arc::clone(&pool.slow_log)),
             errors: Arc::clone(&pool.errors),
             noted: Arc::clone(&pool.noted),
         });

@@ -157,6 +157,32 @@ impl PoolKind {
         }
     }
 
+    /// Whether requests end here, in a store or at servers, and not in other pools.
+    pub fn executes(&self) -> bool {
+        match self {
+            PoolKind::Store(_)
+            | PoolKind::Sharded(_)
+            | PoolKind::Memcached(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_) => true,
+            PoolKind::Routed(_) => false,
+        }
+    }
+
+    /// The servers that are sent large requests as they come.
+    pub(crate) fn streams_to(&self) -> Option<&ServerSet> {
+        match self {
+            PoolKind::Sharded(plan) => Some(&plan.upstream.servers),
+            PoolKind::Store(_)
+            | PoolKind::Memcached(_)
+            | PoolKind::Cluster(_)
+            | PoolKind::Replicated(_)
+            | PoolKind::Sentinels(_)
+            | PoolKind::Routed(_) => None,
+        }
+    }
+
     /// The embedded store, where it is one.
     #[inline]
     pub fn store(&self) -> Option<&Arc<Store>> {

@@ -15,10 +15,10 @@
 //! What goes this way has its key in front and the value behind, as `SET` has. All
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
+use crate::PoolPlan;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, LinkIndex, Plane};
-use crate::{PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::WaitFor;
@@ -75,17 +75,10 @@ impl Plane {
         (bytes, end): (&[u8], usize),
         args: &mut Vec<ByteRange>,
     ) -> Begun {
-        let sharded = match &pool.kind {
-            PoolKind::Sharded(plan) => &plan.upstream.servers,
-            PoolKind::Store(store) => {
-                return self.begin_landing(pool, store, (key, session, busy), (bytes, end), args);
-            }
-            PoolKind::Memcached(_)
-            | PoolKind::Cluster(_)
-            | PoolKind::Replicated(_)
-            | PoolKind::Sentinels(_)
-            | PoolKind::Routed(_) => return Begun::No,
-        };
+        if let Some(store) = pool.kind.store() {
+            return self.begin_landing(pool, store, (key, session, busy), (bytes, end), args);
+        }
+        let Some(sharded) = pool.kind.streams_to() else { return Begun::No };
         let Some((tail, value_len)) = tail_of(bytes, args, end, self.plan.limits.pass_len() / 2)
         else {
             return Begun::No;
