@@ -19,7 +19,7 @@ without() {
   cargo test --quiet --manifest-path fuzz/Cargo.toml --no-default-features
   PROPTEST_CASES=2000 cargo test --quiet --locked --package keyway-command --package keyway-config \
     --package keyway-memcache --package keyway-resp --package keyway-store --package keyway-topology \
-    --lib --test laws
+    --lib --test invariants
   exit
 }
 

@@ -30,7 +30,7 @@ case "$crate" in
   users) tests=(against_redis) ;;
   control) tests=(admin) ;;
   topology) tests=(cluster_map clients cluster_views recorded placement) ;;
-  memcache) tests=(packets laws usual memcached) ;;
+  memcache) tests=(packets invariants usual memcached) ;;
   store) tests=(eviction quotas mixes zero_copy) ;;
 esac
 

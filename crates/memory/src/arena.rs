@@ -779,7 +779,7 @@ pub unsafe fn large_bytes(block: NonNull<u8>) -> usize {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;
 
 #[cfg(test)]
 mod tests {

@@ -650,7 +650,7 @@ fn array_head(bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@
 mod attempts;
 mod commands;
 #[cfg(test)]
-mod laws;
+mod invariants;
 mod log;
 mod password;
 mod pattern;

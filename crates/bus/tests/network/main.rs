@@ -2,7 +2,7 @@
 //! breaks.
 
 mod hostile;
-mod laws;
+mod invariants;
 mod liar;
 mod rivals;
 mod topics;

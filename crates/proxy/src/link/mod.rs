@@ -688,7 +688,7 @@ impl Link {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;
 
 #[cfg(test)]
 mod tests {

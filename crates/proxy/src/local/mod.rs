@@ -18,9 +18,9 @@ mod config;
 mod hello;
 mod hotkeys;
 mod info;
-mod latency;
 #[cfg(test)]
-mod laws;
+mod invariants;
+mod latency;
 mod memory;
 mod misc;
 mod pause;

@@ -248,7 +248,7 @@ impl RoutePolicy {
 }
 
 #[cfg(test)]
-mod laws {
+mod invariants {
     use super::*;
     use proptest::prelude::*;
 

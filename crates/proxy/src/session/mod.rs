@@ -372,4 +372,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;

@@ -465,4 +465,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;

@@ -383,4 +383,4 @@ fn is_of_request(error: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;

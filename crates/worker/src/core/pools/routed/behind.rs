@@ -15,7 +15,7 @@ use keyway_proxy::Session;
 use keyway_proxy::route_policy::{SubRequest, SubRequestFor};
 
 #[cfg(test)]
-mod laws;
+mod invariants;
 
 impl Core {
     /// What clients have sent before goes where its keys were in `pool`; what comes next

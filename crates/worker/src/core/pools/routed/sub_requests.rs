@@ -499,4 +499,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;

@@ -271,4 +271,4 @@ impl Plane {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;

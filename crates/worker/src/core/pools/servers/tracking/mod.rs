@@ -248,4 +248,4 @@ fn hears(tracking: &Tracking, protocol: Protocol) -> bool {
 }
 
 #[cfg(test)]
-mod laws;
+mod invariants;
