@@ -552,7 +552,7 @@ impl Plane {
         self.observe.monitoring.has_mail |= effects.has_own_lines;
         // As long as nothing that was read can change.
         let settlement = (store.notifies() || effects.is_of_everything || tracks).then(|| {
-            self.memcached_join_script(session, store, effects.reads, effects.is_of_everything)
+            self.gather_script(session, store, effects.reads, effects.is_of_everything)
         });
         drop(host);
         settlement

@@ -226,14 +226,14 @@ impl Plane {
         (store, request): (&Store, &Request),
         is_refused: bool,
     ) {
-        let settlement = self.memcached_join(session.pool, (store, request), is_refused);
+        let settlement = self.gather(session.pool, (store, request), is_refused);
         self.tell_changes(session, busy, settlement);
         self.serve_waiters(session.pool, store);
     }
 
     /// Publishes what a request has changed, and takes what remains to be told
     /// of it, as the one that has just been executed.
-    pub(in crate::core::pools::store) fn memcached_join(
+    pub(in crate::core::pools::store) fn gather(
         &mut self,
         pool: u16,
         (store, request): (&Store, &Request),
@@ -257,7 +257,7 @@ impl Plane {
 
     /// The same for a script, which alone knows what it has read; nothing of
     /// that has changed since.
-    pub(in crate::core) fn memcached_join_script(
+    pub(in crate::core) fn gather_script(
         &mut self,
         session: &Session,
         store: &Store,

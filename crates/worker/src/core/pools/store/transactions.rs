@@ -191,9 +191,9 @@ impl Plane {
         if watched.is_some_and(WatchedKeys::has_changed) {
             asked.session.identity.protocol.null_array(&mut executed.replies);
             if store.notifies() {
-                let memcached_joined =
-                    self.memcached_join(asked.session.pool, (store, asked.request), true);
-                executed.settlements.push(memcached_joined);
+                let gathered =
+                    self.gather(asked.session.pool, (store, asked.request), true);
+                executed.settlements.push(gathered);
             }
             return Ok(executed);
         }
@@ -233,7 +233,7 @@ impl Plane {
             let is_error = out.get(start) == Some(&b'-');
             if store.notifies() {
                 let settlement =
-                    self.memcached_join(asked.session.pool, (store, request), is_error);
+                    self.gather(asked.session.pool, (store, request), is_error);
                 executed.settlements.push(settlement);
             }
         } else if store_scripts(verb) {
