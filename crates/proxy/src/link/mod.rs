@@ -131,6 +131,8 @@ pub struct Link {
     /// one that closes at a command it does not know.
     was_lost_greeting: bool,
     fifo: VecDeque<Exchange>,
+    /// Exchanges that were answered, on all connections.
+    answered_count: u64,
     /// Exchanges at the front of the FIFO that were answered with a timeout.
     abandoned: usize,
     /// Timeouts may end in another order than that of the FIFO: see `time.rs`.
@@ -234,6 +236,7 @@ impl Default for Link {
             greeting: None,
             was_lost_greeting: false,
             fifo: VecDeque::new(),
+            answered_count: 0,
             abandoned: 0,
             is_uneven: false,
             served: None,
@@ -338,6 +341,19 @@ impl Link {
         let is_owed =
             |owner: Owner| matches!(owner, Owner::None) || owner == Owner::Internal(which);
         self.fifo.iter().any(|exchange| is_owed(exchange.owner))
+    }
+
+    /// Number of replies that have come, ever.
+    pub fn answered_count(&self) -> u64 {
+        self.answered_count
+    }
+
+    /// The value of [`Link::answered_count`] once the server has answered all writes that have timed
+    /// out so far.
+    pub fn late_writes_end(&self) -> u64 {
+        let is_late = |it: &Exchange| it.owner == Owner::None && it.counted.class().may_write();
+        let last = self.fifo.iter().rposition(is_late);
+        self.answered_count + last.map_or(0, |index| index as u64 + 1)
     }
 
     /// Returns whether the server has yet to answer a write whose time is up, and may still execute
@@ -557,6 +573,7 @@ impl Link {
         let mut exchange = self.fifo.pop_front().ok_or(BackendFault::Protocol)?;
         exchange.is_slow = self.trace.on_answered(exchange.len);
         self.abandoned = self.abandoned.saturating_sub(1);
+        self.answered_count += 1;
         Ok(exchange)
     }
 

@@ -215,6 +215,7 @@ impl Link {
         if !self.output.has_sent(exchange.len as usize) {
             // Who waits for it is told by the loss of the connection.
             self.fifo.push_front(*exchange);
+            self.answered_count -= 1;
             return Err(BackendFault::Protocol);
         }
         let is_error = kind == Kind::Error || self.refuses_once;

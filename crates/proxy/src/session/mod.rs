@@ -158,8 +158,6 @@ pub struct Session {
     pub lane: u32,
     /// A write of it has timed out. Its server may still execute it.
     pub has_late_write: bool,
-    /// Its next requests go by another connection than such a write.
-    pub has_late_apart: bool,
     /// It is a client of memcached.
     pub memcached: Option<MemcachedClient>,
     /// What it has subscribed to; none for nearly all.
@@ -208,7 +206,6 @@ impl Session {
             sub_requests: 0,
             lane: 0,
             has_late_write: false,
-            has_late_apart: false,
             memcached: None,
             subscriptions: None,
             identity,

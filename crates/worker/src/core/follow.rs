@@ -139,8 +139,7 @@ impl Core {
         let is_led_to = || self.plane.is_led_to(pool);
         // The links of a pool that items are brought over from are needed, also while they are idle.
         // By the last words every client of the pool that is warmed up has left.
-        let is_warming =
-            || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
+        let is_warming = || self.plane.is_warming(pool) || !gives_up && self.plane.warms_up(pool);
         if is_used || is_led_to() || is_warming() {
             return Some(left);
         }

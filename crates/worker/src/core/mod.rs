@@ -96,8 +96,9 @@ pub(crate) struct Connection {
     is_free: bool,
     /// The session that has it, of a private link.
     lease: Option<Key<Session>>,
-    /// Clients of which it owes the reply to a write that has timed out.
-    late_of: Vec<Key<Session>>,
+    /// Clients of which it owes the reply to a write that has timed out, and the number of replies
+    /// with which it does no more.
+    late_of: Vec<(Key<Session>, u64)>,
     /// Hashes of the keys for which a blocking command waits on it.
     awaited_keys: Vec<u32>,
     /// Whether what was asked on a private link goes out again soon: its session

@@ -422,7 +422,7 @@ impl Plane {
         request: &Request,
         index: LinkIndex,
     ) -> Step {
-        if session.has_late_apart
+        if session.has_late_write
             && let Some(late) = late_apart(links, (key, session), (index, request))
         {
             return Step::Full(late);

@@ -189,7 +189,7 @@ impl Plane {
                 return Step::Full(link);
             }
             if count > 0
-                && session.has_late_apart
+                && session.has_late_write
                 && let Some(late) = late_apart(links, (key, session), (link, work.request))
             {
                 return Step::Full(late);

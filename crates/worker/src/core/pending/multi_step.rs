@@ -12,6 +12,7 @@ use crate::core::pools::servers::info::Report;
 use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_script};
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::caching_request;
+use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, Core, LinkIndex, Plane};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
@@ -351,8 +352,10 @@ impl Plane {
         (mut multi_step, preload): (Box<MultiStep>, Option<Preload>),
     ) -> Step {
         let index = self.link_of(session, multi_step.server);
+        let waits =
+            session.has_late_write && late_apart(links, (key, session), (index, request)).is_some();
         let connection = &mut links[index];
-        let has_room = connection.link.has_room(self.link_options(connection.pool));
+        let has_room = !waits && connection.link.has_room(self.link_options(connection.pool));
         let is_down = connection.link.is_down(self.clock.now) || !self.admits(connection);
         if !has_room || is_down || self.is_full(connection) || !self.lets_through(connection) {
             self.pending.multi_step.give(multi_step);

@@ -13,6 +13,9 @@ use keyway_base::{Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
 
+/// Stands for the number of replies of a connection that is not known yet.
+const NOT_KNOWN: u64 = u64::MAX;
+
 impl Plane {
     /// Chooses by which connections the next requests of a session go.
     #[inline]
@@ -67,14 +70,14 @@ impl Plane {
     }
 
     /// Notes that the time of a request is up which its server may still execute. `late_of` are the
-    /// clients of which the connection owes replies to such writes; `is_apart` tells that the next
-    /// requests of its client go by another connection.
+    /// clients of which the connection owes replies to such writes, see
+    /// [`Connection::settle_late`].
     #[cold]
     pub(in crate::core::upstream) fn note_late(
         &self,
         sessions: &mut Slab<Session>,
         exchange: &Exchange,
-        (late_of, is_apart): (&mut Vec<Key<Session>>, bool),
+        late_of: &mut Vec<(Key<Session>, u64)>,
     ) {
         if !exchange.counted.class().may_write() {
             return;
@@ -84,10 +87,8 @@ impl Plane {
         for key in [Some(key), client.filter(|client| *client != key)].into_iter().flatten() {
             let Some(session) = sessions.get_mut(key) else { continue };
             session.has_late_write = true;
-            if !late_of.contains(&key) {
-                late_of.push(key);
-            }
-            session.has_late_apart |= is_apart;
+            late_of.retain(|(of, _)| *of != key);
+            late_of.push((key, NOT_KNOWN));
         }
     }
 
@@ -140,17 +141,36 @@ impl Connection {
         self.link.is_passing() || self.link.has_part_of(len_min)
     }
 
-    /// Returns whether the connection may owe the reply to a write of this client which has timed out.
+    /// Returns whether the connection owes the reply to a write of this client that has timed out.
     fn is_late_for(&self, client: Key<Session>) -> bool {
-        self.late_of.contains(&client) && self.link.owes_late_write()
+        let answered = self.link.answered_count();
+        self.late_of.iter().any(|&(of, end)| of == client && answered < end)
+            && self.link.owes_late_write()
     }
 
-    /// Forgets whose writes have timed out once the connection owes no reply to any.
-    pub(in crate::core::upstream) fn forget_late(&mut self) {
-        if !self.late_of.is_empty() && !self.link.owes_late_write() {
-            self.late_of.clear();
+    /// Forgets clients whose late writes were answered, or whose connection was lost.
+    pub(in crate::core) fn forget_late(&mut self) {
+        if self.late_of.is_empty() {
+            return;
+        }
+        let (answered, owes) = (self.link.answered_count(), self.link.owes_late_write());
+        self.late_of.retain(|&(_, end)| owes && answered < end);
+    }
+
+    /// Notes with which reply the connection owes no late write any more to the clients that have just
+    /// been noted.
+    pub(in crate::core) fn settle_late(&mut self) {
+        if self.late_of.iter().any(|&(_, end)| end == NOT_KNOWN) {
+            let last = self.link.late_writes_end();
+            let new = self.late_of.iter_mut().filter(|(_, end)| *end == NOT_KNOWN);
+            new.for_each(|(_, end)| *end = last);
         }
     }
+}
+
+/// The client on whose behalf a session sends its requests: the client of a sub-request.
+fn whose(key: Key<Session>, session: &Session) -> Key<Session> {
+    session.sub_request.as_ref().map(|it| it.client).map_or(key, client_behind)
 }
 
 /// Returns whether a connection owes the reply to a write of a client that has timed out.
@@ -159,17 +179,9 @@ pub(in crate::core) fn owes_late_write(
     links: &[Connection],
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {
-    session.has_late_write &= links.iter().any(|connection| connection.is_late_for(key));
+    let client = whose(key, session);
+    session.has_late_write &= links.iter().any(|connection| connection.is_late_for(client));
     session.has_late_write
-}
-
-/// Notes that the requests of a client go by other connections from now on.
-#[cold]
-pub(in crate::core) fn note_changed_links(
-    links: &[Connection],
-    (key, session): (Key<Session>, &mut Session),
-) {
-    session.has_late_apart = owes_late_write(links, (key, session));
 }
 
 /// Returns the connection to a server (its pool and its index) that owes the reply to a write of a client
@@ -184,9 +196,9 @@ pub(in crate::core) fn late_link(
     if !owes_late_write(links, (key, session)) {
         return None;
     }
-    links.iter().position(|connection| {
-        (connection.pool, connection.backend) == server && connection.is_late_for(key)
-    })
+    let client = whose(key, session);
+    let is_its = |it: &Connection| (it.pool, it.backend) == server && it.is_late_for(client);
+    links.iter().position(is_its)
 }
 
 /// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
@@ -199,15 +211,13 @@ pub(in crate::core) fn late_apart(
     (key, session): (Key<Session>, &mut Session),
     (at, request): (LinkIndex, &Request),
 ) -> Option<LinkIndex> {
-    session.has_late_apart = owes_late_write(links, (key, session));
-    if !request.command.counted().class().may_write() {
+    if !owes_late_write(links, (key, session)) || !request.command.counted().class().may_write() {
         return None;
     }
+    let client = whose(key, session);
     let server = (links[at].pool, links[at].backend);
-    let is_its = |&(index, connection): &(LinkIndex, &Connection)| {
-        index != at
-            && (connection.pool, connection.backend) == server
-            && connection.is_late_for(key)
+    let is_its = |&(index, it): &(LinkIndex, &Connection)| {
+        index != at && (it.pool, it.backend) == server && it.is_late_for(client)
     };
     links.iter().enumerate().find(is_its).map(|(index, _)| index)
 }

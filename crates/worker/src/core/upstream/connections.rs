@@ -229,7 +229,6 @@ impl Core {
             let mut failed = Failed::default();
             let ready = connection.link.state() == LinkState::Ready;
             let (is_own, is_blocking) = (connection.role.is_some(), connection.link.is_blocking);
-            let is_private = connection.is_private;
             connection.forget_late();
             let is_at_work = ready && connection.link.is_at_work(&options, now);
             let is_held = !ready && connection.is_lost;
@@ -255,8 +254,7 @@ impl Core {
                     plane.cluster.waited = Some(now.since(exchange.asked()));
                 }
                 if ready {
-                    let is_apart = is_private && !is_own;
-                    plane.note_late(sessions, exchange, (&mut connection.late_of, is_apart));
+                    plane.note_late(sessions, exchange, &mut connection.late_of);
                 }
                 plane.fail(sessions, (pool, backend), (exchange, is_blocking), fault);
                 plane.cluster.waited = None;
@@ -268,6 +266,7 @@ impl Core {
                     failed.add(exchange);
                 }
             });
+            connection.settle_late();
             plane.note_failed(connection, failed, FailureReason::Timeout);
             if has_expired && connection.is_private {
                 plane.on_private_expired(sessions, index, (connection, is_blocking));

@@ -172,7 +172,7 @@ impl Plane {
             if self.is_full(&links[link]) {
                 return Step::Full(link);
             }
-            if session.has_late_apart
+            if session.has_late_write
                 && let Some(late) = late_apart(links, (*key, session), (link, request))
             {
                 return Step::Full(late);

@@ -342,6 +342,8 @@ impl Core {
         session.lane = lane;
         session.sub_request = Some(SubRequest::new(purpose, client, level));
         session.full_since = (since < self.plane.clock.now).then_some(since);
+        let behind = self.sessions.get(client_behind(client));
+        session.has_late_write = behind.is_some_and(|it| it.has_late_write);
         let of_client = self.sessions.get(client).map(|it| it.identity.reads_primary_until);
         session.identity.reads_primary_until = of_client.unwrap_or_default();
         (session.identity.wrote_at, session.identity.pin_due) = (Time::default(), None);

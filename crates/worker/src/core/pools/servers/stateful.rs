@@ -11,7 +11,7 @@
 
 use crate::Upstream;
 use crate::core::front::input::Step;
-use crate::core::upstream::bypass::{late_apart, late_link, note_changed_links};
+use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, LinkIndex, Plane};
 use keyway_base::{Fault, Key, Time};
 use keyway_command::{Across, Handling, Request, Verb};
@@ -281,7 +281,6 @@ impl Plane {
         }
         if has_changed || asked.request.command.verb == Verb::Reset {
             self.change_tracking(links, asked);
-            note_changed_links(links, (asked.key, asked.session));
         }
         Step::Started
     }
@@ -437,7 +436,7 @@ impl Plane {
             self.answer_unrouted(asked.session, asked.busy, asked.request);
             return Step::Started;
         };
-        if asked.session.has_late_apart
+        if asked.session.has_late_write
             && let Some(late) =
                 late_apart(links, (asked.key, asked.session), (index, asked.request))
         {

@@ -551,9 +551,8 @@ impl Plane {
         self.servers.pubsub.has_mail |= effects.has_own_messages;
         self.observe.monitoring.has_mail |= effects.has_own_lines;
         // As long as nothing that was read can change.
-        let settlement = (store.notifies() || effects.is_of_everything || tracks).then(|| {
-            self.gather_script(session, store, effects.reads, effects.is_of_everything)
-        });
+        let settlement = (store.notifies() || effects.is_of_everything || tracks)
+            .then(|| self.gather_script(session, store, effects.reads, effects.is_of_everything));
         drop(host);
         settlement
     }

@@ -191,8 +191,7 @@ impl Plane {
         if watched.is_some_and(WatchedKeys::has_changed) {
             asked.session.identity.protocol.null_array(&mut executed.replies);
             if store.notifies() {
-                let gathered =
-                    self.gather(asked.session.pool, (store, asked.request), true);
+                let gathered = self.gather(asked.session.pool, (store, asked.request), true);
                 executed.settlements.push(gathered);
             }
             return Ok(executed);
@@ -232,8 +231,7 @@ impl Plane {
             held.execute(request, self.context_of(asked), out);
             let is_error = out.get(start) == Some(&b'-');
             if store.notifies() {
-                let settlement =
-                    self.gather(asked.session.pool, (store, request), is_error);
+                let settlement = self.gather(asked.session.pool, (store, request), is_error);
                 executed.settlements.push(settlement);
             }
         } else if store_scripts(verb) {

@@ -297,7 +297,7 @@ fn a_client_that_stays_on_its_connection_is_looked_after_while_it_gets_a_large_r
     let len = core.links[0].link.unsent_len();
     core.links[0].link.advance(len);
     core.sessions.get_mut(client).unwrap().has_late_write = true;
-    core.links[0].late_of.push(client);
+    core.links[0].late_of.push((client, u64::MAX));
     let mut part = b"$9000000\r\n".to_vec();
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
     core.on_backend_bytes(0, &part).unwrap();

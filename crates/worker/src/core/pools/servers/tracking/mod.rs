@@ -25,7 +25,6 @@ pub(crate) use tell::State;
 use crate::PoolPlan;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::upstream::bypass::note_changed_links;
 use crate::core::{Connection, LinkIndex, Plane};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
@@ -124,7 +123,6 @@ impl Plane {
             }
             None => {}
         }
-        note_changed_links(links, (asked.key, asked.session));
         Step::Started
     }
 
