@@ -464,6 +464,10 @@ impl Plane {
             // The watch ended with it.
             self.release(links, index);
             asked.session.fence();
+        } else if self.cluster_state(asked.session.pool).is_some_and(|state| state.has_slots()) {
+            // While a slot moves, the transaction may have to be sent to another server, and what
+            // comes behind it must not be executed here before that.
+            asked.session.fence();
         }
         Step::Started
     }
