@@ -327,11 +327,13 @@ fn seeds_of_waits_and_connections_that_broke_a_law_once_do_so_no_more() {
 /// request was executed before a write of its client that had timed out, and that write overwrote it
 /// (226905). A pipelined request was refused by a server that had just been asked (223450). A request
 /// that was sent again waited until its time was up, behind a large reply that another client read
-/// slowly (217888). A client that left between two tries of its BLPOP was not noticed (230874). Four
+/// slowly (217888). A client that left between two tries of its BLPOP was not noticed (230874). A read
+/// behind a transaction that was sent on was executed before it (730006). Six
 /// were called violations and are none: a client that watches and writes nothing may read from a
 /// replica (115113), as may one whose only write was refused (143483), a request that waits behind one
-/// of its client may go to the next child (113745), and a client is disconnected whose items, large
-/// only together, end with their server (221662).
+/// of its client may go to the next child (113745), a client is disconnected whose items, large
+/// only together, end with their server (221662), a server that leaves at once may have had the place
+/// of another (500571), and the connections of a tracked client are probed at rest (716514).
 #[test]
 fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more() {
     let clusters = Options { clusters: true, ..as_once() };
@@ -342,7 +344,10 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
         Options { clusters: true, mutes: true, reloads: Some(true), ..Options::default() };
     let kinds = [
         (clusters, &[100713, 115113][..]),
-        (Options { clusters: true, ..Options::default() }, &[143483, 235245, 240241, 242307]),
+        (
+            Options { clusters: true, ..Options::default() },
+            &[143483, 235245, 240241, 242307, 500571, 730006],
+        ),
         (memcached, &[124032, 130739]),
         (Options { memcached: true, ..Options::default() }, &[223450]),
         (Options { replicated: true, ..Options::default() }, &[217888, 230874]),
@@ -350,7 +355,7 @@ fn seeds_of_pipelines_and_of_replaced_pools_that_broke_a_law_once_do_so_no_more(
         (Options { memcached: true, routes: true, ..Options::default() }, &[139692]),
         (mutes, &[20330]),
         (replaced, &[594]),
-        (Options::default(), &[226_905]),
+        (Options::default(), &[226_905, 716_514]),
         (Options { memcached: true, warm_up: true, ..Options::default() }, &[221_662]),
     ];
     for (options, seeds) in kinds {
