@@ -4,26 +4,20 @@ use crate::core::front::input::Step;
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::forget_caching;
-use crate::core::pools::store::slow::is_timed;
-use crate::core::pools::store::transactions::{tells_of_all, unserved};
+use crate::core::pools::store::transactions::unserved;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, LinkIndex, Plane};
 use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
-use keyway_base::{ByteRange, Fault, Key, Part};
-use keyway_command::{
-    Args, Condition, Handling, Refusal, Request, Verb, store_scripts, store_serves,
-};
+use keyway_base::{ByteRange, Fault, Key};
+use keyway_command::{Args, Handling, Refusal, Request, Verb};
 use keyway_proxy::WaitFor;
 use keyway_proxy::local::{self, After};
 use keyway_proxy::{
-    Busy, Identity, LinkState, Output, Owner, ReplyMode, Session, Translation, write_crossslot,
-    write_fault,
+    Busy, LinkState, Owner, ReplyMode, Session, Translation, write_crossslot, write_fault,
 };
 use keyway_resp::{Protocol, reply};
 use keyway_route::{Route, route};
-use keyway_store::{Context, Insertions, Store, Transfer};
 use keyway_topology::{Distribution, ServerSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Plane {
@@ -121,106 +115,6 @@ impl Plane {
             return Step::Wait;
         }
         self.send_on::<false>(links, pool, &upstream.servers, asked)
-    }
-
-    /// Starts a request to an embedded store.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "once per request, called from one place")]
-    fn serve(
-        &mut self,
-        links: &mut [Connection],
-        pool: &PoolPlan,
-        store: &Arc<Store>,
-        asked: &mut RequestContext,
-    ) -> Step {
-        if asked.session.is_special()
-            && let Some(step) = self.serve_special(links, store, asked)
-        {
-            return step;
-        }
-        let command = asked.request.command;
-        let may_wait = command.condition == Some(Condition::NotBlocking);
-        if !store_serves(command.verb) || (may_wait && asked.request.blocks()) {
-            return match asked.request.handling() {
-                Handling::PubSub => {
-                    self.pubsub(links, asked.key, asked.session, asked.busy, asked.request)
-                }
-                Handling::Tracking => self.track_on_store(store, asked),
-                Handling::Block => self.block_on_store(store, asked),
-                Handling::Transaction => self.transact_on_store(links, (pool, store), asked),
-                _ if command.verb == Verb::Monitor => self.start_monitor(asked),
-                _ if store_scripts(command.verb) => self.script_on_store((pool, store), asked),
-                _ => {
-                    // It looks at every shard, one after the other.
-                    if !tells_of_all(command.verb) || self.passes_script(store, asked) {
-                        self.answer_without_server(asked.session, asked.busy, pool, asked.request);
-                    }
-                    Step::Started
-                }
-            };
-        }
-        let beside = match store.has_script() {
-            false => None,
-            // It is asked for whole.
-            true if self.store.streamed_set.is_some() => return Step::Wait,
-            true => match self.hold_beside_script(store, asked) {
-                Some(held) => {
-                    // Waiting for a script is nobody's work.
-                    self.look(&pool.slow_log);
-                    Some(held)
-                }
-                None => return Step::Started,
-            },
-        };
-        let may_be_slow =
-            self.store.streamed_set.is_some() || is_timed(&pool.slow_log, asked.request);
-        let mut work = match may_be_slow {
-            true => self.begin_work(&pool.slow_log, asked.session, asked.busy),
-            false => None,
-        };
-        let RequestContext { key, session, busy, request } = asked;
-        let Identity { database, protocol, .. } = session.identity;
-        let context = Context { database, clock: self.clock, protocol, worker: self.worker() };
-        self.count(session, request);
-        self.note_served(session.pool, command.counted());
-        let (mut error, mut len) = (None, 0);
-        // Where a long value goes is known where nothing is in front of the reply.
-        // What sub-requests bring is put into other replies.
-        let has_client = session.sub_request.is_none() && !Self::is_silent(session);
-        let lends = has_client && busy.order.is_empty();
-        assert!(
-            lends || self.store.streamed_set.is_none(),
-            "a draft is for who waits for nothing else"
-        );
-        let transfer = Transfer::new(store, self.store.streamed_set.take());
-        self.answer(session, busy, |out| {
-            let start = out.len();
-            match beside {
-                None => store.execute_with(request, context, lends.then_some(&transfer), out),
-                Some(held) => held.execute(request, context, out),
-            }
-            if out.get(start) == Some(&b'-') {
-                error = Some(out[start..].starts_with(b"-OOM "));
-            }
-            len = out.len() - start;
-        });
-        if let Some(lent) = transfer.into_zero_copy() {
-            len += insert_lent(&mut busy.output, *lent);
-        }
-        if len >= self.observe.hot_keys.look_from {
-            self.note_stored_reply(&pool.noted, request, len);
-            work = work.or_else(|| self.began_lately(&pool.slow_log, session, busy));
-        }
-        if let Some(work) = work {
-            self.end_work(pool, (*key, &mut **session), request, work);
-        }
-        if store.notifies() {
-            self.settle_changes(session, busy, (store, request), error.is_some());
-        }
-        if let Some(is_full) = error {
-            self.note_store_error(session.pool, command.counted(), is_full);
-        }
-        Step::Started
     }
 
     /// Starts a request of a session that has begun something.
@@ -755,17 +649,6 @@ impl Plane {
             (None, None) => name,
         }
     }
-}
-
-/// Puts into an output what was not copied there; how many bytes that is.
-#[cold]
-pub(in crate::core) fn insert_lent(output: &mut Output, lent: Insertions) -> usize {
-    let insert = |(at, part): (usize, Part)| {
-        let len = part.len();
-        output.insert(at, part);
-        len
-    };
-    lent.into_iter().map(insert).sum()
 }
 
 /// Whether a request that is local otherwise asks servers or shows requests.

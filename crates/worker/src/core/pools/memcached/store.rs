@@ -2,7 +2,7 @@
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
-use crate::core::front::dispatch::insert_lent;
+use crate::core::pools::store::serve::insert_lent;
 use keyway_memcache::Verb;
 use keyway_proxy::Session;
 use keyway_proxy::memcached::{is_error, wire_of};

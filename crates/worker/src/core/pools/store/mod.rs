@@ -6,6 +6,7 @@
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
 //! | `scripts` | scripts and functions |
+//! | `serve` | a request is executed and answered |
 //! | `slow` | requests that took long |
 //! | `tracking` | who is told of changed keys |
 //! | `transactions` | MULTI and EXEC |
@@ -14,6 +15,7 @@ pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
 pub(in crate::core) mod scripts;
+pub(in crate::core) mod serve;
 pub(in crate::core) mod slow;
 pub(in crate::core) mod tracking;
 pub(in crate::core) mod transactions;
