@@ -14,7 +14,7 @@ use crate::access::Kind;
 use crate::backends::{AWAY, PoolStatus, as_utc};
 use crate::noted::NotedKeyList;
 use crate::problem::Problem;
-use crate::routes::{AdminState, ScriptKill, parameters};
+use crate::routes::{AdminState, Readiness, ScriptKill, parameters};
 
 /// The description of the API that is served.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
@@ -507,23 +507,17 @@ fn health(state: &dyn AdminState) -> Reply {
 }
 
 fn ready(state: &dyn AdminState) -> Result<Reply, Problem> {
-    let mut reasons = state.not_ready();
-    if state.draining() {
-        reasons.insert(0, "draining".into());
-    }
+    let Readiness { reasons, failing, unknown } = Readiness::of(state);
     if reasons.is_empty() {
-        return Ok(json(&Ready {
-            ready: true,
-            unknown: state.not_known(),
-            failing: state.failing(),
-        }));
+        return Ok(json(&Ready { ready: true, unknown, failing }));
     }
     let more = match reasons.len() - 1 {
         0 => String::new(),
         more => format!(" (and {more} more: see errors)"),
     };
     let what = format!("Keyway is not ready: {}{more}", reasons[0]);
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).with_errors(reasons))
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).with_errors(reasons);
+    Err(problem.with_servers(failing, unknown))
 }
 
 fn servers(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {

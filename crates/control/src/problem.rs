@@ -17,9 +17,23 @@ pub(crate) struct Problem {
     /// Every single thing that is wrong, where there may be several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
+    /// What is told of servers, where the process is not ready.
+    #[serde(flatten)]
+    servers: Option<Box<Servers>>,
     /// The methods that the path takes, where another was used.
     #[serde(skip)]
     allow: Option<Box<str>>,
+}
+
+/// Servers that are told of beside the reasons why a process is not ready.
+#[derive(Debug, Serialize)]
+struct Servers {
+    /// Those that fail, in pools that are no reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failing: Vec<String>,
+    /// Those that have neither answered nor failed yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
 }
 
 impl Problem {
@@ -27,13 +41,26 @@ impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Problem");
         let detail = detail.into();
-        let (errors, allow) = (Vec::new(), None);
-        Self { r#type: "about:blank", title, status: status.as_u16(), detail, errors, allow }
+        Self {
+            r#type: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail,
+            errors: Vec::new(),
+            servers: None,
+            allow: None,
+        }
     }
 
     /// The same, of several things that are wrong.
     pub(crate) fn with_errors(mut self, errors: Vec<String>) -> Self {
         self.errors = errors;
+        self
+    }
+
+    /// The same, with what is told of servers beside the reasons.
+    pub(crate) fn with_servers(mut self, failing: Vec<String>, unknown: Vec<String>) -> Self {
+        self.servers = Some(Box::new(Servers { failing, unknown }));
         self
     }
 
@@ -70,7 +97,11 @@ mod tests {
         let expected = "{\"type\":\"about:blank\",\"title\":\"Conflict\",\"status\":409,\
                         \"detail\":\"say \\\"no\\\"\"}";
         assert_eq!(text, expected);
-        let text = serde_json::to_string(&problem.with_errors(vec!["one".into()])).unwrap();
+        let problem = problem.with_errors(vec!["one".into()]);
+        let text = serde_json::to_string(&problem).unwrap();
         assert!(text.ends_with(",\"errors\":[\"one\"]}"), "{text}");
+        let problem = problem.with_servers(vec!["two".into()], Vec::new());
+        let text = serde_json::to_string(&problem).unwrap();
+        assert!(text.ends_with(",\"errors\":[\"one\"],\"failing\":[\"two\"]}"), "{text}");
     }
 }

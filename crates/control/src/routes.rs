@@ -284,21 +284,38 @@ fn healthz(state: &dyn AdminState) -> Reply {
     }
 }
 
-fn readyz(state: &dyn AdminState) -> Reply {
-    let mut reasons = state.not_ready();
-    if state.draining() {
-        reasons.insert(0, "draining".into());
+/// Whether the process is ready, as `/readyz` and `/v1/ready` tell it.
+pub(crate) struct Readiness {
+    /// Why it is not; none where it is.
+    pub(crate) reasons: Vec<String>,
+    /// A line for each pool that serves although servers are failing or out of use.
+    pub(crate) failing: Vec<String>,
+    /// A line for each pool with servers that have neither answered nor failed yet.
+    pub(crate) unknown: Vec<String>,
+}
+
+impl Readiness {
+    pub(crate) fn of(state: &dyn AdminState) -> Self {
+        let mut reasons = state.not_ready();
+        if state.draining() {
+            reasons.insert(0, "draining".into());
+        }
+        Self { reasons, failing: state.failing(), unknown: state.not_known() }
     }
-    let status = match reasons.is_empty() {
+}
+
+fn readyz(state: &dyn AdminState) -> Reply {
+    let Readiness { reasons: mut lines, failing, unknown } = Readiness::of(state);
+    let status = match lines.is_empty() {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    if reasons.is_empty() {
-        reasons.push("ready".into());
+    if lines.is_empty() {
+        lines.push("ready".into());
     }
-    reasons.extend(state.failing());
-    reasons.extend(state.not_known());
-    reply(status, reasons.join("\n") + "\n")
+    lines.extend(failing);
+    lines.extend(unknown);
+    reply(status, lines.join("\n") + "\n")
 }
 
 fn backends(state: &dyn AdminState, target: &Target<'_>) -> Reply {

@@ -5,7 +5,7 @@ use keyway_testkit::{
     Keyway, KeywayConfig, Pool, RedisServer, Replicated, ToolOutput, Value, http_get, http_post,
     python_with, run_keyway, run_tool, wait_until, watchdog,
 };
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -111,6 +111,35 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
         let (status, text) = ctl(&keyway, &wrong);
         assert!(status == 1 && text.contains("there are: ") && !text.contains("404"), "{text}");
     }
+}
+
+#[test]
+fn the_page_the_api_and_ctl_tell_the_same_of_readiness() {
+    let _watch = watchdog(WITHIN, "readiness");
+    let mut servers = RedisServer::start_many(3);
+    servers[1].kill();
+    servers[2].kill();
+    let pools = vec![Pool::over("half", &servers[..2]), Pool::over("down", &servers[2..])];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let page = || http_get(keyway.admin(), "/readyz");
+    let half = "pool \"half\": 1 of 2 servers failing or out of use: ";
+    wait_until("both are known", SOON, || {
+        let page = page();
+        page.status == 503 && page.body.contains(half) && !page.body.contains("not reached yet")
+    });
+    let lines: Vec<String> = page().body.lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let api = http_get(keyway.admin(), "/v1/ready");
+    assert_eq!(api.status, 503, "{}", api.body);
+    let api: Json = serde_json::from_str(&api.body).expect("JSON");
+    assert_eq!((&api["errors"], &api["failing"]), (&json!([lines[0]]), &json!([lines[1]])));
+    assert!(api["unknown"].is_null(), "nothing is unknown: {api}");
+    let (status, text) = ctl(&keyway, &["ready"]);
+    let told: Vec<&str> = text.lines().map(str::trim).collect();
+    assert_eq!((status, &told[1..]), (1, &[&*lines[0], &*lines[1]][..]), "{text}");
+    servers[2].restart();
+    wait_until("the other serves again", SOON, || page().status == 200);
+    assert_eq!(done(&keyway, &["ready"]), page().body);
 }
 
 #[test]

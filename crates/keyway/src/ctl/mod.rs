@@ -301,8 +301,11 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
         };
         let words = keyway_base::printable(words.as_bytes());
         eprintln!("keyway ctl: {words}");
-        for error in answer.body["errors"].as_array().into_iter().flatten() {
-            eprintln!("  {}", show::text(error));
+        // What is told of servers stands below the reasons, as on `/readyz`.
+        for list in ["errors", "failing", "unknown"] {
+            for line in answer.body[list].as_array().into_iter().flatten() {
+                eprintln!("  {}", show::text(line));
+            }
         }
     }
     if is_done { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
