@@ -1,6 +1,7 @@
 //! How a process comes up and goes down.
 
 mod draining;
+mod first_command;
 
 use crate::admin::{AdminControls, Process, Settings};
 use crate::cli::{LogFormat, counted};
@@ -12,9 +13,7 @@ use crate::{driver, log, memory, peers, plan};
 use anyhow::{Context, Result, anyhow};
 use draining::{Order, drain, give_notice, name_of};
 use keyway_base::{Clock, Time};
-use keyway_config::{
-    Config, IoDriver, ListenAddr, ListenerConfig, PoolKindConfig, Protocol, size_text,
-};
+use keyway_config::{Config, IoDriver, ListenAddr, PoolKindConfig, Protocol, size_text};
 use keyway_control::{Access, Admin, AdminError, AdminHandle, AdminOptions, AfterDrain};
 use keyway_net::Listener;
 use keyway_tls::ClientCertificates;
@@ -623,10 +622,7 @@ fn announce(
         tracing::info!("no admin address: no metrics, no health checks, no keyway ctl");
     }
     tracing::info!(workers = count, workers_max = count_max, "ready");
-    let mut listeners = config.listeners.iter().zip(names);
-    // Nobody types a header of the PROXY protocol.
-    let first = listeners.find(|(listener, _)| listener.entrance.proxies.is_none());
-    if let Some(command) = first.and_then(|(listener, name)| command_for(listener, name)) {
+    if let Some(command) = first_command::of(config, names) {
         tracing::info!("try: {command}");
     }
 }
@@ -674,41 +670,4 @@ fn tell_of_descriptors(config: &Config, workers_max: usize) {
     } else {
         tracing::info!("{what}");
     }
-}
-
-fn command_for(listener: &ListenerConfig, name: &str) -> Option<String> {
-    let command = next_command(listener.protocol, name)?;
-    match (&listener.entrance.tls, command.strip_prefix("redis-cli ")) {
-        (None, _) => Some(command),
-        (Some(_), Some(rest)) => Some(format!("redis-cli --tls --cacert CA.pem {rest}")),
-        (Some(_), None) => None,
-    }
-}
-
-fn next_command(protocol: Protocol, listener: &str) -> Option<String> {
-    if protocol != Protocol::Redis {
-        return memcached_command(listener);
-    }
-    // Who says no hello is served over the socket of `shm://` as well.
-    if let Some(path) = listener.strip_prefix("unix://").or(listener.strip_prefix("shm://")) {
-        return Some(format!("redis-cli -s {path} ping"));
-    }
-    let (host, port) = listener.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some(match host {
-        "127.0.0.1" | "0.0.0.0" => format!("redis-cli -p {port} set greeting hello"),
-        host => format!("redis-cli -h {host} -p {port} set greeting hello"),
-    })
-}
-
-fn memcached_command(listener: &str) -> Option<String> {
-    let at = match listener.strip_prefix("unix://") {
-        Some(path) => format!("-U {path}"),
-        None => {
-            let (host, port) = listener.rsplit_once(':')?;
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            format!("{} {port}", if host == "0.0.0.0" { "127.0.0.1" } else { host })
-        }
-    };
-    Some(format!(r"printf 'set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n' | nc {at}"))
 }

@@ -382,6 +382,47 @@ fn clients_are_accepted_for_as_long_as_the_end_is_given_notice_of() {
 }
 
 /// Whoever has it drain and wait, and then end, need not ask a third time.
+/// What the log suggests to type at the start; none where it suggests nothing.
+fn suggested(config: KeywayConfig) -> Option<String> {
+    let (_, log) = Keyway::start(KEYWAY, config).stop(SOON);
+    let line = log.lines().find_map(|line| line.split_once("try: "));
+    line.map(|(_, command)| command.trim().to_owned())
+}
+
+#[test]
+fn the_log_suggests_a_write_for_stores_alone_and_nothing_that_a_login_refuses() {
+    let _watch = watchdog(Duration::from_secs(120), "what to type");
+    let store = || Pool::store("local");
+    let server = free_address().to_string();
+    let servers = || Pool::sharded("main", &[format!("{server}:1")]);
+    let leading = Pool::of_kind("front", "rate-limited")
+        .with("child", "\"main\"")
+        .with("requests_per_second", "100000");
+    let items = Pool::of_kind("items", "memcached")
+        .with("servers", &format!("[\"{server}:1\"]"))
+        .spoken_to_in("memcached");
+    let user = "[[user]]\nname = \"app\"\npassword = \"secret\"\nrules = \"~* &* +@all\"\n";
+    let locked = |pool: Pool| pool.with_listener("password", "\"secret\"");
+    for (pools, tables, wanted) in [
+        (vec![store()], "", Some(" set greeting hello")),
+        (vec![servers()], "", Some(" ping")),
+        (vec![leading, servers()], "", Some(" ping")),
+        (vec![locked(store())], "", Some(" --askpass ping")),
+        (vec![store().with_listener("users", "[\"app\"]")], user, None),
+        (vec![store().spoken_to_in("memcached")], "", Some("'set greeting 0 0 5")),
+        (vec![items.clone()], "", Some("printf 'version\\r\\nquit\\r\\n' | nc ")),
+        (vec![locked(items)], "", None),
+    ] {
+        let what = format!("{pools:?}");
+        let told = suggested(KeywayConfig::new(pools).with_tables(tables));
+        let fits = match (&told, wanted) {
+            (Some(told), Some(wanted)) => told.contains(wanted),
+            (told, wanted) => told.is_none() && wanted.is_none(),
+        };
+        assert!(fits, "{told:?}, not {wanted:?}, of {what}");
+    }
+}
+
 #[test]
 fn an_order_to_end_is_kept_that_comes_while_notice_is_given() {
     let _watch = watchdog(Duration::from_secs(60), "orders during a notice");
