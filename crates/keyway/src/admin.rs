@@ -1,6 +1,7 @@
 //! What the admin listener asks of the process.
 
 mod noted;
+mod readiness;
 
 use crate::cli::LogFormat;
 use crate::log::Filter;
@@ -18,6 +19,7 @@ use keyway_script::Kill;
 use keyway_topology::{BackendId, FailureReason, HealthState};
 use keyway_worker::{Plan, PoolKind, ServerStatus, backend_state};
 use parking_lot::{Mutex, RwLock};
+use readiness::Readiness;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -313,99 +315,6 @@ impl Current {
     }
 }
 
-/// Servers that a line about a pool names, at most.
-const NAMED_MAX: usize = 5;
-
-impl Current {
-    /// Why a pool cannot serve, if that is so.
-    // Neither circuits nor outliers count here: requests of clients find out when a circuit may
-    // close again, and a balancer that goes by this would send none. Of servers that are left
-    // out as outliers one that can be read always stays.
-    fn not_ready(&self, index: usize) -> Option<String> {
-        let pool = &self.plan.pools[index];
-        let kind = &pool.kind;
-        // Without sentinels what is known goes on being served.
-        if matches!(kind, PoolKind::Sentinels(_)) {
-            return None;
-        }
-        if let Some(cluster) = kind.cluster()
-            && let Some(why) = cluster.unserved(&pool.name)
-        {
-            return Some(format!("pool {:?}: {why}", pool.name));
-        }
-        let totals = self.registry.backend_totals(index);
-        let ids = self.plan.topology.backend_ids(index).zip(totals).enumerate();
-        let there = ids.filter(|(server, _)| kind.has_server(*server));
-        let mut backends = there.map(|(_, backend)| backend).peekable();
-        backends.peek()?;
-        backends.all(|(id, totals)| self.is_down(id, totals.links_ready)).then(|| {
-            let why = self.describe(&self.failing(index));
-            format!("pool {:?}: every server is out of use or down{why}", pool.name)
-        })
-    }
-
-    /// The servers of a pool that are failing, out of use, or down as their cluster says.
-    fn failing(&self, pool: usize) -> Vec<(String, BackendId)> {
-        let mut all = self.backends(pool);
-        let fails = |state: &str| {
-            matches!(
-                state,
-                "failing" | "failed" | "absent" | "ejected" | "rejoining" | "quarantined"
-            )
-        };
-        all.retain(|(_, id)| fails(self.state(*id).0));
-        all
-    }
-
-    /// Names failing servers, each with the reason, behind a colon; nothing where there are none.
-    fn describe(&self, failing: &[(String, BackendId)]) -> String {
-        let one = |(name, id): &(String, BackendId)| {
-            let standing = self.standing(*id).map(|standing| standing.role);
-            let role = standing.filter(|role| *role != "none").map(|role| format!("{role}, "));
-            format!("{name} ({}{})", role.unwrap_or_default(), self.reason_words(*id))
-        };
-        let mut named: Vec<String> = failing.iter().take(NAMED_MAX).map(one).collect();
-        if failing.len() > NAMED_MAX {
-            named.push(format!("and {} more", failing.len() - NAMED_MAX));
-        }
-        if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
-    }
-
-    /// Why a server is not up.
-    fn reason_words(&self, id: BackendId) -> String {
-        let Some(backend) = self.plan.topology.backend(id) else { return String::new() };
-        let pool = &self.plan.pools[backend.pool_index];
-        let has_password =
-            pool.kind.upstream().is_some_and(|upstream| upstream.options.password.is_some());
-        let place = backend.server_index as u16;
-        match self.plan.health.reason(id) {
-            Some(FailureReason::Connect) => {
-                pool.notices.unreached(place).unwrap_or("cannot be reached")
-            }
-            Some(FailureReason::Timeout) => "no answer in time",
-            Some(FailureReason::Closed) => "closed the connection",
-            Some(FailureReason::Loading) => "is loading its data",
-            Some(FailureReason::MasterDown) => "is a replica without its primary",
-            Some(FailureReason::ReadOnly) => "is a replica and refuses writes",
-            Some(FailureReason::Protocol) => {
-                return match pool.notices.foreign(place) {
-                    Some((_, said)) => said,
-                    None => "answers in another protocol".to_owned(),
-                };
-            }
-            Some(FailureReason::Handshake) if has_password => "refuses the password or database",
-            Some(FailureReason::Handshake) => "NOAUTH: wants a password",
-            Some(FailureReason::Operator) => "ejected by hand",
-            None => match self.state(id).0 {
-                "failed" => "failed, as its cluster says",
-                "absent" => "absent: no server names it any more",
-                other => other,
-            },
-        }
-        .to_owned()
-    }
-}
-
 impl AdminState for Process {
     fn metrics(&self, out: &mut String) {
         self.current().registry.write_prometheus(out);
@@ -416,22 +325,11 @@ impl AdminState for Process {
     }
 
     fn not_ready(&self) -> Vec<String> {
-        let current = self.current();
-        current.live_pools().filter_map(|index| current.not_ready(index)).collect()
+        Readiness::of(&self.current()).reasons()
     }
 
     fn failing(&self) -> Vec<String> {
-        let current = self.current();
-        let note = |index: usize| {
-            let (failing, count) = (current.failing(index), current.backends(index).len());
-            if failing.is_empty() || current.not_ready(index).is_some() {
-                return None;
-            }
-            let (name, why) = (&current.plan.pools[index].name, current.describe(&failing));
-            let failing = failing.len();
-            Some(format!("pool {name:?}: {failing} of {count} servers failing or out of use{why}"))
-        };
-        current.live_pools().filter_map(note).collect()
+        Readiness::of(&self.current()).failing()
     }
 
     fn not_known(&self) -> Vec<String> {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use keyway_testkit::{
-    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, wait_until, watchdog,
+    Client, Keyway, KeywayConfig, Pool, RedisServer, Value, http_get, wait_until, watchdog,
 };
 
 const KEYWAY: &str = env!("CARGO_BIN_EXE_keyway");
@@ -246,6 +246,64 @@ fn a_mirror_serves_with_a_dead_server_and_counts_what_it_lacks() {
     assert_eq!(said(&mut quick, "SET w x"), "OK");
     assert!(began.elapsed() < Duration::from_millis(250), "{:?}", began.elapsed());
     second.process().resume();
+}
+
+/// Judged are the pools that clients come to, of a listener or a user. `near` and `far` have none.
+#[test]
+fn a_pool_of_pools_is_ready_while_its_requests_are_served() {
+    let _watch = watchdog(Duration::from_secs(120), "readiness of pools of pools");
+    let mut servers = RedisServer::start_many(2);
+    let behind = |name: &str, server: &RedisServer| {
+        format!(
+            "[pool.{name}]\nkind = \"sharded\"\nservers = [\"{}:1\"]\n\
+             reconnect = {{ min = \"10ms\", max = \"100ms\" }}\n",
+            server.address()
+        )
+    };
+    let behind = behind("near", &servers[0]) + &behind("far", &servers[1]);
+    let started = |pool: Pool, tables: &str| {
+        Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]).with_tables(tables))
+    };
+    let both = ("children", "[\"near\", \"far\"]");
+    let mirror = routed("front", "mirror", &[both, ("read_from", "\"near\"")]);
+    let routes = ("routes", "[{ prefix = \"n:\", pool = \"near\" }]");
+    let user = "[[user]]\nname = \"app\"\npassword = \"secret\"\nrules = \"~* &* +@all\"\n\
+                pool = \"near\"\n";
+    let of_user = Pool::store("front").with_listener("users", "[\"app\"]");
+    let serving =
+        [started(routed("front", "failover", &[both]), &behind), started(mirror, &behind)];
+    let needing = [
+        started(routed("front", "prefix", &[routes, ("default", "\"far\"")]), &behind),
+        started(of_user, &(user.to_owned() + &behind)),
+    ];
+    let ready = |keyway: &Keyway| http_get(keyway.admin(), "/readyz");
+    let near = "pool \"near\": every server is out of use or down: ";
+    for keyway in serving.iter().chain(&needing) {
+        wait_until("all is up", WITHIN, || ready(keyway).body == "ready\n");
+    }
+    servers[0].kill();
+    for keyway in &serving {
+        wait_until("the dead child is told", WITHIN, || ready(keyway).body.contains(near));
+        let page = ready(keyway);
+        assert!(page.status == 200 && page.body.starts_with("ready\npool \"near\""), "{page:?}");
+        assert_eq!(said(&mut keyway.client(0), "SET k v"), "OK");
+        assert_eq!(said(&mut keyway.client(0), "GET k"), "v");
+    }
+    for keyway in &needing {
+        wait_until("near is needed", WITHIN, || ready(keyway).status == 503);
+        wait_until("it says why", WITHIN, || ready(keyway).body.contains(near));
+    }
+    servers[1].kill();
+    for keyway in &serving {
+        wait_until("no child is left", WITHIN, || ready(keyway).status == 503);
+        let page = ready(keyway).body;
+        let front = "pool \"front\": requests fail, as these pools do not serve: \"near\", \"far\"";
+        assert!(page.contains(front) && page.contains("pool \"far\": every server"), "{page}");
+    }
+    servers[0].restart();
+    for keyway in &serving {
+        wait_until("one child serves again", WITHIN, || ready(keyway).status == 200);
+    }
 }
 
 #[test]
