@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Kind;
-use crate::backends::{AWAY, PoolStatus, as_utc};
+use crate::backends::{self, AWAY, PoolStatus, as_utc};
 use crate::noted::NotedKeyList;
 use crate::problem::Problem;
 use crate::routes::{AdminState, Readiness, ScriptKill, parameters};
@@ -581,8 +581,10 @@ fn eject(state: &dyn AdminState, api: &dyn Api, call: &Call<'_>) -> Result<Reply
     let found = api.eject(&pool, &server);
     let changed = found.map_err(|what| Problem::new(StatusCode::NOT_FOUND, what))?;
     let word = if changed { "is ejected" } else { "was ejected already" };
+    let pools = state.pools();
+    let server = backends::shown(&pools, &pool, &server);
     let mut message = format!("server {server} of pool {pool} {word}, until it is restored");
-    if let Some(pool) = state.pools().iter().find(|one| one.name == pool)
+    if let Some(pool) = pools.iter().find(|one| one.name == pool)
         && pool.backends.iter().all(|server| matches!(server.state, "ejected" | AWAY))
     {
         message.push_str("; no other server of the pool is in use");
@@ -605,6 +607,7 @@ fn restore(state: &dyn AdminState, call: &Call<'_>) -> Result<Reply, Problem> {
         (true, false) => "is in use again",
         (false, _) => "is in use already",
     };
+    let server = backends::shown(&state.pools(), &pool, &server);
     Ok(json(&Outcome { changed, message: format!("server {server} of pool {pool} {what}") }))
 }
 

@@ -67,6 +67,18 @@ pub(crate) fn as_utc<S: Serializer>(seconds: &u64, to: S) -> Result<S::Ok, S::Er
     to.serialize_str(&utc(*seconds))
 }
 
+/// A server as replies to people name it: the name that metrics have as a label, and its address
+/// where the two differ. A server is asked for by either.
+pub(crate) fn shown(pools: &[PoolStatus], pool: &str, server: &str) -> String {
+    let of_pool = || pools.iter().filter(|one| one.name == pool).flat_map(|one| &one.backends);
+    let named = of_pool().find(|one| one.name == server);
+    match named.or_else(|| of_pool().find(|one| one.address == server)) {
+        Some(one) if one.name != one.address => format!("{} ({})", one.name, one.address),
+        Some(one) => one.name.clone(),
+        None => server.to_owned(),
+    }
+}
+
 /// An object with the array `pools`, a line for each backend.
 pub(crate) fn as_json(pools: &[PoolStatus]) -> String {
     let mut text = "{\"pools\":[".to_owned();

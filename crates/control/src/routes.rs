@@ -349,6 +349,7 @@ fn restore(state: &dyn AdminState, target: &Target<'_>, parameter: &str) -> Repl
     match state.restore_backend(&pool, &backend) {
         Ok(was_out) => {
             let word = if was_out { "again" } else { "already" };
+            let backend = backends::shown(&state.pools(), &pool, &backend);
             reply(
                 StatusCode::OK,
                 format!("{parameter} {backend} of pool {pool} is in use {word}\n"),

@@ -256,6 +256,16 @@ impl Current {
         cluster.standing(backend.server_index)
     }
 
+    /// The label of a backend, and its address where the two differ.
+    fn named(&self, id: BackendId) -> (String, Option<String>) {
+        let Some(backend) = self.plan.topology.backend(id) else { return Default::default() };
+        let kind = &self.plan.pools[backend.pool_index].kind;
+        let label = kind.label(backend.server_index);
+        let address = kind.address(backend.server_index).map(|address| address.to_string());
+        let address = address.filter(|address| *address != label);
+        (label, address)
+    }
+
     fn server_status(
         &self,
         name: String,
@@ -401,16 +411,17 @@ impl AdminState for Process {
             }
         };
         let health = &current.plan.health;
+        let (backend, address) = current.named(id);
         let was_open = health.circuits().restart(id);
         if was_open {
-            tracing::info!(pool, backend, "asked again on an operator's word");
+            tracing::info!(pool, backend, address, "asked again on an operator's word");
         }
         if health.is_usable(id) {
             return Ok(was_open);
         }
         let was_out = current.plan.restore(id);
         if was_out {
-            tracing::info!(pool, backend, "back in use on an operator's word");
+            tracing::info!(pool, backend, address, "back in use on an operator's word");
         }
         Ok(was_out)
     }
@@ -542,10 +553,16 @@ impl Api for Process {
 
     fn eject(&self, pool: &str, server: &str) -> Result<bool, String> {
         let current = self.current.read();
-        let has_changed = current.plan.eject(current.find(pool, server)?);
+        let id = current.find(pool, server)?;
+        let has_changed = current.plan.eject(id);
         if has_changed {
-            let backend = server;
-            tracing::warn!(pool, backend, "ejected on an operator's word, until it is restored");
+            let (backend, address) = current.named(id);
+            tracing::warn!(
+                pool,
+                backend,
+                address,
+                "ejected on an operator's word, until it is restored"
+            );
         }
         Ok(has_changed)
     }

@@ -107,6 +107,18 @@ fn a_server_ejected_by_hand_stays_so_until_it_is_restored() {
         keys.iter().for_each(|key| assert!(!client.command(&["GET", key]).is_error()));
         calls(&mut direct) > before
     });
+    // Whichever it was asked for by, it is told by the name that metrics have.
+    let text = done(&keyway, &["eject", "main", &address]);
+    let told = format!("server s0 ({address}) of pool main is ejected, until it is restored");
+    assert!(text.contains(&told), "{text}");
+    let text = done(&keyway, &["restore", "main", &address]);
+    assert!(text.contains(&format!("server s0 ({address}) of pool main is in use")), "{text}");
+    let log = keyway.process().log();
+    let fields = format!("backend=\"s0\" address=\"{address}\"");
+    for what in ["ejected on an operator's word", "back in use on an operator's word"] {
+        let lines: Vec<_> = log.lines().filter(|line| line.contains(what)).collect();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.contains(&fields)), "{log}");
+    }
     for wrong in [["eject", "main", "s2"], ["restore", "mian", "s0"]] {
         let (status, text) = ctl(&keyway, &wrong);
         assert!(status == 1 && text.contains("there are: ") && !text.contains("404"), "{text}");
