@@ -233,6 +233,32 @@ fn what_pages_in_a_browser_can_send_changes_nothing() {
     assert!(http_get(keyway.admin(), "/v1/pools").body.contains("operator"));
 }
 
+/// As docs/admin.md says: which changes need the header and a body of JSON.
+#[test]
+fn a_change_needs_what_its_path_asks_for_and_no_page_behind_it() {
+    let _watch = watchdog(WITHIN, "headers of changes");
+    let servers = RedisServer::start_many(1);
+    let pools = vec![two_servers(&servers), Pool::store("local")];
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(pools));
+    let marked = format!("{HERE}keyway-change: 1\r\n");
+    let restore = "POST /servers/restore?pool=main&server=s0";
+    let old_name = "POST /backends/restore?pool=main&backend=s0";
+    let kill = "POST /scripts/kill?pool=local";
+    for (line, headers, body, status) in [
+        ("POST /v1/reload", &*marked, "no JSON", 200),
+        ("POST /v1/reload", HERE, "", 403),
+        ("POST /v1/servers/eject", &marked, "{\"pool\":\"main\",\"server\":\"s0\"}", 415),
+        (restore, HERE, "", 200),
+        (old_name, HERE, "", 200),
+        (kill, HERE, "", 200),
+    ] {
+        let (answered, reply) = asked(&keyway, line, headers, body);
+        assert_eq!(answered, status, "{line} {headers}: {reply}");
+        let of_page = format!("{CHANGE}origin: http://127.0.0.1\r\n");
+        assert_eq!(asked(&keyway, line, &of_page, body).0, 403, "{line} of a page");
+    }
+}
+
 #[test]
 fn with_a_token_nobody_changes_or_reads_anything_without_it() {
     let _watch = watchdog(WITHIN, "tokens");
