@@ -472,6 +472,24 @@ fn a_command_that_is_not_supported_is_refused_and_not_taken_for_serving() {
 }
 
 #[test]
+fn a_value_larger_than_the_store_is_told_as_such_and_others_are_stored() {
+    let _watch = watchdog(Duration::from_secs(60), "a value that does not fit");
+    let pool = Pool::store("local").with("memory_max", "\"4MiB\"");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![pool]));
+    let mut client = keyway.client(0);
+    let value = "x".repeat(5 << 20);
+    let reply = client.command(&["SET", "large", &value]);
+    assert!(reply.error_text().starts_with("OOM "), "{reply:?}");
+    assert_eq!(client.words("SET small 1"), Value::simple("OK"));
+    let told = format!("a value of {} bytes does not fit into the store", value.len());
+    wait_until("the log tells", Duration::from_secs(5), || keyway.process().log().contains(&told));
+    let log = keyway.process().log();
+    assert!(!log.contains("store is full"), "{log}");
+    let write: &[&str] = &[LOCAL, "command=\"write\"", "fault=\"store_full\""];
+    expect(&keyway, &[("keyway_pool_errors_total", write, 1.0)]);
+}
+
+#[test]
 fn writes_that_a_full_store_refuses_are_counted_and_told_of_once() {
     let _watch = watchdog(Duration::from_secs(60), "a full store");
     let pool = Pool::store("local").with("memory_max", "\"4MiB\"");

@@ -54,6 +54,8 @@ pub struct Notices {
 pub struct PoolNotices {
     /// The store refuses writes.
     pub(crate) store_full: Notice,
+    /// A value does not fit into the store, however empty the store is.
+    pub(crate) value_too_large: Notice,
     /// A server wants a password that the pool has not.
     pub(crate) locked: Notice,
     /// A server does not let the pool's user send PING.

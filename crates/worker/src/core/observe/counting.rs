@@ -35,6 +35,28 @@ impl Plane {
         }
     }
 
+    /// The same of a request that is there as a whole. If it has a value larger than the store may
+    /// be, the log tells of that value: the store may have room for others.
+    #[cold]
+    pub(in crate::core) fn note_refused_write(&self, pool: u16, request: &Request, is_full: bool) {
+        let counted = request.command.counted();
+        let plan = &self.plan.pools[usize::from(pool)];
+        let memory_max = plan.kind.store().map_or(0, |store| store.config().memory_max);
+        let value = request.args.from(1).map(|arg| arg.len() as u64).max().unwrap_or_default();
+        if !is_full || memory_max == 0 || value <= memory_max {
+            return self.note_store_error(pool, counted, is_full);
+        }
+        self.count_fault(pool, counted, Fault::StoreFull);
+        if plan.notices.value_too_large.is_due(self.clock.now) {
+            tracing::warn!(
+                pool = plan.name,
+                memory_max,
+                value,
+                "a value of {value} bytes does not fit into the store: raise memory_max"
+            );
+        }
+    }
+
     /// Notes that a request was answered without asking a server. Its latency is recorded with
     /// those of its turn.
     #[inline(always)]

@@ -108,7 +108,7 @@ impl Plane {
             self.settle_changes(session, busy, (store, request), error.is_some());
         }
         if let Some(is_full) = error {
-            self.note_store_error(session.pool, command.counted(), is_full);
+            self.note_refused_write(session.pool, request, is_full);
         }
         Step::Started
     }
