@@ -23,18 +23,24 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Listens on every address of the configuration, or tells every one that
 /// cannot be listened on.
-pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>, Vec<String>> {
+pub fn bind(
+    config: &Config,
+    before: &mut TakeOver,
+) -> Result<(Vec<Vec<Listener>>, NewSocketFiles), Vec<String>> {
     let mut listeners = Vec::new();
+    let mut files = NewSocketFiles::default();
     let mut errors = Vec::new();
     for listener in &config.listeners {
         let options = options(listener, config);
         let handed = before.sockets(&listener.bind);
-        let sockets = match handed.is_empty() {
+        let is_new = handed.is_empty();
+        let sockets = match is_new {
             true => Listener::bind(&options).map(|listener| vec![listener]),
             false => handed.into_iter().map(|it| Listener::taken(it, &options)).collect(),
         };
@@ -45,6 +51,11 @@ pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>
                     warn_of_ipv4(&listener.bind, amiss);
                 }
                 listeners.push(sockets);
+                if let (ListenAddr::Unix(path) | ListenAddr::Shm(path), true) =
+                    (&listener.bind, is_new)
+                {
+                    files.0.push(path.clone());
+                }
             }
             Err(error) => errors.push(match unusable_path(&listener.bind) {
                 Some(why) => format!("cannot listen on {}: {why}", listener.bind),
@@ -52,7 +63,28 @@ pub fn bind(config: &Config, before: &mut TakeOver) -> Result<Vec<Vec<Listener>>
             }),
         }
     }
-    if errors.is_empty() { Ok(listeners) } else { Err(errors) }
+    if errors.is_empty() { Ok((listeners, files)) } else { Err(errors) }
+}
+
+/// The files of the unix sockets that this process has made. They are removed when this is dropped,
+/// unless the process serves: a start that fails leaves none.
+#[derive(Debug, Default)]
+pub struct NewSocketFiles(Vec<PathBuf>);
+
+impl NewSocketFiles {
+    /// Leaves the files there: clients are served from here on.
+    pub fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewSocketFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Tells that a socket of the previous process does not do with clients of IPv4 what the settings

@@ -63,7 +63,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     // What an attacker cannot guess: which keys share a bucket of the store.
     let seed = RandomState::new().hash_one(clock.unix_micros);
     before.receive()?;
-    let sockets = plan::bind(&config, before).map_err(|errors| {
+    let (sockets, files) = plan::bind(&config, before).map_err(|errors| {
         let errors = errors.join("\nkeyway: ");
         // The message names the option that was typed, and no key of a file that is not there.
         match started.file {
@@ -107,6 +107,7 @@ pub fn serve(mut config: Config, started: &Started<'_>, before: &mut TakeOver) -
     peers::watch(&plan, None).context("cannot start a thread")?;
     passwords.start_for(&plan).context("cannot start a thread")?;
     let pid_file = begin((&mut workers, bounds.0), (&plan, admin.as_mut()), started, before)?;
+    files.keep();
     announce(&config, &plan, &names, bounds, admin.as_ref(), started.file);
     let mut live = Live {
         path: started.file.map(Path::to_owned),

@@ -419,7 +419,8 @@ mod tests {
         let mut config = Config::default_store();
         config.listeners[0].bind =
             keyway_config::ListenAddr::Tcp("127.0.0.1:0".parse().expect("an address"));
-        let listeners = plan::bind(&config, &mut TakeOver::default()).expect("a free port");
+        let (listeners, _files) =
+            plan::bind(&config, &mut TakeOver::default()).expect("a free port");
         let listeners: Vec<Listener> = listeners.into_iter().flatten().collect();
         let clock = serve::wall_clock();
         let registry = plan::registry(&config.topology(keyway_topology::Epoch(1)), 1, clock);

@@ -372,6 +372,26 @@ fn an_address_in_use_without_a_file_names_the_option() {
 }
 
 #[test]
+fn ctl_that_cannot_write_its_answer_says_so_and_fails() {
+    let _watch = watchdog(Duration::from_secs(60), "a full disk");
+    let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("main")]));
+    let admin = keyway.admin().to_string();
+    let file = keyway.directory().join("keyway.toml");
+    for words in [
+        ["--admin", &admin, "status"],
+        ["--admin", &admin, "pools"],
+        ["--config", name(&file), "health"],
+    ] {
+        let disk = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let mut command = Command::new(keyway_binary(KEYWAY));
+        let output = command.arg("ctl").args(words).stdout(disk).output().expect("it starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
+        assert!(told.starts_with("keyway ctl: cannot write to standard output"), "{told}");
+    }
+}
+
+#[test]
 fn ready_names_who_is_not_and_why() {
     let _watch = watchdog(Duration::from_secs(60), "ready");
     let keyway = Keyway::start(KEYWAY, KeywayConfig::new(vec![Pool::store("main")]));

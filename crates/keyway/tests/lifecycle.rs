@@ -545,6 +545,31 @@ fn an_admin_address_in_use_is_refused_with_what_to_set() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_no_socket_file() {
+    let _watch = watchdog(Duration::from_secs(30), "a failed start");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken_at = taken.local_addr().expect("it has an address");
+    let directory = TempDir::new();
+    let socket = directory.path().join("keyway.sock");
+    let listener = |bind: &str| format!("[[listener]]\nbind = \"{bind}\"\npool = \"local\"\n");
+    let unix = listener(&format!("unix://{}", socket.display()));
+    let pool = "[pool.local]\nkind = \"store\"\n";
+    for text in [
+        format!("[server]\nadmin = \"tcp://{taken_at}\"\n{unix}{pool}"),
+        format!(
+            "[server]\nadmin = \"off\"\n{unix}{}{pool}",
+            listener(&format!("tcp://{taken_at}"))
+        ),
+    ] {
+        let file = directory.write("keyway.toml", &text);
+        let run = run_keyway(KEYWAY, &["serve", &file.display().to_string()]);
+        assert_eq!(run.status.code(), Some(1), "{}", run.text);
+        assert!(run.text.contains(&taken_at.to_string()), "{}", run.text);
+        assert!(!socket.exists(), "{text}");
+    }
+}
+
+#[test]
 fn a_store_at_another_address_serves_where_its_admin_address_is_taken() {
     let _watch = watchdog(Duration::from_secs(30), "start with --bind");
     // The address is taken, by this test or by another process.

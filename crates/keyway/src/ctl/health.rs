@@ -15,8 +15,8 @@ pub fn run(ctl: &Ctl, file: &Path) -> ExitCode {
         Ok(Some(admin)) => admin,
         Ok(None) => {
             let place = file.display();
-            print(&format!("not known: {place} has no admin listener, which could be asked\n"));
-            return ExitCode::SUCCESS;
+            let what = format!("not known: {place} has no admin listener, which could be asked\n");
+            return print(&what).err().unwrap_or(ExitCode::SUCCESS);
         }
         Err(error) => return fail(&format!("{error:#}"), 2),
     };
@@ -32,8 +32,8 @@ pub fn run(ctl: &Ctl, file: &Path) -> ExitCode {
 fn ask(ctl: &Ctl, admin: &AdminOf, client: &Client) -> Result<ExitCode, Unreachable> {
     if admin.wants_certificates && ctl.whom.tls.cert_file.is_none() {
         client.shake_hands()?;
-        print("not known: it answers, and wants to see a certificate: --cert-file\n");
-        return Ok(ExitCode::SUCCESS);
+        let what = "not known: it answers, and wants to see a certificate: --cert-file\n";
+        return Ok(print(what).err().unwrap_or(ExitCode::SUCCESS));
     }
     let (method, path, body) = request(&ctl.what);
     Ok(tell(ctl, &client.ask(method, &path, body.as_ref())?))

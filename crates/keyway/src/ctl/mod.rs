@@ -10,7 +10,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use client::{Answer, Client, Unreachable};
 use keyway_tls::ClientTls;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -286,10 +285,10 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
     let is_done = (200..300).contains(&answer.status);
     // That it drains is what was asked.
     let is_health = matches!(ctl.what, What::Health) && answer.body["status"].is_string();
-    if ctl.json {
-        print(&answer.text);
+    let printed = if ctl.json {
+        print(&answer.text)
     } else if is_done || is_health {
-        print(&shown(&ctl.what, &answer.body));
+        print(&shown(&ctl.what, &answer.body))
     } else {
         let detail = answer.body["detail"].as_str();
         let words = answer.about_token.or(detail).unwrap_or_default();
@@ -307,6 +306,10 @@ fn tell(ctl: &Ctl, answer: &Answer) -> ExitCode {
                 eprintln!("  {}", show::text(line));
             }
         }
+        Ok(())
+    };
+    if let Err(status) = printed {
+        return status;
     }
     if is_done { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) }
 }
@@ -333,9 +336,15 @@ fn shown(what: &What, body: &Value) -> String {
     }
 }
 
-/// Prints to standard output; a reader that went away is no error.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// Prints to standard output; a reader that went away is no error, a full disk is.
+///
+/// # Errors
+/// The exit status, when standard error has said that it cannot write.
+fn print(text: &str) -> Result<(), ExitCode> {
+    match crate::cli::print(text.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(fail(&format!("{error:#}"), REFUSED)),
+    }
 }
 
 #[cfg(test)]
