@@ -1,7 +1,7 @@
 //! How many keys move when a server is added or removed: about its share, and
 //! no others but where a distribution says so.
 
-use keyway_topology::{Distribution, Server, ServerSet};
+use keyway_topology::{Distribution, Hash, Server, ServerSet};
 
 const KEYS: usize = 20_000;
 const SIZES: [usize; 5] = [3, 5, 8, 10, 16];
@@ -131,5 +131,38 @@ fn weights_are_shares_with_rendezvous_and_maglev() {
             let due = f64::from(weight) * 10_000.0;
             assert!((f64::from(count) - due).abs() < 0.05 * due, "{distribution:?} {counts:?}");
         }
+    }
+}
+
+/// The farthest that the share of one of five servers is from their mean, of numbered keys: 0.5 is
+/// half as many keys more, or less.
+fn farthest_off(distribution: Distribution, hash: Hash) -> f64 {
+    let line = |name| format!("127.0.0.1:{}:1 {name}", 7000 + u32::from(name));
+    let servers = ('a'..='e').map(|name| Server::parse(&line(name)).unwrap()).collect();
+    let mut pool = ServerSet::new(servers);
+    (pool.distribution, pool.hash) = (distribution, hash);
+    let ring = pool.ring(|_| true);
+    let mut counts = [0.0; 5];
+    for nth in 0..10_000 {
+        let key = format!("key:{nth}");
+        counts[usize::from(ring.pick(pool.hash_key(key.as_bytes()), 0).unwrap())] += 1.0;
+    }
+    counts.iter().map(|count: &f64| (count / 2_000.0 - 1.0).abs()).fold(0.0, f64::max)
+}
+
+/// As docs/placement.md says.
+#[test]
+fn shares_of_numbered_keys_depend_on_the_hash_with_ketama_alone() {
+    let spreading = [Hash::Murmur, Hash::Md5, Hash::Fnv1a32];
+    for hash in spreading {
+        let off = farthest_off(Distribution::Ketama, hash);
+        assert!(off < 0.25, "{hash:?}: {off}");
+    }
+    let off = farthest_off(Distribution::Ketama, Hash::Fnv1a64);
+    assert!((0.4..0.6).contains(&off), "{off}");
+    assert!(farthest_off(Distribution::Ketama, Hash::Crc32) > 3.9, "one server has all");
+    for hash in spreading.into_iter().chain([Hash::Fnv1a64, Hash::Crc32]) {
+        let off = farthest_off(Distribution::Rendezvous, hash);
+        assert!(off < 0.1, "{hash:?}: {off}");
     }
 }
