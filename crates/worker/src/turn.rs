@@ -16,7 +16,7 @@ mod lingering;
 mod reading;
 mod subscribers;
 
-use crate::core::{Core, Leftovers, LinkIndex, SubscriberIndex};
+use crate::core::{ConnectionKey, Core, Leftovers, SubscriberIndex};
 use crate::{Adopted, Mail, Plan};
 use ending::Ending;
 use keyway_base::{BackendFault, Key, Time};
@@ -63,10 +63,10 @@ pub struct Worker<I: Io> {
     /// Sessions whose socket holds bytes that were not read yet.
     rereads: Vec<Key<Session>>,
     /// Links to read on in the next turn, to be fair to others.
-    link_rereads: Vec<LinkIndex>,
+    link_rereads: Vec<ConnectionKey>,
     /// The same for the links that messages come on.
     subscriber_rereads: Vec<SubscriberIndex>,
-    dead_links: Vec<(LinkIndex, BackendFault)>,
+    dead_links: Vec<(ConnectionKey, BackendFault)>,
     accept_paused_until: Option<Time>,
     next_upkeep: Time,
     /// Who was looked at last for having asked nothing for long.
@@ -379,7 +379,7 @@ impl<I: Io> Worker<I> {
         self.core.on_client_writable(key);
     }
 
-    fn read_link(&mut self, index: LinkIndex, hangup: bool) {
+    fn read_link(&mut self, index: ConnectionKey, hangup: bool) {
         let mut budget = self.plan.limits.read_len_per_turn as usize * 4;
         loop {
             let Some(socket) = self.core.links[index].socket else { return };
@@ -421,13 +421,13 @@ impl<I: Io> Worker<I> {
     /// Tells why a connection ends, where the server's word on our certificate has
     /// come behind the handshake.
     #[cold]
-    fn note_tls_fault(&mut self, index: LinkIndex, socket: Socket) {
+    fn note_tls_fault(&mut self, index: ConnectionKey, socket: Socket) {
         if let Some(fault) = self.io.tls_fault(socket) {
             self.core.on_tls_fault(index, fault);
         }
     }
 
-    fn lose_link(&mut self, index: LinkIndex, fault: BackendFault) {
+    fn lose_link(&mut self, index: ConnectionKey, fault: BackendFault) {
         let connection = &self.core.links[index];
         if matches!(connection.link.state(), LinkState::Connecting { .. }) {
             self.io.cancel_connect(link_token(index, connection.generation));
@@ -446,7 +446,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    fn link_of(&self, token: Token) -> Option<LinkIndex> {
+    fn link_of(&self, token: Token) -> Option<ConnectionKey> {
         if token.0 & LINK == 0 {
             return None;
         }
@@ -748,7 +748,7 @@ impl<I: Io> Worker<I> {
     }
 }
 
-fn link_token(index: LinkIndex, generation: u32) -> Token {
+fn link_token(index: ConnectionKey, generation: u32) -> Token {
     Token(LINK | u64::from(generation) << 32 | index as u64)
 }
 

@@ -13,7 +13,7 @@
 //! reply, as with a login that leads to another pool ([`super::access`]).
 
 use super::pools::PoolState;
-use super::{Connection, Core, LinkIndex, Plane, SubscriberIndex};
+use super::{Connection, ConnectionKey, Connections, Core, Plane, SubscriberIndex};
 use crate::core::front::rights::Loss;
 use crate::core::pools::routed::reports_to;
 use crate::core::upstream::bypass::owes_late_write;
@@ -34,7 +34,7 @@ pub(crate) struct Leftover {
     /// Clients that do not leave by themselves.
     pub(crate) overdue: Vec<Key<Session>>,
     /// Links that nothing is awaited on.
-    pub(crate) links: Vec<LinkIndex>,
+    pub(crate) links: Vec<ConnectionKey>,
     /// The same of those that messages come on.
     pub(crate) subscribers: Vec<SubscriberIndex>,
 }
@@ -233,7 +233,7 @@ impl Plane {
 
     /// Takes a session to its pool if it may go now, and sees to it that it goes before its
     /// next request otherwise.
-    fn take_over(&mut self, links: &[Connection], (key, session): (Key<Session>, &mut Session)) {
+    fn take_over(&mut self, links: &Connections, (key, session): (Key<Session>, &mut Session)) {
         let home = session.stateful.as_ref().and_then(|stateful| stateful.home);
         let own = self.own_pool(session);
         if home.unwrap_or(session.pool) == own {
@@ -264,7 +264,7 @@ impl Plane {
     /// next write goes by the same connections, so that it is executed later.
     pub(super) fn stays_for_order(
         &self,
-        links: &[Connection],
+        links: &Connections,
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
         let is_open = self.plan.retired(session.pool).is_some_and(|it| self.clock.now < it.until);

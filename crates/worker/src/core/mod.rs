@@ -45,7 +45,10 @@ use std::sync::Arc;
 use upstream::streamed_replies;
 
 /// Position of a link in the worker.
-pub(crate) type LinkIndex = usize;
+pub(crate) type ConnectionKey = usize;
+
+/// The connections of a worker.
+pub(crate) type Connections = Vec<Connection>;
 
 /// Unsent bytes from which a link does not wait for the end of the turn. A
 /// larger batch saves nothing (the kernel cuts it into segments of 64 KiB or
@@ -130,7 +133,7 @@ pub(crate) struct Connection {
 /// All of a worker but its sockets.
 pub struct Core {
     pub(crate) sessions: Slab<Session>,
-    pub(crate) links: Vec<Connection>,
+    pub(crate) links: Connections,
     pub(crate) plane: Plane,
 }
 
@@ -356,14 +359,14 @@ impl Core {
     }
 
     /// A link has something to send.
-    pub(crate) fn mark_link_dirty(&mut self, index: LinkIndex) {
+    pub(crate) fn mark_link_dirty(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
         plane.mark_link_dirty(index, &mut links[index]);
     }
 
     /// Lets sessions go on that waited for room on a link.
     #[inline]
-    pub(crate) fn release_waiting(&mut self, index: LinkIndex) {
+    pub(crate) fn release_waiting(&mut self, index: ConnectionKey) {
         let Core { sessions, links, plane } = self;
         upstream::reply::release_waiting(sessions, plane, &mut links[index]);
     }
@@ -523,7 +526,7 @@ impl Plane {
     }
 
     #[inline]
-    fn mark_link_dirty(&mut self, index: LinkIndex, connection: &mut Connection) {
+    fn mark_link_dirty(&mut self, index: ConnectionKey, connection: &mut Connection) {
         if !connection.link.is_dirty {
             connection.link.is_dirty = true;
             self.upstream.dirty_links.push(index);
@@ -532,7 +535,7 @@ impl Plane {
 
     /// To be called when a request was appended to a link's output.
     #[inline]
-    fn note_unsent(&mut self, index: LinkIndex, connection: &Connection) {
+    fn note_unsent(&mut self, index: ConnectionKey, connection: &Connection) {
         if connection.link.unsent_len() >= SEND_EARLY_LEN
             && self.upstream.full_links.last() != Some(&index)
         {

@@ -129,7 +129,7 @@ fn pool_plan(pool: &Pool, pools: &[Pool]) -> PoolPlan {
 }
 
 /// Lets time pass to `millis` after zero, and its timeouts happen.
-pub(super) fn pass_to(core: &mut Core, millis: u64) -> Vec<(LinkIndex, BackendFault)> {
+pub(super) fn pass_to(core: &mut Core, millis: u64) -> Vec<(ConnectionKey, BackendFault)> {
     core.set_clock(Clock { now: Time(millis * 1_000_000), unix_micros: millis * 1000 });
     let mut dead = Vec::new();
     if core.plane.next_deadline.is_some_and(|deadline| deadline <= core.clock().now) {
@@ -283,7 +283,7 @@ fn connections_that_end_together_are_one_failure() {
     for &client in &clients {
         core.on_client_bytes(client, b"BLPOP q 0\r\n");
     }
-    let private: Vec<LinkIndex> =
+    let private: Vec<ConnectionKey> =
         (0..core.links.len()).filter(|&index| core.links[index].is_private).collect();
     assert_eq!(private.len(), clients.len());
     for &index in &private {

@@ -1,7 +1,7 @@
 //! The end of a turn: what links and sessions have to say goes to their sockets.
 
 use super::Worker;
-use crate::core::{Connection, Core, LinkIndex};
+use crate::core::{Connection, ConnectionKey, Core};
 use crate::{Plan, PoolKind};
 use keyway_base::{BackendFault, Key};
 use keyway_metrics::{CloseReason, Counter};
@@ -131,7 +131,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    fn flush_link(&mut self, index: LinkIndex) {
+    fn flush_link(&mut self, index: ConnectionKey) {
         let link = &mut self.core.links[index].link;
         link.is_dirty = false;
         if link.is_held() {
@@ -140,7 +140,7 @@ impl<I: Io> Worker<I> {
         self.send_link(index);
     }
 
-    fn send_link(&mut self, index: LinkIndex) {
+    fn send_link(&mut self, index: ConnectionKey) {
         if self.core.links[index].link.is_of_memcached() {
             return self.send_to_memcached(index);
         }
@@ -148,7 +148,7 @@ impl<I: Io> Worker<I> {
     }
 
     #[inline(never)]
-    fn send_to_memcached(&mut self, index: LinkIndex) {
+    fn send_to_memcached(&mut self, index: ConnectionKey) {
         let connection = &self.core.links[index];
         if !needs_records(&self.plan, connection) {
             self.send_some(index, usize::MAX);
@@ -169,7 +169,7 @@ impl<I: Io> Worker<I> {
     /// Sends the output of a link, up to `len_max` bytes. Returns whether the socket took all of
     /// that.
     #[inline]
-    fn send_some(&mut self, index: LinkIndex, len_max: usize) -> bool {
+    fn send_some(&mut self, index: ConnectionKey, len_max: usize) -> bool {
         let connection = &mut self.core.links[index];
         let (Some(socket), false) = (connection.socket, connection.link.send_blocked) else {
             return false;

@@ -2,7 +2,7 @@
 
 use crate::core::front::input::Step;
 use crate::core::pools::servers::tracking::forget_caching;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};
 use keyway_base::{Clock, Fault, Key, LimitFault};
 use keyway_command::{Flags, Request, Verb};
@@ -22,7 +22,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core::front) fn look_at(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
         request: &Request,
@@ -91,7 +91,7 @@ impl Plane {
     /// comes again then. `None` where it is one already.
     pub(in crate::core) fn bring_to_its_pool(
         &mut self,
-        links: &[Connection],
+        links: &Connections,
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
     ) -> Option<Step> {
@@ -145,7 +145,7 @@ impl Plane {
     #[cold]
     fn refuse_to_user(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
         request: &Request,

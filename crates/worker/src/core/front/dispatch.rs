@@ -6,7 +6,7 @@ use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::pools::store::transactions::unserved;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{MemcachedPlan, Plan, PoolKind, PoolPlan, ShardedPlan, Upstream};
 use keyway_base::{ByteRange, Fault, Key};
 use keyway_command::{Args, Handling, Refusal, Request, Verb};
@@ -27,7 +27,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request; one of its two callers is cold")]
     pub(in crate::core) fn dispatch(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
         (key, session): (Key<Session>, &mut Session),
         busy: &mut Busy,
@@ -89,7 +89,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn dispatch_led(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         asked: &mut RequestContext,
     ) -> Step {
@@ -121,7 +121,7 @@ impl Plane {
     #[cold]
     fn dispatch_special(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -145,7 +145,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from few places")]
     pub(in crate::core) fn send_on<const TRACKED: bool>(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -179,7 +179,7 @@ impl Plane {
     #[inline(never)]
     fn send_to_reader(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         primary: u16,
     ) -> Step {
@@ -207,7 +207,7 @@ impl Plane {
     #[inline(never)]
     fn send_elsewhere(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         asked: &mut RequestContext,
         route: Route,
@@ -248,7 +248,7 @@ impl Plane {
     #[cold]
     fn refuse_unresolved(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         (session, busy): (&mut Session, &mut Busy),
         args: Args,
@@ -309,12 +309,12 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn forward(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
         request: &Request,
-        index: LinkIndex,
+        index: ConnectionKey,
     ) -> Step {
         if session.has_late_write
             && let Some(late) = late_apart(links, (key, session), (index, request))
@@ -361,7 +361,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn prepare_link(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
         database: u32,
     ) {
@@ -384,7 +384,7 @@ impl Plane {
 
     /// A link that nobody waited for: it may need a connection, and a timeout.
     #[cold]
-    pub(in crate::core) fn wake_link(&mut self, index: LinkIndex, connection: &mut Connection) {
+    pub(in crate::core) fn wake_link(&mut self, index: ConnectionKey, connection: &mut Connection) {
         if connection.link.wants_connection(self.clock.now) && !connection.is_connecting {
             connection.is_connecting = true;
             self.upstream.connects.push(index);

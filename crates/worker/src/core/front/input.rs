@@ -1,7 +1,7 @@
 use crate::core::pools::BULK;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::upstream::streamed_requests::Begun;
-use crate::core::{Connection, Core, LinkIndex, Plane, reads_on};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane, reads_on};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Verb;
 use keyway_proxy::WaitFor;
@@ -15,7 +15,7 @@ pub(in crate::core) enum Step {
     /// It is on its way or answered.
     Started,
     /// A link it needs is full: it stays unparsed until there is room.
-    Full(LinkIndex),
+    Full(ConnectionKey),
     /// It stays unparsed until the replies to those before it are here.
     Wait,
     /// Too many requests are on their way over other pools: it stays unparsed until some have
@@ -148,7 +148,7 @@ impl Plane {
     /// Takes bytes of a client, or the first of them: returns the rest, to be taken next.
     fn take_input<'b>(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -185,7 +185,7 @@ impl Plane {
     /// Parses what the session has kept.
     pub(in crate::core) fn parse_kept(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -216,7 +216,7 @@ impl Plane {
     /// how many bytes they took.
     pub(in crate::core) fn parse(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -431,7 +431,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn bring_waited(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         since: Time,
     ) {
@@ -458,8 +458,8 @@ impl Plane {
     #[cold]
     fn refuses_late(
         &mut self,
-        links: &mut [Connection],
-        link: LinkIndex,
+        links: &mut Connections,
+        link: ConnectionKey,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
     ) -> bool {
         let connection = &mut links[link];

@@ -6,7 +6,7 @@ use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use keyway_base::Key;
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Busy, Join, Owner, Session};
@@ -59,7 +59,7 @@ impl Plane {
     /// Splits a request over the servers of its keys.
     pub(in crate::core) fn split(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -75,7 +75,7 @@ impl Plane {
     fn split_with(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -107,7 +107,7 @@ impl Plane {
     /// Sends a request whole to every server in use.
     pub(in crate::core) fn send_everywhere(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -173,7 +173,7 @@ impl Plane {
     fn send_fragments(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -288,7 +288,7 @@ impl Plane {
     fn copy_keys(
         &mut self,
         scratch: &Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         session: &Session,
         (request, stride): (&Request, usize),
         join: &mut Join,
@@ -314,7 +314,7 @@ impl Plane {
         &self,
         session: &Session,
         server: u16,
-    ) -> crate::core::LinkIndex {
+    ) -> crate::core::ConnectionKey {
         match (self.own_link(session, server), self.pools[usize::from(session.pool)].servers()) {
             (Some(own), _) => own,
             (None, Some(state)) => state.link(server, session.lane, session.identity.protocol),

@@ -13,7 +13,7 @@ use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_sc
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::caching_request;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Across, Counted, Join as Rule, Request, Verb};
 use keyway_proxy::memcached::WarmUpRead;
@@ -54,9 +54,9 @@ pub(in crate::core) enum Due {
     /// The next question of a multi-step request.
     Ask(Key<Box<MultiStep>>),
     /// Scripts that were loaded through this connection are not there.
-    Scripts(LinkIndex),
+    Scripts(ConnectionKey),
     /// What was to be loaded through this connection was refused for now.
-    Loads(LinkIndex),
+    Loads(ConnectionKey),
     /// The next question about an item that is brought over.
     Warm(Key<WarmUpRead>),
     /// A server that a WAIT asks is lost: whatever the others say, it fails.
@@ -136,7 +136,7 @@ impl State {
         &mut self,
         key: Key<Box<MultiStep>>,
         server: u16,
-        link: LinkIndex,
+        link: ConnectionKey,
     ) {
         if let Some(multi_step) = self.multi_steps.get_mut(key) {
             multi_step.server = server;
@@ -186,7 +186,7 @@ impl Plane {
     /// Starts a request that concerns the servers together.
     pub(in crate::core) fn across(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -222,7 +222,7 @@ impl Plane {
 
     fn scan(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -266,7 +266,7 @@ impl Plane {
 
     fn random_key(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -309,7 +309,7 @@ impl Plane {
     /// of its servers may be other pools'.
     fn flush(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -344,7 +344,7 @@ impl Plane {
     /// Sends a multi-step request's first question, after the script its server lacks.
     pub(in crate::core) fn start_multi_step(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -386,7 +386,7 @@ impl Plane {
     /// question is not kept.
     pub(in crate::core) fn own_as_multi_step(
         &mut self,
-        (connection, index): (&Connection, LinkIndex),
+        (connection, index): (&Connection, ConnectionKey),
         (asked, owner): (&RequestContext, Owner),
         work: Work,
     ) -> Owner {
@@ -409,7 +409,12 @@ impl Plane {
     }
 
     /// Appends a multi-step request's question to a link that is ready to take it.
-    fn ask(&mut self, links: &mut [Connection], index: LinkIndex, mut multi_step: Box<MultiStep>) {
+    fn ask(
+        &mut self,
+        links: &mut Connections,
+        index: ConnectionKey,
+        mut multi_step: Box<MultiStep>,
+    ) {
         multi_step.link = index;
         let connection = &mut links[index];
         let out = connection.link.request_buf();
@@ -429,7 +434,7 @@ impl Plane {
     fn ask_again(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Box<MultiStep>>,
     ) {
         let Some(mut multi_step) = self.pending.multi_step.multi_steps.remove(key) else { return };

@@ -10,7 +10,7 @@
 use crate::core::front::input::Step;
 use crate::core::pools::cluster::{ClusterState, Waits};
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Join as Rule, Verb};
@@ -53,7 +53,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn operate(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Step {
         match asked.request.command.verb {
@@ -63,7 +63,7 @@ impl Plane {
         }
     }
 
-    fn wait(&mut self, links: &mut Vec<Connection>, asked: &mut RequestContext) -> Step {
+    fn wait(&mut self, links: &mut Connections, asked: &mut RequestContext) -> Step {
         if let Some(text) = wait_refusal(&asked.request.args) {
             self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
             return Step::Started;
@@ -98,10 +98,10 @@ impl Plane {
     /// reached; `None` when there are too many.
     fn lease_each(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &RequestContext,
         servers: &[u16],
-    ) -> Option<Vec<(u16, Result<LinkIndex, Fault>)>> {
+    ) -> Option<Vec<(u16, Result<ConnectionKey, Fault>)>> {
         let pool = asked.session.pool;
         let mut leased = Vec::with_capacity(servers.len());
         for &server in servers {
@@ -126,9 +126,9 @@ impl Plane {
 
     fn send_waits(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
-        leased: &[(u16, Result<LinkIndex, Fault>)],
+        leased: &[(u16, Result<ConnectionKey, Fault>)],
     ) {
         self.count(asked.session, asked.request);
         let counted = asked.request.command.counted();
@@ -177,7 +177,7 @@ impl Plane {
     pub(in crate::core::pending) fn end_wait(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [Connection],
+        links: &mut Connections,
         join: Key<Box<Join>>,
     ) {
         let Some(owner) = self.pending.joins.get(join).map(|join| join.session) else { return };
@@ -198,7 +198,7 @@ impl Plane {
     fn send_wait(
         &mut self,
         connection: &mut Connection,
-        index: LinkIndex,
+        index: ConnectionKey,
         asked: &RequestContext,
         (join, fragment): (Key<Box<Join>>, u16),
     ) {
@@ -256,7 +256,7 @@ impl Core {
     #[cold]
     pub(in crate::core) fn wait_again(
         &mut self,
-        (from, (pool, backend)): (LinkIndex, (u16, u16)),
+        (from, (pool, backend)): (ConnectionKey, (u16, u16)),
         mut one: Redirected,
         waits: Option<Waits>,
     ) {

@@ -14,7 +14,7 @@ pub(in crate::core) mod routed;
 pub(in crate::core) mod servers;
 pub(in crate::core) mod store;
 
-use super::{Connection, LinkIndex};
+use super::{Connection, ConnectionKey, Connections};
 use crate::core::pools::cluster::{ClusterState, Hedging, Readers};
 use crate::core::pools::servers::scripts::Given;
 use crate::core::upstream::connections::next_generation;
@@ -57,16 +57,16 @@ pub(super) struct ServersState {
     health_epoch: u64,
     /// First link of server 0; each server has `connections` in a row. Behind
     /// those of all servers come as many again, for clients that speak RESP3.
-    first_link: LinkIndex,
+    first_link: ConnectionKey,
     connections: usize,
     /// From a link to the one for RESP3 in the same place.
     to_resp3: usize,
     /// First link for large values; each server has one, and one for RESP3 behind those of all.
-    first_bulk: LinkIndex,
+    first_bulk: ConnectionKey,
     /// First link around large values; likewise.
-    first_detour: LinkIndex,
+    first_detour: ConnectionKey,
     /// Idle private links of each server.
-    idle: Vec<Vec<LinkIndex>>,
+    idle: Vec<Vec<ConnectionKey>>,
 }
 
 /// The same of a pool that finds its servers while it serves.
@@ -83,16 +83,16 @@ pub(super) struct FoundState {
 }
 
 impl PoolState {
-    pub(super) fn new(plan: &Plan, index: usize, links: &mut Vec<Connection>) -> Self {
+    pub(super) fn new(plan: &Plan, index: usize, links: &mut Connections) -> Self {
         if plan.retired(index as u16).is_some() {
             return PoolState::Ended;
         }
         let redis = &[Protocol::Resp2, Protocol::Resp3][..];
-        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Vec<Connection>| {
+        let listed = |upstream: &Upstream, protocols: &[Protocol], links: &mut Connections| {
             let ring = build_ring(plan, index, &upstream.servers);
             ServersState::new((plan, index), (upstream, protocols, false), ring, links)
         };
-        let found = |found: &DiscoveredPlan, links: &mut Vec<Connection>| {
+        let found = |found: &DiscoveredPlan, links: &mut Connections| {
             let cluster = ClusterState::new(&found.cluster);
             let ring = cluster.ring();
             FoundState {
@@ -180,7 +180,7 @@ impl PoolState {
     }
 
     /// Its shared links to so many servers.
-    pub(super) fn links(&self, servers: usize) -> Range<LinkIndex> {
+    pub(super) fn links(&self, servers: usize) -> Range<ConnectionKey> {
         let Some(state) = self.servers() else { return 0..0 };
         // Those for RESP3 wait until a client speaks it.
         state.first_link..state.first_link + servers * state.connections
@@ -203,7 +203,7 @@ impl PoolState {
 }
 
 /// Puts a pool's links in a row among the others, where another pool's were if they fit.
-fn room_for(links: &mut Vec<Connection>, own: Vec<Connection>) -> LinkIndex {
+fn room_for(links: &mut Connections, own: Vec<Connection>) -> ConnectionKey {
     let mut first = 0;
     while let Some(row) = links.get(first..first + own.len()) {
         match row.iter().rposition(|connection| !connection.is_spare) {
@@ -239,7 +239,7 @@ impl ServersState {
         (plan, index): (&Plan, usize),
         (upstream, protocols, follows): (&Upstream, &[Protocol], bool),
         ring: Ring,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
     ) -> Self {
         let count = upstream.servers.servers.len();
         let connections = usize::from(upstream.servers.options.server_connections.max(1));
@@ -299,14 +299,14 @@ impl ServersState {
 
     /// The private links to a server that nobody has.
     #[inline]
-    pub(super) fn idle_mut(&mut self, server: u16) -> &mut Vec<LinkIndex> {
+    pub(super) fn idle_mut(&mut self, server: u16) -> &mut Vec<ConnectionKey> {
         &mut self.idle[usize::from(server)]
     }
 
     /// The link of a server for a session of that lane that speaks `protocol`: always
     /// the same one, so that a client's requests to one server keep their order.
     #[inline]
-    pub(super) fn link(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
+    pub(super) fn link(&self, server: u16, lane: u32, protocol: Protocol) -> ConnectionKey {
         if lane >= DETOUR {
             return self.link_beside(server, lane, protocol);
         }
@@ -316,7 +316,7 @@ impl ServersState {
     }
 
     #[cold]
-    fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> LinkIndex {
+    fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> ConnectionKey {
         let servers = self.to_resp3 / self.connections;
         let first = if lane == BULK { self.first_bulk } else { self.first_detour };
         let index = first + usize::from(server);
@@ -324,7 +324,7 @@ impl ServersState {
     }
 
     /// The link that finds out whether a server answers again.
-    pub(super) fn probe_link(&self, server: usize) -> LinkIndex {
+    pub(super) fn probe_link(&self, server: usize) -> ConnectionKey {
         self.first_link + server * self.connections
     }
 }

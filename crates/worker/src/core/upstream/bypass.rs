@@ -8,7 +8,7 @@
 
 use crate::core::pools::routed::{above, client_behind};
 use crate::core::pools::{BULK, DETOUR};
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::{Busy, Exchange, Session};
@@ -21,7 +21,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn choose_lane(
         &mut self,
-        links: &[Connection],
+        links: &Connections,
         (key, session): (Key<Session>, &mut Session),
         busy: &Busy,
     ) {
@@ -33,7 +33,7 @@ impl Plane {
     #[cold]
     fn look_for_way(
         &mut self,
-        links: &[Connection],
+        links: &Connections,
         (key, session): (Key<Session>, &mut Session),
         busy: &Busy,
     ) {
@@ -96,7 +96,7 @@ impl Plane {
     #[cold]
     pub(in crate::core::upstream) fn note_obstructed(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &Connection,
     ) {
         let is_shared = !connection.is_private && !connection.is_bulk;
@@ -112,7 +112,7 @@ impl Core {
     /// reply comes there that its client does not take, it is another to the same server that is
     /// clear. If none is, the question waits there: until the reply is through, or its client was
     /// cut off ([`streamed_replies`](crate::core::upstream::streamed_replies)).
-    pub(in crate::core) fn clear_link(&self, index: LinkIndex) -> LinkIndex {
+    pub(in crate::core) fn clear_link(&self, index: ConnectionKey) -> ConnectionKey {
         let (connection, len_min) = (&self.links[index], self.plane.plan.limits.pass_len());
         let is_shared = !connection.is_private && !connection.is_beside();
         if !is_shared || !connection.is_obstructed(len_min) {
@@ -176,7 +176,7 @@ fn whose(key: Key<Session>, session: &Session) -> Key<Session> {
 /// Returns whether a connection owes the reply to a write of a client that has timed out.
 #[cold]
 pub(in crate::core) fn owes_late_write(
-    links: &[Connection],
+    links: &Connections,
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {
     let client = whose(key, session);
@@ -189,10 +189,10 @@ pub(in crate::core) fn owes_late_write(
 /// reply.
 #[cold]
 pub(in crate::core) fn late_link(
-    links: &[Connection],
+    links: &Connections,
     (key, session): (Key<Session>, &mut Session),
     server: (u16, u16),
-) -> Option<LinkIndex> {
+) -> Option<ConnectionKey> {
     if !owes_late_write(links, (key, session)) {
         return None;
     }
@@ -207,16 +207,16 @@ pub(in crate::core) fn late_link(
 /// reply: else it could be executed before the earlier one.
 #[cold]
 pub(in crate::core) fn late_apart(
-    links: &[Connection],
+    links: &Connections,
     (key, session): (Key<Session>, &mut Session),
-    (at, request): (LinkIndex, &Request),
-) -> Option<LinkIndex> {
+    (at, request): (ConnectionKey, &Request),
+) -> Option<ConnectionKey> {
     if !owes_late_write(links, (key, session)) || !request.command.counted().class().may_write() {
         return None;
     }
     let client = whose(key, session);
     let server = (links[at].pool, links[at].backend);
-    let is_its = |&(index, it): &(LinkIndex, &Connection)| {
+    let is_its = |&(index, it): &(ConnectionKey, &Connection)| {
         index != at && (it.pool, it.backend) == server && it.is_late_for(client)
     };
     links.iter().enumerate().find(is_its).map(|(index, _)| index)
@@ -227,7 +227,7 @@ pub(in crate::core) fn late_apart(
 /// executed late.
 #[cold]
 pub(in crate::core::upstream) fn may_change_links(
-    links: &[Connection],
+    links: &Connections,
     (key, session): (Key<Session>, &mut Session),
 ) -> bool {
     let is_quiet = session.busy.as_deref().is_none_or(|busy| session.is_quiet(busy));

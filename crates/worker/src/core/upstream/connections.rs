@@ -2,7 +2,7 @@ use crate::Upstream;
 use crate::core::pools::servers::scripts::Given;
 use crate::core::upstream::circuits::Failed;
 use crate::core::upstream::reply::{release_all, release_overdue, release_waiting};
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};
 use keyway_command::Counted;
 use keyway_memcache::Verb;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
-    pub(in crate::core) fn preconnect(&mut self, among: Range<LinkIndex>) {
+    pub(in crate::core) fn preconnect(&mut self, among: Range<ConnectionKey>) {
         for index in among {
             // Those for RESP3 wait until a client speaks it.
             let connection = &self.links[index];
@@ -59,7 +59,7 @@ impl Core {
     }
 
     /// Whether a link that was to be connected still is.
-    pub fn wants_connection(&self, index: LinkIndex) -> bool {
+    pub fn wants_connection(&self, index: ConnectionKey) -> bool {
         let connection = &self.links[index];
         connection.is_connecting
             && matches!(connection.link.state(), LinkState::Idle | LinkState::Backoff { .. })
@@ -67,7 +67,7 @@ impl Core {
     }
 
     /// Marks a link as connecting.
-    pub fn on_connecting(&mut self, index: LinkIndex) {
+    pub fn on_connecting(&mut self, index: ConnectionKey) {
         let options = self.options(index);
         let connection = &mut self.links[index];
         connection.link.on_connecting(&options, self.plane.clock.now);
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// A connection stands.
-    pub fn on_connected(&mut self, index: LinkIndex, socket: Socket) {
+    pub fn on_connected(&mut self, index: ConnectionKey, socket: Socket) {
         let options = self.options(index);
         let connection = &mut self.links[index];
         connection.is_connecting = false;
@@ -107,7 +107,7 @@ impl Core {
     }
 
     /// A connection could not be made.
-    pub fn on_connect_failed(&mut self, index: LinkIndex, fault: ConnectFault) {
+    pub fn on_connect_failed(&mut self, index: ConnectionKey, fault: ConnectFault) {
         let place = (self.links[index].pool, self.links[index].backend);
         let reason = self.plane.note_connect_fault(place, fault);
         self.plane.log_cannot_connect(place, &reason);
@@ -117,14 +117,14 @@ impl Core {
 
     /// A connection stood and was not secured after all: what its server says against
     /// our certificate comes behind the handshake.
-    pub fn on_tls_fault(&mut self, index: LinkIndex, fault: TlsFault) {
+    pub fn on_tls_fault(&mut self, index: ConnectionKey, fault: TlsFault) {
         let place = (self.links[index].pool, self.links[index].backend);
         self.plane.on_tls_fault(place, fault);
     }
 
     /// A connection is over: everything in flight on it is answered with an
     /// error. Returns its socket, to be closed.
-    pub fn on_link_lost(&mut self, index: LinkIndex, fault: BackendFault) -> Option<Socket> {
+    pub fn on_link_lost(&mut self, index: ConnectionKey, fault: BackendFault) -> Option<Socket> {
         let redirected = self.links[index].link.take_redirected();
         self.redirect_all(index, redirected);
         let connection = &self.links[index];
@@ -210,7 +210,7 @@ impl Core {
 
     /// Fails what waited too long. Links that are dead as a whole go to
     /// `dead`.
-    pub fn handle_timeouts(&mut self, dead: &mut Vec<(LinkIndex, BackendFault)>) {
+    pub fn handle_timeouts(&mut self, dead: &mut Vec<(ConnectionKey, BackendFault)>) {
         let now = self.plane.clock.now;
         self.plane.next_deadline = None;
         self.plane.release_held(&mut self.links);
@@ -394,7 +394,7 @@ impl Core {
         plane.upstream.gauge_sums = sums;
     }
 
-    fn options(&self, index: LinkIndex) -> Arc<LinkOptions> {
+    fn options(&self, index: ConnectionKey) -> Arc<LinkOptions> {
         Arc::clone(self.plane.link_options(self.links[index].pool))
     }
 }
@@ -538,7 +538,7 @@ impl Plane {
     #[cold]
     pub(in crate::core::upstream) fn after_handshake(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
     ) {
         if connection.link.state() != LinkState::Ready {

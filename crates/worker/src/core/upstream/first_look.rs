@@ -1,7 +1,7 @@
 //! The first look at servers that have neither answered nor failed. One worker asks each of them,
 //! soon after the start or after a reload that adds it. Requests do not wait for the answer.
 
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_proxy::LinkState;
 use keyway_topology::{BackendId, FailureReason, LookStep};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Core {
         }
     }
 
-    fn ask_unknown(&mut self, index: LinkIndex) {
+    fn ask_unknown(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
         connection.is_to_knock = true;
@@ -63,7 +63,7 @@ impl Core {
 
     /// The worker that asked has no answer. That worker hangs, or the server does not answer.
     #[cold]
-    fn give_up_unknown(&mut self, index: LinkIndex) {
+    fn give_up_unknown(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
         let slot = &mut links[index];
         // A shortage in this process says nothing about the server: another round begins.
@@ -77,7 +77,7 @@ impl Core {
 impl Plane {
     /// The link on which an unknown server is asked. `None` while its pool has no server at that
     /// place.
-    fn unknown_link(&self, id: BackendId) -> Option<LinkIndex> {
+    fn unknown_link(&self, id: BackendId) -> Option<ConnectionKey> {
         let place = self.plan.topology.backend(id)?;
         let pool = place.pool_index as u16;
         let is_there = self

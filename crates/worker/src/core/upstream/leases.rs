@@ -10,7 +10,7 @@
 //! ```
 
 use crate::core::upstream::reply::release_all;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
 use keyway_command::Counted;
 use keyway_net::Socket;
@@ -35,7 +35,7 @@ const OWN_MAX: usize = PRIVATE_MAX / 2;
 #[derive(Default)]
 pub(in crate::core) struct PrivateLinks {
     /// Places among the links that are free for any server.
-    places: Vec<LinkIndex>,
+    places: Vec<ConnectionKey>,
     /// How many are in use or idle.
     count: usize,
     /// Of these, the ones of tracked sessions.
@@ -47,14 +47,14 @@ impl Plane {
     /// when there are too many. Follow with [`Plane::prepare_link`].
     pub(in crate::core) fn lease(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         session: Key<Session>,
         (pool, server): (u16, u16),
         protocol: Protocol,
-    ) -> Option<LinkIndex> {
+    ) -> Option<ConnectionKey> {
         let state = self.pools[pool as usize].servers_mut()?;
         let idle = state.idle_mut(server);
-        let is_fit = |&index: &LinkIndex| {
+        let is_fit = |&index: &ConnectionKey| {
             let link = &links[index].link;
             link.in_flight() == 0 && link.protocol() == protocol
         };
@@ -90,11 +90,11 @@ impl Plane {
     /// A link that a session keeps as long as it is tracked.
     pub(in crate::core) fn add_own(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         session: Key<Session>,
         place: (u16, u16),
         protocol: Protocol,
-    ) -> LinkIndex {
+    ) -> ConnectionKey {
         self.upstream.leases.own += 1;
         self.add_private(links, session, place, protocol)
     }
@@ -102,11 +102,11 @@ impl Plane {
     /// Another link for `session` alone, that nothing was said on.
     fn add_private(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         session: Key<Session>,
         (pool, server): (u16, u16),
         protocol: Protocol,
-    ) -> LinkIndex {
+    ) -> ConnectionKey {
         self.upstream.leases.count += 1;
         let index = self.upstream.leases.places.pop().unwrap_or(links.len());
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
@@ -127,7 +127,7 @@ impl Plane {
 
     /// Takes a link back from its session, with replies nobody needs still to
     /// come at most.
-    pub(in crate::core) fn release(&mut self, links: &mut [Connection], index: LinkIndex) {
+    pub(in crate::core) fn release(&mut self, links: &mut Connections, index: ConnectionKey) {
         let connection = &mut links[index];
         if connection.role.is_some() {
             // It stays its session's as long as that is tracked.
@@ -151,7 +151,7 @@ impl Plane {
     }
 
     /// Keeps a link that no session has for the next one.
-    fn give_back(&mut self, index: LinkIndex, connection: &Connection) {
+    fn give_back(&mut self, index: ConnectionKey, connection: &Connection) {
         let Some(state) = self.pools[connection.pool as usize].servers_mut() else { return };
         state.idle_mut(connection.backend).push(index);
         self.trim_idle(index, connection);
@@ -159,7 +159,7 @@ impl Plane {
 
     /// Ends an idle link if there are too many for its server, and nothing is
     /// in flight on it: that may be an `EXEC`.
-    fn trim_idle(&mut self, index: LinkIndex, connection: &Connection) {
+    fn trim_idle(&mut self, index: ConnectionKey, connection: &Connection) {
         let Some(state) = self.pools[connection.pool as usize].servers_mut() else { return };
         let idle = state.idle_mut(connection.backend);
         if idle.len() > IDLE_MAX && connection.link.in_flight() == 0 {
@@ -171,7 +171,7 @@ impl Plane {
     /// Ends what a session has begun on its connection, as it leaves or resets.
     pub(in crate::core) fn end_stateful(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -200,9 +200,9 @@ impl Plane {
     /// Ends the watch on a link, and the lease, if the session still has it.
     pub(in crate::core) fn unwatch(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
-        index: LinkIndex,
+        index: ConnectionKey,
     ) {
         let connection = &mut links[index];
         if connection.lease != Some(key) {
@@ -225,7 +225,7 @@ impl Plane {
     /// change to the keys.
     pub(in crate::core) fn lose_watch(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -239,7 +239,7 @@ impl Plane {
     pub(in crate::core) fn end_lease(
         &mut self,
         sessions: &mut Slab<Session>,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
     ) {
         let Some(session) = connection.lease.take().and_then(|key| sessions.get_mut(key)) else {
@@ -279,7 +279,7 @@ impl Plane {
     /// Has a command that was just sent by a link end there, if it is to.
     pub(in crate::core) fn end_there(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
         why: Option<UnblockReason>,
     ) {
@@ -300,8 +300,8 @@ impl Plane {
     pub(in crate::core) fn after_private_reply(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [Connection],
-        index: LinkIndex,
+        links: &mut Connections,
+        index: ConnectionKey,
     ) {
         let connection = &mut links[index];
         if connection.link.in_flight() > 0 || connection.awaits_retry {
@@ -324,7 +324,7 @@ impl Plane {
     pub(in crate::core::upstream) fn on_private_expired(
         &mut self,
         sessions: &mut Slab<Session>,
-        index: LinkIndex,
+        index: ConnectionKey,
         (connection, was_blocking): (&mut Connection, bool),
     ) {
         if connection.role.is_some() {
@@ -358,7 +358,7 @@ impl Core {
     /// socket, to be closed.
     pub(in crate::core) fn on_private_lost(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         fault: BackendFault,
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
@@ -449,7 +449,7 @@ impl Core {
 
     /// Whether a link that was to be ended still is: it may have ended by
     /// itself, and its place may be another's.
-    pub(crate) fn is_to_be_discarded(&self, index: LinkIndex) -> bool {
+    pub(crate) fn is_to_be_discarded(&self, index: ConnectionKey) -> bool {
         !self.links[index].is_free && self.links[index].lease.is_none()
     }
 

@@ -30,7 +30,7 @@ pub(in crate::core) mod streamed_replies;
 pub(in crate::core) mod streamed_requests;
 pub(in crate::core) mod unreached;
 
-use super::LinkIndex;
+use super::ConnectionKey;
 use crate::Plan;
 use failures::ConnectionFailures;
 use keyway_topology::PerServer;
@@ -42,25 +42,25 @@ pub(crate) struct State {
     /// What is known of each server's failures, by its place on the board.
     pub(in crate::core) failures: PerServer<ConnectionFailures>,
     /// Links with requests to send.
-    pub(crate) dirty_links: Vec<LinkIndex>,
+    pub(crate) dirty_links: Vec<ConnectionKey>,
     /// Of these, the ones with so much to send that waiting for the end of the
     /// turn gains nothing.
-    pub(crate) full_links: Vec<LinkIndex>,
+    pub(crate) full_links: Vec<ConnectionKey>,
     /// Private links to be ended.
-    pub(crate) discards: Vec<LinkIndex>,
+    pub(crate) discards: Vec<ConnectionKey>,
     /// Private links whose command is to be ended, with their generation: they
     /// are seen to again until it has.
-    pub(in crate::core) unblocking: Vec<(LinkIndex, u32)>,
+    pub(in crate::core) unblocking: Vec<(ConnectionKey, u32)>,
     /// Links that need a connection.
-    pub(crate) connects: Vec<LinkIndex>,
+    pub(crate) connects: Vec<ConnectionKey>,
     /// The health board's epoch that the pools' rings are of.
     pub(in crate::core::upstream) health_epoch: u64,
     /// The same of the circuits.
     pub(in crate::core::upstream) circuit_epoch: u64,
     /// Links that clients share by which a large reply comes: see `upstream::bypass`.
-    pub(in crate::core::upstream) obstructed: Vec<LinkIndex>,
+    pub(in crate::core::upstream) obstructed: Vec<ConnectionKey>,
     /// Links on which large requests are sent as they come.
-    pub(in crate::core::upstream) streamed: Vec<LinkIndex>,
+    pub(in crate::core::upstream) streamed: Vec<ConnectionKey>,
     pub(in crate::core) passing: streamed_replies::State,
     /// Large values that go into stores as they come.
     pub(in crate::core) landings: Landings,

@@ -1,7 +1,7 @@
 use crate::core::pending::multi_step::Due;
 use crate::core::upstream::circuits::Failed;
 use crate::core::upstream::locked::is_locked;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
@@ -20,7 +20,11 @@ impl Core {
     /// # Errors
     /// When the backend broke the protocol or refused the handshake: the
     /// connection is to be lost.
-    pub fn on_backend_bytes(&mut self, index: LinkIndex, bytes: &[u8]) -> Result<(), BackendFault> {
+    pub fn on_backend_bytes(
+        &mut self,
+        index: ConnectionKey,
+        bytes: &[u8],
+    ) -> Result<(), BackendFault> {
         self.on_backend_block(index, bytes, None)
     }
 
@@ -30,7 +34,7 @@ impl Core {
     /// As [`Core::on_backend_bytes`].
     pub fn on_backend_block(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         bytes: &[u8],
         block: Option<&Block>,
     ) -> Result<(), BackendFault> {
@@ -212,7 +216,7 @@ impl Core {
     }
 
     #[cold]
-    fn on_private_reply(&mut self, index: LinkIndex, client_id: Option<Option<i64>>) {
+    fn on_private_reply(&mut self, index: ConnectionKey, client_id: Option<Option<i64>>) {
         if let Some(id) = client_id {
             self.links[index].client_id = id;
             self.on_receiver_known(index, id);

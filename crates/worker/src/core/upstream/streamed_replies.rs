@@ -20,7 +20,7 @@ use crate::core::front::input::reserved;
 use crate::core::pools::BULK;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
 use keyway_proxy::tracking::{write_everything, write_redirected};
 use keyway_proxy::{Held, Owner, Passes, Patience, Session};
@@ -61,9 +61,9 @@ const BEHIND_LEN_MAX: usize = 64 << 10;
 #[derive(Default)]
 pub(in crate::core) struct State {
     /// Links that are not read, as their clients take no more.
-    held: Vec<LinkIndex>,
+    held: Vec<ConnectionKey>,
     /// Links to be read on.
-    freed: Vec<LinkIndex>,
+    freed: Vec<ConnectionKey>,
     /// Sessions whose requests go by connections for large values.
     bulk: Vec<Key<Session>>,
     /// What clients are told unasked, behind the replies that pass to them.
@@ -84,12 +84,12 @@ impl State {
 impl Core {
     /// Whether a link is not to be read now, as who gets what comes takes no more.
     #[inline]
-    pub(crate) fn is_held(&mut self, index: LinkIndex) -> bool {
+    pub(crate) fn is_held(&mut self, index: ConnectionKey) -> bool {
         self.links[index].link.is_passing() && self.hold_passing(index)
     }
 
     #[cold]
-    fn hold_passing(&mut self, index: LinkIndex) -> bool {
+    fn hold_passing(&mut self, index: ConnectionKey) -> bool {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let window = plane.plan.limits.pass_len();
@@ -160,7 +160,7 @@ impl Core {
 
     /// Looks at a held link to which requests have come: others may wait now where none did.
     #[cold]
-    pub(crate) fn look_at_hold(&mut self, index: LinkIndex) {
+    pub(crate) fn look_at_hold(&mut self, index: ConnectionKey) {
         if !self.plane.stays_held(index, &mut self.links[index]) {
             self.plane.upstream.passing.held.retain(|&held| held != index);
         }
@@ -168,7 +168,7 @@ impl Core {
 
     /// The link to be read on next, of those that were held.
     #[inline]
-    pub(crate) fn next_freed(&mut self) -> Option<LinkIndex> {
+    pub(crate) fn next_freed(&mut self) -> Option<ConnectionKey> {
         self.plane.upstream.passing.freed.pop()
     }
 
@@ -184,7 +184,7 @@ impl Core {
     #[cold]
     pub(in crate::core::upstream) fn pass_on<'b>(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         bytes: &'b [u8],
         lent: Lent<'_>,
     ) -> Result<&'b [u8], BackendFault> {
@@ -235,7 +235,7 @@ impl Core {
     /// Lets the reply pass through of which a part has come, if it is a large one and
     /// nobody is to look at it.
     #[cold]
-    pub(in crate::core::upstream) fn try_passing(&mut self, index: LinkIndex) {
+    pub(in crate::core::upstream) fn try_passing(&mut self, index: ConnectionKey) {
         self.begin_passing(index);
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
@@ -244,7 +244,7 @@ impl Core {
         }
     }
 
-    fn begin_passing(&mut self, index: LinkIndex) {
+    fn begin_passing(&mut self, index: ConnectionKey) {
         let Core { sessions, links, plane } = self;
         let connection = &mut links[index];
         let len_min = plane.plan.limits.pass_len();
@@ -386,7 +386,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn read_on(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &Session),
     ) {
         let Some(passing) = session.passing else { return };
@@ -404,7 +404,7 @@ impl Plane {
     #[inline]
     pub(in crate::core) fn end_passing(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &Session),
     ) {
         let Some(passing) = session.passing else { return };
@@ -454,14 +454,14 @@ impl Plane {
         self.mark_session_dirty(key, session);
     }
 
-    fn free_link(&mut self, index: LinkIndex) {
+    fn free_link(&mut self, index: ConnectionKey) {
         self.upstream.passing.held.retain(|&held| held != index);
         self.upstream.passing.freed.push(index);
     }
 
     /// Has the links read on behind which others have waited for long enough; a few
     /// times a second, and before anything times out.
-    pub(in crate::core::upstream) fn release_held(&mut self, links: &mut [Connection]) {
+    pub(in crate::core::upstream) fn release_held(&mut self, links: &mut Connections) {
         let mut held = std::mem::take(&mut self.upstream.passing.held);
         held.retain(|&index| self.stays_held(index, &mut links[index]));
         self.upstream.passing.held = held;
@@ -470,7 +470,7 @@ impl Plane {
     /// Returns whether a link stays held. If others wait, it is looked at again when they have
     /// waited for long enough. If none does, it is looked at when requests come to it
     /// ([`Core::look_at_hold`], [`Plane::note_waiting_behind`]).
-    fn stays_held(&mut self, index: LinkIndex, connection: &mut Connection) -> bool {
+    fn stays_held(&mut self, index: ConnectionKey, connection: &mut Connection) -> bool {
         let patience = self.patience(connection);
         match connection.link.look_at_hold(patience, self.clock.now) {
             Held::On(until) => {
@@ -568,7 +568,7 @@ impl Plane {
     /// Lets sessions whose replies are small again have the connections of most.
     pub(in crate::core::upstream) fn tend_bulk(
         &mut self,
-        links: &[Connection],
+        links: &Connections,
         sessions: &mut Slab<Session>,
     ) {
         let small = self.plan.limits.pass_len() / 8;

@@ -18,7 +18,7 @@
 use crate::PoolPlan;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::owes_late_write;
-use crate::core::{Connection, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::WaitFor;
@@ -69,7 +69,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn begin_streaming(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (bytes, end): (&[u8], usize),
@@ -137,9 +137,9 @@ impl Plane {
 
     fn send_begun(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
-        index: LinkIndex,
+        index: ConnectionKey,
     ) {
         self.note_write(asked.session, asked.busy);
         links[index].link.is_blocking = true;
@@ -153,9 +153,10 @@ impl Plane {
     }
 
     /// Whether another large request may be sent to a server as it comes.
-    fn has_room_for_large(&mut self, links: &[Connection], server: (u16, u16)) -> bool {
+    fn has_room_for_large(&mut self, links: &Connections, server: (u16, u16)) -> bool {
         self.upstream.streamed.retain(|&index| links[index].takes_large && !links[index].is_free);
-        let is_there = |&&index: &&LinkIndex| (links[index].pool, links[index].backend) == server;
+        let is_there =
+            |&&index: &&ConnectionKey| (links[index].pool, links[index].backend) == server;
         self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX
     }
 
@@ -171,7 +172,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn stream_on<'b>(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         bytes: &'b [u8],
     ) -> &'b [u8] {
@@ -253,10 +254,10 @@ impl Plane {
     /// The link that a request is sent through, unless it was lost or has answered.
     fn streamed_link(
         &self,
-        links: &[Connection],
+        links: &Connections,
         key: Key<Session>,
         streaming: &Streaming,
-    ) -> Option<LinkIndex> {
+    ) -> Option<ConnectionKey> {
         let index = streaming.link?;
         let connection = links.get(index)?;
         (connection.lease == Some(key) && connection.is_streamed).then_some(index)
@@ -264,7 +265,7 @@ impl Plane {
 
     fn send_part(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &mut Session),
         streaming: &mut Streaming,
         part: &[u8],
@@ -293,7 +294,7 @@ impl Plane {
     /// must not be executed now, and its client is told that it failed.
     fn cut_off_paused(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &Session),
         streaming: &mut Streaming,
     ) {
@@ -313,7 +314,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn cut_off_streaming(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         (session, mut busy): (&mut Session, Option<&mut Busy>),
     ) {

@@ -5,7 +5,7 @@ use super::groups::DOUBT_PAUSE;
 use super::rounds::About;
 use crate::cluster::{Learned, Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::{MapSource, Upstream};
 use keyway_base::{BackendFault, Fault, Time};
 use keyway_command::{Counted, Request};
@@ -224,7 +224,7 @@ impl Core {
 
     /// The link to a server that may answer: one that stands rather than one that is
     /// to be made, and not always the same.
-    pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<(u16, LinkIndex)> {
+    pub(super) fn someone_to_ask(&mut self, pool: u16) -> Option<(u16, ConnectionKey)> {
         let now = self.plane.clock.now;
         let drawn = self.plane.next_random() as usize;
         let FoundState { servers, cluster, .. } = self.plane.pools[usize::from(pool)].found()?;
@@ -238,7 +238,7 @@ impl Core {
         };
         let is_new = |place: u16| !asked.contains(&place) && !self.plane.owes_answers(pool, place);
         let is_open = |place: u16| self.plane.is_question_open(pool, place);
-        let candidates: Vec<((u16, LinkIndex), bool)> = map
+        let candidates: Vec<((u16, ConnectionKey), bool)> = map
             .nodes()
             .map(|(place, node)| {
                 let is_fit = node.absent_since.is_none() && is_trusted(place) && is_new(place);
@@ -247,8 +247,8 @@ impl Core {
             .collect();
         let count = candidates.len();
         let turned = || (0..count).map(|at| candidates[(at + drawn % count) % count]);
-        let is_ready = |index: LinkIndex| self.links[index].link.state() == LinkState::Ready;
-        let may_be = |index: LinkIndex| !self.links[index].link.is_down(now);
+        let is_ready = |index: ConnectionKey| self.links[index].link.state() == LinkState::Ready;
+        let may_be = |index: ConnectionKey| !self.links[index].link.is_down(now);
         turned()
             .find(|&((_, index), is_fit)| is_fit && is_ready(index))
             .or_else(|| turned().find(|&((_, index), is_fit)| is_fit && may_be(index)))
@@ -273,7 +273,7 @@ impl Core {
     pub(super) fn ask_about(
         &mut self,
         pool: u16,
-        (place, index): (u16, LinkIndex),
+        (place, index): (u16, ConnectionKey),
         words: &[&[u8]],
         about: About,
     ) {
@@ -282,7 +282,7 @@ impl Core {
     }
 
     /// Asks a server something for the worker itself.
-    pub(super) fn ask_server(&mut self, index: LinkIndex, words: &[&[u8]], what: Internal) {
+    pub(super) fn ask_server(&mut self, index: ConnectionKey, words: &[&[u8]], what: Internal) {
         let index = self.clear_link(index);
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];

@@ -6,7 +6,7 @@
 //! a while its connection is ended. What it gives out then is lost, as all is that it
 //! takes after others have elected another.
 
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent};
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::{LinkState, Redirected};
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    fn leave(&mut self, index: LinkIndex) {
+    fn leave(&mut self, index: ConnectionKey) {
         let connection = &mut self.links[index];
         if connection.link.is_moving()
             && let Some(one) = connection.link.take_waiting()
@@ -85,7 +85,7 @@ impl Core {
 
     /// Has a command of which nothing was executed wait where its keys are now, for as
     /// long as it has left.
-    pub(super) fn wait_on(&mut self, from: LinkIndex, mut one: Redirected) {
+    pub(super) fn wait_on(&mut self, from: ConnectionKey, mut one: Redirected) {
         let connection = &self.links[from];
         let (sent_to, owner) = ((connection.pool, connection.backend), connection.lease);
         let waited = self.plane.clock.now.since(one.exchange.started);

@@ -13,7 +13,7 @@
 //! link has not been connected yet. Its own connection would fail, and the request with it.
 
 use crate::Cluster;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::WaitFor;
 use keyway_proxy::{LinkState, Redirected, Redirection, Session};
@@ -165,7 +165,7 @@ impl Plane {
     }
 
     /// Notes that the connection of a link is lost, or could not be made.
-    pub(in crate::core) fn note_gone(&mut self, index: LinkIndex, connection: &mut Connection) {
+    pub(in crate::core) fn note_gone(&mut self, index: ConnectionKey, connection: &mut Connection) {
         connection.is_lost = self.primary_wait(connection.pool).is_some();
         if connection.is_lost && connection.link.in_flight() > 0 {
             self.note_patience(connection);
@@ -181,8 +181,8 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn waits_for_primary(
         &mut self,
-        links: &mut [Connection],
-        index: LinkIndex,
+        links: &mut Connections,
+        index: ConnectionKey,
         (key, session): (Key<Session>, &mut Session),
     ) -> bool {
         let connection = &mut links[index];
@@ -211,7 +211,7 @@ impl Plane {
     /// servers are asked who has come in its place.
     pub(in crate::core::pools::cluster) fn tend_gone(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
     ) {
         let now = self.clock.now;
@@ -232,7 +232,7 @@ impl Plane {
     pub(in crate::core) fn look_after_gone(
         &mut self,
         sessions: &Slab<Session>,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
     ) {
         let is_waited_for =

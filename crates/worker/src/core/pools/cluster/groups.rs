@@ -6,7 +6,7 @@ use super::rounds::About;
 use crate::Plan;
 use crate::cluster::{Speaker, Telling, ViewUpdate};
 use crate::core::pools::FoundState;
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_resp::Protocol;
 use keyway_topology::{
     Endpoint, GroupView, InfoReplication, NodeHealth, ViewError, WatchedPrimary, WatchedReplica,
@@ -64,7 +64,7 @@ impl Core {
         let names = state.shared.primaries().to_vec();
         let Some(state) = self.plane.pools[usize::from(of)].servers() else { return false };
         let count = self.plane.plan.topology.pools()[usize::from(of)].servers().len() as u16;
-        let links: Vec<(u16, LinkIndex)> = (0..count)
+        let links: Vec<(u16, ConnectionKey)> = (0..count)
             .map(|place| (place, state.link(place, 0, Protocol::Resp2)))
             .filter(|&(place, index)| {
                 !self.links[index].link.is_down(now) && !self.plane.owes_answers(pool, place)
@@ -95,7 +95,7 @@ impl Core {
         else {
             return false;
         };
-        let links: Vec<(u16, LinkIndex)> = cluster
+        let links: Vec<(u16, ConnectionKey)> = cluster
             .map
             .nodes()
             .map(|(place, _)| (place, servers.link(place, 0, Protocol::Resp2)))

@@ -8,7 +8,7 @@
 use super::readers::{Look, LookOf, ReplicaStatus, chooser_of};
 use crate::Upstream;
 use crate::core::pools::FoundState;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_command::{Args, Request};
 use keyway_metrics::Recent;
@@ -92,7 +92,7 @@ impl Core {
     }
 
     /// The same for those of one link.
-    fn hedge_link(&mut self, from: LinkIndex, wait: Duration, now: Time) {
+    fn hedge_link(&mut self, from: ConnectionKey, wait: Duration, now: Time) {
         let nanos = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let connection = &mut self.links[from];
         let seen = connection.hedged_until;
@@ -113,7 +113,7 @@ impl Core {
 
     /// Sends the request at a position of a link, behind so many bytes of others, to
     /// another server too, if there is one and the budget allows it.
-    fn hedge(&mut self, from: LinkIndex, (at, before): (usize, usize)) {
+    fn hedge(&mut self, from: ConnectionKey, (at, before): (usize, usize)) {
         let Core { sessions, links, plane } = self;
         let first = *links[from].link.exchange(at);
         let Some(whose) = plane.reader_session(sessions, &first) else { return };
@@ -234,12 +234,12 @@ impl Plane {
     /// whether that is a replica. With `is_ready` it is connected and takes requests.
     pub(super) fn other_reader(
         &mut self,
-        links: &[Connection],
-        from: LinkIndex,
+        links: &Connections,
+        from: ConnectionKey,
         (lane, listener): (u32, u16),
         request: &[u8],
         is_ready: bool,
-    ) -> Option<(LinkIndex, bool)> {
+    ) -> Option<(ConnectionKey, bool)> {
         let connection = &links[from];
         let (pool, protocol) = (connection.pool, connection.link.protocol());
         let primary = self.primary_of(pool, request)?;
@@ -288,8 +288,8 @@ impl Plane {
     /// Sends a read to a second server.
     pub(super) fn send_second(
         &mut self,
-        links: &mut [Connection],
-        (to, is_replica): (LinkIndex, bool),
+        links: &mut Connections,
+        (to, is_replica): (ConnectionKey, bool),
         (first, owner): (&Exchange, Owner),
         request: &[u8],
     ) {

@@ -4,7 +4,7 @@
 
 use super::discover::Heard;
 use crate::Cluster;
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_proxy::Internal;
 use keyway_resp::Protocol;
 use keyway_topology::{ConnectedReplica, Endpoint, InfoReplication};
@@ -76,7 +76,7 @@ impl Core {
         }
         let Some(sharded) = self.plane.pools[usize::from(pool)].servers() else { return };
         let primaries = (0..state.map.place_count()).filter(|&place| state.map.is_serving(place));
-        let links: Vec<LinkIndex> =
+        let links: Vec<ConnectionKey> =
             primaries.map(|place| sharded.link(place as u16, 0, Protocol::Resp2)).collect();
         for index in links {
             let link = &self.links[self.clear_link(index)].link;

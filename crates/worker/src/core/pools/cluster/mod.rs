@@ -42,7 +42,7 @@ pub(in crate::core) use redirect::Waits;
 
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::reply::release_all;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::pool_kind::address_of;
 use crate::{Cluster, Plan, Upstream};
 use keyway_base::{Key, Time};
@@ -117,10 +117,10 @@ pub(in crate::core) struct State {
     next_listen: Time,
     /// Links to servers that have left, each with its generation: by the time it is
     /// looked at its place may be another link's.
-    leaving: Vec<(LinkIndex, u32)>,
+    leaving: Vec<(ConnectionKey, u32)>,
     /// Links with a command that is to wait elsewhere, each with its generation and when
     /// its server has had time enough to end it.
-    displaced: Vec<(Time, LinkIndex, u32)>,
+    displaced: Vec<(Time, ConnectionKey, u32)>,
     hedges: hedge::State,
     /// Host names that are looked up.
     names: lags::Names,
@@ -372,7 +372,7 @@ impl Core {
 
     /// The next link to a server that has left on which nothing is due any more:
     /// it is to be closed.
-    pub fn next_left(&mut self) -> Option<LinkIndex> {
+    pub fn next_left(&mut self) -> Option<ConnectionKey> {
         let Core { links, plane, .. } = self;
         let leaving = &mut plane.cluster.leaving;
         leaving.retain(|&(index, generation)| links[index].generation == generation);
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// Where a link is to be connected to, if anywhere.
-    pub fn address_of(&self, index: LinkIndex) -> Option<Address> {
+    pub fn address_of(&self, index: ConnectionKey) -> Option<Address> {
         let connection = &self.links[index];
         self.server_address(connection.pool, connection.backend)
     }

@@ -5,7 +5,7 @@
 //! moves. So whoever has sent the request on is asked for CLUSTER NODES. Meanwhile the
 //! request is held, and so is what goes to the same server behind it: the order stays.
 
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::Time;
 use keyway_proxy::{Internal, Redirected};
 use keyway_resp::Protocol;
@@ -34,7 +34,7 @@ pub(super) struct Onward {
 
 /// A request that is held back; as many as clients may have on their way at most.
 struct Held {
-    from: LinkIndex,
+    from: ConnectionKey,
     /// Pool and server of that link.
     backend: (u16, u16),
     onward: Onward,
@@ -87,18 +87,18 @@ impl super::State {
 
 impl Core {
     /// Holds a request back until its server is known.
-    pub(super) fn hold_back(&mut self, from: LinkIndex, one: Redirected, onward: Onward) {
+    pub(super) fn hold_back(&mut self, from: ConnectionKey, one: Redirected, onward: Onward) {
         self.hold(from, Some(one), onward);
     }
 
     /// Has a server found.
-    pub(super) fn seek(&mut self, from: LinkIndex, onward: Onward) {
+    pub(super) fn seek(&mut self, from: ConnectionKey, onward: Onward) {
         if !self.plane.cluster.is_held_for(self.links[from].pool, &onward.to) {
             self.hold(from, None, onward);
         }
     }
 
-    fn hold(&mut self, from: LinkIndex, redirected: Option<Redirected>, onward: Onward) {
+    fn hold(&mut self, from: ConnectionKey, redirected: Option<Redirected>, onward: Onward) {
         let backend = (self.links[from].pool, self.links[from].backend);
         let held = Held { from, backend, onward, is_asked: false, redirected };
         self.plane.cluster.named.held.push(held);

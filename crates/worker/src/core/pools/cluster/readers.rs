@@ -3,7 +3,7 @@
 use super::ClusterState;
 use crate::core::pools::FoundState;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{Cluster, Plan};
 use keyway_base::Time;
 use keyway_command::{Flags, Request, Verb};
@@ -266,7 +266,7 @@ fn by_share<'n>(
 pub(super) struct LookOf<'l> {
     pub(super) plan: &'l Plan,
     pub(super) state: &'l FoundState,
-    pub(super) links: &'l [Connection],
+    pub(super) links: &'l Connections,
     pub(super) pool: u16,
     pub(super) primary: u16,
     pub(super) lane: u32,
@@ -344,7 +344,7 @@ impl Plane {
     /// Where a read goes that the server at `primary` would answer as well.
     pub(in crate::core) fn reader_of(
         &mut self,
-        links: &[Connection],
+        links: &Connections,
         session: &Session,
         primary: u16,
     ) -> Reader {
@@ -374,8 +374,8 @@ impl Plane {
     /// copies are read, or one that has the slot.
     pub(in crate::core) fn set_reading(
         &mut self,
-        links: &mut [Connection],
-        index: LinkIndex,
+        links: &mut Connections,
+        index: ConnectionKey,
         reads: bool,
     ) {
         let connection = &mut links[index];

@@ -15,7 +15,7 @@ use super::named::Onward;
 use crate::Upstream;
 use crate::core::pending::wait::REPLIES_BEFORE_WAIT;
 use crate::core::upstream::leases::asked_to_end;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_command::{Args, Request, Verb};
 use keyway_proxy::{ASKING, Digest, LinkState, Owner, Redirected, Redirection};
@@ -33,7 +33,7 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 /// A request that is to be sent again.
 pub(super) struct Retry {
     at: Time,
-    from: LinkIndex,
+    from: ConnectionKey,
     /// Pool and server of that link: its place may be another's by then.
     backend: (u16, u16),
     redirected: Redirected,
@@ -52,13 +52,13 @@ pub(in crate::core) struct Waits {
 impl Core {
     /// Sends on what the server of a link did not take.
     #[cold]
-    pub(in crate::core) fn redirect_all(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+    pub(in crate::core) fn redirect_all(&mut self, from: ConnectionKey, all: Vec<Redirected>) {
         for one in all {
             self.redirect(from, one);
         }
     }
 
-    fn redirect(&mut self, from: LinkIndex, mut one: Redirected) {
+    fn redirect(&mut self, from: ConnectionKey, mut one: Redirected) {
         let (pool, backend) = (self.links[from].pool, self.links[from].backend);
         let is_moving =
             self.links[from].link.is_moving() && !self.plane.is_wait(one.exchange.owner);
@@ -124,7 +124,7 @@ impl Core {
     pub(super) fn send_on(
         &mut self,
         place: u16,
-        from: LinkIndex,
+        from: ConnectionKey,
         mut one: Redirected,
         onward: &Onward,
     ) {
@@ -161,7 +161,7 @@ impl Core {
 
     /// The same for what one session has sent on a link of its own to one that is not
     /// known: what waits asks again where it was, once it is.
-    fn seek_private(&mut self, from: LinkIndex, one: Redirected, onward: Onward) {
+    fn seek_private(&mut self, from: ConnectionKey, one: Redirected, onward: Onward) {
         if one.exchange.is_transaction() || !self.links[from].link.is_blocking {
             let place = self.links[from].backend;
             return self.redirect_private(place, from, &one, false);
@@ -174,7 +174,7 @@ impl Core {
     pub(super) fn redirect_private(
         &mut self,
         place: u16,
-        from: LinkIndex,
+        from: ConnectionKey,
         one: &Redirected,
         asking: bool,
     ) {
@@ -214,14 +214,14 @@ impl Core {
     }
 
     /// Sends a request to the server at `place`, which no other has named for it.
-    fn send_unnamed(&mut self, place: u16, from: LinkIndex, one: &Redirected) {
+    fn send_unnamed(&mut self, place: u16, from: ConnectionKey, one: &Redirected) {
         let pool = self.links[from].pool;
         self.plane.note_sent_again(&self.sessions, (pool, place), one.exchange.owner);
         self.send_to(place, from, one, false);
     }
 
     /// Sends a request to the server at `place`.
-    fn send_to(&mut self, place: u16, from: LinkIndex, one: &Redirected, asking: bool) {
+    fn send_to(&mut self, place: u16, from: ConnectionKey, one: &Redirected, asking: bool) {
         let Core { sessions, links, plane } = self;
         let connection = &links[from];
         let (pool, protocol) = (connection.pool, connection.link.protocol());
@@ -251,7 +251,7 @@ impl Core {
     }
 
     /// Has a request sent again where its keys are then, if it may be.
-    fn retry_later(&mut self, from: LinkIndex, mut one: Redirected) {
+    fn retry_later(&mut self, from: ConnectionKey, mut one: Redirected) {
         let pool = self.links[from].pool;
         let Some(state) = self.plane.cluster_state(pool) else { return };
         let shared = Arc::clone(&state.shared);
@@ -353,7 +353,7 @@ impl Core {
     }
 
     /// It is time to send a request again whose slot nobody has now.
-    fn retry_without_owner(&mut self, from: LinkIndex, mut one: Redirected) {
+    fn retry_without_owner(&mut self, from: ConnectionKey, mut one: Redirected) {
         let pool = self.links[from].pool;
         let redirections_max = self.plane.cluster_state(pool).map_or(0, |state| {
             state.shared.ask_about_unowned(self.plane.clock.now);
@@ -370,7 +370,7 @@ impl Core {
 
     /// Tells whoever waits what the server has said, and takes the link back that was kept
     /// for the next try.
-    pub(in crate::core) fn give_up_private(&mut self, from: LinkIndex, one: &Redirected) {
+    pub(in crate::core) fn give_up_private(&mut self, from: ConnectionKey, one: &Redirected) {
         // The owner of a WAIT is not known any more once it is answered.
         let owner = self.plane.session_of(one.exchange.owner);
         self.give_up(from, one);
@@ -385,7 +385,7 @@ impl Core {
     }
 
     /// Sends requests to the servers that have their keys now.
-    pub(super) fn send_again(&mut self, from: LinkIndex, all: Vec<Redirected>) {
+    pub(super) fn send_again(&mut self, from: ConnectionKey, all: Vec<Redirected>) {
         for mut one in all {
             let sent_to = (self.links[from].pool, self.links[from].backend);
             // No server has sent it on: what counts these counts one more.
@@ -407,7 +407,7 @@ impl Core {
     pub(in crate::core) fn retry_private(
         &mut self,
         place: u16,
-        from: LinkIndex,
+        from: ConnectionKey,
         one: &Redirected,
         waits: Option<Waits>,
     ) {
@@ -435,7 +435,7 @@ impl Core {
 
     /// Has a command wait on a new link of its session's, since the one that it had
     /// is gone.
-    fn wait_elsewhere(&mut self, place: u16, from: LinkIndex, one: &Redirected, waits: Waits) {
+    fn wait_elsewhere(&mut self, place: u16, from: ConnectionKey, one: &Redirected, waits: Waits) {
         let Core { sessions, links, plane } = self;
         let owner = plane.session_of(one.exchange.owner);
         let session = owner.and_then(|owner| sessions.get_mut(owner));
@@ -465,7 +465,11 @@ impl Core {
     }
 
     /// Tells whoever waits what the server has said.
-    pub(in crate::core::pools::cluster) fn give_up(&mut self, from: LinkIndex, one: &Redirected) {
+    pub(in crate::core::pools::cluster) fn give_up(
+        &mut self,
+        from: ConnectionKey,
+        one: &Redirected,
+    ) {
         let Core { sessions, links, plane } = self;
         let place = (links[from].pool, links[from].backend);
         if one.reply.is_empty() {
@@ -486,8 +490,8 @@ impl Plane {
     /// Puts a request on a link, behind `ASKING` where the slot is still another's.
     fn enqueue_again(
         &mut self,
-        links: &mut [Connection],
-        index: LinkIndex,
+        links: &mut Connections,
+        index: ConnectionKey,
         one: &Redirected,
         asking: bool,
     ) {
@@ -583,7 +587,7 @@ impl Plane {
     /// given it.
     fn give_what_it_calls(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
         one: &Redirected,
     ) {

@@ -2,7 +2,7 @@
 //! sent again is bounded.
 
 use crate::core::upstream::connections::lost_with;
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Sent};
 use keyway_command::Class;
 use keyway_proxy::{Budget, Exchange};
@@ -28,7 +28,7 @@ impl Core {
     #[inline]
     pub(in crate::core) fn repeat_reads(
         &mut self,
-        from: LinkIndex,
+        from: ConnectionKey,
         reads: Vec<(Exchange, Sent, Box<[u8]>)>,
         fault: BackendFault,
     ) {
@@ -44,7 +44,7 @@ impl Core {
     /// Returns whether another server was sent the read.
     pub(super) fn repeat(
         &mut self,
-        from: LinkIndex,
+        from: ConnectionKey,
         first: &Exchange,
         request: &[u8],
         fault: BackendFault,

@@ -12,7 +12,7 @@
 
 use super::named::Onward;
 use crate::core::pools::routed::{above, client_behind};
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{Key, Slab, Time};
 use keyway_proxy::{Exchange, Owner, Session};
 use keyway_topology::Endpoint;
@@ -88,7 +88,7 @@ impl Core {
     /// server sends to `onward`, goes, and remembers that for the next request of its client.
     pub(super) fn in_order(
         &mut self,
-        from: LinkIndex,
+        from: ConnectionKey,
         (exchange, slot): (&Exchange, u16),
         mut onward: Onward,
     ) -> Onward {

@@ -6,7 +6,7 @@ use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use keyway_command::Split;
 use keyway_proxy::Owner;
 use keyway_resp::reply;
@@ -79,7 +79,7 @@ impl Plane {
     /// Splits a request over the slots of its keys.
     pub(in crate::core) fn split_by_slot(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         split: Split,
     ) -> Step {
@@ -126,7 +126,7 @@ impl Plane {
     fn place_readers(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> bool {
         let reads = self.reads_replicas(asked);
@@ -153,7 +153,7 @@ impl Plane {
     fn send_by_slot(
         &mut self,
         scratch: &Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         split: Split,
     ) -> Step {

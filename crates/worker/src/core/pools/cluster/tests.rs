@@ -77,7 +77,7 @@ fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
     core.follow_clusters();
 }
 
-fn link(core: &Core, port: u16) -> LinkIndex {
+fn link(core: &Core, port: u16) -> ConnectionKey {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
     servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
@@ -209,7 +209,7 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
 
 /// Connects the private link that is about to be, and takes what is sent on it. Its
 /// server answers `CLIENT ID`.
-fn connect_private(core: &mut Core) -> LinkIndex {
+fn connect_private(core: &mut Core) -> ConnectionKey {
     let index = core.plane.upstream.connects.pop().unwrap();
     assert!(core.links[index].is_private);
     core.on_connecting(index);
@@ -219,7 +219,7 @@ fn connect_private(core: &mut Core) -> LinkIndex {
     index
 }
 
-fn sent_on(core: &mut Core, index: LinkIndex) -> String {
+fn sent_on(core: &mut Core, index: ConnectionKey) -> String {
     let link = &mut core.links[index].link;
     let sent = link.unsent().escape_ascii().to_string();
     let len = link.unsent().len();
@@ -330,7 +330,7 @@ fn a_client_whose_command_is_given_up_between_two_tries_waits_no_more() {
 }
 
 /// A client that waits for a key of the server at 2, which then has no slots any more.
-fn displaced(core: &mut Core, words: &str) -> (Key<Session>, LinkIndex) {
+fn displaced(core: &mut Core, words: &str) -> (Key<Session>, ConnectionKey) {
     let client = client(core);
     ask(core, client, words);
     let index = connect_private(core);

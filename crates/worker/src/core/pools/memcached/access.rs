@@ -2,7 +2,7 @@
 
 use super::admission::credentials;
 use super::{Call, Plane, Step};
-use crate::core::Connection;
+use crate::core::Connections;
 use keyway_command::Verb as Command;
 use keyway_memcache::{Head, Request, Verb};
 use keyway_proxy::Session;
@@ -55,7 +55,7 @@ impl Plane {
     #[inline(never)]
     pub(super) fn look_at_memcached(
         &mut self,
-        links: &[Connection],
+        links: &Connections,
         call: &mut Call<'_>,
         judged: &Head,
     ) -> Option<Step> {

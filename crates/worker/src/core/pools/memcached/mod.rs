@@ -16,7 +16,7 @@ pub(in crate::core) use access::was_let;
 use keyway_proxy::WaitFor;
 
 use crate::core::front::input::{NextRequest, Step, waited_for_room};
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Class, Counted};
@@ -175,7 +175,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn parse_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -312,7 +312,7 @@ impl Plane {
     #[inline]
     fn is_refused_late(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         call: &mut Call<'_>,
         (step, next): (&Step, &mut NextRequest),
     ) -> bool {
@@ -352,7 +352,7 @@ impl Plane {
     #[inline]
     fn has_to_wait(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (key, session): (Key<Session>, &mut Session),
         step: Step,
     ) -> bool {
@@ -378,7 +378,7 @@ impl Plane {
     #[cold]
     fn forget_refused(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
@@ -438,7 +438,7 @@ impl Plane {
     #[inline]
     fn dispatch_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
@@ -455,7 +455,7 @@ impl Plane {
     #[inline]
     fn start_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (plan, pool): (&Plan, &PoolPlan),
         call: &mut Call<'_>,
     ) -> Step {
@@ -476,7 +476,7 @@ impl Plane {
     #[inline]
     fn dispatch_to(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         pool: &PoolPlan,
         call: &mut Call<'_>,
     ) -> Step {

@@ -4,7 +4,7 @@
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
-use crate::core::{Connection, LinkIndex};
+use crate::core::{ConnectionKey, Connections};
 use keyway_base::{Fault, Key, Slab};
 use keyway_memcache::{
     Dialect, ErrorKind, Expect, Head, Outcome, Request, RequestFlags, Untranslatable, Verb,
@@ -129,7 +129,7 @@ impl Plane {
     /// Sends a request on to the servers of a pool it is for.
     pub(super) fn send_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
@@ -173,7 +173,7 @@ impl Plane {
     }
 
     #[inline]
-    pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> LinkIndex {
+    pub(super) fn memcached_link(&self, pool: u16, server: u16, lane: u32) -> ConnectionKey {
         match self.pools[usize::from(pool)].servers() {
             Some(state) => state.link(server, lane, Protocol::Resp2),
             None => unreachable!("its servers were asked which of them has the key"),
@@ -184,7 +184,7 @@ impl Plane {
     #[inline]
     fn send_to_one(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         pool: &PoolPlan,
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
@@ -227,7 +227,7 @@ impl Plane {
     /// Sends a request in other words to one server.
     fn send_composed(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         pool: &PoolPlan,
         (to, server): (Dialect, u16),
         call: &mut Call<'_>,
@@ -273,7 +273,7 @@ impl Plane {
     /// Sends a request for many items to the servers that have their share.
     fn send_items(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
@@ -287,7 +287,7 @@ impl Plane {
     fn send_items_with(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         call: &mut Call<'_>,
@@ -350,7 +350,7 @@ impl Plane {
     fn send_shares(
         &mut self,
         scratch: &mut Scratch,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, to): (&PoolPlan, Dialect),
         (call, memcached_join): (&mut Call<'_>, Key<Box<MemcachedJoin>>),
     ) {
@@ -373,7 +373,7 @@ impl Plane {
     /// Sends a request whole to every server in use.
     fn send_to_all(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, sharded): (&PoolPlan, &ServerSet),
         to: Dialect,
         (call, rule): (&mut Call<'_>, Rule),
@@ -424,7 +424,7 @@ impl Plane {
     /// whether that is complete, since no server can be asked.
     fn send_fragment<'k>(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, server, to): (&PoolPlan, u16, Dialect),
         (call, keys): (&Call<'_>, impl ExactSizeIterator<Item = &'k [u8]> + Clone),
         (memcached_join_key, fragment): (Key<Box<MemcachedJoin>>, u16),

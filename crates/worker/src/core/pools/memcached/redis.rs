@@ -5,7 +5,7 @@ use super::{Call, Plane, Step};
 use crate::PoolPlan;
 use crate::core::pending::multi_step::Due;
 use crate::core::pools::servers::scripts::give_script;
-use crate::core::{Connection, LinkIndex};
+use crate::core::{Connection, ConnectionKey, Connections};
 use keyway_base::Key;
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};
 use keyway_proxy::Session;
@@ -60,7 +60,7 @@ impl Plane {
     /// Sends a request on to the servers of a pool of Redis.
     pub(super) fn send_to_redis(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, sharded): (&PoolPlan, &ServerSet),
         call: &mut Call<'_>,
     ) -> Step {
@@ -129,7 +129,7 @@ impl Plane {
     /// A server has lost the script, which somebody made it forget: it is given it
     /// again with the next request.
     #[cold]
-    pub(in crate::core) fn on_memcached_join_refused(&mut self, index: LinkIndex, said: &[u8]) {
+    pub(in crate::core) fn on_memcached_join_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         if said.starts_with(b"-NOSCRIPT") {
             self.pending.multi_step.due.push(Due::Loads(index));
         }

@@ -3,7 +3,7 @@
 
 use crate::PoolKind;
 use crate::core::upstream::reply::release_waiting;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent};
 use keyway_memcache::Dialect;
 use keyway_proxy::memcached::{
@@ -116,7 +116,7 @@ impl Plane {
         self.memcached.returns.under_way.retain(|(other, _)| *other != id);
     }
 
-    fn go_on_returning(&mut self, index: LinkIndex, connection: &mut Connection) {
+    fn go_on_returning(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let (now, unix_ms) = (self.clock.now, self.clock.unix_millis());
         let mut under_way = self.memcached.returns.under_way.iter_mut();
         let Some((_, returning)) = under_way.find(|(id, _)| *id == connection.id) else { return };
@@ -128,7 +128,7 @@ impl Plane {
     /// that is new in any case.
     pub(in crate::core) fn look_at_generation(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
         is_new: bool,
     ) {
@@ -178,7 +178,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn on_generation_heard(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
     ) {
         let mut heard = std::mem::take(&mut self.memcached.returns.heard);
@@ -214,7 +214,7 @@ impl Plane {
         self.plan.health.generation(connection.id).note_seen(seen);
     }
 
-    fn do_next(&mut self, index: LinkIndex, connection: &mut Connection, next: Next) {
+    fn do_next(&mut self, index: ConnectionKey, connection: &mut Connection, next: Next) {
         match next {
             Next::Wait => return,
             Next::Ask(Question::Flush)

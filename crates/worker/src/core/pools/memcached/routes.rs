@@ -1,7 +1,7 @@
 //! Requests of memcached clients to pools that lead to others.
 
 use super::{Call, Plane, Step};
-use crate::core::Connection;
+use crate::core::Connections;
 use crate::core::pools::routed::{
     Destination, Language, PARTS_MAX, Wants, Whose, above, route_policy_of,
 };
@@ -25,7 +25,7 @@ impl Plane {
     #[inline(never)]
     pub(super) fn route_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         plan: &Plan,
         (pool, routes): (&PoolPlan, &RoutePlan),
         call: &mut Call<'_>,
@@ -90,7 +90,7 @@ impl Plane {
 
     fn dispatch_led_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         pool: &PoolPlan,
         call: &mut Call<'_>,
     ) -> Step {

@@ -9,7 +9,7 @@
 use super::pool::dialect_for;
 use super::{Call, Plane, Step};
 use crate::core::pending::multi_step::Due;
-use crate::core::{Connection, LinkIndex};
+use crate::core::{Connection, ConnectionKey, Connections};
 use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab, Time};
 use keyway_command::Counted;
@@ -107,7 +107,7 @@ impl Plane {
     #[inline(never)]
     pub(super) fn warm_memcached(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, sharded, warm_up): (&PoolPlan, &ServerSet, &WarmUpPlan),
         to: Dialect,
         call: &mut Call<'_>,
@@ -342,7 +342,7 @@ impl Plane {
     pub(in crate::core) fn continue_warm_up_read(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<WarmUpRead>,
     ) {
         let plan = Arc::clone(&self.plan);
@@ -426,7 +426,7 @@ impl Plane {
 
     fn send_item_copy(
         &mut self,
-        (links, index): (&mut [Connection], LinkIndex),
+        (links, index): (&mut Connections, ConnectionKey),
         item_copy: &mut ItemCopy,
         (owner, counted): (Owner, Counted),
     ) {
@@ -452,7 +452,7 @@ impl Plane {
     fn finish_warm_up_read(
         &mut self,
         sessions: &mut Slab<Session>,
-        links: &mut [Connection],
+        links: &mut Connections,
         mut warm_up_read: WarmUpRead,
     ) {
         let Some(session) = sessions.get_mut(warm_up_read.session) else {
@@ -504,7 +504,7 @@ impl Plane {
     }
 
     /// Sends a write whose client has left: it was received whole.
-    fn finish_unheard(&mut self, links: &mut [Connection], warm_up_read: &WarmUpRead) {
+    fn finish_unheard(&mut self, links: &mut Connections, warm_up_read: &WarmUpRead) {
         let plan = Arc::clone(&self.plan);
         let Some((sharded, warm_up)) = warm_up_of(&plan, warm_up_read.pool) else { return };
         let mut request = Request::default();
@@ -542,7 +542,7 @@ impl Plane {
 
     fn resume_warmed(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         warm_up_read: &WarmUpRead,
         call: &mut Call<'_>,
     ) {
@@ -624,7 +624,7 @@ mod tests {
         let (mut plan, cells) = plan_of(vec![pool("new", 1, warm_up), pool("old", 2, None)]);
         Arc::get_mut(&mut plan).unwrap().listeners[0].memcached = Some(1 << 20);
         let mut core = Core::new(plan, cells, 1);
-        let send_all = |core: &mut Core, index: LinkIndex| {
+        let send_all = |core: &mut Core, index: ConnectionKey| {
             let link = &mut core.links[index].link;
             link.advance(link.unsent().len());
         };

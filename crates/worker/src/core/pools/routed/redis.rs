@@ -2,7 +2,7 @@
 
 use super::{Destination, Language, Lots, Step, Wants, Whose, above};
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;
 use keyway_command::{Handling, Verb};
@@ -21,7 +21,7 @@ impl Plane {
     #[inline(never)]
     pub(in crate::core) fn dispatch_routed(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         plan: &Plan,
         (pool, routes): (&PoolPlan, &RoutePlan),
         asked: &mut RequestContext,
@@ -51,7 +51,7 @@ impl Plane {
 
     fn follow_routes(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         plan: &Plan,
         asked: &mut RequestContext,
         keys: &mut Vec<u32>,

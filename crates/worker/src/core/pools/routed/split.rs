@@ -8,7 +8,7 @@
 use super::routes_of;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_base::Time;
 use keyway_command::{Across, Flags, Handling, Request, Verb};
@@ -104,7 +104,7 @@ impl Plane {
     #[cold]
     pub(super) fn take_to_writers(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         plan: &Plan,
         routes: &RoutePlan,
         asked: &mut RequestContext,
@@ -159,7 +159,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn dispatch_lent(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Option<Step> {
         let home = asked.session.stateful.as_ref()?.home?;

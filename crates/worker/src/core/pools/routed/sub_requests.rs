@@ -14,7 +14,7 @@
 //! client asks of the same pool: that waits *behind* it.
 
 use super::{Language, Whose, client_behind};
-use crate::core::{Connection, Core, Plane};
+use crate::core::{Connections, Core, Plane};
 use keyway_base::{Key, Time};
 use keyway_proxy::memcached::MemcachedClient;
 use keyway_proxy::route_policy::{RoutedRequest, SubRequest, SubRequestFor};
@@ -193,7 +193,7 @@ impl Plane {
     /// Parses the one request of a sub-request. Returns how many bytes have to wait.
     fn feed_sub_request(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,

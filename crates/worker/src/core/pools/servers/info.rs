@@ -3,7 +3,7 @@
 
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};
 use keyway_command::{Args, Join as Rule};
@@ -20,7 +20,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn info(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Step {
         match InfoAsks::of(&asked.request.args) {
@@ -37,7 +37,7 @@ impl Plane {
 
     fn info_of_servers(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         mut query: InfoQuery,
     ) -> Step {
@@ -63,7 +63,7 @@ impl Plane {
     }
 
     /// Hands INFO to one server, which its first argument names.
-    fn info_of_one(&mut self, links: &mut [Connection], asked: &mut RequestContext) -> Step {
+    fn info_of_one(&mut self, links: &mut Connections, asked: &mut RequestContext) -> Step {
         let plan = Arc::clone(&self.plan);
         let pool = &plan.pools[asked.session.pool as usize];
         let Some(Upstream { servers: sharded, .. }) = pool.kind.upstream() else {

@@ -10,7 +10,7 @@
 use crate::core::front::input::Step;
 use crate::core::pending::multi_step::{Conclusion, Due};
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
 use keyway_proxy::{
@@ -89,7 +89,7 @@ impl Plane {
     /// Starts a request that loads something into every server.
     pub(in crate::core) fn load(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         what: Loaded,
     ) -> Step {
@@ -110,7 +110,7 @@ impl Plane {
     /// Starts a request that makes every server forget something.
     pub(in crate::core) fn unload(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         what: Loaded,
     ) -> Step {
@@ -129,7 +129,7 @@ impl Plane {
 
     fn send_loads(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
@@ -143,7 +143,7 @@ impl Plane {
     /// Asks every server which scripts it has.
     pub(in crate::core) fn script_exists(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -163,7 +163,7 @@ impl Plane {
     /// Runs a script or function on the server of its keys.
     pub(in crate::core) fn run_script(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,
@@ -258,7 +258,7 @@ impl Plane {
     /// the request that is about them.
     pub(in crate::core) fn give_libraries(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         connection: &mut Connection,
     ) {
         if connection.given.libraries != self.scripts(connection.pool).changes() {
@@ -267,7 +267,7 @@ impl Plane {
     }
 
     #[cold]
-    fn send_libraries(&mut self, index: LinkIndex, connection: &mut Connection) {
+    fn send_libraries(&mut self, index: ConnectionKey, connection: &mut Connection) {
         let now = self.clock.now;
         if !connection.link.has_room(self.link_options(connection.pool))
             || connection.link.is_down(now)
@@ -292,7 +292,7 @@ impl Plane {
     }
 
     /// The same for every server in use.
-    fn give_libraries_everywhere(&mut self, links: &mut [Connection], asked: &RequestContext) {
+    fn give_libraries_everywhere(&mut self, links: &mut Connections, asked: &RequestContext) {
         let in_use = self.in_use(asked.session.pool);
         let mut next = in_use.first_from(0);
         while let Some(server) = next {
@@ -306,7 +306,7 @@ impl Plane {
     /// already, or will never take it, is an end of it; a server that is busy,
     /// loading or full is given it again when it is next needed.
     #[cold]
-    pub(in crate::core) fn on_load_refused(&mut self, index: LinkIndex, said: &[u8]) {
+    pub(in crate::core) fn on_load_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
         if passing.iter().any(|code| said.starts_with(code)) {
             self.pending.multi_step.due.push(Due::Loads(index));

@@ -12,7 +12,7 @@
 use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::upstream::bypass::{late_apart, late_link};
-use crate::core::{Connection, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::{
@@ -47,7 +47,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn dispatch_stateful(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Option<Step> {
         let stateful = asked.session.stateful.as_ref()?;
@@ -198,7 +198,7 @@ impl Plane {
     /// Begins, ends or guards a transaction.
     pub(in crate::core) fn transact(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Step {
         match self.begin_or_drop(links, asked) {
@@ -212,7 +212,7 @@ impl Plane {
     /// is left to do where the keys are.
     pub(in crate::core) fn begin_or_drop(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Option<ForKeys> {
         let stateful = asked.session.stateful.as_ref();
@@ -243,7 +243,7 @@ impl Plane {
     /// Drops the queued commands and the watch.
     pub(in crate::core) fn end_transaction(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -264,7 +264,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn greet(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Step {
         if !asked.session.is_quiet(asked.busy) {
@@ -285,7 +285,7 @@ impl Plane {
         Step::Started
     }
 
-    fn watch(&mut self, links: &mut Vec<Connection>, asked: &mut RequestContext) -> Step {
+    fn watch(&mut self, links: &mut Connections, asked: &mut RequestContext) -> Step {
         if !asked.session.is_quiet(asked.busy) {
             asked.session.fence();
             return Step::Wait;
@@ -352,7 +352,7 @@ impl Plane {
 
     /// What the session watches; nothing that a link guards which is not its own
     /// any more.
-    fn current_watch(links: &[Connection], asked: &RequestContext) -> Option<Watch> {
+    fn current_watch(links: &Connections, asked: &RequestContext) -> Option<Watch> {
         let watch = asked.session.stateful.as_ref()?.watch?;
         let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
         Some(Watch { link, ..watch })
@@ -360,20 +360,20 @@ impl Plane {
 
     /// The same, and nothing that a server guards which has the keys no more: what becomes
     /// of them elsewhere it does not see.
-    fn standing_watch(&self, links: &[Connection], asked: &RequestContext) -> Option<Watch> {
+    fn standing_watch(&self, links: &Connections, asked: &RequestContext) -> Option<Watch> {
         let watch = Self::current_watch(links, asked)?;
         let now_at = self.server_of_home(asked.session.pool, watch.home);
-        let stands = |&index: &LinkIndex| now_at.is_none_or(|at| at == links[index].backend);
+        let stands = |&index: &ConnectionKey| now_at.is_none_or(|at| at == links[index].backend);
         Some(Watch { link: watch.link.filter(stands), ..watch })
     }
 
     /// The link to watch keys on: the session's own, or one for a while.
     fn watch_link(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
         server: u16,
-    ) -> Option<LinkIndex> {
+    ) -> Option<ConnectionKey> {
         let Some(own) = self.own_link(asked.session, server) else {
             return self.lease_for(links, asked, server);
         };
@@ -385,7 +385,7 @@ impl Plane {
     }
 
     /// Sends the queued commands between `MULTI` and `EXEC`, as one.
-    fn exec(&mut self, links: &mut [Connection], asked: &mut RequestContext) -> Step {
+    fn exec(&mut self, links: &mut Connections, asked: &mut RequestContext) -> Step {
         let Some(stateful) = &asked.session.stateful else { return Step::Started };
         let Some(transaction) = &stateful.transaction else { return Step::Started };
         let watch = self.standing_watch(links, asked);
@@ -414,7 +414,7 @@ impl Plane {
             _ => {}
         }
         // A client that is tracked sends all its requests by the connection that watches.
-        let watches_apart = |index: &LinkIndex| links[*index].role.is_none();
+        let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
         if let Some(index) = watch.and_then(|watch| watch.link).filter(watches_apart) {
             let place = (links[index].pool, links[index].backend);
             if let Some(late) = late_link(links, (asked.key, asked.session), place) {
@@ -487,7 +487,7 @@ impl Plane {
     #[cold]
     fn exec_elsewhere(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
         watch: Option<Watch>,
     ) -> Step {
@@ -509,7 +509,11 @@ impl Plane {
         asked.session.stateful.as_ref()?.transaction.as_ref()?.home()
     }
 
-    fn link_for_exec(&mut self, asked: &RequestContext, watch: Option<Watch>) -> Option<LinkIndex> {
+    fn link_for_exec(
+        &mut self,
+        asked: &RequestContext,
+        watch: Option<Watch>,
+    ) -> Option<ConnectionKey> {
         let transaction = asked.session.stateful.as_ref()?.transaction.as_ref()?;
         if let Some(Watch { link: Some(index), .. }) = watch {
             return Some(index);
@@ -529,9 +533,9 @@ impl Plane {
 
     fn send_transaction(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
-        index: LinkIndex,
+        index: ConnectionKey,
     ) {
         let stateful = asked.session.take_stateful();
         let Some(transaction) = stateful.and_then(|stateful| stateful.transaction) else { return };
@@ -563,7 +567,7 @@ impl Plane {
     /// Sends a command that may wait to the server of its keys.
     pub(in crate::core) fn block(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
         server: u16,
     ) -> Step {
@@ -651,10 +655,10 @@ impl Plane {
     /// too many: then the request is answered.
     pub(in crate::core) fn lease_for(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
         server: u16,
-    ) -> Option<LinkIndex> {
+    ) -> Option<ConnectionKey> {
         let pool = asked.session.pool;
         let state = self.pools[pool as usize].servers()?;
         let protocol = asked.session.identity.protocol;
@@ -673,9 +677,9 @@ impl Plane {
 
     pub(in crate::core) fn send_private(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         asked: &mut RequestContext,
-        index: LinkIndex,
+        index: ConnectionKey,
     ) {
         self.count(asked.session, asked.request);
         let connection = &mut links[index];

@@ -1,7 +1,7 @@
 //! The end of a wait in a command that blocks: a client asks for it, a pool or a listener goes, or
 //! the client itself leaves.
 
-use crate::core::{Core, LinkIndex};
+use crate::core::{ConnectionKey, Core};
 use keyway_base::Key;
 use keyway_command::Counted;
 use keyway_proxy::local::{Unblock, UnblockReason};
@@ -55,7 +55,7 @@ impl Core {
 
     /// Has the server end the command that waits on a private link: a reply
     /// that is on its way already is not lost then.
-    pub(in crate::core) fn send_unblock(&mut self, index: LinkIndex) {
+    pub(in crate::core) fn send_unblock(&mut self, index: ConnectionKey) {
         let Core { links, plane, .. } = self;
         let connection = &mut links[index];
         let (Some(id), Some(session)) = (connection.client_id, connection.lease) else { return };

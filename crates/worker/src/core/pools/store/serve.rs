@@ -5,7 +5,7 @@ use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::transactions::tells_of_all;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use keyway_base::Part;
 use keyway_command::{Condition, Handling, Verb, store_scripts, store_serves};
 use keyway_proxy::{Identity, Output};
@@ -18,7 +18,7 @@ impl Plane {
     #[allow(clippy::inline_always, reason = "once per request, called from one place")]
     pub(in crate::core) fn serve(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         pool: &PoolPlan,
         store: &Arc<Store>,
         asked: &mut RequestContext,

@@ -16,7 +16,7 @@ use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::{ForKeys, RequestContext};
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::Settlement;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use keyway_base::ByteRange;
 use keyway_command::{Args, Flags, Handling, Request, Verb, store_scripts, store_serves};
 use keyway_proxy::pubsub::SubscriptionKind;
@@ -37,7 +37,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn serve_special(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         store: &Store,
         asked: &mut RequestContext,
     ) -> Option<Step> {
@@ -78,7 +78,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn transact_on_store(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         (pool, store): (&PoolPlan, &Store),
         asked: &mut RequestContext,
     ) -> Step {

@@ -9,7 +9,7 @@ use std::time::Duration;
 const ID: &[u8] = b":7\r\n";
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
-const PRIVATE: LinkIndex = 6;
+const PRIVATE: ConnectionKey = 6;
 
 /// Connects every private link that is about to be; returns how many stand.
 fn connect_all(core: &mut Core) -> usize {
@@ -22,7 +22,7 @@ fn connect_all(core: &mut Core) -> usize {
 }
 
 /// Sends what a link has to say, and returns it.
-fn sent(core: &mut Core, index: LinkIndex) -> String {
+fn sent(core: &mut Core, index: ConnectionKey) -> String {
     let link = &mut core.links[index].link;
     let text = link.unsent().escape_ascii().to_string();
     link.advance(link.unsent().len());

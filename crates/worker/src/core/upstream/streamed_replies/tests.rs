@@ -165,7 +165,7 @@ fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
 }
 
 /// Where requests not yet sent wait, of all links.
-fn with_unsent(core: &Core) -> Vec<LinkIndex> {
+fn with_unsent(core: &Core) -> Vec<ConnectionKey> {
     (0..core.links.len()).filter(|&index| core.links[index].link.unsent_len() > 0).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
 use crate::core::front::input::Step;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};
 use keyway_command::{Args, Counted, Request, Verb};
@@ -128,7 +128,7 @@ impl Plane {
     /// Executes a request that has come whole.
     pub(super) fn land(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         streaming: Streaming,
     ) {
@@ -187,7 +187,7 @@ impl Plane {
     #[cold]
     fn land_whole(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
         (draft, counted): (&StreamedSet, Counted),
         [head, tail]: [&[u8]; 2],

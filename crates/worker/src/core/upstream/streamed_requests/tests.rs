@@ -6,7 +6,7 @@ use keyway_net::Socket;
 use keyway_proxy::LinkState;
 
 /// The first private link.
-const PRIVATE: LinkIndex = 6;
+const PRIVATE: ConnectionKey = 6;
 
 /// The reply to `CLIENT ID`, which comes first on a private link.
 const ID: &[u8] = b":7\r\n";
@@ -32,7 +32,7 @@ fn begin(core: &mut Core, client: Key<Session>, part: &[u8]) {
     assert!(core.links[PRIVATE].link.state() == LinkState::Ready);
 }
 
-fn sent(core: &mut Core, index: LinkIndex) -> Vec<u8> {
+fn sent(core: &mut Core, index: ConnectionKey) -> Vec<u8> {
     let link = &mut core.links[index].link;
     let bytes = link.unsent().to_vec();
     link.advance(bytes.len());

@@ -44,7 +44,7 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
     core
 }
 
-fn link(core: &Core, port: u16) -> LinkIndex {
+fn link(core: &Core, port: u16) -> ConnectionKey {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
     servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)

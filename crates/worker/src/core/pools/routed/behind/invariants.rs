@@ -5,7 +5,7 @@
 use super::*;
 use crate::cluster::Speaker;
 use crate::core::tests::{pass_to, plan_of};
-use crate::core::{Connection, LinkIndex};
+use crate::core::{Connection, ConnectionKey};
 use keyway_base::{BackendFault, Time};
 use keyway_net::Socket;
 use keyway_proxy::{Identity, LinkState};
@@ -176,7 +176,7 @@ impl World {
         let _ = shared.learn(&view, Speaker::ALONE, Time(self.now * 1_000_000));
     }
 
-    fn link(&self, node: usize) -> Option<LinkIndex> {
+    fn link(&self, node: usize) -> Option<ConnectionKey> {
         let pool = if node == 0 { OTHER } else { CLUSTER };
         let Some(state) = self.core.plane.pools[usize::from(pool)].servers() else {
             panic!("servers")
@@ -280,7 +280,7 @@ impl World {
     /// before is answered first: of requests that meet them there nobody could keep the order.
     fn move_slots(&mut self) {
         let owner = 3 - self.owner;
-        let is_idle = |index: LinkIndex| self.core.links[index].link.in_flight() == 0;
+        let is_idle = |index: ConnectionKey| self.core.links[index].link.in_flight() == 0;
         if self.link(owner).is_none_or(is_idle) {
             self.owner = owner;
             self.tell(format_args!("{owner} has all slots"));

@@ -2,7 +2,7 @@ use super::shape_of;
 use crate::PoolKind;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, Plane};
+use crate::core::{Connections, Plane};
 use keyway_base::Key;
 use keyway_command::{Join, Request, Verb};
 use keyway_proxy::pubsub::{
@@ -72,7 +72,7 @@ impl Plane {
     /// Starts a command about channels.
     pub(in crate::core) fn pubsub(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
         busy: &mut Busy,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
-const OWN: LinkIndex = 6;
+const OWN: ConnectionKey = 6;
 
 /// What a server says to `HELLO 3`.
 const HELLO: &str = "%1\r\n+proto\r\n:3\r\n";
@@ -83,7 +83,7 @@ fn however_many_are_tracked_others_may_watch_keys() {
 
 /// Connects a link and has its server say so much, to one request after the
 /// other.
-fn stand(core: &mut Core, index: LinkIndex, replies: &[&str]) {
+fn stand(core: &mut Core, index: ConnectionKey, replies: &[&str]) {
     core.plane.upstream.connects.retain(|&one| one != index);
     core.on_connecting(index);
     core.on_connected(index, Socket(index as i32 + 100));
@@ -175,7 +175,7 @@ fn silent_from(change: impl FnOnce(&mut ServerOptions), millis: u64) -> (Core, K
 }
 
 /// Lets upkeep happen until something ends a link, or to the end; returns when.
-fn tend_to(core: &mut Core, from: u64, end: u64) -> Option<(u64, LinkIndex)> {
+fn tend_to(core: &mut Core, from: u64, end: u64) -> Option<(u64, ConnectionKey)> {
     for millis in (from..end).step_by(100) {
         assert_eq!(pass_to(core, millis), [], "the link is not at its end for others");
         core.tend_tracking();

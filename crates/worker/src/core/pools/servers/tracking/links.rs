@@ -2,7 +2,7 @@ use super::hears;
 use crate::core::pools::servers::scripts::Given;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::reply::release_all;
-use crate::core::{Connection, Core, LinkIndex, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key};
 use keyway_command::Counted;
 use keyway_net::Socket;
@@ -28,18 +28,22 @@ pub(in crate::core) enum Role {
     /// The session's requests go on it; it is told on another, if there is one.
     Requests {
         /// That other link.
-        receiver: Option<LinkIndex>,
+        receiver: Option<ConnectionKey>,
     },
     /// The session is told on it, as its requests go on one of RESP2.
     Receiver {
         /// The link that its requests go on.
-        of: LinkIndex,
+        of: ConnectionKey,
     },
 }
 
 impl Plane {
     /// The link to a server that a session has for itself.
-    pub(in crate::core) fn own_link(&self, session: &Session, server: u16) -> Option<LinkIndex> {
+    pub(in crate::core) fn own_link(
+        &self,
+        session: &Session,
+        server: u16,
+    ) -> Option<ConnectionKey> {
         let way = session.tracking.as_ref()?.way.as_ref()?;
         way.links.get(usize::from(server)).copied()
     }
@@ -47,7 +51,7 @@ impl Plane {
     /// Switches tracking on, in place of what there was.
     pub(super) fn begin_tracking(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
@@ -109,7 +113,7 @@ impl Plane {
     /// Gives a session its links, for which there is room.
     pub(super) fn resume_tracking(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
         mut tracking: Box<Tracking>,
     ) {
@@ -129,7 +133,7 @@ impl Plane {
     /// Makes the links of a session, none of them connected.
     fn lay(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         key: Key<Session>,
         (pool, servers): (u16, u16),
         (tracking, protocol): (&Tracking, Protocol),
@@ -155,7 +159,7 @@ impl Plane {
     }
 
     /// Connects what is not to wait for a request, to the servers in use.
-    fn connect_eager(&mut self, links: &mut [Connection], tracking: &mut Tracking, pool: u16) {
+    fn connect_eager(&mut self, links: &mut Connections, tracking: &mut Tracking, pool: u16) {
         let Some(way) = &mut tracking.way else { return };
         for (server, &index) in way.links.iter().enumerate() {
             let id = self.plan.topology.backend_id(usize::from(pool), server);
@@ -173,7 +177,7 @@ impl Plane {
     }
 
     /// Connects a link, unless it is, or may not be now.
-    fn connect_tracking(&mut self, links: &mut [Connection], index: LinkIndex) {
+    fn connect_tracking(&mut self, links: &mut Connections, index: ConnectionKey) {
         let connection = &mut links[index];
         if connection.is_connecting || !connection.link.wants_connection(self.clock.now) {
             return;
@@ -198,7 +202,7 @@ impl Plane {
     /// with them what it watches there.
     pub(in crate::core) fn end_tracking(
         &mut self,
-        links: &mut [Connection],
+        links: &mut Connections,
         key: Key<Session>,
         session: &mut Session,
     ) {
@@ -223,7 +227,7 @@ impl Plane {
     /// Has a link that its session gives up end with what is on its way. What
     /// waits until the server has named a receiver goes out without one: nobody
     /// is to be told.
-    fn give_up(&mut self, connection: &mut Connection, index: LinkIndex, tracking: &Tracking) {
+    fn give_up(&mut self, connection: &mut Connection, index: ConnectionKey, tracking: &Tracking) {
         let waits =
             connection.link.in_flight() > 0 && connection.link.wants_connection(self.clock.now);
         if let Some(Role::Requests { receiver }) = &mut connection.role
@@ -239,7 +243,11 @@ impl Plane {
     }
 
     /// Ends a link that its session has given up, once nothing is on its way.
-    pub(in crate::core) fn discard_unused(&mut self, connection: &Connection, index: LinkIndex) {
+    pub(in crate::core) fn discard_unused(
+        &mut self,
+        connection: &Connection,
+        index: ConnectionKey,
+    ) {
         if connection.lease.is_none() && connection.link.in_flight() == 0 {
             self.upstream.discards.push(index);
         }
@@ -247,7 +255,7 @@ impl Plane {
 
     /// Whether the connection of a link may be begun: its server must first have
     /// said by which number it knows the one that is told.
-    pub(in crate::core) fn may_connect(links: &[Connection], connection: &Connection) -> bool {
+    pub(in crate::core) fn may_connect(links: &Connections, connection: &Connection) -> bool {
         match connection.role {
             Some(Role::Requests { receiver: Some(receiver) }) => {
                 links[receiver].client_id.is_some()
@@ -259,7 +267,7 @@ impl Plane {
 
 impl Core {
     /// A link of a tracked session takes requests from here on.
-    pub(in crate::core) fn on_tracking_ready(&mut self, index: LinkIndex) {
+    pub(in crate::core) fn on_tracking_ready(&mut self, index: ConnectionKey) {
         let Core { sessions, links, plane } = self;
         let connection = &links[index];
         let (Some(Role::Requests { .. }), Some(key)) = (connection.role, connection.lease) else {
@@ -296,7 +304,7 @@ impl Core {
     }
 
     /// A server has told by which number it knows the link that is told.
-    pub(in crate::core) fn on_receiver_known(&mut self, index: LinkIndex, id: Option<i64>) {
+    pub(in crate::core) fn on_receiver_known(&mut self, index: ConnectionKey, id: Option<i64>) {
         let Core { sessions, links, plane } = self;
         let Some(Role::Receiver { of }) = links[index].role else { return };
         let Some(id) = id else {
@@ -319,7 +327,7 @@ impl Core {
     /// socket, to be closed.
     pub(in crate::core) fn on_tracking_lost(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         fault: BackendFault,
     ) -> Option<Socket> {
         let Core { sessions, links, plane } = self;
@@ -368,7 +376,7 @@ impl Core {
     /// What the loss of a link means for its session.
     fn after_tracking_lost(
         &mut self,
-        index: LinkIndex,
+        index: ConnectionKey,
         role: Option<Role>,
         fault: BackendFault,
         (was_ready, refusal): (bool, String),
@@ -452,7 +460,7 @@ impl Plane {
     /// Finds out whether a connection still stands on which nothing moves. One
     /// that is silent ends, unless its client waits for a reply there, which may
     /// only be slow: then the client is told now.
-    fn ask_for_sign(&mut self, links: &mut [Connection], index: LinkIndex, key: Key<Session>) {
+    fn ask_for_sign(&mut self, links: &mut Connections, index: ConnectionKey, key: Key<Session>) {
         let connection = &mut links[index];
         if connection.link.state() != LinkState::Ready {
             return;
@@ -487,7 +495,7 @@ fn tells_of_server(fault: BackendFault) -> bool {
 }
 
 /// What a session watched on a link that is lost counts as changed.
-pub(in crate::core) fn lose_watch_on(session: &mut Session, index: LinkIndex) {
+pub(in crate::core) fn lose_watch_on(session: &mut Session, index: ConnectionKey) {
     let watch = session.stateful.as_mut().and_then(|stateful| stateful.watch.as_mut());
     if let Some(watch) = watch.filter(|watch| watch.link == Some(index)) {
         watch.link = None;

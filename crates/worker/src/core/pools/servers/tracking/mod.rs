@@ -25,7 +25,7 @@ pub(crate) use tell::State;
 use crate::PoolPlan;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
-use crate::core::{Connection, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};
 use keyway_proxy::{Busy, Session};
@@ -96,7 +96,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn track(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Step {
         if let Some(step) = self.answer_tracking(asked) {
@@ -130,7 +130,7 @@ impl Plane {
     /// what `CLIENT CACHING` said of it.
     pub(in crate::core) fn dispatch_tracked(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -141,7 +141,7 @@ impl Plane {
             false => session.tracking.as_ref().and_then(|tracking| tracking.caching_word()),
         };
         let way = session.tracking.as_ref().and_then(|tracking| tracking.way.as_ref());
-        let own: &[LinkIndex] = way.map_or(&[], |way| &way.links);
+        let own: &[ConnectionKey] = way.map_or(&[], |way| &way.links);
         if let Some(&full) = own.iter().find(|&&one| links[one].link.unsent_len() > UNSENT_MAX) {
             return Step::Full(full);
         }
@@ -170,7 +170,7 @@ impl Plane {
 
     fn send_on_own(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         pool: &PoolPlan,
         sharded: &ServerSet,
         asked: &mut RequestContext,
@@ -186,7 +186,7 @@ impl Plane {
     /// relies on being told.
     pub(in crate::core::pools::servers) fn change_tracking(
         &mut self,
-        links: &mut Vec<Connection>,
+        links: &mut Connections,
         asked: &mut RequestContext,
     ) {
         let Some(tracking) = asked.session.tracking.take() else { return };

@@ -1,4 +1,4 @@
-use crate::core::{Core, LinkIndex, Plane};
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Key, Slab, Time};
 use keyway_proxy::tracking::{
     Tracking, is_invalidation, write_broken, write_everything, write_redirected,
@@ -22,7 +22,7 @@ pub(crate) struct State {
     /// Where clients were that others are told in place of, by their ids.
     targets: BTreeMap<u64, Key<Session>>,
     /// Links that end because another did, with their generation.
-    pub(super) losses: Vec<(LinkIndex, u32, BackendFault)>,
+    pub(super) losses: Vec<(ConnectionKey, u32, BackendFault)>,
     /// When links on which nothing moves are asked for a sign.
     pub(super) next_ping: Time,
 }
@@ -53,7 +53,7 @@ impl State {
 impl Core {
     /// A link that is to end because another did, if it has not by itself: its
     /// place may be another's.
-    pub(crate) fn next_loss(&mut self) -> Option<(LinkIndex, BackendFault)> {
+    pub(crate) fn next_loss(&mut self) -> Option<(ConnectionKey, BackendFault)> {
         while let Some((index, generation, fault)) = self.plane.servers.tracking.losses.pop() {
             if self.links[index].generation == generation {
                 return Some((index, fault));
