@@ -450,9 +450,8 @@ impl<I: Io> Worker<I> {
         if token.0 & LINK == 0 {
             return None;
         }
-        let index = token.0 as u32 as usize;
-        let connection = self.core.links.get(index)?;
-        (link_token(index, connection.generation) == token).then_some(index)
+        let (key, connection) = self.core.links.at(token.0 as u32 as usize)?;
+        (link_token(key, connection.generation) == token).then_some(key)
     }
 
     /// Reads on where reading stopped for fairness or for want of room.
@@ -748,8 +747,8 @@ impl<I: Io> Worker<I> {
     }
 }
 
-fn link_token(index: ConnectionKey, generation: u32) -> Token {
-    Token(LINK | u64::from(generation) << 32 | index as u64)
+fn link_token(key: ConnectionKey, generation: u32) -> Token {
+    Token(LINK | u64::from(generation) << 32 | key.index() as u64)
 }
 
 #[cfg(test)]

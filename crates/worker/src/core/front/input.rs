@@ -435,7 +435,7 @@ impl Plane {
         key: Key<Session>,
         since: Time,
     ) {
-        for connection in links {
+        for connection in links.iter_mut() {
             let is_its = |owner: Owner| self.session_of(owner) == Some(key);
             let since = self.counts_from(connection.pool, since);
             if connection.link.backdate_last(is_its, (since, self.clock.now)) {

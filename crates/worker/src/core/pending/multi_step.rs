@@ -110,7 +110,7 @@ impl State {
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,
-            link: 0,
+            link: ConnectionKey::NONE,
             request: Vec::new(),
             said: Vec::new(),
             work,

@@ -197,8 +197,9 @@ pub(in crate::core) fn late_link(
         return None;
     }
     let client = whose(key, session);
-    let is_its = |it: &Connection| (it.pool, it.backend) == server && it.is_late_for(client);
-    links.iter().position(is_its)
+    let is_its =
+        |(_, it): &(_, &Connection)| (it.pool, it.backend) == server && it.is_late_for(client);
+    links.with_keys().find(is_its).map(|(key, _)| key)
 }
 
 /// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
@@ -219,7 +220,7 @@ pub(in crate::core) fn late_apart(
     let is_its = |&(index, it): &(ConnectionKey, &Connection)| {
         index != at && (it.pool, it.backend) == server && it.is_late_for(client)
     };
-    links.iter().enumerate().find(is_its).map(|(index, _)| index)
+    links.with_keys().find(is_its).map(|(index, _)| index)
 }
 
 /// Returns whether requests of a client may go by other connections from now on: none of its requests

@@ -11,13 +11,12 @@ use keyway_net::{ConnectFault, Socket, TlsFault};
 use keyway_proxy::{Internal, LinkOptions, LinkState, Owner};
 use keyway_resp::{Protocol, reply};
 use keyway_topology::{BackendId, FailureReason, HealthState, Rejoin};
-use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 impl Core {
     /// Begins the connections that pools with `preconnect` ask for.
-    pub(in crate::core) fn preconnect(&mut self, among: Range<ConnectionKey>) {
+    pub(in crate::core) fn preconnect(&mut self, among: impl IntoIterator<Item = ConnectionKey>) {
         for index in among {
             // Those for RESP3 wait until a client speaks it.
             let connection = &self.links[index];
@@ -52,7 +51,7 @@ impl Core {
             self.plane.servers.pubsub.is_moving = true;
             // Requests that wait for a link may go elsewhere now.
             let Core { sessions, links, plane } = self;
-            for slot in links {
+            for slot in links.iter_mut() {
                 release_all(sessions, plane, slot);
             }
         }
@@ -214,7 +213,8 @@ impl Core {
         let now = self.plane.clock.now;
         self.plane.next_deadline = None;
         self.plane.release_held(&mut self.links);
-        for index in 0..self.links.len() {
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
             if self.links[index].link.in_flight() == 0
                 && self.links[index].waiting.is_empty()
                 && matches!(self.links[index].link.state(), LinkState::Idle | LinkState::Ready)
@@ -338,7 +338,7 @@ impl Core {
     fn try_failing(&mut self) {
         let Core { links, plane, .. } = self;
         let mut before = None;
-        let shared = links.iter_mut().enumerate().filter(|(_, connection)| !connection.is_private);
+        let shared = links.with_keys_mut().filter(|(_, connection)| !connection.is_private);
         for (index, connection) in shared {
             let is_first = before.replace(connection.id) != Some(connection.id);
             let is_failing = || plane.plan.health.state(connection.id) == HealthState::Failing;

@@ -21,7 +21,8 @@ impl Core {
     /// Sees to the commands that wait at servers of a pool that have their keys no more.
     #[cold]
     pub(super) fn move_waiting(&mut self, pool: u16) {
-        for index in 0..self.links.len() {
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
             if !self.plane.waits_astray(&self.links[index], pool) {
                 continue;
             }

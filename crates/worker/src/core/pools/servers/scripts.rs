@@ -451,8 +451,8 @@ mod tests {
 
     fn reconnect(core: &mut Core) {
         core.plane.upstream.connects.clear();
-        core.on_connecting(0);
-        core.on_connected(0, Socket(2));
+        core.on_connecting(core.links.key_at(0));
+        core.on_connected(core.links.key_at(0), Socket(2));
     }
 
     #[test]
@@ -460,7 +460,7 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, &EVALSHA.repeat(2));
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "EVALSHA"]);
-        core.on_backend_bytes(0, b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["EVALSHA"]);
         // Whatever may have emptied servers: it is given again.
@@ -474,21 +474,22 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, &[EVALSHA, b"GET k\r\n"].concat());
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
-        core.on_backend_bytes(0, &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat())
+            .unwrap();
         core.continue_multi_steps();
         assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
         assert!(sent(&mut core).is_empty());
         // Alone it runs again, and what comes meanwhile waits.
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
         core.on_client_bytes(client, b"GET k\r\n");
         core.continue_multi_steps();
         assert_eq!(sent(&mut core), ["EXISTS"]);
-        core.on_backend_bytes(0, b"*1\r\n:0\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"*1\r\n:0\r\n").unwrap();
         core.continue_multi_steps();
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
         assert_eq!(sent(&mut core), ["GET"]);
     }
@@ -499,12 +500,12 @@ mod tests {
             let (mut core, client) = core_and_client();
             core.on_client_bytes(client, EVALSHA);
             assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-            core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+            core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
             core.continue_multi_steps();
             assert_eq!(sent(&mut core), ["EXISTS"]);
             match is_lost {
-                false => core.on_backend_bytes(0, b"*1\r\n:1\r\n").unwrap(),
-                true => drop(core.on_link_lost(0, BackendFault::Closed)),
+                false => core.on_backend_bytes(core.links.key_at(0), b"*1\r\n:1\r\n").unwrap(),
+                true => drop(core.on_link_lost(core.links.key_at(0), BackendFault::Closed)),
             }
             core.continue_multi_steps();
             assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
@@ -520,7 +521,7 @@ mod tests {
             core.on_client_bytes(client, &transaction);
             assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
             let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
-            core.on_backend_bytes(0, &replies).unwrap();
+            core.on_backend_bytes(core.links.key_at(0), &replies).unwrap();
             core.continue_multi_steps();
             assert!(sent(&mut core).is_empty(), "it is not run again");
         }
@@ -534,7 +535,7 @@ mod tests {
         core.on_client_bytes(client, b"CLIENT REPLY OFF\r\n");
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
         core.continue_multi_steps();
         assert!(sent(&mut core).is_empty());
     }
@@ -544,7 +545,7 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, &[EVALSHA, b"CLIENT REPLY SKIP\r\nGET k\r\n"].concat());
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
         assert_eq!(sent(&mut core), ["GET"]);
     }
@@ -554,9 +555,9 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, EVALSHA);
         sent(&mut core);
-        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.on_client_bytes(client, EVALSHA);
-        core.on_link_lost(0, BackendFault::Closed);
+        core.on_link_lost(core.links.key_at(0), BackendFault::Closed);
         assert!(output(&core, client).contains("was not sent"), "{}", output(&core, client));
         reconnect(&mut core);
         core.on_client_bytes(client, EVALSHA);
@@ -573,12 +574,17 @@ mod tests {
                 .unwrap();
             core.on_client_bytes(client, line.as_bytes());
             assert_eq!(sent(&mut core), ["LOAD", name]);
-            core.on_backend_bytes(0, b"-ERR Library 'mylib' already exists\r\n+OK\r\n").unwrap();
+            core.on_backend_bytes(
+                core.links.key_at(0),
+                b"-ERR Library 'mylib' already exists\r\n+OK\r\n",
+            )
+            .unwrap();
             core.continue_multi_steps();
             for _ in 0..3 {
                 core.on_client_bytes(client, b"FCALL f 1 k\r\n");
                 assert_eq!(sent(&mut core), ["FCALL"]);
-                core.on_backend_bytes(0, b"-ERR Function not found\r\n").unwrap();
+                core.on_backend_bytes(core.links.key_at(0), b"-ERR Function not found\r\n")
+                    .unwrap();
             }
             core.plane.scripts(0).load_library(b"another", CODE);
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
@@ -597,7 +603,11 @@ mod tests {
                 assert!(output(&core, client).starts_with("-ERR"));
             }
             assert_eq!(core.links[0].link.state(), LinkState::Ready);
-            core.on_backend_bytes(0, b"-BUSY a script runs\r\n-BUSY a script runs\r\n").unwrap();
+            core.on_backend_bytes(
+                core.links.key_at(0),
+                b"-BUSY a script runs\r\n-BUSY a script runs\r\n",
+            )
+            .unwrap();
             core.continue_multi_steps();
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
             assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
