@@ -382,7 +382,8 @@ impl<I: Io> Worker<I> {
     fn read_link(&mut self, index: ConnectionKey, hangup: bool) {
         let mut budget = self.plan.limits.read_len_per_turn as usize * 4;
         loop {
-            let Some(socket) = self.core.links[index].socket else { return };
+            let socket = self.core.links.get(index).and_then(|connection| connection.socket);
+            let Some(socket) = socket else { return };
             if self.core.is_held(index) {
                 return;
             }

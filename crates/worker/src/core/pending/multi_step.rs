@@ -164,8 +164,12 @@ impl Core {
             let Core { sessions, links, plane } = self;
             match due {
                 Due::Ask(key) => plane.ask_again(sessions, links, key),
-                Due::Scripts(index) => links[index].given.forget_scripts(),
-                Due::Loads(index) => links[index].given = Given::default(),
+                Due::Scripts(key) => {
+                    let _ = links.get_mut(key).map(|it| it.given.forget_scripts());
+                }
+                Due::Loads(key) => {
+                    let _ = links.get_mut(key).map(|it| it.given = Given::default());
+                }
                 Due::Warm(key) => plane.continue_warm_up_read(sessions, links, key),
                 Due::EndWait(join) => plane.end_wait(sessions, links, join),
             }

@@ -38,7 +38,8 @@ impl Plane {
         busy: &Busy,
     ) {
         let len_min = self.plan.limits.pass_len();
-        self.upstream.obstructed.retain(|&index| links[index].is_obstructed(len_min));
+        let is_obstructed = |it: &Connection| it.is_obstructed(len_min);
+        self.upstream.obstructed.retain(|&key| links.get(key).is_some_and(is_obstructed));
         // The rest of a request that is sent as it comes is not to wait for its own reply.
         let is_at_work = session.streaming.is_some() || session.is_special();
         if session.lane == BULK || is_at_work || session.sub_request.is_some() {

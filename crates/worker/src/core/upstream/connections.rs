@@ -59,7 +59,7 @@ impl Core {
 
     /// Whether a link that was to be connected still is.
     pub fn wants_connection(&self, index: ConnectionKey) -> bool {
-        let connection = &self.links[index];
+        let Some(connection) = self.links.get(index) else { return false };
         connection.is_connecting
             && matches!(connection.link.state(), LinkState::Idle | LinkState::Backoff { .. })
             && Plane::may_connect(&self.links, connection)

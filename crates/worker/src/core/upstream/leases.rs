@@ -442,10 +442,9 @@ impl Core {
         }
     }
 
-    /// Whether a link that was to be ended still is: it may have ended by
-    /// itself, and its place may be another's.
+    /// Whether a connection that was to be ended still is: it may have ended by itself.
     pub(crate) fn is_to_be_discarded(&self, index: ConnectionKey) -> bool {
-        !self.links[index].is_free && self.links[index].lease.is_none()
+        self.links.get(index).is_some_and(|it| !it.is_free && it.lease.is_none())
     }
 
     /// Private links that a session has, for tests.

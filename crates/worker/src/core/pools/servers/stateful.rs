@@ -12,7 +12,7 @@
 use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::upstream::bypass::{late_apart, late_link};
-use crate::core::{ConnectionKey, Connections, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Time};
 use keyway_command::{Across, Handling, Request, Verb};
 use keyway_proxy::{
@@ -354,7 +354,8 @@ impl Plane {
     /// any more.
     fn current_watch(links: &Connections, asked: &RequestContext) -> Option<Watch> {
         let watch = asked.session.stateful.as_ref()?.watch?;
-        let link = watch.link.filter(|&index| links[index].lease == Some(asked.key));
+        let is_own = |it: &Connection| it.lease == Some(asked.key);
+        let link = watch.link.filter(|&key| links.get(key).is_some_and(is_own));
         Some(Watch { link, ..watch })
     }
 
