@@ -1,6 +1,6 @@
 //! Requests of clients that may not do everything: looked at before they start.
 
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::tracking::forget_caching;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolPlan};

@@ -1,6 +1,6 @@
 use crate::advice::{advice, advice_of_tls};
 use crate::core::front::access::{is_failed_login, local_context};
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::cluster::Reader;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::forget_caching;

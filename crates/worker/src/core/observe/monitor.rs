@@ -5,7 +5,7 @@
 //! wait instead. A monitor that does not read misses lines, and is told how
 //! many once it has read.
 
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Core, Plane};
 use crate::monitors::Line;

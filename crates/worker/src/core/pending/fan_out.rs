@@ -3,7 +3,7 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use crate::Upstream;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};

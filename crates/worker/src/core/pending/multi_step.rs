@@ -7,7 +7,7 @@
 //! link it came from is in use just then, and goes on at the end of the turn.
 
 use crate::Upstream;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::info::Report;
 use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_script};
 use crate::core::pools::servers::stateful::RequestContext;

@@ -16,7 +16,7 @@
 //! From then on the client has its requests sent by connections of their own
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
 
-use crate::core::front::input::reserved;
+use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;

@@ -3,7 +3,7 @@
 
 use super::Reader;
 use crate::Upstream;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};

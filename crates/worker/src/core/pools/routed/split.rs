@@ -6,7 +6,7 @@
 //! home with the first request behind it that needs no such thing.
 
 use super::routes_of;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};

@@ -1,7 +1,7 @@
 //! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
 //! of them.
 
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Connections, Plane};
 use crate::server_status::backend_state;

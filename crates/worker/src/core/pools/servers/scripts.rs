@@ -7,7 +7,7 @@
 //! of it, the libraries before the first FCALL, and again once there are others.
 //! A server takes a library that it has already for an error, which is nobody's.
 
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pending::multi_step::{Conclusion, Due};
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};

@@ -10,7 +10,7 @@
 //! the reply to a write of the client that has timed out.
 
 use crate::Upstream;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::upstream::bypass::{late_apart, late_link};
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Time};

@@ -9,7 +9,7 @@
 //! ```
 //! A session that waits starts no other request, and stays with its worker.
 
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Core, Plane};
 use crate::handouts::Handout;

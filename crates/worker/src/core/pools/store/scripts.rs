@@ -9,7 +9,7 @@
 //! texts of scripts are shared by all workers (`keyway_script::Registry`).
 
 use crate::core::Plane;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::{Settlement, is_of_everything};

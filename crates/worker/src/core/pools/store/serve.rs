@@ -1,7 +1,7 @@
 //! Requests that the embedded store executes.
 
 use crate::PoolPlan;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::transactions::tells_of_all;

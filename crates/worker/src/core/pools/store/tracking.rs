@@ -9,7 +9,7 @@
 //! A push is appended to a client's output between whole replies, and by its
 //! own worker alone: it comes behind the reply to the read that it is about.
 
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Core, Plane};
 use crate::invalidations::{Client, Table, Told, What};

@@ -12,7 +12,7 @@
 //! refused when it comes; then EXEC is refused as well, as with Redis.
 
 use crate::PoolPlan;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::{ForKeys, RequestContext};
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::tracking::Settlement;

@@ -1,6 +1,6 @@
 use super::shape_of;
 use crate::PoolKind;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Connections, Plane};
 use keyway_base::Key;

@@ -23,7 +23,7 @@ pub(in crate::core) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
 use crate::PoolPlan;
-use crate::core::front::input::Step;
+use crate::core::front::read::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_command::{Handling, Request, Verb};
