@@ -60,7 +60,7 @@ impl Core {
                 continue;
             }
             self.plane.cluster.displaced.swap_remove(at);
-            let connection = &self.links[index];
+            let Some(connection) = self.links.get(index) else { continue };
             let goes_on = connection.generation == generation && connection.unblock.is_some();
             if goes_on && self.plane.waits_astray(connection, connection.pool) {
                 self.leave(index);
