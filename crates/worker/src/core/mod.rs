@@ -20,6 +20,7 @@ mod leftovers;
 mod observe;
 mod pending;
 mod pools;
+mod request;
 mod upstream;
 
 pub use leftovers::Leftovers;

@@ -3,8 +3,8 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use crate::Upstream;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_base::Key;

@@ -7,11 +7,11 @@
 //! link it came from is in use just then, and goes on at the end of the turn.
 
 use crate::Upstream;
-use crate::core::front::read::Step;
 use crate::core::pools::servers::info::Report;
 use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_script};
-use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::caching_request;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Fault, Key, Slab, Time};

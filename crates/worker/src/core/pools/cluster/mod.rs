@@ -40,7 +40,7 @@ use readers::USERS;
 pub(in crate::core) use readers::{Reader, Readers};
 pub(in crate::core) use redirect::Waits;
 
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::pool_kind::address_of;

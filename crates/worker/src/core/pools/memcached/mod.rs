@@ -16,7 +16,7 @@ mod warm;
 pub(in crate::core) use access::was_let;
 use keyway_proxy::WaitFor;
 
-use crate::core::front::read::Step;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::{Fault, Key, Slab};

@@ -1,8 +1,8 @@
 //! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
 //! of them.
 
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};

@@ -7,9 +7,9 @@
 //! of it, the libraries before the first FCALL, and again once there are others.
 //! A server takes a library that it has already for an error, which is nobody's.
 
-use crate::core::front::read::Step;
 use crate::core::pending::multi_step::{Conclusion, Due};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};

@@ -1,10 +1,10 @@
 //! Requests that the embedded store executes.
 
 use crate::PoolPlan;
-use crate::core::front::read::Step;
-use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::store::slow::is_timed;
 use crate::core::pools::store::transactions::tells_of_all;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use keyway_base::Part;
 use keyway_command::{Condition, Handling, Verb, store_scripts, store_serves};

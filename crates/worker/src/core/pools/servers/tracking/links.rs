@@ -1,6 +1,6 @@
 use super::hears;
 use crate::core::pools::servers::scripts::Given;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key};
