@@ -2,7 +2,8 @@
 //!
 //! | file | what happens there |
 //! | --- | --- |
-//! | `connections` | connecting, losing and retrying; timeouts; probes |
+//! | `connections` | connecting, losing and retrying; timeouts |
+//! | `probes` | how healthy a server is, by its replies and by probes |
 //! | `leases` | connections that one client has for itself |
 //! | `bypass` | ways around a large reply, and when a client may change connections |
 //! | `streamed_replies` | large replies go to their clients as they come |
@@ -27,6 +28,7 @@ pub(in crate::core) mod health_log;
 mod heard;
 pub(in crate::core) mod leases;
 pub(in crate::core) mod locked;
+pub(in crate::core) mod probes;
 pub(in crate::core) mod reply;
 pub(in crate::core) mod streamed_replies;
 pub(in crate::core) mod streamed_requests;

@@ -341,32 +341,9 @@ impl Plane {
         links: &mut Connections,
         asked: &mut RequestContext,
     ) -> Step {
-        let Some(stateful) = &asked.session.stateful else { return Step::Started };
-        let Some(transaction) = &stateful.transaction else { return Step::Started };
         let watch = self.standing_watch(links, asked);
-        if transaction.is_refused() {
-            self.end_transaction(links, asked.key, asked.session);
-            let text = "EXECABORT Transaction discarded because of previous errors.";
-            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
-            return Step::Started;
-        }
-        match watch {
-            Some(Watch { link: None, .. }) => {
-                self.end_transaction(links, asked.key, asked.session);
-                let protocol = asked.session.identity.protocol;
-                self.answer_locally(asked, |out| protocol.null_array(out));
-                return Step::Started;
-            }
-            Some(_) if !asked.session.is_quiet(asked.busy) => {
-                asked.session.fence();
-                return Step::Wait;
-            }
-            None if transaction.queued() == 0 => {
-                self.end_transaction(links, asked.key, asked.session);
-                self.answer_locally(asked, |out| reply::array(out, 0));
-                return Step::Started;
-            }
-            _ => {}
+        if let Some(step) = self.answer_exec_here(links, asked, watch) {
+            return step;
         }
         // A client that is tracked sends all its requests by the connection that watches.
         let watches_apart = |index: &ConnectionKey| links[*index].role.is_none();
@@ -397,6 +374,54 @@ impl Plane {
         {
             return Step::Full(late);
         }
+        self.exec_on(links, asked, (index, watch.is_some()))
+    }
+
+    /// Answers an EXEC of which no server needs to know, or has it wait for the replies before
+    /// it. Returns `None` if it is to be sent.
+    fn answer_exec_here(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        watch: Option<Watch>,
+    ) -> Option<Step> {
+        let stateful = asked.session.stateful.as_ref();
+        let Some(transaction) = stateful.and_then(|stateful| stateful.transaction.as_ref()) else {
+            return Some(Step::Started);
+        };
+        if transaction.is_refused() {
+            self.end_transaction(links, asked.key, asked.session);
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            self.refuse(asked.session, asked.busy, |out| reply::error(out, text));
+            return Some(Step::Started);
+        }
+        match watch {
+            Some(Watch { link: None, .. }) => {
+                self.end_transaction(links, asked.key, asked.session);
+                let protocol = asked.session.identity.protocol;
+                self.answer_locally(asked, |out| protocol.null_array(out));
+                Some(Step::Started)
+            }
+            Some(_) if !asked.session.is_quiet(asked.busy) => {
+                asked.session.fence();
+                Some(Step::Wait)
+            }
+            None if transaction.queued() == 0 => {
+                self.end_transaction(links, asked.key, asked.session);
+                self.answer_locally(asked, |out| reply::array(out, 0));
+                Some(Step::Started)
+            }
+            _ => None,
+        }
+    }
+
+    /// Sends a transaction on a connection, if that takes it.
+    fn exec_on(
+        &mut self,
+        links: &mut Connections,
+        asked: &mut RequestContext,
+        (index, is_watched): (ConnectionKey, bool),
+    ) -> Step {
         let connection = &mut links[index];
         if self.is_full(connection) {
             return Step::Full(index);
@@ -415,7 +440,7 @@ impl Plane {
             return Step::Started;
         }
         self.send_transaction(links, asked, index);
-        if watch.is_some() {
+        if is_watched {
             // The watch ended with it.
             self.release(links, index);
             asked.session.fence();

@@ -363,7 +363,7 @@ impl Core {
             let began = plane.began(connection, worked);
             plane.note_failure(
                 connection,
-                crate::core::upstream::connections::failure_reason(fault),
+                crate::core::upstream::probes::failure_reason(fault),
                 began,
             );
         }
