@@ -14,6 +14,7 @@ mod cluster;
 mod core;
 mod entrance;
 mod error_stats;
+mod flaps;
 mod handouts;
 mod holds;
 mod invalidations;

@@ -7,8 +7,12 @@
 //! link it came from is in use just then, and goes on at the end of the turn.
 
 use crate::Upstream;
+use crate::core::pools::servers::given::Given;
 use crate::core::pools::servers::info::Report;
-use crate::core::pools::servers::scripts::{Given, Loads, Preload, Shown, give_script};
+use crate::core::pools::servers::scripts::Loads;
+use crate::core::pools::servers::scripts::Preload;
+use crate::core::pools::servers::scripts::Shown;
+use crate::core::pools::servers::scripts::give_script;
 use crate::core::pools::servers::tracking::caching_request;
 use crate::core::request::RequestContext;
 use crate::core::request::Step;
