@@ -1,16 +1,21 @@
 use super::*;
 use crate::cluster::{Speaker, ViewUpdate};
+use crate::core::Core;
 use crate::core::pools::FoundState;
+use crate::core::pools::cluster::state::Wait;
 use crate::core::tests::{client, core_of_kind, output, pass_to, plan_of};
+use keyway_base::Key;
 use keyway_base::{BackendFault, Fault, Sent, Time};
 use keyway_net::{ConnectFault, Socket};
 use keyway_proxy::Session;
 use keyway_proxy::local::{Unblock, UnblockReason};
 use keyway_resp::Protocol;
+use keyway_topology::ReadFrom;
 use keyway_topology::{
     ClusterPool, ClusterView, Discovery, Endpoint, Pool, PoolKind, ReadPolicy, SlotQuery,
     ViewSource,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 mod sent_on;
@@ -702,7 +707,7 @@ fn a_client_that_waits_for_a_primary_waits_on_in_the_pool_that_replaces_its_own(
     let mut core = Core::new(plan, cells, 1);
     let client = client(&mut core);
     let state = core.plane.cluster_state(1).map(|state| Arc::clone(&state.shared));
-    let wait = gone::Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
+    let wait = Wait::new((Time(0), 0), (seconds(1), Duration::ZERO), state.as_ref());
     core.plane.cluster.unowned.insert(client.to_bits(), wait);
     assert!(core.plane.waited_in_vain(client).is_some(), "its own pool has ended");
     core.plane.bring_wait(client, 1);
