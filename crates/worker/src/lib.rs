@@ -16,6 +16,7 @@ mod entrance;
 mod error_stats;
 mod flaps;
 mod handouts;
+mod held_servers;
 mod holds;
 mod invalidations;
 mod mail;

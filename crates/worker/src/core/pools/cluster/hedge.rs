@@ -5,9 +5,9 @@
 //! Who waits is kept in a [`Hedge`] as long as both are out. The reply that comes first
 //! takes it away, so the other one finds nobody: an ordinary late reply.
 
-use super::readers::Look;
 use super::readers::LookOf;
 use super::readers::chooser_of;
+use super::replicas::Look;
 use crate::Upstream;
 use crate::core::pools::FoundState;
 use crate::core::pools::cluster::hedging::Hedging;

@@ -3,6 +3,7 @@
 use super::ClusterState;
 use crate::Plan;
 use crate::core::pools::FoundState;
+use crate::core::pools::cluster::replicas::Look;
 use crate::core::pools::cluster::replicas::Reader;
 use crate::core::pools::cluster::replicas::Readers;
 use crate::core::pools::cluster::replicas::ReplicaStatus;
@@ -14,16 +15,6 @@ use keyway_command::{Flags, Request, Verb};
 use keyway_proxy::{Busy, Session};
 use keyway_topology::{BackendId, ReadFrom};
 use std::time::Duration;
-
-/// What a choice goes by: the servers by their places.
-pub(super) trait Look {
-    /// Whether it may be read.
-    fn standing(&self, place: u16) -> ReplicaStatus;
-    /// What a request to it costs.
-    fn cost(&self, place: u16) -> u64;
-    /// Whether it is to be asked once to see how fast it is.
-    fn claim_try(&self, place: u16) -> bool;
-}
 
 /// What a worker knows of a pool's servers now.
 pub(super) struct LookOf<'l> {

@@ -1,8 +1,17 @@
 //! The servers that a pool may read from, and the choice among them.
 
 use crate::Cluster;
-use crate::core::pools::cluster::readers::Look;
 use keyway_topology::{ClusterMap, Endpoint, NodeHealth, PlacedNode, ReadFrom, ReadPolicy};
+
+/// What a choice goes by: the servers by their places.
+pub(super) trait Look {
+    /// Whether it may be read.
+    fn standing(&self, place: u16) -> ReplicaStatus;
+    /// What a request to it costs.
+    fn cost(&self, place: u16) -> u64;
+    /// Whether it is to be asked once to see how fast it is.
+    fn claim_try(&self, place: u16) -> bool;
+}
 
 /// Most shares that one server counts for.
 pub(super) const WEIGHT_MAX: u32 = 100;

@@ -163,6 +163,7 @@ impl Plane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::state::{Fragment, NO_FRAGMENT};
     use super::*;
 
     #[test]

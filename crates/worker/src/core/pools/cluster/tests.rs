@@ -1,4 +1,3 @@
-use super::*;
 use crate::cluster::{Speaker, ViewUpdate};
 use crate::core::Core;
 use crate::core::pools::FoundState;
@@ -676,7 +675,7 @@ fn nothing_that_is_known_of_a_pool_that_ends_is_known_of_the_next_at_its_positio
     hear(&mut core, 2, "-TRYAGAIN later\r\n");
     assert_eq!((output(&core, client), core.plane.cluster.retries.len()), (String::new(), 1));
     core.plane.begin_round(0);
-    core.plane.note_question(0, 1, super::rounds::About::Role);
+    core.plane.note_question(0, 1, super::state::About::Role);
     core.plane.cluster.silent.insert((0, 1), Time(u64::MAX));
     core.plane.cluster.unanswered.push((0, 1, 1));
     core.plane.cluster.told_about.push(0);
