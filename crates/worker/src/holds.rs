@@ -5,7 +5,6 @@
 //! asked. So its pool remembers it by address as well, and a worker that gives the server a place
 //! takes it out of use there.
 
-use crate::held_servers::Holds;
 use crate::{Cluster, Plan, Retired};
 use keyway_topology::{BackendId, Endpoint};
 use std::sync::Arc;
@@ -234,6 +233,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::held_servers::Holds;
 
     #[test]
     fn an_address_stays_held_until_an_operator_restores_it() {
