@@ -613,7 +613,7 @@ impl Sim {
             let in_flight = if is_looking { 0 } else { figures.in_flight };
             if figures.sessions_busy
                 + in_flight
-                + figures.joins
+                + figures.operations
                 + figures.routed_requests
                 + figures.hedges
                 > 0

@@ -1,6 +1,6 @@
 use super::Translation;
 use crate::memcached::{MemcachedJoin, WarmUpRead};
-use crate::{Join, MultiStep, Session};
+use crate::{Operation, Session};
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::Expect;
@@ -48,12 +48,12 @@ pub enum Owner {
         /// Place in its [`crate::ReplyOrder`].
         sequence: u32,
     },
-    /// A split request.
-    Join {
-        /// The join; stale once it was answered.
-        join: Key<Box<Join>>,
-        /// Which of its fragments.
-        fragment: u16,
+    /// A request that takes several exchanges.
+    Operation {
+        /// The request; stale once it was answered.
+        operation: Key<Operation>,
+        /// Which part of it: a fragment of a join.
+        part: u32,
     },
     /// A request of a client of memcached that is answered by more than a
     /// server's bytes.
@@ -71,8 +71,6 @@ pub enum Owner {
         /// Which of its keys.
         item_copy: u32,
     },
-    /// A request in several steps; stale once it was answered.
-    MultiStep(Key<Box<MultiStep>>),
     /// The worker itself.
     Internal(Internal),
     /// A client that asked for no reply (`CLIENT REPLY OFF` or `SKIP`): only that

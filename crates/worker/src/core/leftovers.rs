@@ -26,14 +26,14 @@ pub struct Leftovers {
     pub leases: usize,
     /// Commands on private links that are to be ended.
     pub unblocks: usize,
-    /// Split requests.
-    pub joins: usize,
+    /// Requests that take several exchanges.
+    pub operations: usize,
     /// Requests of memcached clients whose reply is put together from more than one server's bytes.
     pub memcached_joins: usize,
     /// Requests that wait for items from another pool, and items on their way.
     pub warm_up_reads: usize,
-    /// Requests in several steps, and next steps that are due for them or for joins.
-    pub multi_steps: usize,
+    /// Next steps that are due for them, and what is to follow from their replies.
+    pub operations_due: usize,
     /// Reads that were sent to two servers.
     pub hedges: usize,
     /// Requests that a cluster sends elsewhere, and sessions that wait for its map.
@@ -84,10 +84,10 @@ impl Core {
             link_waiters: links().map(|connection| connection.waiting.len()).sum(),
             leases: self.leases(),
             unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
-            joins: plane.pending.joins.len(),
+            operations: plane.pending.operations(),
             memcached_joins: plane.memcached.memcached_joins(),
             warm_up_reads: plane.memcached.warm_up_reads(),
-            multi_steps: plane.pending.multi_step.len(),
+            operations_due: plane.pending.due(),
             hedges: self.hedges(),
             cluster: plane.cluster.held(),
             held_back: plane.clients.held_back.len() + plane.clients.logins.len(),

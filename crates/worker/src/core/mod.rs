@@ -33,7 +33,7 @@ use keyway_metrics::{CloseReason, WorkerCells};
 use keyway_net::Socket;
 use keyway_proxy::local::UnblockReason;
 use keyway_proxy::memcached::MemcachedClient;
-use keyway_proxy::{Busy, Identity, JoinPool, Link, Session};
+use keyway_proxy::{Busy, Identity, Link, Session};
 use keyway_topology::{BackendId, RejoinClaim};
 use pools::PoolState;
 pub(crate) use pools::servers::pubsub::SubscriberIndex;
@@ -428,14 +428,14 @@ impl Core {
         if plane.inline.capacity() > KEPT_MAX {
             plane.inline = Vec::new();
         }
-        plane.pending.fan_out.trim(KEPT_MAX);
+        plane.pending.trim(KEPT_MAX);
         plane.cluster.split.trim(KEPT_MAX);
         plane.store.ahead.trim(KEPT_MAX);
         self.trim_hedges(KEPT_MAX);
         let plane = &mut self.plane;
         if self.sessions.is_empty() {
             plane.clients.busy_pool.trim();
-            plane.pending.joins_free = JoinPool::default();
+            plane.pending.forget_room();
             self.links.iter_mut().for_each(|connection| connection.link.give_back_memory());
         }
     }

@@ -27,8 +27,8 @@ pub struct Figures {
     pub link_output_max: usize,
     /// Most bytes of one link that are part of a reply.
     pub link_input_max: usize,
-    /// Split requests that wait for fragments.
-    pub joins: usize,
+    /// Requests that take several exchanges.
+    pub operations: usize,
     /// Reads that two servers were sent, of which neither has answered.
     pub hedges: usize,
     /// Requests to pools that lead to others, and what was asked for them.
@@ -52,7 +52,7 @@ impl Core {
     pub fn figures(&self, now: Time) -> Figures {
         let mut figures = Figures {
             sessions: self.sessions.len(),
-            joins: self.plane.pending.joins.len(),
+            operations: self.plane.pending.operations(),
             hedges: self.hedges(),
             routed_requests: self.plane.routes.routed_requests(),
             private_links: self.private_links(),

@@ -31,11 +31,7 @@ impl Plane {
     pub(in crate::core) fn place_in_session(&self, owner: Owner) -> Option<Place> {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
-            Owner::Join { join, .. } => {
-                let join = self.pending.joins.get(join).filter(|join| !join.is_unheard)?;
-                Some((join.session, join.sequence))
-            }
-            Owner::MultiStep(multi_step) => self.pending.multi_step.place_of(multi_step),
+            Owner::Operation { operation, .. } => self.pending.reply_index(operation),
             Owner::MemcachedJoin { memcached_join, .. } => {
                 self.memcached.place_of_memcached_join(memcached_join)
             }
@@ -48,8 +44,7 @@ impl Plane {
     pub(in crate::core) fn session_of(&self, owner: Owner) -> Option<Key<Session>> {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
-            Owner::Join { join, .. } => Some(self.pending.joins.get(join)?.session),
-            Owner::MultiStep(multi_step) => self.pending.multi_step.session_of(multi_step),
+            Owner::Operation { operation, .. } => self.pending.session_of(operation),
             Owner::MemcachedJoin { memcached_join, .. } => {
                 self.memcached.session_of_memcached_join(memcached_join)
             }

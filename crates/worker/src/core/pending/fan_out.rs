@@ -9,7 +9,7 @@ use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_base::Key;
 use keyway_command::{Join as Rule, Request, Split};
-use keyway_proxy::{Busy, Join, Owner, Session};
+use keyway_proxy::{Busy, Join, Owner, ReplyTo, Session};
 use keyway_resp::reply;
 use keyway_route::place;
 use std::sync::Arc;
@@ -197,7 +197,7 @@ impl Plane {
         }
         let request = work.request;
         let counted = request.command.counted();
-        let mut join = self.begin_join(key, session, busy, request, work.rule);
+        let (to, mut join) = self.begin_join(key, session, busy, request, work.rule);
         join.is_whole = matches!(work.cut, Cut::Whole);
 
         scratch.fragments.clear();
@@ -233,9 +233,9 @@ impl Plane {
             let keys = (request, args_per_key);
             self.copy_keys(scratch, links, session, keys, &mut join);
         }
-        let join_key = self.pending.joins.insert(join);
+        let operation = self.pending.begin(to, join);
         if matches!(work.cut, Cut::Whole) {
-            self.keep_lesson(join_key);
+            self.keep_conclusion(operation);
         }
         for server in 0..scratch.counts.len() {
             let fragment = scratch.fragments[server];
@@ -243,23 +243,22 @@ impl Plane {
                 let index = self.link_of(session, server as u16);
                 let connection = &mut links[index];
                 let len = connection.link.request_buf().len() - scratch.starts[server];
-                let owner = Owner::Join { join: join_key, fragment };
+                let owner = Owner::Operation { operation, part: fragment.into() };
                 connection.link.enqueue(owner, counted, len, self.clock.now);
                 self.note_unsent(index, connection);
             }
         }
         for (fragment, fault) in down {
-            let last =
-                self.pending.joins.get_mut(join_key).is_some_and(|j| j.on_fault(fragment, fault));
-            if last {
-                self.finish_join_now(join_key, session, busy);
+            let join = self.pending.get_mut::<Join>(operation);
+            if join.is_some_and(|join| join.on_fault(fragment, fault)) {
+                self.finish_join_now(operation, session, busy);
             }
         }
         Step::Started
     }
 
-    /// What a request is joined in that is about to be sent in fragments; its
-    /// reply's place is reserved.
+    /// What a request is joined in that is about to be sent in fragments; the
+    /// index of its reply is reserved.
     pub(in crate::core) fn begin_join(
         &mut self,
         key: Key<Session>,
@@ -267,21 +266,12 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
         rule: Rule,
-    ) -> Box<Join> {
-        self.count(session, request);
+    ) -> (ReplyTo, Box<Join>) {
+        let to = self.reply_to_request((key, session), busy, request);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);
-        join.session = key;
-        join.is_unheard = Self::is_silent(session);
-        session.unheard += u32::from(join.is_unheard);
-        join.sequence = if join.is_unheard { 0 } else { busy.order.reserve() };
-        join.started = self.clock.now;
-        join.counted = request.command.counted();
-        join.pool = session.pool;
         join.command = request.command.name;
-        join.is_whole = false;
-        Self::end_skip(session);
-        join
+        (to, join)
     }
 
     /// Copies each key (with its value) behind the head of its fragment.

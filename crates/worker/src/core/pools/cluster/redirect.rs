@@ -245,8 +245,8 @@ impl Core {
             // It has waited for a primary: its time counts from now on.
             links[index].link.begin_last_anew(plane.clock.now);
         }
-        if let Owner::MultiStep(multi_step) = one.exchange.owner {
-            plane.pending.multi_step.note_moved(multi_step, place, index);
+        if let Owner::Operation { operation, .. } = one.exchange.owner {
+            plane.pending.note_moved(operation, place, index);
         }
     }
 
@@ -562,7 +562,7 @@ impl Plane {
         });
         let heir = heir.filter(is_serving);
         let any = || (0..state.map.place_count() as u16).find(is_serving);
-        let is_part = matches!(one.exchange.owner, Owner::Join { .. });
+        let is_part = self.is_fragment(one.exchange.owner);
         heir.or_else(|| if is_part { None } else { any() }).unwrap_or(backend)
     }
 

@@ -131,7 +131,7 @@ impl Plane {
     #[cold]
     pub(in crate::core) fn on_memcached_join_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         if said.starts_with(b"-NOSCRIPT") {
-            self.pending.multi_step.due.push(Due::Loads(index));
+            self.pending.add_due(Due::Loads(index));
         }
     }
 }

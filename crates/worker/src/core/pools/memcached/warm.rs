@@ -167,7 +167,7 @@ impl Plane {
             is_held_up: false,
         };
         let key = self.memcached.warm_up_reads.insert(warm_up_read);
-        self.pending.multi_step.due.push(Due::Warm(key));
+        self.pending.add_due(Due::Warm(key));
         Step::Started
     }
 
@@ -292,7 +292,7 @@ impl Plane {
             is_held_up: false,
         };
         let key = self.memcached.warm_up_reads.insert(warm_up_read);
-        self.pending.multi_step.due.push(Due::Warm(key));
+        self.pending.add_due(Due::Warm(key));
         None
     }
 
@@ -333,7 +333,7 @@ impl Plane {
             Err(fault) => item_copy.on_fault(fault),
         }
         if !std::mem::replace(&mut warm_up_read.is_due, true) {
-            self.pending.multi_step.due.push(Due::Warm(key));
+            self.pending.add_due(Due::Warm(key));
         }
     }
 
@@ -411,7 +411,7 @@ impl Plane {
             let Some(warm_up_read) = warm_up_reads.get_mut(key) else { continue };
             warm_up_read.is_held_up = false;
             if !std::mem::replace(&mut warm_up_read.is_due, true) {
-                return self.pending.multi_step.due.push(Due::Warm(key));
+                return self.pending.add_due(Due::Warm(key));
             }
         }
     }

@@ -8,7 +8,8 @@
 //! A server takes a library that it has already for an error, which is nobody's.
 
 use crate::core::front::input::Step;
-use crate::core::pending::multi_step::{Conclusion, Due};
+use crate::core::pending::conclusions::Conclusion;
+use crate::core::pending::multi_step::Due;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
@@ -133,10 +134,10 @@ impl Plane {
         asked: &mut RequestContext,
         (loads, rule): (Loads, Rule),
     ) -> Step {
-        self.pending.multi_step.lesson = Some(Conclusion::Loads(loads));
+        self.pending.expect(Conclusion::Loads(loads));
         let RequestContext { key, session, busy, request } = asked;
         let step = self.send_everywhere(links, *key, session, busy, request, rule);
-        self.pending.multi_step.lesson = None;
+        self.pending.expect_nothing();
         step
     }
 
@@ -154,9 +155,9 @@ impl Plane {
             Digest::parse(text).is_some_and(|digest| scripts.script(&digest).is_some())
         };
         let certain: Vec<bool> = request.args.from(2).map(is_known).collect();
-        self.pending.multi_step.lesson = Some(Conclusion::Certain(certain));
+        self.pending.expect(Conclusion::Certain(certain));
         let step = self.send_everywhere(links, key, session, busy, request, Rule::AllOnes);
-        self.pending.multi_step.lesson = None;
+        self.pending.expect_nothing();
         step
     }
 
@@ -220,7 +221,7 @@ impl Plane {
             preload = Some((digest, body));
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
-        let mut multi_step = self.pending.multi_step.take(work);
+        let mut multi_step = self.pending.multi_steps_free.take(work);
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
         self.start_multi_step(links, key, session, busy, request, (multi_step, preload))
@@ -234,7 +235,7 @@ impl Plane {
         hasher.write_u64(scripts.losses());
         hasher.write(body);
         let hash = hasher.finish();
-        let place = &mut self.pending.multi_step.shown.0[hash as usize % SHOWN];
+        let place = &mut self.servers.shown.0[hash as usize % SHOWN];
         if *place != hash {
             *place = hash;
             scripts.see(body);
@@ -309,14 +310,14 @@ impl Plane {
     pub(in crate::core) fn on_load_refused(&mut self, index: ConnectionKey, said: &[u8]) {
         let passing: [&[u8]; 4] = [b"-BUSY", b"-LOADING", b"-MASTERDOWN", b"-OOM"];
         if passing.iter().any(|code| said.starts_with(code)) {
-            self.pending.multi_step.due.push(Due::Loads(index));
+            self.pending.add_due(Due::Loads(index));
         }
     }
 
     /// Every server has answered a request that loads or forgets something.
     #[cold]
-    pub(in crate::core) fn learn_loads(&mut self, join: &Join, loads: Loads) {
-        let scripts = self.scripts(join.pool);
+    pub(in crate::core) fn learn_loads(&mut self, pool: u16, join: &Join, loads: Loads) {
+        let scripts = self.scripts(pool);
         match (loads, join.agreed()) {
             // What was given meanwhile may have come first, and be gone.
             (Loads::Forgotten(Loaded::Scripts), _) => scripts.note_flushed(),

@@ -1,0 +1,240 @@
+//! One slab for all requests that take several exchanges, and what is the same for all of them:
+//! who is answered, how replies and faults of servers come to them, and how they end.
+
+use super::multi_step::Due;
+use crate::core::Plane;
+use keyway_base::{Fault, Key, Slab};
+use keyway_command::Request;
+use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, ReplyTo, Session};
+use keyway_resp::Kind;
+
+/// The operations of a worker.
+#[derive(Default)]
+pub(in crate::core::pending) struct Operations {
+    slab: Slab<Operation>,
+    /// How many there are of each kind, by [`OfKind::INDEX`].
+    counts: [usize; KINDS],
+}
+
+/// Number of variants of [`OperationKind`].
+const KINDS: usize = 2;
+
+/// A type that a variant of [`OperationKind`] holds.
+pub(in crate::core) trait OfKind: Sized {
+    /// Its place in [`Operations::counts`].
+    const INDEX: usize;
+    fn pack(this: Box<Self>) -> OperationKind;
+    fn unpack(kind: OperationKind) -> Option<Box<Self>>;
+    fn of(kind: &OperationKind) -> Option<&Self>;
+    fn of_mut(kind: &mut OperationKind) -> Option<&mut Self>;
+}
+
+macro_rules! kinds {
+    ($($index:literal: $kind:ident),*) => {$(
+        impl OfKind for $kind {
+            const INDEX: usize = $index;
+
+            #[inline]
+            fn pack(this: Box<Self>) -> OperationKind {
+                OperationKind::$kind(this)
+            }
+
+            #[inline]
+            fn unpack(kind: OperationKind) -> Option<Box<Self>> {
+                match kind {
+                    OperationKind::$kind(this) => Some(this),
+                    _ => None,
+                }
+            }
+
+            #[inline]
+            fn of(kind: &OperationKind) -> Option<&Self> {
+                match kind {
+                    OperationKind::$kind(this) => Some(this),
+                    _ => None,
+                }
+            }
+
+            #[inline]
+            fn of_mut(kind: &mut OperationKind) -> Option<&mut Self> {
+                match kind {
+                    OperationKind::$kind(this) => Some(this),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+kinds!(0: Join, 1: MultiStep);
+
+impl super::State {
+    /// Adds an operation. Its key names it until it has ended.
+    #[inline]
+    pub(in crate::core) fn begin<T: OfKind>(
+        &mut self,
+        reply_to: ReplyTo,
+        this: Box<T>,
+    ) -> Key<Operation> {
+        self.operations.counts[T::INDEX] += 1;
+        self.operations.slab.insert(Operation { reply_to, kind: T::pack(this) })
+    }
+
+    /// An operation of this kind, unless it has ended.
+    #[inline]
+    pub(in crate::core) fn get<T: OfKind>(&self, key: Key<Operation>) -> Option<&T> {
+        T::of(&self.operations.slab.get(key)?.kind)
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(in crate::core) fn get_mut<T: OfKind>(&mut self, key: Key<Operation>) -> Option<&mut T> {
+        T::of_mut(&mut self.operations.slab.get_mut(key)?.kind)
+    }
+
+    /// Takes out an operation of this kind, which has ended or is to begin anew.
+    #[inline]
+    pub(in crate::core) fn end<T: OfKind>(
+        &mut self,
+        key: Key<Operation>,
+    ) -> Option<(ReplyTo, Box<T>)> {
+        let Operation { reply_to, kind } = self.operations.slab.remove(key)?;
+        let this = T::unpack(kind);
+        debug_assert!(this.is_some(), "a key names an operation of one kind");
+        self.operations.counts[T::INDEX] -= 1;
+        Some((reply_to, this?))
+    }
+
+    /// Whose reply an operation becomes.
+    pub(in crate::core) fn reply_to(&self, key: Key<Operation>) -> Option<ReplyTo> {
+        Some(self.operations.slab.get(key)?.reply_to)
+    }
+
+    /// The session that an operation answers, or that waits for its end.
+    pub(in crate::core) fn session_of(&self, key: Key<Operation>) -> Option<Key<Session>> {
+        Some(self.reply_to(key)?.session)
+    }
+
+    /// The session that an operation answers, and the index of its reply there; `None` when the
+    /// client asked for no reply.
+    pub(in crate::core) fn reply_index(&self, key: Key<Operation>) -> Option<(Key<Session>, u32)> {
+        let ReplyTo { session, reply, .. } = self.reply_to(key)?;
+        Some((session, reply?))
+    }
+
+    /// Number of operations.
+    pub(in crate::core) fn operations(&self) -> usize {
+        self.operations.slab.len()
+    }
+}
+
+impl Plane {
+    /// Reserves the reply of a request that is about to be sent, and counts the request.
+    #[inline]
+    pub(in crate::core) fn reply_to_request(
+        &self,
+        (key, session): (Key<Session>, &mut Session),
+        busy: &mut Busy,
+        request: &Request,
+    ) -> ReplyTo {
+        self.count(session, request);
+        let is_unheard = Self::is_silent(session);
+        session.unheard += u32::from(is_unheard);
+        Self::end_skip(session);
+        ReplyTo {
+            session: key,
+            reply: if is_unheard { None } else { Some(busy.order.reserve()) },
+            started: self.clock.now,
+            counted: request.command.counted(),
+            pool: session.pool,
+        }
+    }
+
+    /// Hands an operation a server's reply to a part of it.
+    #[inline]
+    pub(in crate::core) fn on_operation_reply(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        (key, part): (Key<Operation>, u32),
+        kind: Kind,
+        reply: &[u8],
+    ) {
+        let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };
+        match &mut operation.kind {
+            OperationKind::Join(join) => {
+                if join.on_reply(part as u16, kind, reply) {
+                    self.finish_join(sessions, key);
+                }
+            }
+            OperationKind::MultiStep(multi_step) => {
+                let next = multi_step.on_reply(kind, reply);
+                self.after_multi_step_reply(sessions, key, (kind, reply), next);
+            }
+        }
+    }
+
+    /// A server does not answer its part of an operation.
+    #[cold]
+    pub(in crate::core) fn on_operation_fault(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        server: (u16, u16),
+        (key, part): (Key<Operation>, u32),
+        fault: Fault,
+    ) {
+        let Some(operation) = self.pending.operations.slab.get_mut(key) else { return };
+        match &mut operation.kind {
+            OperationKind::Join(join) => {
+                if join.on_fault(part as u16, fault) {
+                    self.finish_join(sessions, key);
+                } else if join.is_waiting {
+                    self.pending.add_due(Due::EndWait(key));
+                }
+            }
+            OperationKind::MultiStep(_) => {
+                self.on_multi_step_fault(sessions, server, key, fault);
+            }
+        }
+    }
+
+    /// Answers the client of an operation that has ended. Returns whether there was one to answer.
+    #[inline]
+    pub(in crate::core) fn answer_operation(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        to: ReplyTo,
+        fault: Option<Fault>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let Some(reply) = to.reply else {
+            self.end_unheard(sessions, to.session);
+            return false;
+        };
+        let Some(session) = sessions.get_mut(to.session) else { return false };
+        if let Some(fault) = fault {
+            session.note_fault(fault);
+        }
+        self.complete(to.session, session, reply, write);
+        true
+    }
+
+    /// The same for one that ends while its session is being parsed.
+    pub(in crate::core) fn answer_operation_now(
+        &self,
+        (session, busy): (&mut Session, &mut Busy),
+        to: ReplyTo,
+        fault: Option<Fault>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let Some(reply) = to.reply else {
+            session.unheard -= 1;
+            return false;
+        };
+        if let Some(fault) = fault {
+            session.note_fault(fault);
+        }
+        let errors = &self.plan.pools[usize::from(session.pool)].errors;
+        busy.order.complete(reply, &mut busy.output, |out| errors.watch(out, write));
+        true
+    }
+}
