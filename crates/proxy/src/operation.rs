@@ -1,5 +1,6 @@
 //! One request that takes several exchanges with servers.
 
+use crate::memcached::MemcachedJoin;
 use crate::{Join, MultiStep, Session};
 use keyway_base::{Key, Time};
 use keyway_command::Counted;
@@ -37,4 +38,6 @@ pub enum OperationKind {
     Join(Box<Join>),
     /// It asks one server after the other, or one again.
     MultiStep(Box<MultiStep>),
+    /// The reply to a client of memcached is put together from those of servers.
+    MemcachedJoin(Box<MemcachedJoin>),
 }

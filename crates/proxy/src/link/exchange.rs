@@ -1,5 +1,5 @@
 use super::Translation;
-use crate::memcached::{MemcachedJoin, WarmUpRead};
+use crate::memcached::WarmUpRead;
 use crate::{Operation, Session};
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
@@ -54,14 +54,6 @@ pub enum Owner {
         operation: Key<Operation>,
         /// Which part of it: a fragment of a join.
         part: u32,
-    },
-    /// A request of a client of memcached that is answered by more than a
-    /// server's bytes.
-    MemcachedJoin {
-        /// The memcached join; stale once it was answered.
-        memcached_join: Key<Box<MemcachedJoin>>,
-        /// Which of its fragments.
-        fragment: u16,
     },
     /// A request of a client of memcached for which items are brought over from
     /// an old pool; stale once it was answered.

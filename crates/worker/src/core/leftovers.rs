@@ -28,8 +28,6 @@ pub struct Leftovers {
     pub unblocks: usize,
     /// Requests that take several exchanges.
     pub operations: usize,
-    /// Requests of memcached clients whose reply is put together from more than one server's bytes.
-    pub memcached_joins: usize,
     /// Requests that wait for items from another pool, and items on their way.
     pub warm_up_reads: usize,
     /// Next steps that are due for them, and what is to follow from their replies.
@@ -85,7 +83,6 @@ impl Core {
             leases: self.leases(),
             unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
             operations: plane.pending.operations(),
-            memcached_joins: plane.memcached.memcached_joins(),
             warm_up_reads: plane.memcached.warm_up_reads(),
             operations_due: plane.pending.due(),
             hedges: self.hedges(),

@@ -32,9 +32,6 @@ impl Plane {
         match owner {
             Owner::Session { session, sequence } => Some((session, sequence)),
             Owner::Operation { operation, .. } => self.pending.reply_index(operation),
-            Owner::MemcachedJoin { memcached_join, .. } => {
-                self.memcached.place_of_memcached_join(memcached_join)
-            }
             Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
             Owner::WarmUpRead { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
@@ -45,9 +42,6 @@ impl Plane {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
             Owner::Operation { operation, .. } => self.pending.session_of(operation),
-            Owner::MemcachedJoin { memcached_join, .. } => {
-                self.memcached.session_of_memcached_join(memcached_join)
-            }
             Owner::WarmUpRead { warm_up_read, .. } => {
                 self.memcached.session_of_warm_up_read(warm_up_read)
             }

@@ -5,7 +5,8 @@ use super::multi_step::Due;
 use crate::core::Plane;
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
-use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, ReplyTo, Session};
+use keyway_proxy::memcached::MemcachedJoin;
+use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 use keyway_resp::Kind;
 
 /// The operations of a worker.
@@ -17,7 +18,7 @@ pub(in crate::core::pending) struct Operations {
 }
 
 /// Number of variants of [`OperationKind`].
-const KINDS: usize = 2;
+const KINDS: usize = 3;
 
 /// A type that a variant of [`OperationKind`] holds.
 pub(in crate::core) trait OfKind: Sized {
@@ -66,7 +67,7 @@ macro_rules! kinds {
     )*};
 }
 
-kinds!(0: Join, 1: MultiStep);
+kinds!(0: Join, 1: MultiStep, 2: MemcachedJoin);
 
 impl super::State {
     /// Adds an operation. Its key names it until it has ended.
@@ -113,6 +114,12 @@ impl super::State {
     /// The session that an operation answers, or that waits for its end.
     pub(in crate::core) fn session_of(&self, key: Key<Operation>) -> Option<Key<Session>> {
         Some(self.reply_to(key)?.session)
+    }
+
+    /// Whether a reply is waited for by an operation of this kind.
+    pub(in crate::core) fn is_part_of<T: OfKind>(&self, owner: Owner) -> bool {
+        let Owner::Operation { operation, .. } = owner else { return false };
+        self.get::<T>(operation).is_some()
     }
 
     /// The session that an operation answers, and the index of its reply there; `None` when the
@@ -170,6 +177,11 @@ impl Plane {
                 let next = multi_step.on_reply(kind, reply);
                 self.after_multi_step_reply(sessions, key, (kind, reply), next);
             }
+            OperationKind::MemcachedJoin(memcached_join) => {
+                if memcached_join.on_reply(part as u16, reply) {
+                    self.finish_memcached_join(sessions, key);
+                }
+            }
         }
     }
 
@@ -193,6 +205,11 @@ impl Plane {
             }
             OperationKind::MultiStep(_) => {
                 self.on_multi_step_fault(sessions, server, key, fault);
+            }
+            OperationKind::MemcachedJoin(memcached_join) => {
+                if memcached_join.on_fault(part as u16, fault) {
+                    self.finish_memcached_join(sessions, key);
+                }
             }
         }
     }

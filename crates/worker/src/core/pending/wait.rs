@@ -233,12 +233,6 @@ impl Plane {
         let Owner::Operation { operation, .. } = owner else { return false };
         self.pending.get::<Join>(operation).is_some_and(|join| join.is_waiting)
     }
-
-    /// Whether it is a part of a split request.
-    pub(in crate::core) fn is_fragment(&self, owner: Owner) -> bool {
-        let Owner::Operation { operation, .. } = owner else { return false };
-        self.pending.get::<Join>(operation).is_some()
-    }
 }
 
 impl Plane {

@@ -5,7 +5,7 @@ use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
 use keyway_proxy::local::UnblockReason;
-use keyway_proxy::memcached::write_text_failure;
+use keyway_proxy::memcached::{MemcachedJoin, write_text_failure};
 use keyway_proxy::{
     Exchange, Internal, LinkState, Owner, Redirected, Redirection, Session, write_fault,
 };
@@ -138,7 +138,7 @@ impl Core {
                     plane.on_operation_reply(sessions, (operation, part), kind, reply);
                 }
                 _ => {
-                    if refused && matches!(exchange.owner, Owner::MemcachedJoin { .. }) {
+                    if refused && plane.pending.is_part_of::<MemcachedJoin>(exchange.owner) {
                         plane.on_memcached_join_refused(index, reply);
                     }
                     plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
@@ -410,10 +410,6 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.on_operation_reply(sessions, (operation, part), kind, reply);
             }
-            Owner::MemcachedJoin { memcached_join, fragment } => {
-                cells.latency.record(exchange.started, self.clock.now);
-                self.on_memcached_join_reply(sessions, (memcached_join, fragment), reply);
-            }
             Owner::WarmUpRead { warm_up_read, item_copy } => {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.on_warm_up_read_reply(warm_up_read, item_copy, Ok(reply));
@@ -539,9 +535,6 @@ impl Plane {
             }
             Owner::Operation { operation, part } => {
                 self.on_operation_fault(sessions, (pool, backend), (operation, part), fault);
-            }
-            Owner::MemcachedJoin { memcached_join, fragment } => {
-                self.on_memcached_join_fault(sessions, (memcached_join, fragment), fault);
             }
             Owner::WarmUpRead { warm_up_read, item_copy } => {
                 self.on_warm_up_read_reply(warm_up_read, item_copy, Err(fault));

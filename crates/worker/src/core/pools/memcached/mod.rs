@@ -18,14 +18,14 @@ use keyway_proxy::WaitFor;
 use crate::core::front::input::{NextRequest, Step, waited_for_room};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
-use keyway_base::{Fault, Key, Slab};
+use keyway_base::{Fault, Key, Slab, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
     Wire, compose_request, parse_request, write_reply,
 };
-use keyway_proxy::memcached::{MemcachedJoin, MemcachedJoinPool, WarmUpRead};
-use keyway_proxy::{Busy, Session};
+use keyway_proxy::memcached::{MemcachedJoinPool, WarmUpRead};
+use keyway_proxy::{Busy, ReplyTo, Session};
 use std::sync::Arc;
 
 /// Longest item of a client that has not said its password yet, in bytes.
@@ -34,21 +34,15 @@ const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 /// What a worker needs for clients of memcached.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    memcached_joins: Slab<Box<MemcachedJoin>>,
     warm_up_reads: Slab<WarmUpRead>,
     copying: warm::Copying,
-    free: MemcachedJoinPool,
+    joins_free: MemcachedJoinPool,
     scratch: pool::Scratch,
     ahead: ahead::Ahead,
     returns: returns::Returns,
 }
 
 impl State {
-    /// Number of requests whose reply is put together from more than one server's bytes.
-    pub(in crate::core) fn memcached_joins(&self) -> usize {
-        self.memcached_joins.len()
-    }
-
     /// Number of requests that wait for items from another pool, and of these items.
     pub(in crate::core) fn warm_up_reads(&self) -> usize {
         self.warm_up_reads.len() + self.copying.len()
@@ -68,12 +62,24 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The place of its reply.
+    /// Reserves the index of its reply.
     #[inline]
     fn reserve(&mut self) -> u32 {
         match self.warm {
             Some(warm::Warm::Resumed { sequence, .. }) => sequence,
             _ => self.busy.order.reserve(),
+        }
+    }
+
+    /// Whose reply it gets, if it was parsed at `started`.
+    #[inline]
+    fn reply_to(&mut self, started: Time) -> ReplyTo {
+        ReplyTo {
+            session: self.key,
+            reply: Some(self.reserve()),
+            started,
+            counted: self.counted(),
+            pool: self.session.pool,
         }
     }
 

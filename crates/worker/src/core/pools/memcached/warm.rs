@@ -20,7 +20,7 @@ use keyway_memcache::{
 use keyway_proxy::memcached::{
     Aim, ItemCopy, MemcachedJoin, Place, Terms, WarmUpRead, Warmth, warmth_of,
 };
-use keyway_proxy::{Owner, Session};
+use keyway_proxy::{Owner, ReplyTo, Session};
 use keyway_topology::ServerSet;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) enum Warm {
     Watched,
     /// The old pool was seen to.
     Resumed {
-        /// The place of its reply.
+        /// The index of its reply.
         sequence: u32,
         /// When it was parsed.
         started: Time,
@@ -64,12 +64,12 @@ pub(super) enum Warm {
 }
 
 impl Warm {
-    /// Tells the memcached join that answers the request.
-    pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, bytes: &[u8]) {
+    /// Tells the memcached join that answers the request, and when that was parsed.
+    pub(super) fn mark(&self, memcached_join: &mut MemcachedJoin, parsed: &mut Time, bytes: &[u8]) {
         match self {
             Warm::Watched => memcached_join.watched = Some(bytes.to_vec()),
             Warm::Resumed { started, is_deleted, .. } => {
-                memcached_join.started = *started;
+                *parsed = *started;
                 memcached_join.is_deleted = *is_deleted;
             }
         }
@@ -242,15 +242,17 @@ impl Plane {
     pub(super) fn warm_read(
         &mut self,
         sessions: &Slab<Session>,
+        to_client: ReplyTo,
         memcached_join: Box<MemcachedJoin>,
         request: Vec<u8>,
     ) -> Option<Box<MemcachedJoin>> {
         let plan = Arc::clone(&self.plan);
-        let Some((sharded, warm_up)) = warm_up_of(&plan, memcached_join.pool) else {
+        let Some((sharded, warm_up)) = warm_up_of(&plan, to_client.pool) else {
             return Some(memcached_join);
         };
-        let owner = memcached_join.session.filter(|&owner| sessions.get(owner).is_some());
-        let (Some(session), Some(misses)) = (owner, memcached_join.misses()) else {
+        let (Some(session), Some(misses)) =
+            (sessions.get(to_client.session), memcached_join.misses())
+        else {
             return Some(memcached_join);
         };
         let (mut item_copies, mut hits) = (Vec::new(), 0);
@@ -260,7 +262,7 @@ impl Plane {
             if is_missed && !seen.insert(key) {
                 continue;
             }
-            let Some(to) = self.server_of(memcached_join.pool, sharded, key) else { continue };
+            let Some(to) = self.server_of(to_client.pool, sharded, key) else { continue };
             match self.old_place(warm_up, key, to) {
                 Old::Server(_) if !is_missed => hits += 1,
                 Old::Server(from) => {
@@ -276,13 +278,13 @@ impl Plane {
         if item_copies.is_empty() {
             return Some(memcached_join);
         }
-        let wire = sessions.get(session).and_then(|one| one.memcached?.wire).unwrap_or(Wire::Text);
+        let wire = session.memcached.and_then(|client| client.wire).unwrap_or(Wire::Text);
         let warm_up_read = WarmUpRead {
-            session,
-            sequence: memcached_join.sequence,
-            started: memcached_join.started,
-            counted: memcached_join.counted,
-            pool: memcached_join.pool,
+            session: to_client.session,
+            sequence: to_client.reply.unwrap_or_default(),
+            started: to_client.started,
+            counted: to_client.counted,
+            pool: to_client.pool,
             request,
             wire,
             item_copies,
@@ -461,16 +463,14 @@ impl Plane {
         if !warm_up_read.has_news()
             && let Some(memcached_join) = warm_up_read.missed.take()
         {
-            self.note_memcached_join(&memcached_join);
-            if let Some(fault) = memcached_join.fault() {
-                session.note_fault(fault);
-            }
-            let mut told = Vec::new();
-            self.write_memcached_join(&memcached_join, &mut told);
-            self.complete(warm_up_read.session, session, memcached_join.sequence, |out| {
-                out.extend_from_slice(&told);
-            });
-            return self.memcached.free.give(memcached_join);
+            let to_client = ReplyTo {
+                session: warm_up_read.session,
+                reply: Some(warm_up_read.sequence),
+                started: warm_up_read.started,
+                counted: warm_up_read.counted,
+                pool: warm_up_read.pool,
+            };
+            return self.answer_memcached_join(sessions, to_client, memcached_join);
         }
         let Some(mut busy) = session.busy.take() else { return };
         let plan = Arc::clone(&self.plan);
