@@ -1,6 +1,6 @@
 //! One request that takes several exchanges with servers.
 
-use crate::memcached::MemcachedJoin;
+use crate::memcached::{MemcachedJoin, WarmUpRead};
 use crate::{Join, MultiStep, Session};
 use keyway_base::{Key, Time};
 use keyway_command::Counted;
@@ -40,4 +40,7 @@ pub enum OperationKind {
     MultiStep(Box<MultiStep>),
     /// The reply to a client of memcached is put together from those of servers.
     MemcachedJoin(Box<MemcachedJoin>),
+    /// A request of a client of memcached for which items are brought over from an old pool. What
+    /// was asked of servers is not its reply yet.
+    WarmUpRead(Box<WarmUpRead>),
 }

@@ -1,5 +1,4 @@
 use super::Translation;
-use crate::memcached::WarmUpRead;
 use crate::{Operation, Session};
 use keyway_base::{Key, Time};
 use keyway_command::{Class, Counted};
@@ -52,16 +51,8 @@ pub enum Owner {
     Operation {
         /// The request; stale once it was answered.
         operation: Key<Operation>,
-        /// Which part of it: a fragment of a join.
+        /// Which part of it: a fragment of a join, an item copy of a warm-up read.
         part: u32,
-    },
-    /// A request of a client of memcached for which items are brought over from
-    /// an old pool; stale once it was answered.
-    WarmUpRead {
-        /// Which request.
-        warm_up_read: Key<WarmUpRead>,
-        /// Which of its keys.
-        item_copy: u32,
     },
     /// The worker itself.
     Internal(Internal),

@@ -28,8 +28,8 @@ pub struct Leftovers {
     pub unblocks: usize,
     /// Requests that take several exchanges.
     pub operations: usize,
-    /// Requests that wait for items from another pool, and items on their way.
-    pub warm_up_reads: usize,
+    /// Items on their way from one pool to another, and requests that wait to bring more.
+    pub item_copies: usize,
     /// Next steps that are due for them, and what is to follow from their replies.
     pub operations_due: usize,
     /// Reads that were sent to two servers.
@@ -83,7 +83,7 @@ impl Core {
             leases: self.leases(),
             unblocks: plane.clients.unblocks.len() + plane.upstream.unblocking.len(),
             operations: plane.pending.operations(),
-            warm_up_reads: plane.memcached.warm_up_reads(),
+            item_copies: plane.memcached.item_copies(),
             operations_due: plane.pending.due(),
             hedges: self.hedges(),
             cluster: plane.cluster.held(),

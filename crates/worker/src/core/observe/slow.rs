@@ -33,7 +33,7 @@ impl Plane {
             Owner::Session { session, sequence } => Some((session, sequence)),
             Owner::Operation { operation, .. } => self.pending.reply_index(operation),
             Owner::Hedged { hedge, .. } => self.place_in_session(self.cluster.owner_of(hedge)?),
-            Owner::WarmUpRead { .. } | Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
+            Owner::Unheard(_) | Owner::Internal(_) | Owner::None => None,
         }
     }
 
@@ -42,9 +42,6 @@ impl Plane {
         match owner {
             Owner::Session { session, .. } | Owner::Unheard(session) => Some(session),
             Owner::Operation { operation, .. } => self.pending.session_of(operation),
-            Owner::WarmUpRead { warm_up_read, .. } => {
-                self.memcached.session_of_warm_up_read(warm_up_read)
-            }
             Owner::Hedged { hedge, .. } => self.session_of(self.cluster.owner_of(hedge)?),
             Owner::Internal(_) | Owner::None => None,
         }

@@ -15,7 +15,6 @@ use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Across, Join as Rule, Request, Verb};
-use keyway_proxy::memcached::WarmUpRead;
 use keyway_proxy::{
     Busy, MultiStep, Next, Operation, Owner, ReplyTo, ScriptStep, Session, Work, write_fault,
 };
@@ -39,7 +38,7 @@ pub(in crate::core) enum Due {
     /// What was to be loaded through this connection was refused for now.
     Loads(ConnectionKey),
     /// The next question about an item that is brought over.
-    Warm(Key<WarmUpRead>),
+    Warm(Key<Operation>),
     /// A server that a WAIT asks is lost: whatever the others say, it fails.
     EndWait(Key<Operation>),
 }

@@ -5,7 +5,7 @@ use super::multi_step::Due;
 use crate::core::Plane;
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
-use keyway_proxy::memcached::MemcachedJoin;
+use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
 use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 use keyway_resp::Kind;
 
@@ -18,7 +18,7 @@ pub(in crate::core::pending) struct Operations {
 }
 
 /// Number of variants of [`OperationKind`].
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 /// A type that a variant of [`OperationKind`] holds.
 pub(in crate::core) trait OfKind: Sized {
@@ -67,7 +67,7 @@ macro_rules! kinds {
     )*};
 }
 
-kinds!(0: Join, 1: MultiStep, 2: MemcachedJoin);
+kinds!(0: Join, 1: MultiStep, 2: MemcachedJoin, 3: WarmUpRead);
 
 impl super::State {
     /// Adds an operation. Its key names it until it has ended.
@@ -106,6 +106,18 @@ impl super::State {
         Some((reply_to, this?))
     }
 
+    /// Number of operations of this kind.
+    #[inline]
+    pub(in crate::core) fn count<T: OfKind>(&self) -> usize {
+        self.operations.counts[T::INDEX]
+    }
+
+    /// Operations of this kind, with whose reply they become.
+    pub(in crate::core) fn all<T: OfKind + 'static>(&self) -> impl Iterator<Item = (ReplyTo, &T)> {
+        let all = self.operations.slab.iter();
+        all.filter_map(|(_, operation)| Some((operation.reply_to, T::of(&operation.kind)?)))
+    }
+
     /// Whose reply an operation becomes.
     pub(in crate::core) fn reply_to(&self, key: Key<Operation>) -> Option<ReplyTo> {
         Some(self.operations.slab.get(key)?.reply_to)
@@ -123,10 +135,13 @@ impl super::State {
     }
 
     /// The session that an operation answers, and the index of its reply there; `None` when the
-    /// client asked for no reply.
+    /// client asked for no reply, or when the replies of servers only prepare for its request.
     pub(in crate::core) fn reply_index(&self, key: Key<Operation>) -> Option<(Key<Session>, u32)> {
-        let ReplyTo { session, reply, .. } = self.reply_to(key)?;
-        Some((session, reply?))
+        let Operation { reply_to, kind } = self.operations.slab.get(key)?;
+        match kind {
+            OperationKind::WarmUpRead(_) => None,
+            _ => Some((reply_to.session, reply_to.reply?)),
+        }
     }
 
     /// Number of operations.
@@ -182,6 +197,7 @@ impl Plane {
                     self.finish_memcached_join(sessions, key);
                 }
             }
+            OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Ok(reply)),
         }
     }
 
@@ -211,6 +227,7 @@ impl Plane {
                     self.finish_memcached_join(sessions, key);
                 }
             }
+            OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Err(fault)),
         }
     }
 

@@ -410,10 +410,6 @@ impl Plane {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.on_operation_reply(sessions, (operation, part), kind, reply);
             }
-            Owner::WarmUpRead { warm_up_read, item_copy } => {
-                cells.latency.record(exchange.started, self.clock.now);
-                self.on_warm_up_read_reply(warm_up_read, item_copy, Ok(reply));
-            }
             Owner::Unheard(session) => {
                 cells.latency.record(exchange.started, self.clock.now);
                 self.end_unheard(sessions, session);
@@ -535,9 +531,6 @@ impl Plane {
             }
             Owner::Operation { operation, part } => {
                 self.on_operation_fault(sessions, (pool, backend), (operation, part), fault);
-            }
-            Owner::WarmUpRead { warm_up_read, item_copy } => {
-                self.on_warm_up_read_reply(warm_up_read, item_copy, Err(fault));
             }
             Owner::Unheard(session) => self.end_unheard(sessions, session),
             Owner::Internal(Internal::Cluster(number)) => {

@@ -18,13 +18,13 @@ use keyway_proxy::WaitFor;
 use crate::core::front::input::{NextRequest, Step, waited_for_room};
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
-use keyway_base::{Fault, Key, Slab, Time};
+use keyway_base::{Fault, Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{
     Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
     Wire, compose_request, parse_request, write_reply,
 };
-use keyway_proxy::memcached::{MemcachedJoinPool, WarmUpRead};
+use keyway_proxy::memcached::MemcachedJoinPool;
 use keyway_proxy::{Busy, ReplyTo, Session};
 use std::sync::Arc;
 
@@ -34,7 +34,6 @@ const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
 /// What a worker needs for clients of memcached.
 #[derive(Default)]
 pub(in crate::core) struct State {
-    warm_up_reads: Slab<WarmUpRead>,
     copying: warm::Copying,
     joins_free: MemcachedJoinPool,
     scratch: pool::Scratch,
@@ -43,9 +42,10 @@ pub(in crate::core) struct State {
 }
 
 impl State {
-    /// Number of requests that wait for items from another pool, and of these items.
-    pub(in crate::core) fn warm_up_reads(&self) -> usize {
-        self.warm_up_reads.len() + self.copying.len()
+    /// Number of items on their way from one pool to another, and of requests that wait to bring
+    /// more.
+    pub(in crate::core) fn item_copies(&self) -> usize {
+        self.copying.len()
     }
 }
 
@@ -66,20 +66,25 @@ impl Call<'_> {
     #[inline]
     fn reserve(&mut self) -> u32 {
         match self.warm {
-            Some(warm::Warm::Resumed { sequence, .. }) => sequence,
+            Some(warm::Warm::Resumed { to_client: ReplyTo { reply: Some(reply), .. }, .. }) => {
+                reply
+            }
             _ => self.busy.order.reserve(),
         }
     }
 
-    /// Whose reply it gets, if it was parsed at `started`.
+    /// Whose reply it gets; of a request that was not taken before, parsed at `now`.
     #[inline]
-    fn reply_to(&mut self, started: Time) -> ReplyTo {
-        ReplyTo {
-            session: self.key,
-            reply: Some(self.reserve()),
-            started,
-            counted: self.counted(),
-            pool: self.session.pool,
+    fn reply_to(&mut self, now: Time) -> ReplyTo {
+        match self.warm {
+            Some(warm::Warm::Resumed { to_client, .. }) => to_client,
+            _ => ReplyTo {
+                session: self.key,
+                reply: Some(self.busy.order.reserve()),
+                started: now,
+                counted: self.counted(),
+                pool: self.session.pool,
+            },
         }
     }
 

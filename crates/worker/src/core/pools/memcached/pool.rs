@@ -263,11 +263,10 @@ impl Plane {
     ) -> (ReplyTo, Box<MemcachedJoin>) {
         let mut memcached_join = self.memcached.joins_free.take();
         memcached_join.restart(call.request, call.bytes, rule);
-        let mut started = self.clock.now;
         if let Some(warm) = &call.warm {
-            warm.mark(&mut memcached_join, &mut started, call.bytes);
+            warm.mark(&mut memcached_join, call.bytes);
         }
-        (call.reply_to(started), memcached_join)
+        (call.reply_to(self.clock.now), memcached_join)
     }
 
     /// Sends a request for many items to the servers that have their share.
