@@ -1,6 +1,7 @@
 //! One request that takes several exchanges with servers.
 
 use crate::memcached::{MemcachedJoin, WarmUpRead};
+use crate::route_policy::RoutedRequest;
 use crate::{Join, MultiStep, Session};
 use keyway_base::{Key, Time};
 use keyway_command::Counted;
@@ -43,4 +44,8 @@ pub enum OperationKind {
     /// A request of a client of memcached for which items are brought over from an old pool. What
     /// was asked of servers is not its reply yet.
     WarmUpRead(Box<WarmUpRead>),
+    /// A request that goes over other pools, which it asks by sub-requests: no exchange names it,
+    /// and `pool` is the one that leads it. It ends with the last of whom it has asked, which may
+    /// be after its reply.
+    RoutedRequest(Box<RoutedRequest>),
 }

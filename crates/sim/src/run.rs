@@ -614,7 +614,7 @@ impl Sim {
             if figures.sessions_busy
                 + in_flight
                 + figures.operations
-                + figures.routed_requests
+                + figures.sub_requests
                 + figures.hedges
                 > 0
             {

@@ -12,8 +12,6 @@ pub struct Leftovers {
     pub listed: usize,
     /// Sessions of sub-requests, and entries of their paths.
     pub sub_requests: usize,
-    /// Requests that went on to other pools.
-    pub routed_requests: usize,
     /// Bytes counted for routed requests and copies.
     pub routed_request_bytes: usize,
     /// Questions of routed requests that are still to be asked, and clients that wait for room.
@@ -75,7 +73,6 @@ impl Core {
                 + plane.clients.resuming.len()
                 + plane.clients.kills.len(),
             sub_requests: plane.routes.sub_requests(),
-            routed_requests: plane.routes.routed_requests() - plane.routes.sub_requests(),
             routed_request_bytes: plane.routes.held(),
             routed_requests_queued: plane.routes.queued(),
             exchanges: links().map(|connection| connection.link.owned()).sum(),

@@ -31,8 +31,8 @@ pub struct Figures {
     pub operations: usize,
     /// Reads that two servers were sent, of which neither has answered.
     pub hedges: usize,
-    /// Requests to pools that lead to others, and what was asked for them.
-    pub routed_requests: usize,
+    /// Sessions of sub-requests.
+    pub sub_requests: usize,
     /// Links that one client at a time has for itself, in use or idle.
     pub private_links: usize,
     /// Of these, the ones in use.
@@ -54,7 +54,7 @@ impl Core {
             sessions: self.sessions.len(),
             operations: self.plane.pending.operations(),
             hedges: self.hedges(),
-            routed_requests: self.plane.routes.routed_requests(),
+            sub_requests: self.plane.routes.sub_requests(),
             private_links: self.private_links(),
             leases: self.leases(),
             subscriptions: self.plane.servers.pubsub.subscriptions(),

@@ -267,6 +267,7 @@ impl Plane {
         request: &Request,
         rule: Rule,
     ) -> (ReplyTo, Box<Join>) {
+        self.count(session, request);
         let to = self.reply_to_request((key, session), busy, request);
         let mut join = self.pending.joins_free.take();
         join.restart(rule);

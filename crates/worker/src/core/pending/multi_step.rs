@@ -301,6 +301,7 @@ impl Plane {
             // Both end as for any other request, before a byte of it is sent.
             return self.forward(links, key, session, busy, request, index);
         }
+        self.count(session, request);
         let to = self.reply_to_request((key, session), busy, request);
         multi_step.database = session.identity.database;
         multi_step.protocol = session.identity.protocol;

@@ -6,6 +6,7 @@ use crate::core::Plane;
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
+use keyway_proxy::route_policy::RoutedRequest;
 use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 use keyway_resp::Kind;
 
@@ -18,7 +19,7 @@ pub(in crate::core::pending) struct Operations {
 }
 
 /// Number of variants of [`OperationKind`].
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 /// A type that a variant of [`OperationKind`] holds.
 pub(in crate::core) trait OfKind: Sized {
@@ -67,7 +68,7 @@ macro_rules! kinds {
     )*};
 }
 
-kinds!(0: Join, 1: MultiStep, 2: MemcachedJoin, 3: WarmUpRead);
+kinds!(0: Join, 1: MultiStep, 2: MemcachedJoin, 3: WarmUpRead, 4: RoutedRequest);
 
 impl super::State {
     /// Adds an operation. Its key names it until it has ended.
@@ -91,6 +92,16 @@ impl super::State {
     #[inline]
     pub(in crate::core) fn get_mut<T: OfKind>(&mut self, key: Key<Operation>) -> Option<&mut T> {
         T::of_mut(&mut self.operations.slab.get_mut(key)?.kind)
+    }
+
+    /// The same, with whose reply it becomes.
+    #[inline]
+    pub(in crate::core) fn entry_mut<T: OfKind>(
+        &mut self,
+        key: Key<Operation>,
+    ) -> Option<(ReplyTo, &mut T)> {
+        let Operation { reply_to, kind } = self.operations.slab.get_mut(key)?;
+        Some((*reply_to, T::of_mut(kind)?))
     }
 
     /// Takes out an operation of this kind, which has ended or is to begin anew.
@@ -151,7 +162,7 @@ impl super::State {
 }
 
 impl Plane {
-    /// Reserves the reply of a request that is about to be sent, and counts the request.
+    /// Reserves the reply of a request that is about to be sent.
     #[inline]
     pub(in crate::core) fn reply_to_request(
         &self,
@@ -159,7 +170,6 @@ impl Plane {
         busy: &mut Busy,
         request: &Request,
     ) -> ReplyTo {
-        self.count(session, request);
         let is_unheard = Self::is_silent(session);
         session.unheard += u32::from(is_unheard);
         Self::end_skip(session);
@@ -198,6 +208,7 @@ impl Plane {
                 }
             }
             OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Ok(reply)),
+            OperationKind::RoutedRequest(_) => debug_assert!(false, "it asks by sub-requests"),
         }
     }
 
@@ -228,6 +239,7 @@ impl Plane {
                 }
             }
             OperationKind::WarmUpRead(_) => self.on_item_copy_outcome(key, part, Err(fault)),
+            OperationKind::RoutedRequest(_) => debug_assert!(false, "it asks by sub-requests"),
         }
     }
 
@@ -270,5 +282,23 @@ impl Plane {
         let errors = &self.plan.pools[usize::from(session.pool)].errors;
         busy.order.complete(reply, &mut busy.output, |out| errors.watch(out, write));
         true
+    }
+
+    /// Answers the client of an operation that has not ended.
+    pub(in crate::core) fn answer_unended<T: OfKind>(
+        &mut self,
+        sessions: &mut Slab<Session>,
+        key: Key<Operation>,
+        fault: Option<Fault>,
+        write: impl FnOnce(&T, &mut Vec<u8>),
+    ) -> bool {
+        // An answer changes no operation.
+        let slab = std::mem::take(&mut self.pending.operations.slab);
+        let found = slab.get(key).and_then(|it| Some((it.reply_to, T::of(&it.kind)?)));
+        let is_answered = found.is_some_and(|(to, this)| {
+            self.answer_operation(sessions, to, fault, |out| write(this, out))
+        });
+        self.pending.operations.slab = slab;
+        is_answered
     }
 }
