@@ -6,8 +6,8 @@ use crate::Upstream;
 use crate::core::front::input::Step;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connections, Plane};
-use keyway_base::Key;
+use crate::core::{ConnectionKey, Connections, Plane};
+use keyway_base::{Fault, Key};
 use keyway_command::{Join as Rule, Request, Split};
 use keyway_proxy::{Busy, Join, Owner, ReplyTo, Session};
 use keyway_resp::reply;
@@ -179,27 +179,83 @@ impl Plane {
         busy: &mut Busy,
         work: Work<'_>,
     ) -> Step {
+        if let Some(link) = self.link_to_wait_for(scratch, links, (key, session), work) {
+            return Step::Full(link);
+        }
+        let (to, mut join) = self.begin_join(key, session, busy, work.request, work.rule);
+        join.is_whole = matches!(work.cut, Cut::Whole);
+        let down = self.begin_fragments(scratch, links, session, work, &mut join);
+        if let Cut::Keys { args_per_key } = work.cut {
+            let keys = (work.request, args_per_key);
+            self.copy_keys(scratch, links, session, keys, &mut join);
+        }
+        let operation = self.pending.begin(to, join);
+        if matches!(work.cut, Cut::Whole) {
+            self.keep_conclusion(operation);
+        }
+        for server in 0..scratch.counts.len() {
+            let fragment = scratch.fragments[server];
+            if fragment != NO_FRAGMENT {
+                let index = self.link_of(session, server as u16);
+                let connection = &mut links[index];
+                let len = connection.link.request_buf().len() - scratch.starts[server];
+                let owner = Owner::Operation { operation, part: fragment.into() };
+                connection.link.enqueue(owner, to.counted, len, self.clock.now);
+                self.note_unsent(index, connection);
+            }
+        }
+        for (fragment, fault) in down {
+            let join = self.pending.get_mut::<Join>(operation);
+            if join.is_some_and(|join| join.on_fault(fragment, fault)) {
+                self.finish_join_now(operation, session, busy);
+            }
+        }
+        Step::Started
+    }
+
+    /// The first link without room for its fragment, or on which a late write of
+    /// the client is still to be answered.
+    #[inline]
+    fn link_to_wait_for(
+        &self,
+        scratch: &Scratch,
+        links: &Connections,
+        (key, session): (Key<Session>, &mut Session),
+        work: Work<'_>,
+    ) -> Option<ConnectionKey> {
         for (server, &count) in scratch.counts.iter().enumerate() {
+            if count == 0 {
+                continue;
+            }
             let link = self.link_of(session, server as u16);
-            let waits = match work.rule {
+            let is_full = match work.rule {
                 Rule::Each => self.has_no_room(&links[link]),
                 _ => self.is_full(&links[link]),
             };
-            if count > 0 && waits {
-                return Step::Full(link);
+            if is_full {
+                return Some(link);
             }
-            if count > 0
-                && session.has_late_write
+            if session.has_late_write
                 && let Some(late) = late_apart(links, (key, session), (link, work.request))
             {
-                return Step::Full(late);
+                return Some(late);
             }
         }
-        let request = work.request;
-        let counted = request.command.counted();
-        let (to, mut join) = self.begin_join(key, session, busy, request, work.rule);
-        join.is_whole = matches!(work.cut, Cut::Whole);
+        None
+    }
 
+    /// Begins a fragment for each server: with its head, or all of it where it is
+    /// whole. Returns those whose servers cannot be reached, and why.
+    #[inline]
+    fn begin_fragments(
+        &mut self,
+        scratch: &mut Scratch,
+        links: &mut Connections,
+        session: &Session,
+        work: Work<'_>,
+        join: &mut Join,
+    ) -> Vec<(u16, Fault)> {
+        let request = work.request;
         scratch.fragments.clear();
         scratch.fragments.resize(scratch.counts.len(), NO_FRAGMENT);
         scratch.starts.clear();
@@ -229,32 +285,7 @@ impl Plane {
                 }
             }
         }
-        if let Cut::Keys { args_per_key } = work.cut {
-            let keys = (request, args_per_key);
-            self.copy_keys(scratch, links, session, keys, &mut join);
-        }
-        let operation = self.pending.begin(to, join);
-        if matches!(work.cut, Cut::Whole) {
-            self.keep_conclusion(operation);
-        }
-        for server in 0..scratch.counts.len() {
-            let fragment = scratch.fragments[server];
-            if fragment != NO_FRAGMENT {
-                let index = self.link_of(session, server as u16);
-                let connection = &mut links[index];
-                let len = connection.link.request_buf().len() - scratch.starts[server];
-                let owner = Owner::Operation { operation, part: fragment.into() };
-                connection.link.enqueue(owner, counted, len, self.clock.now);
-                self.note_unsent(index, connection);
-            }
-        }
-        for (fragment, fault) in down {
-            let join = self.pending.get_mut::<Join>(operation);
-            if join.is_some_and(|join| join.on_fault(fragment, fault)) {
-                self.finish_join_now(operation, session, busy);
-            }
-        }
-        Step::Started
+        down
     }
 
     /// What a request is joined in that is about to be sent in fragments; the
@@ -301,11 +332,7 @@ impl Plane {
         }
     }
 
-    pub(in crate::core) fn link_of(
-        &self,
-        session: &Session,
-        server: u16,
-    ) -> crate::core::ConnectionKey {
+    pub(in crate::core) fn link_of(&self, session: &Session, server: u16) -> ConnectionKey {
         match (self.own_link(session, server), self.pools[usize::from(session.pool)].servers()) {
             (Some(own), _) => own,
             (None, Some(state)) => state.link(server, session.lane, session.identity.protocol),

@@ -17,7 +17,8 @@ mod operations;
 pub(in crate::core) mod wait;
 
 use keyway_proxy::JoinPool;
-use multi_step::{Due, MultiStepPool};
+use multi_step::MultiStepPool;
+pub(in crate::core) use operations::Due;
 
 /// The requests of a worker that take several exchanges.
 #[derive(Default)]
@@ -27,7 +28,7 @@ pub(crate) struct State {
     due: Vec<Due>,
     conclusions: conclusions::Conclusions,
     joins_free: JoinPool,
-    pub(in crate::core) multi_steps_free: MultiStepPool,
+    multi_steps_free: MultiStepPool,
     fan_out: fan_out::Scratch,
 }
 

@@ -3,16 +3,17 @@
 //!
 //! What goes to every server and is joined is sent by `fan_out`; what takes one
 //! server after the other, or may have to be asked again, is an [`MultiStep`].
-//! A reply that asks for another question only notes so (`multi_steps_due`): the
+//! A reply that asks for another question only notes so ([`Due::Next`]): the
 //! link it came from is in use just then, and goes on at the end of the turn.
 
+use super::Due;
 use crate::Upstream;
 use crate::core::front::input::Step;
-use crate::core::pools::servers::scripts::{Given, Preload, give_script};
+use crate::core::pools::servers::scripts::{Preload, give_script};
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::caching_request;
 use crate::core::upstream::bypass::late_apart;
-use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::{Across, Join as Rule, Request, Verb};
 use keyway_proxy::{
@@ -24,23 +25,9 @@ use std::sync::Arc;
 
 /// Multi-step requests at rest.
 #[derive(Default)]
-pub(in crate::core) struct MultiStepPool {
+pub(in crate::core::pending) struct MultiStepPool {
     #[allow(clippy::vec_box, reason = "the boxes are what is reused")]
     free: Vec<Box<MultiStep>>,
-}
-
-/// What a reply has asked for, to be done when no link is borrowed.
-pub(in crate::core) enum Due {
-    /// The next question of a multi-step request.
-    Ask(Key<Operation>),
-    /// Scripts that were loaded through this connection are not there.
-    Scripts(ConnectionKey),
-    /// What was to be loaded through this connection was refused for now.
-    Loads(ConnectionKey),
-    /// The next question about an item that is brought over.
-    Warm(Key<Operation>),
-    /// A server that a WAIT asks is lost: whatever the others say, it fails.
-    EndWait(Key<Operation>),
 }
 
 /// Multi-step requests at rest whose room is kept: as many as a deep pipeline has.
@@ -50,8 +37,7 @@ const MULTI_STEPS_KEPT_MAX: usize = 256;
 const REQUEST_KEPT_MAX: usize = 2 << 10;
 
 impl MultiStepPool {
-    /// A multi-step request to fill in.
-    pub(in crate::core) fn take(&mut self, work: Work) -> Box<MultiStep> {
+    fn take(&mut self, work: Work) -> Box<MultiStep> {
         if let Some(mut multi_step) = self.free.pop() {
             multi_step.work = work;
             return multi_step;
@@ -80,6 +66,11 @@ impl MultiStepPool {
 }
 
 impl super::State {
+    /// A multi-step request to fill in.
+    pub(in crate::core) fn take_multi_step(&mut self, work: Work) -> Box<MultiStep> {
+        self.multi_steps_free.take(work)
+    }
+
     /// The question of a multi-step request was sent on to another server, through this link.
     pub(in crate::core) fn note_moved(
         &mut self,
@@ -91,33 +82,6 @@ impl super::State {
             multi_step.server = server;
             multi_step.link = link;
         }
-    }
-}
-
-impl Core {
-    /// Asks the next question of the multi-step requests that have one; once a turn,
-    /// before the links' output is sent.
-    pub(crate) fn continue_multi_steps(&mut self) {
-        let mut due = std::mem::take(&mut self.plane.pending.due);
-        for due in due.drain(..) {
-            let Core { sessions, links, plane } = self;
-            match due {
-                Due::Ask(key) => plane.ask_again(sessions, links, key),
-                Due::Scripts(index) => links[index].given.forget_scripts(),
-                Due::Loads(index) => links[index].given = Given::default(),
-                Due::Warm(key) => plane.continue_warm_up_read(sessions, links, key),
-                Due::EndWait(key) => plane.end_wait(sessions, links, key),
-            }
-        }
-        if self.plane.pending.due.is_empty() {
-            self.plane.pending.due = due;
-        }
-    }
-
-    /// Whether a multi-step request waits for [`Core::continue_multi_steps`].
-    #[inline]
-    pub(crate) fn has_multi_steps_due(&self) -> bool {
-        !self.plane.pending.due.is_empty()
     }
 }
 
@@ -176,7 +140,7 @@ impl Plane {
         };
         let text = match walk.decode(&request.args[1]) {
             Ok(Some(at)) => {
-                let mut multi_step = self.pending.multi_steps_free.take(Work::Scan(walk));
+                let mut multi_step = self.pending.take_multi_step(Work::Scan(walk));
                 multi_step.server = at.server;
                 let out = &mut multi_step.request;
                 reply::array(out, request.args.len());
@@ -332,7 +296,7 @@ impl Plane {
             counted: asked.request.command.counted(),
             pool: asked.session.pool,
         };
-        let mut multi_step = self.pending.multi_steps_free.take(work);
+        let mut multi_step = self.pending.take_multi_step(work);
         multi_step.caching = None;
         multi_step.database = asked.session.identity.database;
         multi_step.protocol = asked.session.identity.protocol;
@@ -365,7 +329,7 @@ impl Plane {
 
     /// The next question of a multi-step request.
     #[cold]
-    fn ask_again(
+    pub(in crate::core::pending) fn ask_again(
         &mut self,
         sessions: &mut Slab<Session>,
         links: &mut Connections,
@@ -411,7 +375,7 @@ impl Plane {
         next: Next,
     ) {
         if next == Next::Again && self.may_ask_again(sessions, key) {
-            return self.pending.add_due(Due::Ask(key));
+            return self.pending.add_due(Due::Next(key));
         }
         self.end_multi_step(sessions, key, (kind, bytes), next);
     }
@@ -485,7 +449,7 @@ impl Plane {
     ) {
         let Some(multi_step) = self.pending.get_mut::<MultiStep>(key) else { return };
         match multi_step.on_fault() {
-            Next::Again => return self.pending.add_due(Due::Ask(key)),
+            Next::Again => return self.pending.add_due(Due::Next(key)),
             Next::Said => {
                 return self.end_multi_step(sessions, key, (Kind::Error, &[]), Next::Said);
             }

@@ -1,14 +1,24 @@
 //! One slab for all requests that take several exchanges, and what is the same for all of them:
 //! who is answered, how replies and faults of servers come to them, and how they end.
 
-use super::multi_step::Due;
-use crate::core::Plane;
+use crate::core::pools::servers::scripts::Given;
+use crate::core::{ConnectionKey, Core, Plane};
 use keyway_base::{Fault, Key, Slab};
 use keyway_command::Request;
 use keyway_proxy::memcached::{MemcachedJoin, WarmUpRead};
 use keyway_proxy::route_policy::RoutedRequest;
 use keyway_proxy::{Busy, Join, MultiStep, Operation, OperationKind, Owner, ReplyTo, Session};
 use keyway_resp::Kind;
+
+/// What a reply has asked for, to be done when no link is borrowed.
+pub(in crate::core) enum Due {
+    /// The next step of an operation.
+    Next(Key<Operation>),
+    /// Scripts that were loaded through this connection are not there.
+    Scripts(ConnectionKey),
+    /// What was to be loaded through this connection was refused for now.
+    Loads(ConnectionKey),
+}
 
 /// The operations of a worker.
 #[derive(Default)]
@@ -161,6 +171,42 @@ impl super::State {
     }
 }
 
+impl Core {
+    /// Takes the next steps of the operations that have one; once a turn, before the links' output
+    /// is sent.
+    pub(crate) fn continue_operations(&mut self) {
+        let mut due = std::mem::take(&mut self.plane.pending.due);
+        for due in due.drain(..) {
+            match due {
+                Due::Next(key) => self.continue_operation(key),
+                Due::Scripts(index) => self.links[index].given.forget_scripts(),
+                Due::Loads(index) => self.links[index].given = Given::default(),
+            }
+        }
+        if self.plane.pending.due.is_empty() {
+            self.plane.pending.due = due;
+        }
+    }
+
+    fn continue_operation(&mut self, key: Key<Operation>) {
+        let Core { sessions, links, plane } = self;
+        let Some(operation) = plane.pending.operations.slab.get(key) else { return };
+        match operation.kind {
+            // A server that a WAIT asks is lost: whatever the others say, it fails.
+            OperationKind::Join(_) => plane.end_wait(sessions, links, key),
+            OperationKind::MultiStep(_) => plane.ask_again(sessions, links, key),
+            OperationKind::WarmUpRead(_) => plane.continue_warm_up_read(sessions, links, key),
+            OperationKind::MemcachedJoin(_) | OperationKind::RoutedRequest(_) => {}
+        }
+    }
+
+    /// Whether an operation waits for [`Core::continue_operations`].
+    #[inline]
+    pub(crate) fn has_operations_due(&self) -> bool {
+        !self.plane.pending.due.is_empty()
+    }
+}
+
 impl Plane {
     /// Reserves the reply of a request that is about to be sent.
     #[inline]
@@ -227,7 +273,7 @@ impl Plane {
                 if join.on_fault(part as u16, fault) {
                     self.finish_join(sessions, key);
                 } else if join.is_waiting {
-                    self.pending.add_due(Due::EndWait(key));
+                    self.pending.add_due(Due::Next(key));
                 }
             }
             OperationKind::MultiStep(_) => {

@@ -3,7 +3,7 @@
 
 use super::{Call, Plane, Step};
 use crate::PoolPlan;
-use crate::core::pending::multi_step::Due;
+use crate::core::pending::Due;
 use crate::core::pools::servers::scripts::give_script;
 use crate::core::{Connection, ConnectionKey, Connections};
 use keyway_memcache::{Dialect, Expect, Untranslatable, Verb, compose_request, compose_share};

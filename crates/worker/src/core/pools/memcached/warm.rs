@@ -8,7 +8,7 @@
 
 use super::pool::dialect_for;
 use super::{Call, Plane, Step};
-use crate::core::pending::multi_step::Due;
+use crate::core::pending::Due;
 use crate::core::{Connection, ConnectionKey, Connections};
 use crate::{PoolPlan, WarmUpPlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Slab};
@@ -148,7 +148,7 @@ impl Plane {
             is_held_up: false,
         };
         let key = self.pending.begin(to_client, Box::new(warm_up_read));
-        self.pending.add_due(Due::Warm(key));
+        self.pending.add_due(Due::Next(key));
         Step::Started
     }
 
@@ -270,7 +270,7 @@ impl Plane {
             is_held_up: false,
         };
         let key = self.pending.begin(to_client, Box::new(warm_up_read));
-        self.pending.add_due(Due::Warm(key));
+        self.pending.add_due(Due::Next(key));
         None
     }
 
@@ -311,7 +311,7 @@ impl Plane {
             Err(fault) => item_copy.on_fault(fault),
         }
         if !std::mem::replace(&mut warm_up_read.is_due, true) {
-            self.pending.add_due(Due::Warm(key));
+            self.pending.add_due(Due::Next(key));
         }
     }
 
@@ -391,7 +391,7 @@ impl Plane {
             let Some(warm_up_read) = self.pending.get_mut::<WarmUpRead>(key) else { continue };
             warm_up_read.is_held_up = false;
             if !std::mem::replace(&mut warm_up_read.is_due, true) {
-                return self.pending.add_due(Due::Warm(key));
+                return self.pending.add_due(Due::Next(key));
             }
         }
     }
@@ -610,10 +610,10 @@ mod tests {
             core.on_client_bytes(client, b"get k\r\n".repeat(8).as_slice());
             send_all(&mut core, new);
             core.on_backend_bytes(new, b"END\r\n".repeat(8).as_slice()).unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             send_all(&mut core, old);
             pass_to(&mut core, round * 200 + 100);
-            core.continue_multi_steps();
+            core.continue_operations();
         }
         assert_eq!(output(&core, client).matches("END").count(), 40 * 8, "all are told of a miss");
         let in_flight = core.links[old].link.in_flight();

@@ -8,8 +8,8 @@
 //! A server takes a library that it has already for an error, which is nobody's.
 
 use crate::core::front::input::Step;
+use crate::core::pending::Due;
 use crate::core::pending::conclusions::Conclusion;
-use crate::core::pending::multi_step::Due;
 use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
@@ -221,7 +221,7 @@ impl Plane {
             preload = Some((digest, body));
         }
         let work = Work::Script { digest, step: ScriptStep::Run };
-        let mut multi_step = self.pending.multi_steps_free.take(work);
+        let mut multi_step = self.pending.take_multi_step(work);
         multi_step.server = server;
         multi_step.request.extend_from_slice(request.args.buf());
         self.start_multi_step(links, key, session, busy, request, (multi_step, preload))
@@ -476,7 +476,7 @@ mod tests {
         core.on_client_bytes(client, &[EVALSHA, b"GET k\r\n"].concat());
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat()).unwrap();
-        core.continue_multi_steps();
+        core.continue_operations();
         assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
         assert!(sent(&mut core).is_empty());
         // Alone it runs again, and what comes meanwhile waits.
@@ -484,10 +484,10 @@ mod tests {
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
         core.on_client_bytes(client, b"GET k\r\n");
-        core.continue_multi_steps();
+        core.continue_operations();
         assert_eq!(sent(&mut core), ["EXISTS"]);
         core.on_backend_bytes(0, b"*1\r\n:0\r\n").unwrap();
-        core.continue_multi_steps();
+        core.continue_operations();
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
@@ -501,13 +501,13 @@ mod tests {
             core.on_client_bytes(client, EVALSHA);
             assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
             core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             assert_eq!(sent(&mut core), ["EXISTS"]);
             match is_lost {
                 false => core.on_backend_bytes(0, b"*1\r\n:1\r\n").unwrap(),
                 true => drop(core.on_link_lost(0, BackendFault::Closed)),
             }
-            core.continue_multi_steps();
+            core.continue_operations();
             assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
             assert!(!sent(&mut core).contains(&"EVALSHA"));
         }
@@ -522,7 +522,7 @@ mod tests {
             assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
             let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
             core.on_backend_bytes(0, &replies).unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             assert!(sent(&mut core).is_empty(), "it is not run again");
         }
         let said = r"+OK\r\n+QUEUED\r\n*1\r\n-NOSCRIPT No matching script.\r\n";
@@ -536,7 +536,7 @@ mod tests {
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
         core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
-        core.continue_multi_steps();
+        core.continue_operations();
         assert!(sent(&mut core).is_empty());
     }
 
@@ -575,7 +575,7 @@ mod tests {
             core.on_client_bytes(client, line.as_bytes());
             assert_eq!(sent(&mut core), ["LOAD", name]);
             core.on_backend_bytes(0, b"-ERR Library 'mylib' already exists\r\n+OK\r\n").unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             for _ in 0..3 {
                 core.on_client_bytes(client, b"FCALL f 1 k\r\n");
                 assert_eq!(sent(&mut core), ["FCALL"]);
@@ -599,7 +599,7 @@ mod tests {
             }
             assert_eq!(core.links[0].link.state(), LinkState::Ready);
             core.on_backend_bytes(0, b"-BUSY a script runs\r\n-BUSY a script runs\r\n").unwrap();
-            core.continue_multi_steps();
+            core.continue_operations();
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
             assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);
         }
