@@ -40,11 +40,11 @@ pub enum Internal {
 /// Who waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A client: its reply's place.
+    /// A client, and which of its replies.
     Session {
         /// The session; stale once the client is gone.
         session: Key<Session>,
-        /// Place in its [`crate::ReplyOrder`].
+        /// Index of the reply in its [`crate::ReplyOrder`].
         sequence: u32,
     },
     /// A request that takes several exchanges.

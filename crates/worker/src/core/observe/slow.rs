@@ -16,8 +16,8 @@ impl Plane {
         Some(sessions.get(self.session_of(owner)?)?.identity.id)
     }
 
-    /// The place of the reply that is waited for, in the replies of its session. Of one that
-    /// has no client, which brings it to another pool, none.
+    /// The session and the reply index of what is waited for; `None` for a session that has no client,
+    /// and brings the reply to another pool.
     #[cold]
     pub(in crate::core) fn place_of(
         &self,
@@ -47,7 +47,7 @@ impl Plane {
         }
     }
 
-    /// Adds a slow request to its pool's log; `place` is that of its reply.
+    /// Adds a slow request to its pool's log; `place` is its session and reply index.
     #[cold]
     pub(in crate::core) fn log_slow(
         &mut self,
@@ -195,7 +195,7 @@ impl Plane {
     }
 }
 
-/// A session, and the place of a reply in its order.
+/// A session, and the index of a reply in its order.
 pub(in crate::core) type Place = (Key<Session>, u32);
 
 /// Slow requests of which the client does not have its reply yet, for each worker. With more of

@@ -1,13 +1,41 @@
-//! Requests that take several exchanges with servers: *operations*.
+//! *Operations*: requests that take several exchanges with servers.
 //!
-//! | file | what happens there |
+//! An [`Operation`](keyway_proxy::Operation) is in one slab whatever it takes, with whose reply it
+//! becomes. An exchange names it and the part of it that the exchange is for
+//! ([`Owner::Operation`](keyway_proxy::Owner)). What it asks, and what the replies mean, its kind
+//! decides, which is in the room of its pools.
+//!
+//! ```text
+//!            begin ──► exchanges ──► on_operation_reply, on_operation_fault
+//!                          ▲                    │
+//!   continue_operations ───┘◄──── add_due ──────┤
+//!                                               ▼
+//!                              end, answer_operation ──► the client, if it is there
+//! ```
+//!
+//! | kind | what it is | what decides |
+//! | --- | --- | --- |
+//! | `Join` | one request became a fragment for each of several servers | `fan_out`, `join`, `wait`, `cluster::split` |
+//! | `MultiStep` | a request asks one server after the other, or one again | `multi_step`, `servers::scripts` |
+//! | `MemcachedJoin` | a reply to a client of memcached is put together | `memcached::pool` |
+//! | `WarmUpRead` | items are brought over from an old pool first | `memcached::warm` |
+//! | `RoutedRequest` | a request asks other pools, by sub-requests | `routed` |
+//!
+//! | door | what it does |
 //! | --- | --- |
-//! | `operations` | one slab for all of them: who is answered, how replies come to them, how they end |
-//! | `fan_out` | one request becomes one fragment per server |
-//! | `join` | the replies to the fragments become one reply |
-//! | `conclusions` | what else follows from the replies of every server |
-//! | `multi_step` | a request asks one server after the other, or one server again |
-//! | `wait` | WAIT for the replicas of every server |
+//! | `reply_to_request` | reserves the reply of a request that becomes an operation |
+//! | `begin`, `get`, `get_mut`, `entry_mut`, `end` | an operation of one kind, from its beginning to its end |
+//! | `on_operation_reply`, `on_operation_fault` | what a server says, or that it says nothing |
+//! | `add_due`, `continue_operations` | the next step, at the end of the turn |
+//! | `answer_operation`, `answer_operation_now`, `answer_unended` | the reply, unless the client has left |
+//! | `session_of`, `reply_index`, `is_part_of`, `is_wait` | who waits for an exchange, for those who log it or send it elsewhere |
+//! | `operations`, `count`, `all`, `due` | how many there are, and which |
+//! | `split`, `send_everywhere`, `begin_join`, `finish_join_now` | fan-out and join |
+//! | `across`, `take_multi_step`, `start_multi_step`, `own_as_multi_step`, `note_moved` | requests in several steps |
+//! | `expect`, `expect_nothing` | what follows once every server has answered |
+//!
+//! A hedged read is no operation: it is a second exchange for the reply of one request or of one
+//! part of an operation, so it stands between an exchange and its owner (`cluster::hedge`).
 
 pub(in crate::core) mod conclusions;
 pub(in crate::core) mod fan_out;
