@@ -348,3 +348,34 @@ impl Plane {
         is_answered
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::pending::State;
+    use keyway_base::Time;
+    use keyway_command::Counted;
+
+    #[test]
+    fn a_key_names_an_operation_of_one_kind_until_that_has_ended() {
+        let session = Key::from_bits(7);
+        let (started, counted) = (Time(5), Counted::OWN);
+        let to = ReplyTo { session, reply: Some(3), started, counted, pool: 2 };
+        let mut pending = State::default();
+        let join = pending.begin(to, Box::<Join>::default());
+        let memcached = pending.begin(to, Box::<MemcachedJoin>::default());
+        let unheard = pending.begin(ReplyTo { reply: None, ..to }, Box::<Join>::default());
+        assert_eq!((pending.count::<Join>(), pending.count::<MemcachedJoin>()), (2, 1));
+        assert!(pending.get::<Join>(join).is_some() && pending.get::<Join>(memcached).is_none());
+        assert_eq!(pending.reply_index(join), Some((session, 3)));
+        assert_eq!(pending.reply_index(unheard), None);
+        assert_eq!(pending.session_of(unheard), Some(session));
+        for key in [join, unheard] {
+            assert!(pending.end::<Join>(key).is_some());
+            assert!(pending.end::<Join>(key).is_none(), "it has ended");
+            assert_eq!((pending.session_of(key), pending.reply_index(key)), (None, None));
+        }
+        assert_eq!((pending.operations(), pending.count::<Join>()), (1, 0));
+        assert_eq!(pending.all::<MemcachedJoin>().count(), 1);
+    }
+}
