@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod connection_key;
 mod fault_reply;
 pub mod hot_keys;
 mod info_report;
@@ -31,6 +32,7 @@ mod slow_log;
 pub mod tracking;
 
 pub use budget::Budget;
+pub use connection_key::ConnectionKey;
 pub use fault_reply::{fault_words, write_crossslot, write_fault};
 pub use info_report::{BackendInfo, Human, InfoAsks, InfoQuery};
 pub use join::{Fragment, Join, JoinPool, NoAnswer};
@@ -51,7 +53,6 @@ pub use session::{
     Session, WaitFor,
 };
 pub use session::{
-    PrivateLink, QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch,
-    WatchedKeys,
+    QueueBudget, QueueFault, Share, Stateful, Streaming, Transaction, Watch, WatchedKeys,
 };
 pub use slow_log::{SlowEntry, SlowLog, shown_args, shown_words};

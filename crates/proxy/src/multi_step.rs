@@ -8,7 +8,7 @@
 //! ```
 //! The worker asks; a multi-step request only says what a reply means.
 
-use crate::Digest;
+use crate::{ConnectionKey, Digest};
 use keyway_resp::{Framing, Kind, Protocol, frame_reply, parse_integer};
 use keyway_route::Walk;
 
@@ -23,8 +23,8 @@ pub struct MultiStep {
     pub protocol: Protocol,
     /// Position of the server that is asked.
     pub server: u16,
-    /// Position of the link it was asked on, in its worker.
-    pub link: usize,
+    /// The connection it was asked on.
+    pub link: ConnectionKey,
     /// What is sent, to be sent again.
     pub request: Vec<u8>,
     /// The server's `NOSCRIPT`, while it is asked whether it means it.
@@ -183,7 +183,7 @@ mod tests {
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,
-            link: 0,
+            link: ConnectionKey::NONE,
             request: Vec::new(),
             said: Vec::new(),
             work,

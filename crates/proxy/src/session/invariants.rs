@@ -104,12 +104,12 @@ fn output_waits_only_for_replies_to_come_and_never_when_it_is_long_or_cannot_be_
 /// Each thing that a client can begin, alone.
 fn begun() -> [Stateful; 7] {
     let budget = Arc::new(QueueBudget::new(1 << 20));
-    let watch = Watch { home: 0, ring: 0, link: Some(1) };
+    let watch = Watch { home: 0, ring: 0, link: Some(ConnectionKey::new(1, 1)) };
     [
         Stateful { transaction: Some(Transaction::new(&budget)), ..Stateful::default() },
         Stateful { watch: Some(watch), ..Stateful::default() },
         Stateful { watched: Some(Box::new(WatchedKeys::new(&budget))), ..Stateful::default() },
-        Stateful { blocked_on: vec![2], ..Stateful::default() },
+        Stateful { blocked_on: vec![ConnectionKey::new(2, 1)], ..Stateful::default() },
         Stateful { waits_on_store: true, ..Stateful::default() },
         Stateful { unsent: 1, ..Stateful::default() },
         Stateful { home: Some(7), ..Stateful::default() },

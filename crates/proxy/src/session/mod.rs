@@ -21,12 +21,13 @@ pub use hold::Hold;
 pub use identity::{Identity, PinDue, ReplyMode};
 pub use live::{ClientLive, ClientState};
 pub use reply_size::ReplySize;
-pub use stateful::{PrivateLink, Stateful, Watch};
+pub use stateful::{Stateful, Watch};
 #[cfg(test)]
 pub(crate) use transaction::QUEUED_MAX;
 pub use transaction::{QueueBudget, QueueFault, Share, Transaction};
 pub use watched::WatchedKeys;
 
+use crate::ConnectionKey;
 use crate::memcached::MemcachedClient;
 use crate::pubsub::{SubscriptionKind, Subscriptions};
 use crate::route_policy::SubRequest;
@@ -39,8 +40,8 @@ const OUTPUT_HELD_MAX: usize = 16 << 10;
 /// A large reply that goes to a client as it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Passes {
-    /// Position of the link that it comes by.
-    pub link: usize,
+    /// The connection that it comes by.
+    pub link: ConnectionKey,
     /// Its place.
     pub sequence: u32,
     /// Since when it is known that the rest will not come: the connection is of no more use.
@@ -53,7 +54,7 @@ pub struct Streaming {
     /// It goes into a store: the worker has what has come of it.
     pub lands: bool,
     /// The private link that takes it; `None` when nobody takes it any more.
-    pub link: Option<PrivateLink>,
+    pub link: Option<ConnectionKey>,
     /// Bytes still to come of its value.
     pub left: usize,
     /// What has come of the arguments behind that, with a head of its own; empty when

@@ -2,10 +2,8 @@
 //! watch, a command that blocks.
 
 use super::{Transaction, WatchedKeys};
+use crate::ConnectionKey;
 use crate::local::UnblockReason;
-
-/// Position of a private link in its worker.
-pub type PrivateLink = usize;
 
 /// State that few sessions have, and those that have it not for long.
 #[derive(Debug, Default)]
@@ -18,7 +16,7 @@ pub struct Stateful {
     pub watched: Option<Box<WatchedKeys>>,
     /// The private links on which a blocking command waits: one, or of WAIT one
     /// for each server that has not answered.
-    pub blocked_on: Vec<PrivateLink>,
+    pub blocked_on: Vec<ConnectionKey>,
     /// The same of those whose private link was lost before they could be sent again.
     pub unsent: u16,
     /// Why these are to end, if they are.
@@ -39,7 +37,7 @@ pub struct Watch {
     pub ring: u64,
     /// The link that watches; `None` after its connection was lost, which
     /// counts as a change to the keys.
-    pub link: Option<PrivateLink>,
+    pub link: Option<ConnectionKey>,
 }
 
 impl Stateful {

@@ -1,5 +1,5 @@
 use super::{Tracking, write_everything};
-use crate::{Announcement, PrivateLink, ReplyOrder};
+use crate::{Announcement, ConnectionKey, ReplyOrder};
 use keyway_resp::reply;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,12 +12,12 @@ const HELD_LEN_MAX: usize = 64 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackedLinks {
     /// What its requests go on, by server.
-    pub links: Vec<PrivateLink>,
+    pub links: Vec<ConnectionKey>,
     /// What it is told on, by server, where that is another link: for a client
     /// that speaks RESP2.
-    pub receivers: Vec<PrivateLink>,
+    pub receivers: Vec<ConnectionKey>,
     /// Links that `CLIENT TRACKING` still waits for, to be answered.
-    pub awaited: BTreeSet<PrivateLink>,
+    pub awaited: BTreeSet<ConnectionKey>,
     /// Where its reply belongs.
     pub place: Option<u32>,
     /// It takes the place of another: what changed in between was told of by

@@ -143,7 +143,7 @@ impl Core {
         if is_used || is_led_to() || is_warming() {
             return Some(left);
         }
-        for (index, connection) in self.links.iter().enumerate() {
+        for (index, connection) in self.links.with_keys() {
             if connection.pool == pool && !connection.is_free && !is_at_end(connection) {
                 match gives_up || connection.link.live() == 0 {
                     true => left.links.push(index),
@@ -166,19 +166,7 @@ impl Core {
         let pool = retired.pool;
         self.end_cluster(pool);
         let Core { links, plane, .. } = self;
-        for connection in
-            links.iter_mut().filter(|connection| connection.pool == pool && !connection.is_free)
-        {
-            let generation =
-                crate::core::upstream::connections::next_generation(connection.generation);
-            *connection = Connection::new(
-                (pool, connection.backend),
-                connection.id,
-                connection.link.protocol(),
-            );
-            connection.generation = generation;
-            (connection.is_spare, connection.is_free, connection.is_private) = (true, true, true);
-        }
+        links.end_pool(pool);
         plane.pools[usize::from(pool)] = PoolState::Ended;
         plane.servers.pubsub.end_pool(pool);
         plane.ended.push(pool);

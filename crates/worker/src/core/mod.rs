@@ -13,12 +13,14 @@
 //! | `leftovers` | counts of what is held for clients: zero once they have left |
 
 mod clients;
+mod connection;
 mod follow;
 mod front;
 mod leftovers;
 mod observe;
 mod pending;
 mod pools;
+mod request;
 mod upstream;
 
 pub use leftovers::Leftovers;
@@ -26,109 +28,25 @@ pub use observe::figures::Figures;
 pub(crate) use upstream::health_log::HealthLog;
 
 use crate::Plan;
+pub(crate) use connection::{Connection, Connections};
 pub(crate) use front::rights::Loss;
 use keyway_base::{ByteRange, Clock, Key, Slab, Time};
 use keyway_command::Verb;
 use keyway_metrics::{CloseReason, WorkerCells};
-use keyway_net::Socket;
-use keyway_proxy::local::UnblockReason;
+pub(crate) use keyway_proxy::ConnectionKey;
 use keyway_proxy::memcached::MemcachedClient;
-use keyway_proxy::{Busy, Identity, Link, Session};
-use keyway_topology::{BackendId, RejoinClaim};
+use keyway_proxy::{Busy, Identity, Session};
 use pools::PoolState;
 pub(crate) use pools::servers::pubsub::SubscriberIndex;
-use pools::servers::scripts::Given;
-use pools::servers::tracking;
 use pools::store::slow::Looked;
 use pools::{cluster, memcached, routed};
 use std::sync::Arc;
 use upstream::streamed_replies;
 
-/// Position of a link in the worker.
-pub(crate) type ConnectionKey = usize;
-
-/// The connections of a worker.
-pub(crate) type Connections = Vec<Connection>;
-
 /// Unsent bytes from which a link does not wait for the end of the turn. A
 /// larger batch saves nothing (the kernel cuts it into segments of 64 KiB or
 /// less), and its buffer leaves the processor's cache and the allocator's heap.
 const SEND_EARLY_LEN: usize = 64 << 10;
-
-/// A link with what the worker knows of it.
-pub(crate) struct Connection {
-    pub(crate) link: Link,
-    pub(crate) pool: u16,
-    pub(crate) backend: u16,
-    pub(crate) id: BackendId,
-    pub(crate) socket: Option<Socket>,
-    /// Counts connections lost, so that an event of an earlier one is told
-    /// apart.
-    pub(crate) generation: u32,
-    /// Sessions that wait for room on this link.
-    waiting: Vec<Key<Session>>,
-    /// Time at which the first waiting session has waited for `timeout`.
-    waiting_due: Option<Time>,
-    /// The connection was lost or could not be made, and none stands since: requests wait for
-    /// it, in a pool with `wait_for_primary`.
-    is_lost: bool,
-    /// In `Plane::connects`.
-    is_connecting: bool,
-    /// This worker's claim on the backend's return after an ejection.
-    rejoining: Option<RejoinClaim>,
-    /// Counted among the links that take requests.
-    is_counted_ready: bool,
-    /// Whether it ever stood: the next connection is a reconnection.
-    was_connected: bool,
-    /// The last attempt to connect failed for want of something on this side,
-    /// which tells nothing of the server.
-    is_starved: bool,
-    /// Before when no connection is made but for a request.
-    next_try: Time,
-    /// The server is unknown, and is to be asked when the connection stands.
-    is_to_knock: bool,
-    /// What was loaded through this connection.
-    given: Given,
-    /// When the latest attempt to connect began.
-    attempted: Time,
-    /// When the connection was made, or the server last said something on it.
-    heard: Time,
-    /// One session's alone, see `upstream::leases`.
-    is_private: bool,
-    /// Nobody's: a place for another private link.
-    is_free: bool,
-    /// The session that has it, of a private link.
-    lease: Option<Key<Session>>,
-    /// Clients of which it owes the reply to a write that has timed out, and the number of replies
-    /// with which it does no more.
-    late_of: Vec<(Key<Session>, u64)>,
-    /// Hashes of the keys for which a blocking command waits on it.
-    awaited_keys: Vec<u32>,
-    /// Whether what was asked on a private link goes out again soon: its session
-    /// keeps it.
-    awaits_retry: bool,
-    /// What `CLIENT ID` answered on it, of a private link.
-    client_id: Option<i64>,
-    /// Its command is to be ended, with an error or not.
-    unblock: Option<UnblockReason>,
-    /// What it is for, where its session is tracked.
-    role: Option<tracking::Role>,
-    /// How requests went is noted, beyond the health of its server.
-    is_watched: bool,
-    /// Its pool is gone: a place for a shared link of another.
-    is_spare: bool,
-    /// For sessions whose replies are large.
-    is_bulk: bool,
-    /// For sessions whose own link has a large reply to bring.
-    is_detour: bool,
-    /// A request of which a part is still to come is sent on it.
-    pub(crate) is_streamed: bool,
-    /// The request on it was sent as it came, if only in part yet.
-    pub(crate) takes_large: bool,
-    /// Reads that were sent by then have been looked at whether a second server is to
-    /// be sent them.
-    hedged_until: Time,
-}
 
 /// All of a worker but its sockets.
 pub struct Core {
@@ -187,7 +105,7 @@ fn reads_on(session: &Session, busy: Option<&Busy>) -> bool {
 impl Core {
     /// The core of a worker; `seed` for choices by chance.
     pub fn new(plan: Arc<Plan>, cells: WorkerCells, seed: u64) -> Self {
-        let mut links = Vec::new();
+        let mut links = Connections::default();
         let mut pools = Vec::new();
         for index in 0..plan.pools.len() {
             pools.push(PoolState::new(&plan, index, &mut links));
@@ -221,7 +139,8 @@ impl Core {
             random: seed | 1,
         };
         let mut core = Self { sessions: Slab::new(), links, plane };
-        core.preconnect(0..core.links.len());
+        let all: Vec<ConnectionKey> = core.links.with_keys().map(|(key, _)| key).collect();
+        core.preconnect(all);
         core
     }
 
@@ -436,7 +355,7 @@ impl Core {
         if self.sessions.is_empty() {
             plane.clients.busy_pool.trim();
             plane.pending.forget_room();
-            self.links.iter_mut().for_each(|connection| connection.link.give_back_memory());
+            self.links.iter_mut().for_each(|it| it.link.give_back_memory());
         }
     }
 

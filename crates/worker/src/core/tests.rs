@@ -3,6 +3,7 @@ use crate::{ListenerPlan, PoolKind, PoolPlan};
 use keyway_base::{BackendFault, Limits};
 use keyway_metrics::{Layout, PoolLayout, Registry};
 use keyway_net::ConnectFault;
+use keyway_net::Socket;
 use keyway_proxy::local::{ClientRegistry, Facts};
 use keyway_topology::{
     Ejection, Epoch, FailureReason, HealthBoard, HealthState, Pool, PoolKind as TopologyKind,
@@ -27,8 +28,8 @@ pub(super) fn connected_core() -> Core {
 
 pub(super) fn connected_core_with(change: impl FnOnce(&mut ServerOptions)) -> Core {
     let mut core = core_with(change);
-    core.on_connecting(0);
-    core.on_connected(0, Socket(1));
+    core.on_connecting(core.links.key_at(0));
+    core.on_connected(core.links.key_at(0), Socket(1));
     core
 }
 
@@ -155,7 +156,8 @@ fn skip_leaves_out_one_reply_whoever_gives_it() {
         // The second SKIP is about the request behind it, as the first was.
         let lines = format!("CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\n{skipped}\r\nGET b\r\n");
         core.on_client_bytes(client, lines.as_bytes());
-        core.on_backend_bytes(0, format!("{backend}$1\r\nb\r\n").as_bytes()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), format!("{backend}$1\r\nb\r\n").as_bytes())
+            .unwrap();
         assert_eq!(output(&core, client), r"$1\r\nb\r\n", "{skipped}");
     }
 }
@@ -163,10 +165,10 @@ fn skip_leaves_out_one_reply_whoever_gives_it() {
 #[test]
 fn nothing_said_of_a_lost_connection_is_taken_for_its_successor() {
     let mut core = connected_core();
-    core.on_link_lost(0, BackendFault::Closed);
-    core.on_connecting(0);
+    core.on_link_lost(core.links.key_at(0), BackendFault::Closed);
+    core.on_connecting(core.links.key_at(0));
     let given_up = core.links[0].generation;
-    core.on_link_lost(0, BackendFault::Connect);
+    core.on_link_lost(core.links.key_at(0), BackendFault::Connect);
     assert_ne!(core.links[0].generation, given_up);
 }
 
@@ -180,14 +182,14 @@ fn a_client_that_waits_for_a_link_goes_on_when_what_it_waits_behind_expires() {
         });
         let client = client(&mut core);
         core.on_client_bytes(client, b"GET a\r\n".repeat(6).as_slice());
-        core.on_connecting(0);
+        core.on_connecting(core.links.key_at(0));
         assert_eq!(core.links[0].waiting.len(), 1, "the queue is full");
         if stands {
             // Late, so that nothing is left to send.
             core.links[0].waiting.clear();
             pass_to(&mut core, 100);
             core.links[0].waiting.push(client);
-            core.on_connected(0, Socket(1));
+            core.on_connected(core.links.key_at(0), Socket(1));
         } else {
             pass_to(&mut core, 100);
         }
@@ -223,10 +225,10 @@ fn one_stall_is_one_failure_however_many_requests_expire() {
     }
     assert_eq!(core.links[0].link.live(), 0, "all have expired");
     assert_eq!(health(&core), HealthState::Failing);
-    core.on_backend_bytes(0, b"$1\r\na\r\n".repeat(50).as_slice()).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"$1\r\na\r\n".repeat(50).as_slice()).unwrap();
     assert_eq!(health(&core), HealthState::Failing, "late replies are no success");
     core.on_client_bytes(client, b"GET a\r\n");
-    core.on_backend_bytes(0, b"$1\r\na\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"$1\r\na\r\n").unwrap();
     assert_eq!(health(&core), HealthState::Up);
 }
 
@@ -239,7 +241,7 @@ fn a_server_that_answers_always_late_is_ejected() {
         core.on_client_bytes(client, b"GET a\r\n");
         pass_to(&mut core, 150 * round + 100);
         pass_to(&mut core, 150 * round + 150);
-        core.on_backend_bytes(0, b"$1\r\na\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"$1\r\na\r\n").unwrap();
     }
     assert_eq!(health(&core), HealthState::Ejected);
 }
@@ -266,8 +268,8 @@ fn want_of_descriptors_on_our_side_is_no_failure_of_the_server() {
         for attempt in 0..3 {
             pass_to(&mut core, 10_000 * (attempt + 1));
             core.on_client_bytes(client, b"GET a\r\n");
-            core.on_connecting(0);
-            core.on_connect_failed(0, fault);
+            core.on_connecting(core.links.key_at(0));
+            core.on_connect_failed(core.links.key_at(0), fault);
             // Refused at once while the link is down: no attempt of its own.
             core.on_client_bytes(client, b"GET a\r\nGET a\r\n");
             assert!(attempt == 2 || health(&core).is_usable());
@@ -283,17 +285,17 @@ fn connections_that_end_together_are_one_failure() {
     for &client in &clients {
         core.on_client_bytes(client, b"BLPOP q 0\r\n");
     }
-    let private: Vec<ConnectionKey> =
+    let private: Vec<usize> =
         (0..core.links.len()).filter(|&index| core.links[index].is_private).collect();
     assert_eq!(private.len(), clients.len());
     for &index in &private {
-        core.on_connecting(index);
-        core.on_connected(index, Socket(2));
-        core.on_backend_bytes(index, b":7\r\n").unwrap();
+        core.on_connecting(core.links.key_at(index));
+        core.on_connected(core.links.key_at(index), Socket(2));
+        core.on_backend_bytes(core.links.key_at(index), b":7\r\n").unwrap();
     }
     pass_to(&mut core, 60_000);
     for &index in &private {
-        core.on_link_lost(index, BackendFault::Closed);
+        core.on_link_lost(core.links.key_at(index), BackendFault::Closed);
     }
     assert_eq!(core.plane.plan.health.failures(core.links[0].id), 1);
     // They try again, all at once.
@@ -302,7 +304,8 @@ fn connections_that_end_together_are_one_failure() {
         for &client in &clients {
             core.on_client_bytes(client, b"BLPOP q 0\r\n");
         }
-        for index in 0..core.links.len() {
+        for position in 0..core.links.len() {
+            let index = core.links.key_at(position);
             if core.links[index].is_private && !core.links[index].is_free {
                 core.on_connecting(index);
                 core.on_connect_failed(index, ConnectFault::Refused);
@@ -326,10 +329,10 @@ fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
         client
     };
     let first = asks(&mut core);
-    core.on_connecting(0);
-    core.on_connected(0, Socket(1));
-    let fault = core.on_backend_bytes(0, b"-WRONGPASS no\r\n").unwrap_err();
-    core.on_link_lost(0, fault);
+    core.on_connecting(core.links.key_at(0));
+    core.on_connected(core.links.key_at(0), Socket(1));
+    let fault = core.on_backend_bytes(core.links.key_at(0), b"-WRONGPASS no\r\n").unwrap_err();
+    core.on_link_lost(core.links.key_at(0), fault);
     assert!(core.links[0].link.is_down(core.clock().now));
     let second = asks(&mut core);
     assert_eq!(output(&core, first), output(&core, second));
@@ -345,8 +348,8 @@ fn a_refusal_in_words_is_told_until_the_server_says_something_else() {
     // It cannot be reached at all now.
     pass_to(&mut core, 60_000);
     asks(&mut core);
-    core.on_connecting(0);
-    core.on_connect_failed(0, ConnectFault::Refused);
+    core.on_connecting(core.links.key_at(0));
+    core.on_connect_failed(core.links.key_at(0), ConnectFault::Refused);
     let third = asks(&mut core);
     assert!(output(&core, third).contains("cannot be reached"));
     assert!(!output(&core, third).contains("it said"));
@@ -378,7 +381,7 @@ fn an_exec_waits_for_room_on_a_link_no_longer_than_the_timeout() {
     let told = told_at(&mut core, 150);
     assert_eq!(told.matches("; the request was not sent").count(), 2, "{told}");
     assert!(core.session(own).unwrap().stateful.is_none(), "the transaction is over");
-    core.on_backend_bytes(0, b"$-1\r\n".repeat(4).as_slice()).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n".repeat(4).as_slice()).unwrap();
     core.on_client_bytes(own, b"MULTI\r\nSET a 2\r\nEXEC\r\n");
     let sent = core.links[0].link.unsent().escape_ascii().to_string();
     assert!(sent.contains("EXEC") && !sent.contains(r"\n1\r"), "{sent}");
@@ -497,11 +500,11 @@ fn an_answer_to_an_earlier_question_brings_no_server_back_that_was_not_emptied()
     pass_to(&mut core, 30_000);
     core.tend_health();
     assert_eq!(core.plane.plan.health.state(id), HealthState::Ejected);
-    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"+PONG\r\n").unwrap();
     assert!(!core.plane.plan.health.is_usable(id), "it was not emptied");
     core.tend_health();
     assert!(sent(&mut core).contains("FLUSH"));
-    core.on_backend_bytes(0, b"+OK\r\n+PONG\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n+PONG\r\n").unwrap();
     assert!(core.plane.plan.health.is_usable(id));
 }
 
@@ -515,7 +518,7 @@ fn a_pipeline_waits_once_for_a_server_that_does_not_answer_also_if_another_one_d
     };
     assert_eq!((told_at(&mut core, 149), told_at(&mut core, 150)), (0, 3));
     // The server answers again: what comes next has its own time.
-    core.on_backend_bytes(0, b"$-1\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n").unwrap();
     core.on_client_bytes(own, b"GET e\r\nGET f\r\n");
     assert_eq!((told_at(&mut core, 249), told_at(&mut core, 250)), (3, 4));
 }
@@ -524,7 +527,7 @@ fn a_pipeline_waits_once_for_a_server_that_does_not_answer_also_if_another_one_d
 fn a_request_of_a_pipeline_has_its_time_from_the_last_answer_of_its_server() {
     let (mut core, [_, own]) = behind_a_full_link(b"GET b\r\nGET c\r\n");
     pass_to(&mut core, 140);
-    core.on_backend_bytes(0, b"$-1\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n").unwrap();
     core.resume_sessions(&mut Vec::new());
     let waits_at = |core: &mut Core, millis| {
         pass_to(core, millis);
@@ -539,7 +542,7 @@ fn a_request_of_a_pipeline_has_its_whole_time_where_the_server_has_just_been_ask
     let (mut core, [others, own]) = behind_a_full_link(b"GET b\r\nGET c\r\n");
     // All that was asked is answered, and the link is filled again at once.
     pass_to(&mut core, 140);
-    core.on_backend_bytes(0, b"$-1\r\n".repeat(4).as_slice()).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n".repeat(4).as_slice()).unwrap();
     pass_to(&mut core, 148);
     core.on_client_bytes(others, b"GET a\r\n".repeat(4).as_slice());
     let mut waits_at = |millis| {

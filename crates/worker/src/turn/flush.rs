@@ -127,14 +127,16 @@ impl<I: Io> Worker<I> {
     #[cold]
     pub(super) fn send_full_links(&mut self) {
         while let Some(index) = self.core.plane.upstream.full_links.pop() {
-            self.send_link(index);
+            if self.core.links.get(index).is_some() {
+                self.send_link(index);
+            }
         }
     }
 
     fn flush_link(&mut self, index: ConnectionKey) {
-        let link = &mut self.core.links[index].link;
-        link.is_dirty = false;
-        if link.is_held() {
+        let Some(connection) = self.core.links.get_mut(index) else { return };
+        connection.link.is_dirty = false;
+        if connection.link.is_held() {
             self.core.look_at_hold(index);
         }
         self.send_link(index);

@@ -70,7 +70,7 @@ impl Core {
             raise(&mut figures.session_output_max, busy.undelivered());
             figures.stalled_output += self.stalled_output(session, now);
         }
-        for connection in &self.links {
+        for connection in self.links.iter() {
             let link = &connection.link;
             figures.in_flight += link.in_flight();
             raise(&mut figures.link_in_flight_max, link.in_flight());

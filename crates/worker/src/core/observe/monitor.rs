@@ -5,8 +5,8 @@
 //! wait instead. A monitor that does not read misses lines, and is told how
 //! many once it has read.
 
-use crate::core::front::input::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Core, Plane};
 use crate::monitors::Line;
 use keyway_base::Key;

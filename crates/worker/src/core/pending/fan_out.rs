@@ -3,8 +3,8 @@
 //! length line, so nothing is composed anew but the head of each fragment.
 
 use crate::Upstream;
-use crate::core::front::input::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key};

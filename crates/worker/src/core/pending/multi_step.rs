@@ -8,10 +8,10 @@
 
 use super::Due;
 use crate::Upstream;
-use crate::core::front::input::Step;
 use crate::core::pools::servers::scripts::{Preload, give_script};
-use crate::core::pools::servers::stateful::RequestContext;
 use crate::core::pools::servers::tracking::caching_request;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Fault, Key, Slab};
@@ -47,7 +47,7 @@ impl MultiStepPool {
             database: 0,
             protocol: Protocol::Resp2,
             server: 0,
-            link: 0,
+            link: ConnectionKey::NONE,
             request: Vec::new(),
             said: Vec::new(),
             work,

@@ -179,8 +179,12 @@ impl Core {
         for due in due.drain(..) {
             match due {
                 Due::Next(key) => self.continue_operation(key),
-                Due::Scripts(index) => self.links[index].given.forget_scripts(),
-                Due::Loads(index) => self.links[index].given = Given::default(),
+                Due::Scripts(key) => {
+                    let _ = self.links.get_mut(key).map(|it| it.given.forget_scripts());
+                }
+                Due::Loads(key) => {
+                    let _ = self.links.get_mut(key).map(|it| it.given = Given::default());
+                }
             }
         }
         if self.plane.pending.due.is_empty() {

@@ -7,9 +7,9 @@
 //! takes part in replication there: the offset that is waited for is then
 //! behind the client's writes. The reply is the smallest of all.
 
-use crate::core::front::input::Step;
 use crate::core::pools::cluster::{ClusterState, Waits};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 
 use keyway_base::{Fault, Key, Slab};

@@ -16,14 +16,10 @@ pub(in crate::core) mod store;
 
 use super::{Connection, ConnectionKey, Connections};
 use crate::core::pools::cluster::{ClusterState, Hedging, Readers};
-use crate::core::pools::servers::scripts::Given;
-use crate::core::upstream::connections::next_generation;
 use crate::{DiscoveredPlan, Plan, PoolKind, Upstream};
-use keyway_base::Time;
-use keyway_proxy::{Budget, Link};
+use keyway_proxy::Budget;
 use keyway_resp::Protocol;
-use keyway_topology::{BackendId, Ring, ServerSet};
-use std::ops::Range;
+use keyway_topology::{Ring, ServerSet};
 
 /// The lane of sessions whose replies are large: they share a connection to each
 /// server, which is made when the first of them needs it.
@@ -180,10 +176,10 @@ impl PoolState {
     }
 
     /// Its shared links to so many servers.
-    pub(super) fn links(&self, servers: usize) -> Range<ConnectionKey> {
-        let Some(state) = self.servers() else { return 0..0 };
+    pub(super) fn links(&self, servers: usize) -> impl Iterator<Item = ConnectionKey> + use<> {
+        let row = self.servers().map(|state| (state.first_link, servers * state.connections));
         // Those for RESP3 wait until a client speaks it.
-        state.first_link..state.first_link + servers * state.connections
+        row.into_iter().flat_map(|(first, count)| (0..count).map(move |n| first.behind(n)))
     }
 
     /// Follows the health board: rebuilds the ring if who may be used changed.
@@ -200,32 +196,6 @@ impl PoolState {
         }
         true
     }
-}
-
-/// Puts a pool's links in a row among the others, where another pool's were if they fit.
-fn room_for(links: &mut Connections, own: Vec<Connection>) -> ConnectionKey {
-    let mut first = 0;
-    while let Some(row) = links.get(first..first + own.len()) {
-        match row.iter().rposition(|connection| !connection.is_spare) {
-            None => break,
-            Some(taken) => first += taken + 1,
-        }
-    }
-    if first + own.len() > links.len() {
-        // Those that stand at the end begin the row.
-        let at_end = links.iter().rev().take_while(|connection| connection.is_spare).count();
-        first = links.len() - at_end;
-    }
-    for (index, mut connection) in (first..).zip(own) {
-        match links.get_mut(index) {
-            Some(place) => {
-                connection.generation = next_generation(place.generation);
-                *place = connection;
-            }
-            None => links.push(connection),
-        }
-    }
-    first
 }
 
 fn build_ring(plan: &Plan, index: usize, pool: &ServerSet) -> Ring {
@@ -263,15 +233,15 @@ impl ServersState {
                 ..connection(server, protocol)
             }));
         }
-        let first_link = room_for(links, own);
+        let first_link = links.add_row(own);
         ServersState {
             ring,
             health_epoch: plan.health.pool_epoch(index),
             first_link,
             connections,
             to_resp3: count * connections,
-            first_bulk: first_link + shared,
-            first_detour: first_link + shared + beside,
+            first_bulk: first_link.behind(shared),
+            first_detour: first_link.behind(shared + beside),
             idle: vec![Vec::new(); count],
         }
     }
@@ -311,81 +281,21 @@ impl ServersState {
             return self.link_beside(server, lane, protocol);
         }
         let lane = if self.connections == 1 { 0 } else { lane as usize % self.connections };
-        let index = self.first_link + usize::from(server) * self.connections + lane;
-        if protocol == Protocol::Resp3 { index + self.to_resp3 } else { index }
+        let index = usize::from(server) * self.connections + lane;
+        let is_resp3 = protocol == Protocol::Resp3;
+        self.first_link.behind(if is_resp3 { index + self.to_resp3 } else { index })
     }
 
     #[cold]
     fn link_beside(&self, server: u16, lane: u32, protocol: Protocol) -> ConnectionKey {
         let servers = self.to_resp3 / self.connections;
         let first = if lane == BULK { self.first_bulk } else { self.first_detour };
-        let index = first + usize::from(server);
-        if protocol == Protocol::Resp3 { index + servers } else { index }
+        let index = usize::from(server);
+        first.behind(if protocol == Protocol::Resp3 { index + servers } else { index })
     }
 
     /// The link that finds out whether a server answers again.
     pub(super) fn probe_link(&self, server: usize) -> ConnectionKey {
-        self.first_link + server * self.connections
-    }
-}
-
-impl Connection {
-    /// The same, whose requests may be sent elsewhere by its server.
-    pub(super) fn following(mut self, follows: bool) -> Self {
-        if follows {
-            self.link.follow_redirections();
-        }
-        self
-    }
-
-    /// The same, of whose requests it is noted how they went.
-    pub(super) fn watched(mut self, is_watched: bool) -> Self {
-        self.is_watched = is_watched;
-        self
-    }
-
-    /// Whether it lies beside the links that sessions have for most requests.
-    pub(super) fn is_beside(&self) -> bool {
-        self.is_bulk || self.is_detour
-    }
-
-    pub(super) fn new((pool, backend): (u16, u16), id: BackendId, protocol: Protocol) -> Self {
-        Self {
-            link: Link::new(protocol),
-            pool,
-            backend,
-            id,
-            socket: None,
-            generation: 1,
-            waiting: Vec::new(),
-            waiting_due: None,
-            is_lost: false,
-            is_connecting: false,
-            rejoining: None,
-            is_counted_ready: false,
-            was_connected: false,
-            is_starved: false,
-            next_try: Time(0),
-            is_to_knock: false,
-            given: Given::default(),
-            attempted: Time(0),
-            heard: Time(0),
-            is_private: false,
-            late_of: Vec::new(),
-            is_free: false,
-            lease: None,
-            awaited_keys: Vec::new(),
-            awaits_retry: false,
-            client_id: None,
-            unblock: None,
-            role: None,
-            is_watched: false,
-            is_spare: false,
-            is_bulk: false,
-            is_detour: false,
-            is_streamed: false,
-            takes_large: false,
-            hedged_until: Time(0),
-        }
+        self.first_link.behind(server * self.connections)
     }
 }

@@ -38,7 +38,8 @@ impl Plane {
         busy: &Busy,
     ) {
         let len_min = self.plan.limits.pass_len();
-        self.upstream.obstructed.retain(|&index| links[index].is_obstructed(len_min));
+        let is_obstructed = |it: &Connection| it.is_obstructed(len_min);
+        self.upstream.obstructed.retain(|&key| links.get(key).is_some_and(is_obstructed));
         // The rest of a request that is sent as it comes is not to wait for its own reply.
         let is_at_work = session.streaming.is_some() || session.is_special();
         if session.lane == BULK || is_at_work || session.sub_request.is_some() {
@@ -197,8 +198,9 @@ pub(in crate::core) fn late_link(
         return None;
     }
     let client = whose(key, session);
-    let is_its = |it: &Connection| (it.pool, it.backend) == server && it.is_late_for(client);
-    links.iter().position(is_its)
+    let is_its =
+        |(_, it): &(_, &Connection)| (it.pool, it.backend) == server && it.is_late_for(client);
+    links.with_keys().find(is_its).map(|(key, _)| key)
 }
 
 /// Returns another connection than `at`, to the same server, that owes the reply to a write of a client
@@ -219,7 +221,7 @@ pub(in crate::core) fn late_apart(
     let is_its = |&(index, it): &(ConnectionKey, &Connection)| {
         index != at && (it.pool, it.backend) == server && it.is_late_for(client)
     };
-    links.iter().enumerate().find(is_its).map(|(index, _)| index)
+    links.with_keys().find(is_its).map(|(index, _)| index)
 }
 
 /// Returns whether requests of a client may go by other connections from now on: none of its requests

@@ -1,7 +1,7 @@
 //! What is refused without asking a server, how requests went, and what the log says of
 //! circuits and outliers.
 
-use crate::core::upstream::connections::failure_reason;
+use crate::core::upstream::probes::failure_reason;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, Core, Plane};
 use keyway_base::{BackendFault, Fault, Sent, Time};

@@ -117,7 +117,8 @@ mod tests {
     /// Lets time pass with upkeep, as a worker does, until the server is asked.
     fn ask(core: &mut Core) -> u64 {
         let is_asked = |core: &Core| {
-            core.links[0].link.in_flight() > 0 || core.plane.upstream.connects.contains(&0)
+            core.links[0].link.in_flight() > 0
+                || core.plane.upstream.connects.contains(&core.links.key_at(0))
         };
         let asked = (1..=6).map(|round| round * 100).find(|&millis| {
             pass_to(core, millis);
@@ -140,7 +141,7 @@ mod tests {
             core.tend_health();
         }
         assert_eq!(core.links[0].link.in_flight(), 1);
-        core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+PONG\r\n").unwrap();
         assert_eq!(state(&core), HealthState::Up);
         assert!(core.links[0].link.in_flight() == 0 && core.plane.upstream.connects.is_empty());
     }
@@ -167,17 +168,17 @@ mod tests {
     fn an_unknown_server_that_nobody_asked_for_is_connected_to() {
         let mut core = unknown(core_with(short));
         ask(&mut core);
-        core.on_connecting(0);
-        core.on_connect_failed(0, ConnectFault::Refused);
+        core.on_connecting(core.links.key_at(0));
+        core.on_connect_failed(core.links.key_at(0), ConnectFault::Refused);
         assert_eq!(state(&core), HealthState::Failing);
         // A connection is not an answer yet.
         let mut core = unknown(core_with(short));
         ask(&mut core);
-        core.on_connecting(0);
-        core.on_connected(0, keyway_net::Socket(1));
+        core.on_connecting(core.links.key_at(0));
+        core.on_connected(core.links.key_at(0), keyway_net::Socket(1));
         assert_eq!(state(&core), HealthState::Unknown);
         assert_eq!(core.links[0].link.in_flight(), 1);
-        core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+PONG\r\n").unwrap();
         assert_eq!(state(&core), HealthState::Up);
     }
 
@@ -186,7 +187,7 @@ mod tests {
         let mut core = unknown(connected_core_with(short));
         let client = crate::core::tests::client(&mut core);
         core.on_client_bytes(client, b"GET a\r\n");
-        core.on_backend_bytes(0, b"$-1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"$-1\r\n").unwrap();
         assert_eq!(state(&core), HealthState::Up);
     }
 }

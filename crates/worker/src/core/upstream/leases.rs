@@ -108,7 +108,7 @@ impl Plane {
         protocol: Protocol,
     ) -> ConnectionKey {
         self.upstream.leases.count += 1;
-        let index = self.upstream.leases.places.pop().unwrap_or(links.len());
+        let gone = self.upstream.leases.places.pop();
         let id = self.plan.topology.backend_id(pool as usize, usize::from(server));
         let follows = self.cluster_state(pool).is_some();
         let mut connection = Connection::new((pool, server), id, protocol)
@@ -116,13 +116,7 @@ impl Plane {
             .watched(self.plan.health.watches(id));
         connection.is_private = true;
         connection.lease = Some(session);
-        if index == links.len() {
-            links.push(connection);
-        } else {
-            connection.generation = links[index].generation;
-            links[index] = connection;
-        }
-        index
+        links.add(connection, gone)
     }
 
     /// Takes a link back from its session, with replies nobody needs still to
@@ -391,7 +385,7 @@ impl Core {
             let began = plane.began(connection, worked);
             plane.note_failure(
                 connection,
-                crate::core::upstream::connections::failure_reason(fault),
+                crate::core::upstream::probes::failure_reason(fault),
                 began,
             );
         }
@@ -422,7 +416,8 @@ impl Core {
         let is_blocked = |connection: &Connection| {
             connection.pool == pool && connection.link.is_blocking && connection.lease.is_some()
         };
-        for index in 0..self.links.len() {
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
             if !is_blocked(&self.links[index]) {
                 continue;
             }
@@ -447,10 +442,9 @@ impl Core {
         }
     }
 
-    /// Whether a link that was to be ended still is: it may have ended by
-    /// itself, and its place may be another's.
+    /// Whether a connection that was to be ended still is: it may have ended by itself.
     pub(crate) fn is_to_be_discarded(&self, index: ConnectionKey) -> bool {
-        !self.links[index].is_free && self.links[index].lease.is_none()
+        self.links.get(index).is_some_and(|it| !it.is_free && it.lease.is_none())
     }
 
     /// Private links that a session has, for tests.

@@ -2,12 +2,14 @@
 //!
 //! | file | what happens there |
 //! | --- | --- |
-//! | `connections` | connecting, losing and retrying; timeouts; probes |
+//! | `connections` | connecting, losing and retrying; timeouts |
+//! | `probes` | how healthy a server is, by its replies and by probes |
 //! | `leases` | connections that one client has for itself |
 //! | `bypass` | ways around a large reply, and when a client may change connections |
 //! | `streamed_replies` | large replies go to their clients as they come |
 //! | `streamed_requests` | large requests go to their servers as they come |
 //! | `reply` | bytes of a server become replies in their places |
+//! | `heard` | what replies tell of their server, put together |
 //! | `circuits` | what is refused without asking, and how requests went |
 //! | `failures` | what the log and clients are told of lost and refused connections |
 //! | `first_look` | servers that nobody has asked yet |
@@ -23,8 +25,10 @@ pub(in crate::core) mod failures;
 pub(in crate::core) mod first_look;
 pub(in crate::core) mod foreign;
 pub(in crate::core) mod health_log;
+mod heard;
 pub(in crate::core) mod leases;
 pub(in crate::core) mod locked;
+pub(in crate::core) mod probes;
 pub(in crate::core) mod reply;
 pub(in crate::core) mod streamed_replies;
 pub(in crate::core) mod streamed_requests;

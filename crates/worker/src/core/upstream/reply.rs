@@ -1,16 +1,11 @@
-use crate::core::upstream::circuits::Failed;
-use crate::core::upstream::locked::is_locked;
+use crate::core::upstream::heard::Heard;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use keyway_base::{BackendFault, Block, Fault, Key, Limits, Part, Slab};
 use keyway_command::Counted;
 use keyway_metrics::Latency;
-use keyway_proxy::local::UnblockReason;
-use keyway_proxy::memcached::{MemcachedJoin, write_text_failure};
-use keyway_proxy::{
-    Exchange, Internal, LinkState, Owner, Redirected, Redirection, Session, write_fault,
-};
+use keyway_proxy::memcached::write_text_failure;
+use keyway_proxy::{Exchange, Internal, LinkState, Owner, Session, write_fault};
 use keyway_resp::Kind;
-use keyway_topology::FailureReason;
 
 impl Core {
     /// Takes bytes a backend sent.
@@ -52,105 +47,16 @@ impl Core {
         connection.heard = plane.clock.now;
         plane.note_latency(connection);
         let (limits, now) = (plane.plan.limits, plane.clock.now);
-        let lent = Lent::of(block, &limits);
-        let mut said = None;
-        let (mut answered, mut not_ready) = (0, Failed::default());
-        let (mut flush_refused, mut probe, mut client_id) = (false, None, None);
-        let (mut is_astray, mut denies_ping) = (false, false);
-        let (is_blocking, lease, mut slow_client) =
-            (connection.link.is_blocking, connection.lease, None);
-        let ended_with = connection.unblock.and_then(UnblockReason::text);
+        let mut heard = Heard::new(index, connection, Lent::of(block, &limits));
         let outcome = connection.link.handle_input(bytes, &limits, now, |exchange, kind, reply| {
-            let reason = if kind == Kind::Error { error_reason(reply) } else { None };
-            // What runs for a client may say so too: it tells nothing of the server.
-            let is_doubtful = reason.is_some() && exchange.is_of_scripts();
-            let reason = reason.filter(|_| !is_doubtful);
-            // A late reply ends nothing: its request has failed.
-            let is_ours = matches!(
-                exchange.owner,
-                Owner::Internal(
-                    Internal::Select
-                        | Internal::Load
-                        | Internal::Multi
-                        | Internal::Mode
-                        | Internal::Push
-                        | Internal::Unasked
-                )
-            ) || (matches!(
-                exchange.owner,
-                Owner::Internal(
-                    Internal::Probe
-                        | Internal::ClientId
-                        | Internal::Look
-                        | Internal::Return
-                        | Internal::Cluster(_)
-                        | Internal::Names
-                        | Internal::Replication
-                )
-            ) && reason.is_none());
-            if !is_ours && exchange.owner != Owner::None {
-                if !is_doubtful {
-                    said = Some(reason.map(|reason| (reason, exchange.started)));
-                }
-                answered += 1;
-            }
-            if matches!(reason, Some(FailureReason::Loading | FailureReason::MasterDown)) {
-                not_ready.add(exchange);
-            }
-            let refused = kind == Kind::Error;
-            // What blocks waits as it was asked to.
-            if exchange.is_slow && !is_blocking && !matches!(exchange.owner, Owner::Internal(_)) {
-                let place = plane.place_of(sessions, exchange.owner);
-                slow_client = Some((plane.client_of(sessions, exchange.owner), place));
-            }
-            match exchange.owner {
-                Owner::Internal(Internal::Load) if refused => plane.on_load_refused(index, reply),
-                Owner::Internal(Internal::Flush) => flush_refused |= refused,
-                Owner::Internal(Internal::Probe) => {
-                    probe = Some(!refused);
-                    is_astray |= !refused && !is_pong(reply);
-                    denies_ping |= reply.starts_with(b"-NOPERM");
-                }
-                Owner::Internal(which @ (Internal::Look | Internal::Return)) => {
-                    plane.hear_generation(pool, which, reply);
-                }
-                Owner::Internal(
-                    which @ (Internal::Cluster(_) | Internal::Names | Internal::Replication),
-                ) => {
-                    plane.hear_of_cluster(which, (pool, backend), reply);
-                }
-                Owner::Internal(Internal::ClientId) => client_id = Some(read_integer(reply)),
-                Owner::Internal(Internal::Push) => plane.on_push(sessions, lease, reply),
-                Owner::Session { session, sequence } if is_blocking => {
-                    plane.deliver_waited((pool, backend), Some(exchange.counted), kind);
-                    if let Some(waiting) = sessions.get_mut(session) {
-                        let write = |out: &mut Vec<u8>| match ended_with {
-                            Some(text) if reply.starts_with(b"-UNBLOCKED") => {
-                                keyway_resp::reply::error(out, text);
-                            }
-                            _ => out.extend_from_slice(reply),
-                        };
-                        plane.complete(session, waiting, sequence, write);
-                    }
-                }
-                Owner::Operation { operation, part } if is_blocking => {
-                    plane.deliver_waited((pool, backend), None, kind);
-                    plane.on_operation_reply(sessions, (operation, part), kind, reply);
-                }
-                _ => {
-                    if refused && plane.pending.is_part_of::<MemcachedJoin>(exchange.owner) {
-                        plane.on_memcached_join_refused(index, reply);
-                    }
-                    plane.deliver(sessions, (pool, backend), exchange, (kind, lent), reply);
-                }
-            }
+            heard.take(plane, sessions, exchange, (kind, reply));
         });
         outcome.map_err(|fault| plane.note_foreign(connection, fault))?;
-        if is_astray {
+        if heard.is_astray {
             // It is another's, and so would be all that follow.
             return Err(BackendFault::Protocol);
         }
-        if let (Some(slow), Some(client)) = (connection.link.take_slow(), slow_client) {
+        if let (Some(slow), Some(client)) = (connection.link.take_slow(), heard.slow_client) {
             plane.log_slow((pool, backend), slow, client);
             plane.await_written(sessions, client.1);
         }
@@ -160,42 +66,11 @@ impl Core {
         if !was_ready {
             plane.after_handshake(index, connection);
         }
-        match said {
-            Some(None) => plane.note_success(connection),
-            Some(Some((reason, began))) => {
-                if reason == FailureReason::Handshake {
-                    plane.tell_locked(connection);
-                }
-                plane.note_failure(connection, reason, began);
-            }
-            None => {}
-        }
-        if plane.has_heard_generation() {
-            plane.on_generation_heard(index, connection);
-        }
-        // Who refuses a PING in words of its own can be reached.
-        let is_reached = probe == Some(false) && connection.rejoining.is_none() && said.is_none();
-        if is_reached {
-            if denies_ping {
-                plane.tell_ping_denied(connection);
-            }
-            plane.on_probed(connection);
-        } else if flush_refused || probe == Some(false) {
-            let reason = said.flatten().map_or(FailureReason::Handshake, |(reason, _)| reason);
-            plane.on_rejoin_failed(connection, reason);
-        } else if probe == Some(true) {
-            plane.on_probed(connection);
-        }
+        plane.note_heard_of_health((index, connection), &heard);
         release_waiting(sessions, plane, connection);
         let redirected = connection.link.take_redirected();
         if connection.is_watched {
-            let is_not_ready = |one: &&Redirected| {
-                Redirection::of(&one.reply) == Some(Redirection::NotReady)
-                    && !one.reply.starts_with(b"-READONLY")
-                    && !one.runs_scripts()
-            };
-            redirected.iter().filter(is_not_ready).for_each(|one| not_ready.add(&one.exchange));
-            plane.note_answers(connection, answered + redirected.len(), not_ready);
+            plane.note_answers_of(connection, &mut heard, &redirected);
         }
         let (is_private, has_part) = (connection.is_private, connection.link.has_part());
         if !redirected.is_empty() {
@@ -205,7 +80,7 @@ impl Core {
             if !was_ready && self.links[index].link.state() == LinkState::Ready {
                 self.on_tracking_ready(index);
             }
-            self.on_private_reply(index, client_id);
+            self.on_private_reply(index, heard.client_id);
         }
         if has_part {
             self.try_passing(index);
@@ -223,19 +98,6 @@ impl Core {
         let Core { sessions, links, plane } = self;
         plane.after_private_reply(sessions, links, index);
     }
-}
-
-/// Whether it answers the question whether a server is there: that is the
-/// version of one of memcached.
-fn is_pong(reply: &[u8]) -> bool {
-    const BINARY_VERSION: &[u8] = &[0x81, 0x0b];
-    reply == b"+PONG\r\n" || reply.starts_with(b"VERSION ") || reply.starts_with(BINARY_VERSION)
-}
-
-/// The number of an integer reply.
-fn read_integer(reply: &[u8]) -> Option<i64> {
-    let digits = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
-    keyway_resp::parse_integer(digits)
 }
 
 /// Sessions that waited for room on a link go on. If its primary is gone, they wait for that from
@@ -280,22 +142,6 @@ pub(in crate::core) fn release_all(
         if let Some(session) = sessions.get_mut(key) {
             plane.wake(key, session);
         }
-    }
-}
-
-/// What an error reply tells about the health of the server itself.
-#[cold]
-fn error_reason(reply: &[u8]) -> Option<FailureReason> {
-    if reply.starts_with(b"-LOADING") {
-        Some(FailureReason::Loading)
-    } else if reply.starts_with(b"-MASTERDOWN") {
-        Some(FailureReason::MasterDown)
-    } else if reply.starts_with(b"-READONLY") {
-        Some(FailureReason::ReadOnly)
-    } else if is_locked(reply) {
-        Some(FailureReason::Handshake)
-    } else {
-        None
     }
 }
 
@@ -373,7 +219,7 @@ impl Plane {
         clippy::inline_always,
         reason = "once per reply, called from one place beside the above"
     )]
-    fn deliver(
+    pub(in crate::core::upstream) fn deliver(
         &mut self,
         sessions: &mut Slab<Session>,
         (pool, backend): (u16, u16),
@@ -427,7 +273,12 @@ impl Plane {
     /// nobody's latency. There is no `counted` with a part of a request: the whole
     /// is counted.
     #[cold]
-    fn deliver_waited(&self, (pool, backend): (u16, u16), counted: Option<Counted>, kind: Kind) {
+    pub(in crate::core::upstream) fn deliver_waited(
+        &self,
+        (pool, backend): (u16, u16),
+        counted: Option<Counted>,
+        kind: Kind,
+    ) {
         if kind == Kind::Error {
             let backends = self.cells.pool(usize::from(pool));
             backends.backend(usize::from(backend)).error_replies.add(1);

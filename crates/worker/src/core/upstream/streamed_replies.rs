@@ -16,7 +16,7 @@
 //! From then on the client has its requests sent by connections of their own
 //! ([`BULK`]), which it shares with its like, until its replies are small again.
 
-use crate::core::front::input::reserved;
+use crate::core::front::waits::reserved;
 use crate::core::pools::BULK;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::upstream::reply::Lent;
@@ -409,7 +409,7 @@ impl Plane {
     ) {
         let Some(passing) = session.passing else { return };
         self.upstream.passing.behind.retain(|(whose, _)| *whose != key);
-        let connection = &mut links[passing.link];
+        let Some(connection) = links.get_mut(passing.link) else { return };
         if connection.is_held_for(key) {
             let most = self.patience(connection).most;
             connection.link.let_go(most, self.clock.now);
@@ -463,7 +463,7 @@ impl Plane {
     /// times a second, and before anything times out.
     pub(in crate::core::upstream) fn release_held(&mut self, links: &mut Connections) {
         let mut held = std::mem::take(&mut self.upstream.passing.held);
-        held.retain(|&index| self.stays_held(index, &mut links[index]));
+        held.retain(|&key| links.get_mut(key).is_some_and(|it| self.stays_held(key, it)));
         self.upstream.passing.held = held;
     }
 

@@ -16,7 +16,7 @@
 //! else is kept until it is whole, within `bulk_len_max` and `request_len_max`.
 
 use crate::PoolPlan;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::upstream::bypass::owes_late_write;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{ByteRange, Key, Limits};
@@ -154,7 +154,8 @@ impl Plane {
 
     /// Whether another large request may be sent to a server as it comes.
     fn has_room_for_large(&mut self, links: &Connections, server: (u16, u16)) -> bool {
-        self.upstream.streamed.retain(|&index| links[index].takes_large && !links[index].is_free);
+        let takes_large = |it: &Connection| it.takes_large && !it.is_free;
+        self.upstream.streamed.retain(|&key| links.get(key).is_some_and(takes_large));
         let is_there =
             |&&index: &&ConnectionKey| (links[index].pool, links[index].backend) == server;
         self.upstream.streamed.iter().filter(is_there).count() < PER_SERVER_MAX

@@ -21,7 +21,8 @@ impl Core {
     /// Sees to the commands that wait at servers of a pool that have their keys no more.
     #[cold]
     pub(super) fn move_waiting(&mut self, pool: u16) {
-        for index in 0..self.links.len() {
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
             if !self.plane.waits_astray(&self.links[index], pool) {
                 continue;
             }
@@ -59,7 +60,7 @@ impl Core {
                 continue;
             }
             self.plane.cluster.displaced.swap_remove(at);
-            let connection = &self.links[index];
+            let Some(connection) = self.links.get(index) else { continue };
             let goes_on = connection.generation == generation && connection.unblock.is_some();
             if goes_on && self.plane.waits_astray(connection, connection.pool) {
                 self.leave(index);

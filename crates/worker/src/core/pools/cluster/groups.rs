@@ -71,7 +71,7 @@ impl Core {
             })
             .collect();
         self.plane.begin_round(pool);
-        for &(place, index) in &links {
+        for &(place, index) in links.iter() {
             for (group, name) in (0..).zip(&names) {
                 let name = name.as_bytes();
                 // The later word for the last is not known before Redis 5.
@@ -104,7 +104,7 @@ impl Core {
             })
             .collect();
         self.plane.begin_round(pool);
-        for &of in &links {
+        for &of in links.iter() {
             self.ask_about(pool, of, &[b"INFO", b"replication"], About::Role);
         }
         !links.is_empty()

@@ -80,7 +80,8 @@ impl Core {
     pub(crate) fn send_hedges(&mut self) {
         let now = self.plane.clock.now;
         self.plane.cluster.hedges.next = None;
-        for index in 0..self.links.len() {
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
             let connection = &self.links[index];
             if connection.is_private || connection.link.live() == 0 {
                 continue;

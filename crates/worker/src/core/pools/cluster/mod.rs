@@ -40,7 +40,7 @@ use readers::USERS;
 pub(in crate::core) use readers::{Reader, Readers};
 pub(in crate::core) use redirect::Waits;
 
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Core, Plane};
 use crate::pool_kind::address_of;
@@ -300,7 +300,8 @@ impl Core {
     /// What was not sent yet to servers that serve no more goes to those that do.
     fn send_unsent_on(&mut self, pool: u16, before: &ClusterMap, map: &ClusterMap) {
         let has_slots = self.plane.has_slots(pool);
-        for index in 0..self.links.len() {
+        for position in 0..self.links.len() {
+            let index = self.links.key_at(position);
             let connection = &mut self.links[index];
             let place = usize::from(connection.backend);
             let has_ended = before.is_serving(place) && !map.is_serving(place);
@@ -331,7 +332,7 @@ impl Core {
                         && !connection.is_free
                         && connection.link.state() != LinkState::Idle
                 };
-                let numbered = self.links.iter().enumerate();
+                let numbered = self.links.with_keys();
                 let there = numbered.filter(|(_, connection)| is_there(connection));
                 let leaving = there.map(|(index, connection)| (index, connection.generation));
                 self.plane.cluster.leaving.extend(leaving);

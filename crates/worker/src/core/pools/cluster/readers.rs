@@ -2,7 +2,7 @@
 
 use super::ClusterState;
 use crate::core::pools::FoundState;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use crate::{Cluster, Plan};
 use keyway_base::Time;

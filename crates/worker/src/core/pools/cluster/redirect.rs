@@ -35,8 +35,10 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 pub(super) struct Retry {
     at: Time,
     from: ConnectionKey,
-    /// Pool and server of that link: its place may be another's by then.
+    /// Positions of its pool and server, as the connection may be gone by then.
     backend: (u16, u16),
+    /// The connection was one session's alone.
+    is_private: bool,
     redirected: Redirected,
     waits: Option<Waits>,
     /// It waits for a primary: its time counts from when it is sent again.
@@ -312,7 +314,16 @@ impl Core {
             false => cluster.retries_due.min(at),
         };
         let is_held = held.is_some();
-        cluster.retries.push(Retry { at, from, backend, redirected: one, waits, is_held });
+        let is_private = connection.is_private;
+        cluster.retries.push(Retry {
+            at,
+            from,
+            backend,
+            is_private,
+            redirected: one,
+            waits,
+            is_held,
+        });
     }
 
     /// Sends the requests again of which it is time.
@@ -333,7 +344,8 @@ impl Core {
             self.plane.note_cluster_deadline(next);
         }
         self.plane.cluster.retries = later;
-        for Retry { from, backend, mut redirected, waits, is_held, .. } in due {
+        for Retry { from, backend, is_private, mut redirected, waits, is_held, .. } in due {
+            let from = self.standing_in(from, backend);
             if is_held {
                 redirected.exchange.begin_anew(now);
             }
@@ -344,17 +356,26 @@ impl Core {
             // Who has the slot now may be another.
             let place = self.plane.place_of_request(backend, &redirected);
             match place {
-                Some(place) if waits.is_some() || self.links[from].is_private => {
+                Some(place) if waits.is_some() || is_private => {
                     self.retry_private(place, from, &redirected, waits);
                 }
                 Some(place) => self.send_unnamed(place, from, &redirected),
-                None => self.retry_without_owner(from, redirected),
+                None => self.retry_without_owner(from, is_private, redirected),
             }
         }
     }
 
+    /// The connection that a request was sent on, or if that is gone one that clients share to
+    /// the same server: what is told of the request then names the right server.
+    fn standing_in(&self, from: ConnectionKey, (pool, server): (u16, u16)) -> ConnectionKey {
+        match self.plane.pools[usize::from(pool)].servers() {
+            Some(state) if self.links.get(from).is_none() => state.probe_link(server.into()),
+            _ => from,
+        }
+    }
+
     /// It is time to send a request again whose slot nobody has now.
-    fn retry_without_owner(&mut self, from: ConnectionKey, mut one: Redirected) {
+    fn retry_without_owner(&mut self, from: ConnectionKey, is_private: bool, mut one: Redirected) {
         let pool = self.links[from].pool;
         let redirections_max = self.plane.cluster_state(pool).map_or(0, |state| {
             state.shared.ask_about_unowned(self.plane.clock.now);
@@ -363,7 +384,7 @@ impl Core {
         one.exchange.redirections = one.exchange.redirections.saturating_add(1);
         let is_last = one.exchange.redirections >= redirections_max
             && self.plane.primary_wait(pool).is_none();
-        match self.links[from].is_private || is_last {
+        match is_private || is_last {
             true => self.give_up_private(from, &one),
             false => self.retry_later(from, one),
         }
@@ -461,7 +482,8 @@ impl Core {
         let retries = &mut self.plane.cluster.retries;
         let refused: Vec<Retry> = retries.extract_if(.., |it| it.backend.0 == pool).collect();
         for retry in refused {
-            self.give_up_private(retry.from, &retry.redirected);
+            let from = self.standing_in(retry.from, retry.backend);
+            self.give_up_private(from, &retry.redirected);
         }
     }
 

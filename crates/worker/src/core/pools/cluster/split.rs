@@ -3,8 +3,8 @@
 
 use super::Reader;
 use crate::Upstream;
-use crate::core::front::input::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::upstream::bypass::late_apart;
 use crate::core::{Connections, Plane};
 use keyway_command::Split;

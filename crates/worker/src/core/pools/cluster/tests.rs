@@ -62,8 +62,8 @@ fn cluster_of(reads: ReadPolicy, wait_for_primary: Option<Duration>) -> PoolKind
 
 fn connect(core: &mut Core, port: u16) {
     let index = link(core, port);
-    core.on_connecting(index);
-    core.on_connected(index, Socket(i32::from(port)));
+    core.on_connecting(core.links.key_at(index));
+    core.on_connected(core.links.key_at(index), Socket(i32::from(port)));
 }
 
 fn learn(core: &mut Core, owners: &[(u16, u16, u16)]) {
@@ -77,10 +77,10 @@ fn learn_at(core: &mut Core, owners: &[(u16, u16, u16)], now: Time) {
     core.follow_clusters();
 }
 
-fn link(core: &Core, port: u16) -> ConnectionKey {
+fn link(core: &Core, port: u16) -> usize {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
-    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
+    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
 }
 
 fn send(core: &mut Core, port: u16) -> String {
@@ -94,7 +94,7 @@ fn send(core: &mut Core, port: u16) -> String {
 
 fn hear(core: &mut Core, port: u16, reply: &str) {
     let index = link(core, port);
-    core.on_backend_bytes(index, reply.as_bytes()).unwrap();
+    core.on_backend_bytes(core.links.key_at(index), reply.as_bytes()).unwrap();
 }
 
 fn ask(core: &mut Core, client: Key<Session>, lines: &str) {
@@ -200,26 +200,28 @@ fn who_says_nothing_of_use_is_not_asked_again_while_others_can_be() {
     let mut core = core();
     let index = link(&core, 1);
     let fault = Fault::Backend { fault: BackendFault::Timeout, sent: Sent::Maybe };
-    assert!((0..64).any(|_| core.someone_to_ask(0).map(|(_, at)| at) == Some(index)));
+    assert!(
+        (0..64).any(|_| core.someone_to_ask(0).map(|(_, at)| at) == Some(core.links.key_at(index)))
+    );
     core.plane.miss_of_cluster((0, core.links[index].backend), 1, fault);
     for _ in 0..32 {
-        assert_ne!(core.someone_to_ask(0).map(|(_, at)| at), Some(index));
+        assert_ne!(core.someone_to_ask(0).map(|(_, at)| at), Some(core.links.key_at(index)));
     }
 }
 
 /// Connects the private link that is about to be, and takes what is sent on it. Its
 /// server answers `CLIENT ID`.
-fn connect_private(core: &mut Core) -> ConnectionKey {
+fn connect_private(core: &mut Core) -> usize {
     let index = core.plane.upstream.connects.pop().unwrap();
     assert!(core.links[index].is_private);
     core.on_connecting(index);
     core.on_connected(index, Socket(100));
-    sent_on(core, index);
+    sent_on(core, index.index());
     core.on_backend_bytes(index, b":7\r\n").unwrap();
-    index
+    index.index()
 }
 
-fn sent_on(core: &mut Core, index: ConnectionKey) -> String {
+fn sent_on(core: &mut Core, index: usize) -> String {
     let link = &mut core.links[index].link;
     let sent = link.unsent().escape_ascii().to_string();
     let len = link.unsent().len();
@@ -235,13 +237,13 @@ fn a_guarded_transaction_that_a_replica_refused_is_not_sent_again_and_keeps_no_l
     let (one, other) = (client(&mut core), client(&mut core));
     ask(&mut core, one, "WATCH a\r\n");
     let index = connect_private(&mut core);
-    core.on_backend_bytes(index, b"+OK\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"+OK\r\n").unwrap();
     core.resume_sessions(&mut Vec::new());
     ask(&mut core, one, "MULTI\r\nSET a 1\r\nEXEC\r\n");
     assert!(sent_on(&mut core, index).contains("EXEC"));
     // Its server has ended the watch.
     let refused = format!("+OK\r\n{DEMOTED}-EXECABORT because of previous errors.\r\n");
-    core.on_backend_bytes(index, refused.as_bytes()).unwrap();
+    core.on_backend_bytes(core.links.key_at(index), refused.as_bytes()).unwrap();
     assert!(output(&core, one).contains("-READONLY"), "{}", output(&core, one));
     core.send_retries();
     assert_eq!((core.leases(), sent_on(&mut core, index)), (0, String::new()));
@@ -249,7 +251,7 @@ fn a_guarded_transaction_that_a_replica_refused_is_not_sent_again_and_keeps_no_l
     ask(&mut core, other, "BLPOP a 0\r\n");
     assert!(sent_on(&mut core, index).contains("BLPOP"));
     assert_eq!(core.leases(), 1);
-    core.on_backend_bytes(index, b"*-1\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"*-1\r\n").unwrap();
     assert_eq!(core.leases(), 0);
 }
 
@@ -262,7 +264,7 @@ fn a_command_that_waits_is_given_its_time_anew_wherever_it_is_sent_again() {
     let mut millis = 0;
     for _ in 0..3 {
         assert_eq!(core.leases(), 1);
-        core.on_backend_bytes(index, DEMOTED.as_bytes()).unwrap();
+        core.on_backend_bytes(core.links.key_at(index), DEMOTED.as_bytes()).unwrap();
         // While it waits to be sent nothing is late.
         let options = Arc::clone(core.plane.link_options(0));
         assert_eq!(core.links[index].link.deadline(&options), None);
@@ -282,8 +284,8 @@ fn between_two_tries(core: &mut Core) -> Key<Session> {
     let client = client(core);
     ask(core, client, "BLPOP a 0\r\n");
     let index = connect_private(core);
-    core.on_backend_bytes(index, DEMOTED.as_bytes()).unwrap();
-    core.on_private_lost(index, BackendFault::Closed);
+    core.on_backend_bytes(core.links.key_at(index), DEMOTED.as_bytes()).unwrap();
+    core.on_private_lost(core.links.key_at(index), BackendFault::Closed);
     assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 1));
     client
 }
@@ -312,7 +314,7 @@ fn a_client_that_is_unblocked_between_two_tries_waits_no_longer_than_to_the_next
     send(&mut core, 2);
     core.retry_unblocks();
     assert!(send(&mut core, 2).contains("UNBLOCK\\r\\n$1\\r\\n7\\r\\n$7\\r\\nTIMEOUT"));
-    core.on_backend_bytes(index, b"*-1\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"*-1\r\n").unwrap();
     assert_eq!(output(&core, client), r"*-1\r\n");
     assert_eq!((core.leases(), core.plane.plan.clients.blocked_len()), (0, 0));
 }
@@ -330,7 +332,7 @@ fn a_client_whose_command_is_given_up_between_two_tries_waits_no_more() {
 }
 
 /// A client that waits for a key of the server at 2, which then has no slots any more.
-fn displaced(core: &mut Core, words: &str) -> (Key<Session>, ConnectionKey) {
+fn displaced(core: &mut Core, words: &str) -> (Key<Session>, usize) {
     let client = client(core);
     ask(core, client, words);
     let index = connect_private(core);
@@ -346,14 +348,17 @@ fn who_waits_at_a_server_that_lost_its_slots_waits_on_for_what_is_left_at_the_ne
     for words in ["BLPOP a 0\r\n", "BLPOP a 1.5\r\n", "BLMPOP 1.5 1 a LEFT\r\n"] {
         let mut core = core();
         let (client, index) = displaced(&mut core, words);
-        core.on_backend_bytes(index, b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n")
-            .unwrap();
+        core.on_backend_bytes(
+            core.links.key_at(index),
+            b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
+        )
+        .unwrap();
         assert_eq!(output(&core, client), "");
         let next = *core.plane.upstream.connects.last().unwrap();
         assert_eq!(core.links[next].backend, core.links[link(&core, 1)].backend);
         core.on_connecting(next);
         core.on_connected(next, Socket(101));
-        let sent = sent_on(&mut core, next);
+        let sent = sent_on(&mut core, next.index());
         let left = if words.contains("1.5") { "1.300" } else { "$1\\r\\n0\\r\\n" };
         assert!(sent.contains(left), "{sent}");
         core.on_backend_bytes(next, b":8\r\n*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
@@ -366,7 +371,7 @@ fn who_waits_at_a_server_that_lost_its_slots_waits_on_for_what_is_left_at_the_ne
 fn what_was_given_out_before_a_server_lost_its_slots_is_delivered() {
     let mut core = core();
     let (client, index) = displaced(&mut core, "BLPOP a 0\r\n");
-    core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
     assert_eq!(output(&core, client), r"*2\r\n$1\r\na\r\n$1\r\nv\r\n");
     pass_to(&mut core, 5000);
     core.send_retries();
@@ -383,11 +388,14 @@ fn who_waits_at_a_deposed_server_that_is_silent_leaves_it() {
     pass_to(&mut core, 1300);
     core.send_retries();
     assert_eq!((core.leases(), core.plane.upstream.connects.len()), (1, 1));
-    assert!(core.plane.upstream.discards.contains(&index) && core.is_to_be_discarded(index));
+    assert!(
+        core.plane.upstream.discards.contains(&core.links.key_at(index))
+            && core.is_to_be_discarded(core.links.key_at(index))
+    );
     let next = core.plane.upstream.connects[0];
     assert!(core.links[next].link.is_blocking);
     // What the silent one says in the end is nobody's.
-    core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nx\r\n").unwrap();
     assert_eq!(output(&core, client), "");
 }
 
@@ -405,7 +413,7 @@ fn a_client_reads_where_it_writes_from_the_reply_to_a_write_on() {
     let index = connect_private(&mut core);
     assert_eq!(until(&core, waiter), 100);
     pass_to(&mut core, 400);
-    core.on_backend_bytes(index, b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"*2\r\n$1\r\na\r\n$1\r\nv\r\n").unwrap();
     assert_eq!(until(&core, waiter), 500);
     // One that its server was slow with, and reads around it.
     let other = client(&mut core);
@@ -461,8 +469,8 @@ fn who_is_sent_to_a_stranger_waits_until_the_cluster_names_it_and_all_keep_their
     hear(&mut core, 1, &format!("{}-ASK 3300 h:3\r\n", nodes(&[3])));
     core.follow_clusters();
     let index = link(&core, 3);
-    core.on_connecting(index);
-    core.on_connected(index, Socket(3));
+    core.on_connecting(core.links.key_at(index));
+    core.on_connected(core.links.key_at(index), Socket(3));
     let sent = send(&mut core, 3);
     let at = |value: &str| sent.find(&format!(r"b\r\n$1\r\n{value}\r\n")).unwrap();
     assert!(at("1") < at("2") && at("2") < at("3"), "{sent}");
@@ -533,8 +541,8 @@ fn a_part_for_a_server_that_was_replaced_goes_to_its_heir() {
     pass_to(&mut core, 100);
     core.send_retries();
     let index = link(&core, 3);
-    core.on_connecting(index);
-    core.on_connected(index, Socket(3));
+    core.on_connecting(core.links.key_at(index));
+    core.on_connected(core.links.key_at(index), Socket(3));
     assert!(send(&mut core, 3).contains("LOAD"));
     assert!(!send(&mut core, 2).contains("LOAD"));
 }
@@ -566,7 +574,8 @@ fn a_command_that_waits_and_is_given_up_keeps_no_link() {
     let client = client(&mut core);
     ask(&mut core, client, "BLPOP a 0\r\n");
     let index = connect_private(&mut core);
-    core.on_backend_bytes(index, b"-CLUSTERDOWN The cluster is down\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(index), b"-CLUSTERDOWN The cluster is down\r\n")
+        .unwrap();
     assert_eq!(core.leases(), 1);
     learn(&mut core, &[(0, 8191, 1)]);
     pass_to(&mut core, 200);
@@ -579,7 +588,7 @@ fn a_command_that_waits_and_is_given_up_keeps_no_link() {
 fn a_part_that_was_not_sent_yet_ends_also_when_its_client_has_gone() {
     let mut core = core();
     let client = client(&mut core);
-    core.on_link_lost(link(&core, 2), BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(link(&core, 2)), BackendFault::Closed);
     ask(&mut core, client, "MGET a b\r\n");
     core.remove_session(client, None);
     learn(&mut core, &[(0, 16383, 1)]);

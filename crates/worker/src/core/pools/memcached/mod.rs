@@ -4,6 +4,7 @@
 mod access;
 mod admission;
 mod ahead;
+mod codec;
 mod local;
 mod pool;
 mod redis;
@@ -15,18 +16,16 @@ mod warm;
 pub(in crate::core) use access::was_let;
 use keyway_proxy::WaitFor;
 
-use crate::core::front::input::{NextRequest, Step, waited_for_room};
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, ShardedPlan};
 use keyway_base::{Fault, Key, Time};
 use keyway_command::{Class, Counted};
 use keyway_memcache::{
-    Asker, Dialect, ErrorKind, Head, Outcome, ParseLimits, Parsed, Request, RequestFault, Verb,
-    Wire, compose_request, parse_request, write_reply,
+    Asker, Dialect, ErrorKind, Head, Outcome, Request, Verb, Wire, compose_request, write_reply,
 };
 use keyway_proxy::memcached::MemcachedJoinPool;
 use keyway_proxy::{Busy, ReplyTo, Session};
-use std::sync::Arc;
 
 /// Longest item of a client that has not said its password yet, in bytes.
 const UNAUTHENTICATED_LEN_MAX: u32 = 4 << 10;
@@ -181,270 +180,6 @@ fn counted_as(request: &Request) -> Counted {
 }
 
 impl Plane {
-    /// Starts the requests in `bytes`, as many as there is room for. Returns
-    /// how many bytes they took.
-    #[inline(never)]
-    pub(in crate::core) fn parse_memcached(
-        &mut self,
-        links: &mut Connections,
-        key: Key<Session>,
-        session: &mut Session,
-        busy: &mut Busy,
-        bytes: &[u8],
-    ) -> usize {
-        let mut requests = std::mem::take(&mut self.memcached.ahead);
-        requests.forget();
-        let was_paused = std::mem::replace(&mut session.paused, false);
-        let plan = Arc::clone(&self.plan);
-        let pool = &plan.pools[usize::from(session.pool)];
-        self.choose_lane(links, (key, session), busy);
-        let mut pos = 0;
-        let mut next = NextRequest::of(session, self.clients.rereading == Some(key));
-        let may_have_waited = next.was_full || self.cluster.has_waiting();
-        let (mut is_full, mut is_held_up, mut since) = (false, false, None);
-        let waited = self.waited_in_vain(key);
-        let led_from = std::mem::replace(&mut self.cluster.waited, waited);
-        busy.input_needed = 0;
-        while pos < bytes.len() {
-            if session.closing {
-                pos = bytes.len();
-                break;
-            }
-            let is_held = session.is_fenced(busy);
-            if is_held || !busy.has_room(&plan.limits, session.reply_size) {
-                // The client itself holds its request up now, for as long as it likes, unless the
-                // worker keeps it from overtaking those before it.
-                is_held_up = !is_held || !self.waits_in_order(session);
-                if is_held_up {
-                    next.is_new = true;
-                } else if std::mem::take(&mut next.is_new) {
-                    (session.full_since, is_full) = (Some(self.clock.now), true);
-                }
-                session.paused = true;
-                break;
-            }
-            session.lift_fence();
-            let rest = &bytes[pos..];
-            let Some(client) = &mut session.memcached else { break };
-            if client.skip > 0 {
-                let dropped =
-                    usize::try_from(client.skip).map_or(rest.len(), |skip| skip.min(rest.len()));
-                client.skip -= dropped as u64;
-                pos += dropped;
-                continue;
-            }
-            let wire = *client.wire.get_or_insert_with(|| Wire::of(rest[0]));
-            let len_max = match session.identity.authenticated {
-                true => client.item_len_max,
-                false => client.item_len_max.min(UNAUTHENTICATED_LEN_MAX),
-            };
-            let limits = ParseLimits::of(&plan.limits, len_max);
-            if pos > 0
-                && session.identity.authenticated
-                && let Some(store) = pool.kind.store()
-            {
-                requests.look_ahead(store, rest, (wire, &limits));
-            }
-            let parsed = requests.next(rest, wire, &limits);
-            let request = requests.request();
-            let consumed = match parsed {
-                Parsed::Ready { consumed } => consumed,
-                Parsed::NeedMore { at_least } => {
-                    busy.input_needed = at_least;
-                    break;
-                }
-                Parsed::Refused { consumed, skip, fault } => {
-                    if fault == RequestFault::ValueTooLarge {
-                        let whose = (key, &mut *session, &mut *busy);
-                        let step = self.forget_refused(
-                            links,
-                            (&plan, pool),
-                            whose,
-                            (request, rest, &mut next),
-                        );
-                        is_full = matches!(step, Step::Full(_) | Step::Crowded);
-                        if self.has_to_wait(links, (key, session), step) {
-                            break;
-                        }
-                    }
-                    if let Some(client) = &mut session.memcached {
-                        client.skip = skip;
-                    }
-                    pos += consumed;
-                    self.refuse_memcached(session, busy, request, fault);
-                    continue;
-                }
-            };
-            let bytes = &rest[..consumed];
-            let mut call = Call { key, session, busy, request, bytes, warm: None };
-            let step = self.dispatch_memcached(links, (&plan, pool), &mut call);
-            if self.is_refused_late(links, &mut call, (&step, &mut next)) {
-                pos += consumed;
-                if matches!(step, Step::Full(_)) {
-                    next = NextRequest::BEHIND_REFUSED;
-                }
-                continue;
-            }
-            is_full = matches!(step, Step::Full(_) | Step::Crowded);
-            if self.has_to_wait(links, (key, session), step) {
-                break;
-            }
-            if pos == 0 && may_have_waited {
-                since = self.waited_since((key, &*session));
-                if self.cluster.waited.is_some() {
-                    self.end_wait_in_vain(key);
-                }
-            } else if next.was_full && since.is_none() {
-                since = waited_for_room(session);
-            }
-            next.is_new = true;
-            pos += consumed;
-            if self.observe.hot_keys.is_due(consumed) {
-                self.note_memcached(pool, session, request, bytes);
-            }
-        }
-        if let Some(since) = since {
-            self.bring_waited(links, key, since);
-        }
-        // The first request has waited, also if it was refused and the next one has started.
-        let has_waited = since.is_some() || !next.is_new || (next.was_full && pos > 0);
-        let is_over = next.is_new || (pos > 0 && !is_full);
-        self.settle_wait((key, session), is_over, has_waited && !is_held_up);
-        session.identity.live.note_request(None, self.clock.now);
-        if session.paused && !was_paused {
-            self.cells.pool(usize::from(session.pool)).clients.pauses.add(1);
-        }
-        self.memcached.ahead = requests;
-        self.cluster.waited = led_from;
-        pos
-    }
-
-    /// Refuses a request that has found no room on a link within `timeout`. Returns whether it did.
-    #[inline]
-    fn is_refused_late(
-        &mut self,
-        links: &mut Connections,
-        call: &mut Call<'_>,
-        (step, next): (&Step, &mut NextRequest),
-    ) -> bool {
-        let link = match *step {
-            Step::Full(link) => link,
-            Step::Crowded => return self.is_refused_crowded(call, next),
-            Step::Started | Step::Wait => return false,
-        };
-        if self.is_gone(&links[link]) {
-            return false;
-        }
-        self.note_no_room(&links[link], call.session, next);
-        let connection = &mut links[link];
-        let Some(fault) = self.lateness(connection, call.session) else { return false };
-        self.retract_shown(call.key);
-        let backend = self.describe_backend(connection.pool, connection.backend);
-        self.tell_failure(call, fault, &backend);
-        true
-    }
-
-    /// The same for one that finds no room among those on their way over other pools.
-    #[cold]
-    fn is_refused_crowded(&mut self, call: &mut Call<'_>, next: &mut NextRequest) -> bool {
-        if std::mem::take(&mut next.is_new) {
-            call.session.full_since = Some(self.clock.now);
-        }
-        let Some(text) = self.crowded_too_long(call.session) else { return false };
-        self.retract_shown(call.key);
-        self.cells.pool(usize::from(call.session.pool)).refused.of(Fault::Denied).add(1);
-        let words = text.strip_prefix("ERR ").unwrap_or(&text);
-        let error = Outcome::Error { kind: ErrorKind::Server, text: words.as_bytes() };
-        self.tell_memcached(call, &error);
-        true
-    }
-
-    /// Whether a request could not be started; its session is resumed when it can.
-    #[inline]
-    fn has_to_wait(
-        &mut self,
-        links: &mut Connections,
-        (key, session): (Key<Session>, &mut Session),
-        step: Step,
-    ) -> bool {
-        match step {
-            Step::Started => return false,
-            Step::Wait => {}
-            Step::Crowded => self.wait_among_routed_requests(key, session),
-            Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => {}
-            Step::Full(link) => {
-                if session.waits_for.is_none() {
-                    session.waits_for = Some(WaitFor::Connection);
-                    links[link].waiting.push(key);
-                }
-            }
-        }
-        self.retract_shown(key);
-        session.paused = true;
-        true
-    }
-
-    /// Deletes what was to be replaced by a value that is refused for its length, as memcached
-    /// does: nobody is to go on reading what is out of date.
-    #[cold]
-    fn forget_refused(
-        &mut self,
-        links: &mut Connections,
-        (plan, pool): (&Plan, &PoolPlan),
-        (key, session, busy): (Key<Session>, &mut Session, &mut Busy),
-        (refused, bytes, next): (&Request, &[u8], &mut NextRequest),
-    ) -> Step {
-        let is_wanted = refused.head.verb == Verb::Set && !refused.keys.is_empty();
-        if !is_wanted || !session.identity.authenticated {
-            return Step::Started;
-        }
-        let (mut request, mut line) = (Request::default(), Vec::new());
-        let name = refused.key(bytes, 0);
-        if !write_quiet_delete(&mut line, name) {
-            return Step::Started;
-        }
-        let limits = ParseLimits::of(&plan.limits, 0);
-        let parsed = parse_request(&line, Wire::Text, &limits, &mut request);
-        let is_whole = parsed == Parsed::Ready { consumed: line.len() };
-        if !is_whole || !request.keys(&line).eq([name]) {
-            return Step::Started;
-        }
-        let mut call = Call { key, session, busy, request: &request, bytes: &line, warm: None };
-        // It is a part of what the client asks for.
-        if !call.session.identity.is_free
-            && let Some(step) = self.look_at_memcached(links, &mut call, &refused.head)
-        {
-            return step;
-        }
-        let step = self.start_memcached(links, (plan, pool), &mut call);
-        // It is not answered by itself: the value is refused all the same.
-        match self.is_refused_late(links, &mut call, (&step, next)) {
-            true => Step::Started,
-            false => step,
-        }
-    }
-
-    /// Answers what is no request.
-    #[cold]
-    fn refuse_memcached(
-        &mut self,
-        session: &mut Session,
-        busy: &mut Busy,
-        request: &Request,
-        fault: RequestFault,
-    ) {
-        let cells = self.cells.pool(usize::from(session.pool));
-        let place = busy.order.reserve();
-        busy.order.complete(place, &mut busy.output, |out| fault.write(&request.head, out));
-        if fault.closes() {
-            cells.refused.of(Fault::Client).add(1);
-            session.closing = true;
-            session.broken = true;
-        } else {
-            cells.refused.of(Fault::Denied).add(1);
-        }
-    }
-
     /// Starts one request.
     #[inline]
     fn dispatch_memcached(

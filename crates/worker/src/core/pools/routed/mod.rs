@@ -31,7 +31,7 @@ pub(in crate::core) use redis::{PARTS_MAX, route_policy_of};
 pub(in crate::core) use retired::reports_to;
 pub(in crate::core) use split::Wants;
 
-use crate::core::front::input::Step;
+use crate::core::request::Step;
 use crate::core::{Core, Plane};
 use crate::{Plan, PoolKind, RoutePlan};
 use keyway_base::{BackendFault, Fault, Key, Sent, Time};

@@ -1,7 +1,7 @@
 //! Requests of Redis clients to pools that lead to others.
 
 use super::{Destination, Language, Lots, Step, Wants, Whose, above};
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan, RoutePlan};
 use keyway_base::Fault;

@@ -6,8 +6,8 @@
 //! home with the first request behind it that needs no such thing.
 
 use super::routes_of;
-use crate::core::front::input::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, RoutePlan};
 use keyway_base::Time;

@@ -1,9 +1,9 @@
 //! INFO on a sharded pool: of Keyway alone, of its servers added up, or of one
 //! of them.
 
-use crate::core::front::input::Step;
 use crate::core::pending::conclusions::Conclusion;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::server_status::backend_state;
 use crate::{Cluster, Plan, Upstream};

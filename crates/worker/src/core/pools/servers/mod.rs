@@ -5,7 +5,8 @@
 //! | `info` | INFO about a pool's servers: added up, or one of them |
 //! | `pubsub` | subscriptions: who hears what, and what is subscribed at servers |
 //! | `scripts` | what servers keep for later calls, and who was given what |
-//! | `stateful` | transactions and blocking commands |
+//! | `stateful` | commands that block, and those in a transaction |
+//! | `transactions` | MULTI, EXEC and WATCH |
 //! | `tracking` | who is told which keys have changed |
 //! | `unblock` | the end of a command that blocks |
 
@@ -14,6 +15,7 @@ pub(in crate::core) mod pubsub;
 pub(in crate::core) mod scripts;
 pub(in crate::core) mod stateful;
 pub(in crate::core) mod tracking;
+pub(in crate::core) mod transactions;
 pub(in crate::core) mod unblock;
 
 use crate::Plan;

@@ -7,10 +7,10 @@
 //! of it, the libraries before the first FCALL, and again once there are others.
 //! A server takes a library that it has already for an error, which is nobody's.
 
-use crate::core::front::input::Step;
 use crate::core::pending::Due;
 use crate::core::pending::conclusions::Conclusion;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Connection, ConnectionKey, Connections, Plane};
 use keyway_base::{Key, Time};
 use keyway_command::{Counted, Flags, Join as Rule, Loaded, Request, Verb};
@@ -452,8 +452,8 @@ mod tests {
 
     fn reconnect(core: &mut Core) {
         core.plane.upstream.connects.clear();
-        core.on_connecting(0);
-        core.on_connected(0, Socket(2));
+        core.on_connecting(core.links.key_at(0));
+        core.on_connected(core.links.key_at(0), Socket(2));
     }
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, &EVALSHA.repeat(2));
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "EVALSHA"]);
-        core.on_backend_bytes(0, b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"$1\r\nx\r\n:1\r\n:1\r\n").unwrap();
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["EVALSHA"]);
         // Whatever may have emptied servers: it is given again.
@@ -475,21 +475,22 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, &[EVALSHA, b"GET k\r\n"].concat());
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA", "GET"]);
-        core.on_backend_bytes(0, &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING, b"$1\r\nv\r\n"].concat())
+            .unwrap();
         core.continue_operations();
         assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n$1\r\nv\r\n");
         assert!(sent(&mut core).is_empty());
         // Alone it runs again, and what comes meanwhile waits.
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
         core.on_client_bytes(client, b"GET k\r\n");
         core.continue_operations();
         assert_eq!(sent(&mut core), ["EXISTS"]);
-        core.on_backend_bytes(0, b"*1\r\n:0\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"*1\r\n:0\r\n").unwrap();
         core.continue_operations();
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
         assert_eq!(sent(&mut core), ["GET"]);
     }
@@ -500,12 +501,12 @@ mod tests {
             let (mut core, client) = core_and_client();
             core.on_client_bytes(client, EVALSHA);
             assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-            core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+            core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
             core.continue_operations();
             assert_eq!(sent(&mut core), ["EXISTS"]);
             match is_lost {
-                false => core.on_backend_bytes(0, b"*1\r\n:1\r\n").unwrap(),
-                true => drop(core.on_link_lost(0, BackendFault::Closed)),
+                false => core.on_backend_bytes(core.links.key_at(0), b"*1\r\n:1\r\n").unwrap(),
+                true => drop(core.on_link_lost(core.links.key_at(0), BackendFault::Closed)),
             }
             core.continue_operations();
             assert_eq!(output(&core, client), r"-NOSCRIPT No matching script.\r\n");
@@ -521,7 +522,7 @@ mod tests {
             core.on_client_bytes(client, &transaction);
             assert_eq!(sent(&mut core), ["LOAD", "MULTI", "EVALSHA"]);
             let replies = [b"+x\r\n+OK\r\n+QUEUED\r\n*1\r\n", MISSING].concat();
-            core.on_backend_bytes(0, &replies).unwrap();
+            core.on_backend_bytes(core.links.key_at(0), &replies).unwrap();
             core.continue_operations();
             assert!(sent(&mut core).is_empty(), "it is not run again");
         }
@@ -535,7 +536,7 @@ mod tests {
         core.on_client_bytes(client, b"CLIENT REPLY OFF\r\n");
         core.on_client_bytes(client, EVALSHA);
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, &[b"+x\r\n", MISSING].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(0), &[b"+x\r\n", MISSING].concat()).unwrap();
         core.continue_operations();
         assert!(sent(&mut core).is_empty());
     }
@@ -545,7 +546,7 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, &[EVALSHA, b"CLIENT REPLY SKIP\r\nGET k\r\n"].concat());
         assert_eq!(sent(&mut core), ["LOAD", "EVALSHA"]);
-        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.resume_sessions(&mut Vec::new());
         assert_eq!(sent(&mut core), ["GET"]);
     }
@@ -555,9 +556,9 @@ mod tests {
         let (mut core, client) = core_and_client();
         core.on_client_bytes(client, EVALSHA);
         sent(&mut core);
-        core.on_backend_bytes(0, b"+x\r\n:1\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+x\r\n:1\r\n").unwrap();
         core.on_client_bytes(client, EVALSHA);
-        core.on_link_lost(0, BackendFault::Closed);
+        core.on_link_lost(core.links.key_at(0), BackendFault::Closed);
         assert!(output(&core, client).contains("was not sent"), "{}", output(&core, client));
         reconnect(&mut core);
         core.on_client_bytes(client, EVALSHA);
@@ -574,12 +575,17 @@ mod tests {
                 .unwrap();
             core.on_client_bytes(client, line.as_bytes());
             assert_eq!(sent(&mut core), ["LOAD", name]);
-            core.on_backend_bytes(0, b"-ERR Library 'mylib' already exists\r\n+OK\r\n").unwrap();
+            core.on_backend_bytes(
+                core.links.key_at(0),
+                b"-ERR Library 'mylib' already exists\r\n+OK\r\n",
+            )
+            .unwrap();
             core.continue_operations();
             for _ in 0..3 {
                 core.on_client_bytes(client, b"FCALL f 1 k\r\n");
                 assert_eq!(sent(&mut core), ["FCALL"]);
-                core.on_backend_bytes(0, b"-ERR Function not found\r\n").unwrap();
+                core.on_backend_bytes(core.links.key_at(0), b"-ERR Function not found\r\n")
+                    .unwrap();
             }
             core.plane.scripts(0).load_library(b"another", CODE);
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
@@ -598,7 +604,11 @@ mod tests {
                 assert!(output(&core, client).starts_with("-ERR"));
             }
             assert_eq!(core.links[0].link.state(), LinkState::Ready);
-            core.on_backend_bytes(0, b"-BUSY a script runs\r\n-BUSY a script runs\r\n").unwrap();
+            core.on_backend_bytes(
+                core.links.key_at(0),
+                b"-BUSY a script runs\r\n-BUSY a script runs\r\n",
+            )
+            .unwrap();
             core.continue_operations();
             core.on_client_bytes(client, b"FCALL f 1 k\r\n");
             assert_eq!(sent(&mut core), ["LOAD", "FCALL"]);

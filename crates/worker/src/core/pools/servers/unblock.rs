@@ -43,7 +43,7 @@ impl Core {
     pub(crate) fn retry_unblocks(&mut self) {
         let mut unblocking = std::mem::take(&mut self.plane.upstream.unblocking);
         unblocking.retain(|&(index, generation)| {
-            let connection = &self.links[index];
+            let Some(connection) = self.links.get(index) else { return false };
             let goes_on = connection.generation == generation && connection.lease.is_some();
             if goes_on && connection.unblock.is_some() {
                 self.send_unblock(index);

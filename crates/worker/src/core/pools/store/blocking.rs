@@ -9,8 +9,8 @@
 //! ```
 //! A session that waits starts no other request, and stays with its worker.
 
-use crate::core::front::input::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{Core, Plane};
 use crate::handouts::Handout;
 use indexmap::IndexMap;

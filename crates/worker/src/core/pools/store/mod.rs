@@ -6,6 +6,8 @@
 //! | `awaited` | replies of writers that wait until others were told |
 //! | `blocking` | commands that wait for others |
 //! | `scripts` | scripts and functions |
+//! | `script_host` | what a script reaches while it runs |
+//! | `script_commands` | SCRIPT and FUNCTION: what is loaded, listed, killed |
 //! | `serve` | a request is executed and answered |
 //! | `slow` | requests that took long |
 //! | `tracking` | who is told of changed keys |
@@ -14,6 +16,8 @@
 pub(in crate::core) mod ahead;
 pub(in crate::core) mod awaited;
 pub(in crate::core) mod blocking;
+mod script_commands;
+mod script_host;
 pub(in crate::core) mod scripts;
 pub(in crate::core) mod serve;
 pub(in crate::core) mod slow;

@@ -9,20 +9,20 @@ use std::time::Duration;
 const ID: &[u8] = b":7\r\n";
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
-const PRIVATE: ConnectionKey = 6;
+const PRIVATE: usize = 6;
 
 /// Connects every private link that is about to be; returns how many stand.
 fn connect_all(core: &mut Core) -> usize {
     let connects = std::mem::take(&mut core.plane.upstream.connects);
     for &index in &connects {
         core.on_connecting(index);
-        core.on_connected(index, Socket(index as i32 + 100));
+        core.on_connected(index, Socket(index.index() as i32 + 100));
     }
     connects.len()
 }
 
 /// Sends what a link has to say, and returns it.
-fn sent(core: &mut Core, index: ConnectionKey) -> String {
+fn sent(core: &mut Core, index: usize) -> String {
     let link = &mut core.links[index].link;
     let text = link.unsent().escape_ascii().to_string();
     link.advance(link.unsent().len());
@@ -54,12 +54,12 @@ fn an_exec_is_sent_however_many_links_are_idle() {
     assert_eq!(connect_all(&mut core), clients.len());
     for index in PRIVATE..PRIVATE + clients.len() {
         sent(&mut core, index);
-        core.on_backend_bytes(index, &[ID, b"+OK\r\n"].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(index), &[ID, b"+OK\r\n"].concat()).unwrap();
         settle(&mut core);
     }
     for index in PRIVATE..PRIVATE + clients.len() {
         assert!(sent(&mut core, index).contains("EXEC"), "link {index}");
-        core.on_backend_bytes(index, b"+OK\r\n*0\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(index), b"+OK\r\n*0\r\n").unwrap();
         settle(&mut core);
     }
     assert!(clients.iter().all(|&client| output(&core, client) == r"+OK\r\n+OK\r\n*0\r\n"));
@@ -72,7 +72,7 @@ fn owed(core: &mut Core, before: &[u8]) -> Key<Session> {
     core.on_client_bytes(client, before);
     if connect_all(core) > 0 {
         sent(core, PRIVATE);
-        core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(PRIVATE), &[ID, b"+OK\r\n"].concat()).unwrap();
         settle(core);
     }
     core.on_client_bytes(client, b"SET k 1\r\n");
@@ -98,7 +98,7 @@ fn a_private_link_is_not_used_while_a_shared_one_owes_a_write_that_has_timed_out
         };
         core.on_client_bytes(client, request);
         assert_eq!(private(&mut core), "");
-        core.on_backend_bytes(0, b"+OK\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n").unwrap();
         settle(&mut core);
         assert!(private(&mut core).contains(what), "once the write was executed");
 
@@ -128,7 +128,7 @@ fn a_write_by_other_connections_waits_for_one_that_has_timed_out() {
     core.on_client_bytes(client, b"SET k 2\r\n");
     settle(&mut core);
     assert_eq!(at_others(&core), asks);
-    core.on_backend_bytes(0, b"+OK\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n").unwrap();
     settle(&mut core);
     assert!(at_others(&core) > asks, "once the write was executed");
 
@@ -149,7 +149,7 @@ fn a_write_waits_for_an_exec_that_has_timed_out_on_a_connection_of_its_own() {
         core.on_client_bytes(client, b"WATCH k\r\n");
         connect_all(&mut core);
         sent(&mut core, PRIVATE);
-        core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(PRIVATE), &[ID, b"+OK\r\n"].concat()).unwrap();
         settle(&mut core);
         core.on_client_bytes(client, b"MULTI\r\nSET j 1\r\nEXEC\r\n");
         assert!(sent(&mut core, PRIVATE).contains("EXEC"));
@@ -160,10 +160,11 @@ fn a_write_waits_for_an_exec_that_has_timed_out_on_a_connection_of_its_own() {
         assert!(!core.may_change_links(client), "the server may execute it yet");
         core.on_client_bytes(client, request);
         assert_eq!(sent(&mut core, 0).is_empty(), waits, "{}", request.escape_ascii());
-        core.on_backend_bytes(PRIVATE, b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(PRIVATE), b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n")
+            .unwrap();
         settle(&mut core);
         assert_eq!(sent(&mut core, 0).contains("SET"), waits, "once it was executed");
-        core.on_backend_bytes(0, b"+OK\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n").unwrap();
         core.on_client_bytes(client, b"SET j 3\r\n");
         assert!(sent(&mut core, 0).contains("SET"));
     }
@@ -179,7 +180,7 @@ fn a_client_stays_with_its_worker_until_no_request_of_it_may_be_executed() {
     for client in [late, silent] {
         assert!(!core.may_change_links(client));
     }
-    core.on_backend_bytes(0, b"+OK\r\n+OK\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n+OK\r\n").unwrap();
     settle(&mut core);
     for client in [late, silent] {
         assert!(core.may_change_links(client));
@@ -194,7 +195,7 @@ fn a_server_without_room_for_a_private_link_is_quoted_and_not_ejected() {
         core.on_client_bytes(client, b"BLPOP k 0\r\n");
         let index = *core.plane.upstream.connects.last().unwrap();
         connect_all(&mut core);
-        sent(&mut core, index);
+        sent(&mut core, index.index());
         let said = core.on_backend_bytes(index, b"-ERR max number of clients reached\r\n");
         core.on_link_lost(index, said.unwrap_err());
         let told = output(&core, client);
@@ -211,8 +212,8 @@ fn the_place_that_a_private_link_has_left_is_never_taken_for_a_shared_link() {
     let client = client(&mut core);
     core.on_client_bytes(client, b"BLPOP k 0\r\n");
     connect_all(&mut core);
-    core.on_private_lost(PRIVATE, BackendFault::Closed);
-    assert!(core.links[PRIVATE].is_private && !core.is_to_be_discarded(PRIVATE));
+    core.on_private_lost(core.links.key_at(PRIVATE), BackendFault::Closed);
+    assert!(core.links[PRIVATE].is_private && !core.is_to_be_discarded(core.links.key_at(PRIVATE)));
     assert_eq!((core.private_links(), core.leases()), (0, 0));
 }
 
@@ -222,15 +223,15 @@ fn a_client_is_unblocked_however_often_that_must_be_asked_for_and_its_link_is_no
     let client = client(&mut core);
     core.on_client_bytes(client, b"BLPOP k 0\r\n");
     connect_all(&mut core);
-    core.on_backend_bytes(PRIVATE, ID).unwrap();
+    core.on_backend_bytes(core.links.key_at(PRIVATE), ID).unwrap();
     core.unblock(Unblock { id: 1, reason: UnblockReason::Timeout });
     for _ in 0..2 {
         // It came before the command did.
         assert!(sent(&mut core, 0).contains("UNBLOCK"));
-        core.on_backend_bytes(0, b":0\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b":0\r\n").unwrap();
         core.retry_unblocks();
     }
-    core.on_backend_bytes(PRIVATE, b"*-1\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(PRIVATE), b"*-1\r\n").unwrap();
     settle(&mut core);
     assert_eq!(output(&core, client), r"*-1\r\n");
     assert_eq!(core.private_links(), 0, "an UNBLOCK on its way is for nobody else");
@@ -245,7 +246,7 @@ fn what_expires_before_it_is_sent_has_not_begun() {
         let mut core = connected_core_with(short_timeouts);
         let client = client(&mut core);
         core.on_client_bytes(client, format!("{command}\r\nMULTI\r\nEXEC\r\n").as_bytes());
-        core.on_connecting(PRIVATE);
+        core.on_connecting(core.links.key_at(PRIVATE));
         pass_to(&mut core, 100);
         assert!(!core.session(client).unwrap().is_blocked());
         settle(&mut core);
@@ -263,7 +264,7 @@ fn a_client_that_waits_for_a_private_link_goes_on_when_that_is_lost() {
     connect_all(&mut core);
     core.links[PRIVATE].waiting.push(client);
     core.sessions.get_mut(client).unwrap().waits_for = Some(WaitFor::Connection);
-    core.on_private_lost(PRIVATE, BackendFault::Closed);
+    core.on_private_lost(core.links.key_at(PRIVATE), BackendFault::Closed);
     assert!(core.session(client).unwrap().waits_for.is_none());
 }
 
@@ -325,7 +326,7 @@ fn a_transaction_open_for_an_hour_is_executed_and_leaves_nothing() {
     core.on_client_bytes(watching, b"WATCH k\r\n");
     connect_all(&mut core);
     sent(&mut core, PRIVATE);
-    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    core.on_backend_bytes(core.links.key_at(PRIVATE), &[ID, b"+OK\r\n"].concat()).unwrap();
     settle(&mut core);
     core.on_client_bytes(watching, b"MULTI\r\nSET k 2\r\n");
     for minute in 1..=60 {
@@ -337,7 +338,8 @@ fn a_transaction_open_for_an_hour_is_executed_and_leaves_nothing() {
         core.on_client_bytes(client, b"EXEC\r\n");
         settle(&mut core);
         assert!(sent(&mut core, index).contains("EXEC"), "link {index}");
-        core.on_backend_bytes(index, b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(index), b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n")
+            .unwrap();
         settle(&mut core);
         assert!(output(&core, client).ends_with(r"*1\r\n+OK\r\n"), "link {index}");
     }
@@ -352,7 +354,7 @@ fn tracked_and_watching(core: &mut Core) -> Key<Session> {
     assert_eq!(connect_all(core), 1);
     for (said, reply) in [("HELLO", "%1\r\n+proto\r\n:3\r\n"), ("TRACKING", OK), ("WATCH", OK)] {
         assert!(sent(core, PRIVATE).contains(said));
-        core.on_backend_bytes(PRIVATE, reply.as_bytes()).unwrap();
+        core.on_backend_bytes(core.links.key_at(PRIVATE), reply.as_bytes()).unwrap();
     }
     settle(core);
     client
@@ -366,7 +368,7 @@ fn what_was_watched_on_a_link_that_tracking_gives_up_counts_as_changed() {
     let watching = tracked_and_watching(&mut core);
     core.on_client_bytes(watching, b"CLIENT TRACKING OFF\r\n");
     if core.links[PRIVATE].link.in_flight() > 0 {
-        core.on_backend_bytes(PRIVATE, OK.as_bytes()).unwrap();
+        core.on_backend_bytes(core.links.key_at(PRIVATE), OK.as_bytes()).unwrap();
     }
     settle(&mut core);
     assert_eq!(core.private_links(), 0);
@@ -396,7 +398,7 @@ fn a_watch_of_a_tracked_client_that_expires_unsent_guards_nothing() {
     let mut core = connected_core_with(short_timeouts);
     let client = client(&mut core);
     core.on_client_bytes(client, b"HELLO 3\r\nCLIENT TRACKING ON\r\nWATCH k\r\n");
-    core.on_connecting(PRIVATE);
+    core.on_connecting(core.links.key_at(PRIVATE));
     pass_to(&mut core, 100);
     settle(&mut core);
     core.on_client_bytes(client, b"MULTI\r\nSET k 1\r\nEXEC\r\n");
@@ -424,7 +426,7 @@ fn what_must_wait_for_earlier_requests_waits_for_those_without_a_reply() {
             // Of a write that has timed out the late reply is waited for.
             if !expires || silent.starts_with("SET") {
                 settle(&mut core);
-                core.on_backend_bytes(0, reply.as_bytes()).unwrap();
+                core.on_backend_bytes(core.links.key_at(0), reply.as_bytes()).unwrap();
             }
             settle(&mut core);
             let has_begun = core.private_links() > 0 || !output(&core, client).is_empty();
@@ -442,6 +444,6 @@ fn a_link_whose_server_names_it_late_can_be_unblocked() {
     connect_all(&mut core);
     sent(&mut core, PRIVATE);
     pass_to(&mut core, 150);
-    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    core.on_backend_bytes(core.links.key_at(PRIVATE), &[ID, b"+OK\r\n"].concat()).unwrap();
     assert_eq!(core.links[PRIVATE].client_id, Some(7));
 }

@@ -16,8 +16,8 @@ fn hold(core: &mut Core, client: Key<Session>, behind: Option<Key<Session>>) {
     core.links[0].link.advance(len);
     let mut part = b"$9000000\r\n".to_vec();
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
-    assert!(core.is_held(0), "{} bytes", output(core, client).len());
+    core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
+    assert!(core.is_held(core.links.key_at(0)), "{} bytes", output(core, client).len());
 }
 
 #[test]
@@ -25,22 +25,22 @@ fn a_link_that_is_lost_while_it_is_held_is_held_and_let_go_anew() {
     let mut core = connected_core();
     let first = client(&mut core);
     hold(&mut core, first, None);
-    core.on_link_lost(0, BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(0), BackendFault::Closed);
     pass_to(&mut core, 5000);
     core.plane.upstream.connects.clear();
-    core.on_connecting(0);
-    core.on_connected(0, Socket(2));
+    core.on_connecting(core.links.key_at(0));
+    core.on_connected(core.links.key_at(0), Socket(2));
     // Whether it serves again is looked at first.
     core.links[0].link.advance(14);
-    core.on_backend_bytes(0, b"+PONG\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(0), b"+PONG\r\n").unwrap();
     let second = client(&mut core);
     let third = client(&mut core);
     hold(&mut core, second, Some(third));
-    assert_eq!(core.plane.upstream.passing.held, [0]);
+    assert_eq!(core.plane.upstream.passing.held, [core.links.key_at(0)]);
     assert_eq!(core.links[0].link.in_flight(), 2);
     pass_to(&mut core, 8000);
     core.tend_large();
-    assert_eq!((core.next_freed(), core.next_freed()), (Some(0), None));
+    assert_eq!((core.next_freed(), core.next_freed()), (Some(core.links.key_at(0)), None));
     assert!(core.plane.upstream.passing.held.is_empty());
 }
 
@@ -53,8 +53,8 @@ fn what_a_slow_client_asked_for_itself_waits_until_it_takes_its_reply() {
     core.links[0].link.advance(len);
     let mut part = b"$9000000\r\n".to_vec();
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
-    assert!(core.is_held(0));
+    core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
+    assert!(core.is_held(core.links.key_at(0)));
     pass_to(&mut core, 8000);
     core.tend_large();
     assert_eq!(core.next_freed(), None);
@@ -89,7 +89,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
             let owner = Owner::Session { session: other, sequence: 0 };
             link.enqueue(owner, Counted::OWN, 14, now);
             link.backdate_last(|its| its == owner, (asked, now));
-            core.look_at_hold(0);
+            core.look_at_hold(core.links.key_at(0));
         } else {
             sessions.get_mut(other).unwrap().full_since = Some(asked);
             assert_eq!(plane.lateness(&mut links[0], sessions.get(other).unwrap()), None);
@@ -102,7 +102,7 @@ fn a_link_held_for_nobody_is_read_on_in_time_for_others_who_come() {
             assert_eq!(core.next_freed(), None, "{case}");
             pass_to(&mut core, freed_at);
         }
-        assert_eq!(core.next_freed(), Some(0), "{case}");
+        assert_eq!(core.next_freed(), Some(core.links.key_at(0)), "{case}");
         assert!(core.plane.upstream.passing.held.is_empty());
     }
 }
@@ -113,7 +113,7 @@ fn begin_large(core: &mut Core) -> usize {
     let mut part = format!("${value_len}\r\n").into_bytes();
     let whole_len = part.len() + value_len + 2;
     part.resize(whole_len - 50, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
     whole_len
 }
 
@@ -134,7 +134,7 @@ fn what_a_client_is_told_unasked_comes_behind_the_reply_that_passes() {
     }
     let mut end = vec![b'x'; 48];
     end.extend_from_slice(b"\r\n");
-    core.on_backend_bytes(0, &end).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), &end).unwrap();
     assert!(core.session(client).unwrap().passing.is_none());
     assert!(core.plane.upstream.passing.behind.is_empty());
     let busy = core.session(client).unwrap().busy.as_ref().unwrap();
@@ -150,7 +150,7 @@ fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
     let mut core = connected_core();
     let client = client(&mut core);
     hold(&mut core, client, None);
-    core.on_link_lost(0, BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(0), BackendFault::Closed);
     assert!(core.session(client).unwrap().closing);
     assert_eq!(core.after_flush(client), None, "nothing was taken yet");
     core.tend_large();
@@ -165,7 +165,7 @@ fn a_client_cut_off_has_a_while_to_take_the_replies_before() {
 }
 
 /// Where requests not yet sent wait, of all links.
-fn with_unsent(core: &Core) -> Vec<ConnectionKey> {
+fn with_unsent(core: &Core) -> Vec<usize> {
     (0..core.links.len()).filter(|&index| core.links[index].link.unsent_len() > 0).collect()
 }
 
@@ -190,7 +190,7 @@ fn others_go_around_a_large_reply_and_come_back_behind_it() {
 
     let mut end = vec![b'x'; 48];
     end.extend_from_slice(b"\r\n$1\r\n1\r\n");
-    core.on_backend_bytes(0, &end).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), &end).unwrap();
     assert_eq!(output(&core, waiting), r"$1\r\n1\r\n");
     // As long as it waits for what went around, a client stays there.
     core.on_client_bytes(at_rest, b"GET d\r\n");
@@ -211,19 +211,19 @@ fn a_reply_behind_one_that_was_read_on_holds_the_link_no_longer_than_any() {
     let value_len = core.plane.plan.limits.pass_len() + 100;
     let mut part = format!("${value_len}\r\n").into_bytes();
     part.resize(part.len() + value_len - 48, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
-    assert!(core.is_held(0));
+    core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
+    assert!(core.is_held(core.links.key_at(0)));
     // The client takes a little, and the server has something to be read.
     let session = core.sessions.get_mut(first).unwrap();
     session.busy.as_mut().unwrap().output.advance(200);
-    assert!(!core.is_held(0));
-    core.on_backend_bytes(0, &[&[b'x'; 48][..], b"\r\n"].concat()).unwrap();
+    assert!(!core.is_held(core.links.key_at(0)));
+    core.on_backend_bytes(core.links.key_at(0), &[&[b'x'; 48][..], b"\r\n"].concat()).unwrap();
     core.tend_large();
     hold(&mut core, second, Some(third));
-    assert_eq!(core.plane.upstream.passing.held, [0]);
+    assert_eq!(core.plane.upstream.passing.held, [core.links.key_at(0)]);
     pass_to(&mut core, 8000);
     core.tend_large();
-    assert_eq!(core.next_freed(), Some(0));
+    assert_eq!(core.next_freed(), Some(core.links.key_at(0)));
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn a_reply_that_nobody_waits_for_any_more_is_read_on() {
     hold(&mut core, client, None);
     core.links[0].link.abandon(|_| ());
     core.tend_large();
-    assert_eq!(core.next_freed(), Some(0));
-    assert!(!core.is_held(0));
+    assert_eq!(core.next_freed(), Some(core.links.key_at(0)));
+    assert!(!core.is_held(core.links.key_at(0)));
 }
 
 #[test]
@@ -269,10 +269,12 @@ fn a_question_of_the_worker_goes_by_a_connection_that_no_large_reply_obstructs()
     let (detour, bulk) = (beside(DETOUR), beside(BULK));
     let mut part = b"$9000000\r\n".to_vec();
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
-    for (index, lane, next) in [(0, 0, detour), (detour, DETOUR, bulk), (bulk, BULK, 0)] {
+    for (index, lane, next) in
+        [(0, 0, detour), (detour.index(), DETOUR, bulk), (bulk.index(), BULK, core.links.key_at(0))]
+    {
         if index > 0 {
-            core.on_connecting(index);
-            core.on_connected(index, Socket(index as i32 + 1));
+            core.on_connecting(core.links.key_at(index));
+            core.on_connected(core.links.key_at(index), Socket(index as i32 + 1));
         }
         let client = client(&mut core);
         core.sessions.get_mut(client).unwrap().lane = lane;
@@ -281,8 +283,8 @@ fn a_question_of_the_worker_goes_by_a_connection_that_no_large_reply_obstructs()
         core.links[index].link.enqueue(owner, Counted::OWN, 20, Time(0));
         let len = core.links[index].link.unsent_len();
         core.links[index].link.advance(len);
-        core.on_backend_bytes(index, &part).unwrap();
-        assert_eq!(core.clear_link(0), next);
+        core.on_backend_bytes(core.links.key_at(index), &part).unwrap();
+        assert_eq!(core.clear_link(core.links.key_at(0)), next);
     }
 }
 
@@ -300,7 +302,7 @@ fn a_client_that_stays_on_its_connection_is_looked_after_while_it_gets_a_large_r
     core.links[0].late_of.push((client, u64::MAX));
     let mut part = b"$9000000\r\n".to_vec();
     part.resize(core.plane.plan.limits.pass_len() + 100, b'x');
-    core.on_backend_bytes(0, &part).unwrap();
+    core.on_backend_bytes(core.links.key_at(0), &part).unwrap();
     let session = core.session(client).unwrap();
     assert!(session.passing.is_some() && session.lane != BULK && gets_large_replies(session));
     assert_eq!(core.plane.upstream.passing.bulk, [client]);

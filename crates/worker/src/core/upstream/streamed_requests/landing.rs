@@ -2,7 +2,7 @@
 //! last of them is here: a hundred megabytes would stop all clients of the worker.
 
 use super::{Begun, head_of, is_plain, tail_limits, tail_of};
-use crate::core::front::input::Step;
+use crate::core::request::Step;
 use crate::core::{Connections, Plane};
 use crate::{Plan, PoolKind, PoolPlan};
 use keyway_base::{ByteRange, Key, Limits};

@@ -6,7 +6,7 @@ use keyway_net::Socket;
 use keyway_proxy::LinkState;
 
 /// The first private link.
-const PRIVATE: ConnectionKey = 6;
+const PRIVATE: usize = 6;
 
 /// The reply to `CLIENT ID`, which comes first on a private link.
 const ID: &[u8] = b":7\r\n";
@@ -27,16 +27,16 @@ fn begin(core: &mut Core, client: Key<Session>, part: &[u8]) {
     assert_eq!(core.leases(), 1, "it is sent as it comes");
     for index in std::mem::take(&mut core.plane.upstream.connects) {
         core.on_connecting(index);
-        core.on_connected(index, Socket(index as i32 + 100));
+        core.on_connected(index, Socket(index.index() as i32 + 100));
     }
     assert!(core.links[PRIVATE].link.state() == LinkState::Ready);
 }
 
-fn sent(core: &mut Core, index: ConnectionKey) -> Vec<u8> {
+fn sent(core: &mut Core, index: usize) -> Vec<u8> {
     let link = &mut core.links[index].link;
     let bytes = link.unsent().to_vec();
     link.advance(bytes.len());
-    core.release_waiting(index);
+    core.release_waiting(core.links.key_at(index));
     core.resume_sessions(&mut Vec::new());
     bytes
 }
@@ -93,7 +93,7 @@ fn what_comes_behind_the_value_may_be_long_and_cut_anywhere() {
         assert!(all.ends_with(&whole), "cut at {cut}");
         let session = core.session(client).unwrap();
         assert!(!session.closing && session.streaming.is_none());
-        core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+        core.on_backend_bytes(core.links.key_at(PRIVATE), &[ID, b"+OK\r\n"].concat()).unwrap();
         assert_eq!(output(&core, client), r"+OK\r\n");
         assert_eq!((core.leases(), core.private_links()), (0, 1));
     }
@@ -106,7 +106,7 @@ fn a_server_that_takes_no_more_of_a_value_is_given_up_and_a_slow_client_is_not()
     let client = client(&mut core);
     begin(&mut core, client, &whole[..300_000]);
     sent(&mut core, PRIVATE);
-    core.on_backend_bytes(PRIVATE, ID).unwrap();
+    core.on_backend_bytes(core.links.key_at(PRIVATE), ID).unwrap();
     // The client is slow.
     for millis in (0..5000).step_by(50) {
         assert!(pass_to(&mut core, millis).is_empty());
@@ -119,8 +119,8 @@ fn a_server_that_takes_no_more_of_a_value_is_given_up_and_a_slow_client_is_not()
         core.links[PRIVATE].link.note_progress(core.plane.clock.now);
     }
     assert!(pass_to(&mut core, 6040).is_empty());
-    assert_eq!(pass_to(&mut core, 6200), [(PRIVATE, BackendFault::Timeout)]);
-    core.on_link_lost(PRIVATE, BackendFault::Timeout);
+    assert_eq!(pass_to(&mut core, 6200), [(core.links.key_at(PRIVATE), BackendFault::Timeout)]);
+    core.on_link_lost(core.links.key_at(PRIVATE), BackendFault::Timeout);
     assert!(output(&core, client).starts_with("-"), "{}", output(&core, client));
     // What is still to come of it is for nobody, and what follows is served.
     core.on_client_bytes(client, &whole[600_000..]);
@@ -141,7 +141,7 @@ fn no_more_than_a_window_of_a_value_waits_for_its_server() {
     let is_paused = |core: &mut Core, unsent: usize| {
         let link = &mut core.links[PRIVATE].link;
         link.advance(link.unsent_len() - unsent);
-        core.release_waiting(PRIVATE);
+        core.release_waiting(core.links.key_at(PRIVATE));
         core.resume_sessions(&mut Vec::new());
         core.session(client).unwrap().paused
     };
@@ -179,7 +179,7 @@ fn a_large_request_is_kept_whole_while_a_server_owes_a_write_that_has_timed_out(
         core.on_client_bytes(client, &whole[300_000..]);
         assert!(core.links[0].link.unsent() == whole, "it goes behind the late write");
         sent(&mut core, 0);
-        core.on_backend_bytes(0, b"+OK\r\n+OK\r\n").unwrap();
+        core.on_backend_bytes(core.links.key_at(0), b"+OK\r\n+OK\r\n").unwrap();
         // The late write is executed.
         begin(&mut core, client, &whole[..300_000]);
     }
@@ -198,7 +198,7 @@ fn a_write_waits_for_a_large_one_that_has_timed_out() {
     assert!(core.plane.upstream.discards.is_empty(), "the connection stays");
     core.on_client_bytes(client, b"SET k 2\r\n");
     assert!(sent(&mut core, 0).is_empty());
-    core.on_backend_bytes(PRIVATE, &[ID, b"+OK\r\n"].concat()).unwrap();
+    core.on_backend_bytes(core.links.key_at(PRIVATE), &[ID, b"+OK\r\n"].concat()).unwrap();
     core.resume_sessions(&mut Vec::new());
     assert!(!sent(&mut core, 0).is_empty(), "once the large one was executed");
     assert_eq!((core.leases(), core.private_links()), (0, 1));
@@ -217,8 +217,8 @@ fn a_request_that_ends_in_a_pause_is_not_executed_and_its_client_is_told() {
         core.on_client_bytes(client, &whole[300_000..]);
         all.extend(sent(&mut core, PRIVATE));
         assert!(!all.ends_with(&whole));
-        assert_eq!(core.plane.upstream.discards, [PRIVATE]);
-        core.on_link_lost(PRIVATE, BackendFault::Closed);
+        assert_eq!(core.plane.upstream.discards, [core.links.key_at(PRIVATE)]);
+        core.on_link_lost(core.links.key_at(PRIVATE), BackendFault::Closed);
         assert!(output(&core, client).starts_with('-'), "{}", output(&core, client));
         let session = core.session(client).unwrap();
         assert!(!session.closing && session.streaming.is_none());
@@ -239,8 +239,8 @@ fn a_client_that_ends_within_a_request_has_no_reply_to_it() {
     let mut core = connected_core();
     let client = begun(&mut core, &whole, 300_000);
     core.on_client_end(client);
-    assert_eq!(core.plane.upstream.discards, [PRIVATE]);
-    core.on_link_lost(PRIVATE, BackendFault::Closed);
+    assert_eq!(core.plane.upstream.discards, [core.links.key_at(PRIVATE)]);
+    core.on_link_lost(core.links.key_at(PRIVATE), BackendFault::Closed);
     assert_eq!(output(&core, client), "");
     let session = core.session(client).unwrap();
     assert!(session.closing && session.busy.as_ref().is_none_or(|busy| busy.order.is_empty()));
@@ -254,8 +254,8 @@ fn what_is_broken_behind_a_value_is_told() {
     let mut core = connected_core();
     let client = begun(&mut core, &whole, 300_000);
     core.on_client_bytes(client, &whole[300_000..]);
-    assert_eq!(core.plane.upstream.discards, [PRIVATE]);
-    core.on_link_lost(PRIVATE, BackendFault::Closed);
+    assert_eq!(core.plane.upstream.discards, [core.links.key_at(PRIVATE)]);
+    core.on_link_lost(core.links.key_at(PRIVATE), BackendFault::Closed);
     let told = output(&core, client);
     assert!(
         told.starts_with("-ERR Protocol error: expected") && told.ends_with("!\\'\\r\\n"),

@@ -37,17 +37,17 @@ fn core(from: ReadFrom, percent: u8, retry_percent: Option<u8>) -> Core {
     core.follow_clusters();
     for port in PORTS {
         let index = link(&core, port);
-        core.on_connecting(index);
-        core.on_connected(index, Socket(i32::from(port)));
+        core.on_connecting(core.links.key_at(index));
+        core.on_connected(core.links.key_at(index), Socket(i32::from(port)));
     }
     pass(&mut core, 1);
     core
 }
 
-fn link(core: &Core, port: u16) -> ConnectionKey {
+fn link(core: &Core, port: u16) -> usize {
     let FoundState { servers, cluster, .. } = core.plane.pools[0].found().expect("a cluster");
     let map = &cluster.map;
-    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2)
+    servers.link(map.place_of(&endpoint(port)).unwrap(), 0, Protocol::Resp2).index()
 }
 
 /// Lets time pass to `millis` after zero.
@@ -68,7 +68,7 @@ fn sent(core: &mut Core) -> [String; 3] {
         let text = String::from_utf8(bytes).unwrap().replace("\r\n", " ");
         for word in ["*1 $8 READONLY ", "*1 $9 READWRITE "] {
             if text.contains(word) {
-                core.on_backend_bytes(index, b"+OK\r\n").unwrap();
+                core.on_backend_bytes(core.links.key_at(index), b"+OK\r\n").unwrap();
             }
         }
         text.replace("*1 $8 READONLY ", "").replace("*1 $9 READWRITE ", "")
@@ -86,12 +86,12 @@ fn sent_to(core: &mut Core) -> u16 {
 
 fn hear(core: &mut Core, port: u16, reply: &str) {
     let index = link(core, port);
-    core.on_backend_bytes(index, reply.as_bytes()).unwrap();
+    core.on_backend_bytes(core.links.key_at(index), reply.as_bytes()).unwrap();
 }
 
 fn lose(core: &mut Core, port: u16) {
     let index = link(core, port);
-    core.on_link_lost(index, BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(index), BackendFault::Closed);
 }
 
 fn is_quiet(core: &Core) -> bool {

@@ -81,10 +81,10 @@ fn a_command_with_a_connection_of_its_own_waits_for_a_primary_that_cannot_be_rea
         let client = client(&mut core);
         ask(&mut core, client, words);
         let index = link(&core, 1);
-        assert_eq!(core.plane.upstream.connects, [index], "{words}");
+        assert_eq!(core.plane.upstream.connects, [core.links.key_at(index)], "{words}");
         core.plane.upstream.connects.clear();
-        core.on_connecting(index);
-        core.on_connect_failed(index, ConnectFault::Refused);
+        core.on_connecting(core.links.key_at(index));
+        core.on_connect_failed(core.links.key_at(index), ConnectFault::Refused);
         for millis in [10, 1500] {
             pass_to(&mut core, millis);
             core.resume_sessions(&mut Vec::new());
@@ -114,10 +114,10 @@ fn a_short_wait_for_a_primary_ends_no_request_earlier_than_without_it() {
     learn(&mut core, &[(0, 16383, 1)]);
     assert_eq!(told_at(&mut core, 510), "");
     let index = link(&core, 1);
-    assert_eq!(core.plane.upstream.connects, [index]);
-    core.on_connecting(index);
+    assert_eq!(core.plane.upstream.connects, [core.links.key_at(index)]);
+    core.on_connecting(core.links.key_at(index));
     assert_eq!(told_at(&mut core, 600), "", "the first connection is waited for");
-    core.on_connect_failed(index, ConnectFault::Refused);
+    core.on_connect_failed(core.links.key_at(index), ConnectFault::Refused);
     assert!(told_at(&mut core, 700).contains("waited"), "the primary is gone");
 }
 
@@ -127,14 +127,14 @@ fn a_request_that_is_sent_when_its_wait_is_over_leaves_the_next_one_a_wait_of_it
     learn(&mut core, &[(0, 16383, 1)]);
     connect(&mut core, 1);
     let (client, index) = (client(&mut core), link(&core, 1));
-    core.on_link_lost(index, BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(index), BackendFault::Closed);
     ask(&mut core, client, "SET a 1\r\n");
     pass_to(&mut core, 3001);
     connect(&mut core, 1);
     core.resume_sessions(&mut Vec::new());
     assert!(send(&mut core, 1).contains("SET"));
     hear(&mut core, 1, "+OK\r\n");
-    core.on_link_lost(index, BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(index), BackendFault::Closed);
     ask(&mut core, client, "SET a 2\r\n");
     for millis in [3010, 5000] {
         pass_to(&mut core, millis);
@@ -162,13 +162,17 @@ fn a_client_that_waits_for_room_waits_for_the_primary_when_its_connection_is_los
     ask(&mut core, client, &"SET a 1\r\n".repeat(17));
     send(&mut core, 1);
     assert_eq!(core.links[index].waiting, [client], "there is no room for the last request");
-    core.on_link_lost(index, BackendFault::Closed);
+    core.on_link_lost(core.links.key_at(index), BackendFault::Closed);
     assert_eq!(core.links[index].link.in_flight(), 0);
     core.resume_sessions(&mut Vec::new());
-    assert_eq!(core.plane.upstream.connects, [index], "the worker sees to the link");
+    assert_eq!(
+        core.plane.upstream.connects,
+        [core.links.key_at(index)],
+        "the worker sees to the link"
+    );
     core.plane.upstream.connects.clear();
-    core.on_connecting(index);
-    core.on_connect_failed(index, ConnectFault::Refused);
+    core.on_connecting(core.links.key_at(index));
+    core.on_connect_failed(core.links.key_at(index), ConnectFault::Refused);
     pass_to(&mut core, 3001);
     core.handle_timeouts(&mut Vec::new());
     core.resume_sessions(&mut Vec::new());

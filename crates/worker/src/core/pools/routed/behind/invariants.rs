@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::cluster::Speaker;
+use crate::core::Connection;
 use crate::core::tests::{pass_to, plan_of};
-use crate::core::{Connection, ConnectionKey};
 use keyway_base::{BackendFault, Time};
 use keyway_net::Socket;
 use keyway_proxy::{Identity, LinkState};
@@ -176,7 +176,7 @@ impl World {
         let _ = shared.learn(&view, Speaker::ALONE, Time(self.now * 1_000_000));
     }
 
-    fn link(&self, node: usize) -> Option<ConnectionKey> {
+    fn link(&self, node: usize) -> Option<usize> {
         let pool = if node == 0 { OTHER } else { CLUSTER };
         let Some(state) = self.core.plane.pools[usize::from(pool)].servers() else {
             panic!("servers")
@@ -191,7 +191,7 @@ impl World {
                 .map
                 .place_of(&endpoint(node as u16))?,
         };
-        Some(state.link(place, 0, Protocol::Resp2))
+        Some(state.link(place, 0, Protocol::Resp2).index())
     }
 
     /// A turn of the worker.
@@ -205,7 +205,7 @@ impl World {
             core.continue_routes();
         }
         for (index, _) in stuck {
-            let node = (0..3).find(|node| self.link(*node) == Some(index));
+            let node = (0..3).find(|node| self.link(*node) == Some(index.index()));
             node.into_iter().for_each(|node| self.lose(node));
         }
         self.flush();
@@ -262,7 +262,9 @@ impl World {
         else {
             return;
         };
-        let heard = self.core.on_backend_bytes(index, format!("{reply}\r\n").as_bytes());
+        let heard = self
+            .core
+            .on_backend_bytes(self.core.links.key_at(index), format!("{reply}\r\n").as_bytes());
         assert!(heard.is_ok(), "{node} said {reply}: {heard:?}\n{}", self.story);
     }
 
@@ -272,7 +274,7 @@ impl World {
         if self.core.links[index].link.state() == LinkState::Ready {
             self.tell(format_args!("{node} is lost"));
             self.nodes[node] = Node::default();
-            self.core.on_link_lost(index, BackendFault::Closed);
+            self.core.on_link_lost(self.core.links.key_at(index), BackendFault::Closed);
         }
     }
 
@@ -280,7 +282,7 @@ impl World {
     /// before is answered first: of requests that meet them there nobody could keep the order.
     fn move_slots(&mut self) {
         let owner = 3 - self.owner;
-        let is_idle = |index: ConnectionKey| self.core.links[index].link.in_flight() == 0;
+        let is_idle = |index: usize| self.core.links[index].link.in_flight() == 0;
         if self.link(owner).is_none_or(is_idle) {
             self.owner = owner;
             self.tell(format_args!("{owner} has all slots"));

@@ -26,8 +26,8 @@ fn core(leading: RoutedPool) -> Core {
     let (plan, cells) = plan_of(vec![leaf("first", 2), leaf("second", 100), top]);
     let mut core = Core::new(plan, cells, 1);
     for index in [FIRST, SECOND] {
-        core.on_connecting(index);
-        core.on_connected(index, Socket(index as i32));
+        core.on_connecting(core.links.key_at(index));
+        core.on_connected(core.links.key_at(index), Socket(index as i32));
     }
     assert_eq!(core.links[SECOND].pool, 1);
     core

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The first private link: each server has a shared one per protocol, and as many for large values.
-const OWN: ConnectionKey = 6;
+const OWN: usize = 6;
 
 /// What a server says to `HELLO 3`.
 const HELLO: &str = "%1\r\n+proto\r\n:3\r\n";
@@ -83,14 +83,14 @@ fn however_many_are_tracked_others_may_watch_keys() {
 
 /// Connects a link and has its server say so much, to one request after the
 /// other.
-fn stand(core: &mut Core, index: ConnectionKey, replies: &[&str]) {
-    core.plane.upstream.connects.retain(|&one| one != index);
-    core.on_connecting(index);
-    core.on_connected(index, Socket(index as i32 + 100));
+fn stand(core: &mut Core, index: usize, replies: &[&str]) {
+    core.plane.upstream.connects.retain(|&one| one != core.links.key_at(index));
+    core.on_connecting(core.links.key_at(index));
+    core.on_connected(core.links.key_at(index), Socket(index as i32 + 100));
     for reply in replies {
         let link = &mut core.links[index].link;
         link.advance(link.unsent().len());
-        core.on_backend_bytes(index, reply.as_bytes()).unwrap();
+        core.on_backend_bytes(core.links.key_at(index), reply.as_bytes()).unwrap();
     }
 }
 
@@ -105,9 +105,10 @@ fn who_is_named_to_be_told_in_place_of_itself_is_told_behind_its_replies() {
     );
     stand(&mut core, OWN, &[HELLO, OK]);
     let before = output(&core, client);
-    core.on_backend_bytes(OWN, b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nz\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(OWN), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nz\r\n")
+        .unwrap();
     assert_eq!(output(&core, client), before, "replies wait that came before it");
-    core.on_backend_bytes(OWN, b"$1\r\nv\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(OWN), b"$1\r\nv\r\n").unwrap();
     let Core { sessions, plane, .. } = &mut core;
     plane.release_pushes(client, sessions.get_mut(client).unwrap());
     let told = output(&core, client);
@@ -122,9 +123,9 @@ fn a_link_that_is_to_end_with_another_and_ended_before_ends_once() {
     core.on_client_bytes(client, b"CLIENT TRACKING ON REDIRECT 1\r\n");
     let receiver = OWN + 1;
     for ends_first in [false, true] {
-        core.on_link_lost(receiver, BackendFault::Closed);
+        core.on_link_lost(core.links.key_at(receiver), BackendFault::Closed);
         if ends_first {
-            core.on_link_lost(OWN, BackendFault::Closed);
+            core.on_link_lost(core.links.key_at(OWN), BackendFault::Closed);
         }
         assert_eq!(core.next_loss().is_none(), ends_first);
     }
@@ -138,11 +139,17 @@ fn what_a_client_sent_before_it_left_is_executed_although_nobody_is_told_any_mor
     let lines = b"CLIENT TRACKING ON REDIRECT 1\r\nCLIENT REPLY OFF\r\nSET a 1\r\n";
     core.on_client_bytes(client, lines);
     // What a turn does with links that need a connection.
-    assert!(core.plane.upstream.connects.contains(&OWN));
+    assert!(core.plane.upstream.connects.contains(&core.links.key_at(OWN)));
     core.plane.upstream.connects.clear();
-    assert!(!core.wants_connection(OWN), "its server has not named the receiver");
+    assert!(
+        !core.wants_connection(core.links.key_at(OWN)),
+        "its server has not named the receiver"
+    );
     core.remove_session(client, None);
-    assert!(core.plane.upstream.connects.contains(&OWN) && core.wants_connection(OWN));
+    assert!(
+        core.plane.upstream.connects.contains(&core.links.key_at(OWN))
+            && core.wants_connection(core.links.key_at(OWN))
+    );
     stand(&mut core, OWN, &[OK]);
     assert!(core.links[OWN].link.unsent().ends_with(b"$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"));
 }
@@ -157,9 +164,9 @@ fn a_receiver_that_is_named_late_is_named_in_time_for_the_next_request() {
     stand(&mut core, receiver, &[HELLO]);
     pass_to(&mut core, 150);
     core.on_client_bytes(client, b"GET a\r\n");
-    assert!(!core.wants_connection(OWN));
-    core.on_backend_bytes(receiver, b":9\r\n").unwrap();
-    assert!(core.wants_connection(OWN));
+    assert!(!core.wants_connection(core.links.key_at(OWN)));
+    core.on_backend_bytes(core.links.key_at(receiver), b":9\r\n").unwrap();
+    assert!(core.wants_connection(core.links.key_at(OWN)));
 }
 
 /// The session's own link, standing, on which one key was read, when its server
@@ -175,12 +182,12 @@ fn silent_from(change: impl FnOnce(&mut ServerOptions), millis: u64) -> (Core, K
 }
 
 /// Lets upkeep happen until something ends a link, or to the end; returns when.
-fn tend_to(core: &mut Core, from: u64, end: u64) -> Option<(u64, ConnectionKey)> {
+fn tend_to(core: &mut Core, from: u64, end: u64) -> Option<(u64, usize)> {
     for millis in (from..end).step_by(100) {
         assert_eq!(pass_to(core, millis), [], "the link is not at its end for others");
         core.tend_tracking();
         if let Some((index, BackendFault::Timeout)) = core.next_loss() {
-            return Some((millis, index));
+            return Some((millis, index.index()));
         }
         let link = &mut core.links[OWN].link;
         link.advance(link.unsent().len());
@@ -201,7 +208,7 @@ fn a_link_that_gives_no_sign_ends_within_the_bound_and_its_client_forgets() {
         assert!((10_000..=20_000).contains(&millis), "{millis}");
         assert_eq!(index, OWN);
         let before = output(&core, client).len();
-        core.on_link_lost(OWN, BackendFault::Timeout);
+        core.on_link_lost(core.links.key_at(OWN), BackendFault::Timeout);
         core.tell_forgetful();
         assert!(output(&core, client)[before..].ends_with(r"invalidate\r\n_\r\n"));
         let health = core.plane.plan.health.state(core.links[0].id);
@@ -218,7 +225,7 @@ fn who_waits_for_a_slow_reply_is_told_within_the_bound_and_keeps_the_link() {
     let before = output(&core, client).len();
     core.tell_forgetful();
     assert!(output(&core, client)[before..].ends_with(r"invalidate\r\n_\r\n"));
-    core.on_backend_bytes(OWN, b"$1\r\nw\r\n").unwrap();
+    core.on_backend_bytes(core.links.key_at(OWN), b"$1\r\nw\r\n").unwrap();
     assert!(output(&core, client).ends_with(r"$1\r\nw\r\n"));
 }
 

@@ -1,6 +1,6 @@
 use super::hears;
 use crate::core::pools::servers::scripts::Given;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
 use crate::core::upstream::reply::release_all;
 use crate::core::{Connection, ConnectionKey, Connections, Core, Plane};
 use keyway_base::{BackendFault, Key};
@@ -363,7 +363,7 @@ impl Core {
             let began = plane.began(connection, worked);
             plane.note_failure(
                 connection,
-                crate::core::upstream::connections::failure_reason(fault),
+                crate::core::upstream::probes::failure_reason(fault),
                 began,
             );
         }

@@ -23,8 +23,8 @@ pub(in crate::core) use links::{Role, lose_watch_on};
 pub(crate) use tell::State;
 
 use crate::PoolPlan;
-use crate::core::front::input::Step;
-use crate::core::pools::servers::stateful::RequestContext;
+use crate::core::request::RequestContext;
+use crate::core::request::Step;
 use crate::core::{ConnectionKey, Connections, Plane};
 use keyway_command::{Handling, Request, Verb};
 use keyway_proxy::tracking::{self, Change, Tracking};

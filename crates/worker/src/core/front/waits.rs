@@ -1,0 +1,200 @@
+//! How long a client's requests wait for room on a connection before they are started, and when
+//! their time is over.
+
+use crate::core::pools::BULK;
+use crate::core::request::Step;
+use crate::core::{Connection, ConnectionKey, Connections, Plane};
+use keyway_base::{BackendFault, Fault, Key, Sent, Time};
+use keyway_proxy::{Owner, Session};
+use std::time::Duration;
+
+/// Why a request is refused that has waited for room for as long as it may.
+pub(in crate::core) enum Late {
+    /// The connection had no room, for this fault.
+    Full(ConnectionKey, Fault),
+    /// Too many requests were on their way over other pools: the text of the error.
+    Crowded(String),
+}
+
+/// The waiting time of the next request in a session's buffer, as far as it is known.
+pub(in crate::core) struct NextRequest {
+    /// It has not found any room missing so far.
+    pub(in crate::core) is_new: bool,
+    /// The first one in the buffer had found no room before.
+    pub(in crate::core) was_full: bool,
+    /// It was in the socket while others waited, and has not looked for room itself.
+    is_from_socket: bool,
+}
+
+impl NextRequest {
+    /// The one behind a request that was refused as it found no room in time.
+    pub(in crate::core) const BEHIND_REFUSED: NextRequest =
+        NextRequest { is_new: true, was_full: true, is_from_socket: false };
+
+    /// The first request in the buffer of a session, whose socket is read now as it has room again if
+    /// `is_reread`.
+    pub(in crate::core) fn of(session: &Session, is_reread: bool) -> NextRequest {
+        let was_full = session.full_since.is_some();
+        NextRequest { is_new: !was_full, was_full, is_from_socket: was_full && is_reread }
+    }
+}
+
+/// Time left to a request that goes to a server when its own time is over, or nearly so. A longer one
+/// tells a client later that the server does not answer. A shorter one ends requests that the server
+/// would have answered.
+const LEFT: Duration = Duration::from_millis(50);
+
+impl Plane {
+    /// Notes that the next request of a session finds no room on a link. If an earlier one of those
+    /// in the buffer has waited, this one has waited as long, but no longer than the server has been
+    /// silent: else each request of a pipeline would wait anew for a server that does not answer.
+    #[cold]
+    fn note_no_room(&self, connection: &Connection, session: &mut Session, next: &mut NextRequest) {
+        let is_from_socket = std::mem::take(&mut next.is_from_socket);
+        if std::mem::take(&mut next.is_new) || is_from_socket {
+            let since = session.full_since.filter(|_| next.was_full);
+            let silent_since = connection.link.silent_since().unwrap_or(self.clock.now);
+            let since = since.map_or(self.clock.now, |since| since.max(silent_since));
+            session.full_since = Some(since);
+        }
+    }
+
+    /// Returns whether the time of a request counts while it waits for the replies to those before
+    /// it: they end within the timeout, as no client takes them slowly and none waits for longer.
+    #[cold]
+    pub(in crate::core) fn waits_in_order(&self, session: &Session) -> bool {
+        let is_plain = !session.is_special() && session.passing.is_none() && session.lane != BULK;
+        session.keeps_order() && is_plain && self.primary_wait(session.pool).is_none()
+    }
+
+    /// Notes whether the next request of a session has waited already. The time of one that was
+    /// refused is not that of a request behind it, unless that was in the socket meanwhile.
+    #[inline]
+    pub(in crate::core) fn settle_wait(
+        &self,
+        (key, session): (Key<Session>, &mut Session),
+        is_over: bool,
+        has_waited: bool,
+    ) {
+        if session.full_since.is_some() || session.unread_since.is_some() {
+            if is_over {
+                let unread = session.unread_since.take();
+                // All that is read from the socket now has been there as long.
+                session.full_since = match self.clients.rereading == Some(key) {
+                    true => session.full_since.filter(|_| has_waited),
+                    false => unread.filter(|_| has_waited && session.unread),
+                };
+            } else if session.full_since == Some(self.clock.now) {
+                // It is another request that waits now, and what is behind waits for that.
+                session.unread_since = session.unread_since.map(|_| self.clock.now);
+            }
+        }
+    }
+
+    /// The time since which a request that is started now has waited, if it has: for room, for
+    /// another connection, or for a server that owns its keys.
+    #[cold]
+    pub(in crate::core) fn waited_since(
+        &mut self,
+        (key, session): (Key<Session>, &Session),
+    ) -> Option<Time> {
+        self.end_wait_for_server(key).into_iter().chain(waited_for_room(session)).min()
+    }
+
+    /// Counts the time that the requests of a client which were sent now waited before. If their
+    /// time is nearly over, a little is left to them ([`LEFT`]).
+    #[cold]
+    pub(in crate::core) fn bring_waited(
+        &mut self,
+        links: &mut Connections,
+        key: Key<Session>,
+        since: Time,
+    ) {
+        for connection in links.iter_mut() {
+            let is_its = |owner: Owner| self.session_of(owner) == Some(key);
+            let since = self.counts_from(connection.pool, since);
+            if connection.link.backdate_last(is_its, (since, self.clock.now)) {
+                let timeout = self.plan.pools[usize::from(connection.pool)].kind.timeout();
+                self.note_deadline(timeout.map(|timeout| since + timeout));
+            }
+        }
+    }
+
+    /// The time from which the timeout of a request counts that was asked at `asked` and goes to a
+    /// server now. At least [`LEFT`] is left to it.
+    pub(in crate::core) fn counts_from(&self, pool: u16, asked: Time) -> Time {
+        let Some(timeout) = self.plan.pools[usize::from(pool)].kind.timeout() else { return asked };
+        asked.max(self.clock.now.before(timeout - reserved(timeout)))
+    }
+
+    /// What a request that could not be started is refused with, if its time to find room is over.
+    /// If not, the worker looks at the session again by then.
+    #[cold]
+    pub(in crate::core) fn late(
+        &mut self,
+        links: &mut Connections,
+        (key, session): (Key<Session>, &mut Session),
+        step: &Step,
+        next: &mut NextRequest,
+    ) -> Option<Late> {
+        let late = match *step {
+            Step::Started | Step::Wait => return None,
+            Step::Crowded => {
+                if std::mem::take(&mut next.is_new) {
+                    session.full_since = Some(self.clock.now);
+                }
+                Late::Crowded(self.crowded_too_long(session)?)
+            }
+            Step::Full(link) if self.waits_for_primary(links, link, (key, session)) => return None,
+            Step::Full(link) => {
+                self.note_no_room(&links[link], session, next);
+                Late::Full(link, self.lateness(&mut links[link], session)?)
+            }
+        };
+        self.retract_shown(key);
+        Some(late)
+    }
+
+    /// The fault of a request that has found no room on a link for as long as it may take. If that
+    /// time is not over, the session is looked at again by then. A tracked client fills its own
+    /// link itself: its requests wait as long as the server takes what is on it.
+    #[cold]
+    pub(in crate::core) fn lateness(
+        &mut self,
+        connection: &mut Connection,
+        session: &Session,
+    ) -> Option<Fault> {
+        let options = self.link_options(connection.pool);
+        let due =
+            session.full_since.zip(options.timeout).map(|(since, timeout)| since + timeout)?;
+        let due = match connection.link.at_work_until(options).filter(|_| connection.role.is_some())
+        {
+            Some(until) => due.max(until),
+            None => due,
+        };
+        if self.clock.now < due {
+            connection.waiting_due =
+                Some(connection.waiting_due.map_or(due, |first| first.min(due)));
+            self.note_deadline(Some(due));
+            self.note_waiting_behind(connection);
+            return None;
+        }
+        let cells = self.cells.pool(connection.pool.into()).backend(connection.backend.into());
+        cells.errors.of(BackendFault::Timeout).add(1);
+        Some(Fault::Backend { fault: BackendFault::Timeout, sent: Sent::No })
+    }
+}
+
+/// The part of a timeout that is left to a request for its server, however long the request has
+/// waited elsewhere: [`LEFT`], or half a shorter timeout.
+pub(in crate::core) fn reserved(timeout: Duration) -> Duration {
+    LEFT.min(timeout / 2)
+}
+
+/// The time since which a request that is started now has waited for room, if it has. A sub-request that
+/// has waited behind another one only, and found room at once, goes to a server that answers: its
+/// time begins now.
+pub(in crate::core) fn waited_for_room(session: &Session) -> Option<Time> {
+    let has_stalled = session.sub_request.is_none_or(|sub_request| sub_request.stalled.is_some());
+    session.full_since.filter(|_| has_stalled)
+}
